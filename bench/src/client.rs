@@ -1,5 +1,5 @@
-//! The client's side of one connection: sends a request, reads its answer to the end, tells how long it took.
-//! Called by `engine`.
+//! The client's side of one connection: sends a request, reads its answer to the end, tells how
+//! long it took. Called by `engine`.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -25,7 +25,8 @@ pub(crate) struct Client {
 enum Rest {
     /// So many bytes.
     Bytes(usize),
-    /// The last chunk: the last bytes received, which it ends. Pages without that text inside are measured only.
+    /// The last chunk: the last bytes received, which it ends. Pages without that text inside are
+    /// measured only.
     Chunks([u8; 5]),
 }
 
@@ -102,7 +103,8 @@ impl Client {
     /// Reads what has come.
     ///
     /// # Errors
-    /// What the socket says, and `InvalidData` for an answer that is an error, has no length, or ends early.
+    /// What the socket says, and `InvalidData` for an answer that is an error, has no length, or
+    /// ends early.
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Outcome> {
         loop {
             let size = match self.stream.read(buffer) {

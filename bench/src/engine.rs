@@ -106,7 +106,8 @@ impl Engine {
             self.turn(Some(end.saturating_duration_since(now).min(patience)))?;
         }
         let elapsed = started.elapsed();
-        // What is under way is let finish, so that no proxy sees broken connections because a run ended.
+        // What is under way is let finish, so that no proxy sees broken connections because a run
+        // ended.
         let patience = Instant::now() + Duration::from_secs(2);
         while self.clients > 0 && Instant::now() < patience {
             self.turn(Some(Duration::from_millis(20)))?;
@@ -249,7 +250,8 @@ impl Engine {
                     return Ok(());
                 }
                 if running.load.close {
-                    // The peer's close may have come with the answer, and then brings no event of its own.
+                    // The peer's close may have come with the answer, and then brings no event of
+                    // its own.
                     return match client.receive(&mut self.buffer[..]) {
                         Ok(Outcome::Waiting) => Ok(()),
                         _ => self.finish(key),

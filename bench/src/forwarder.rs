@@ -1,9 +1,11 @@
-//! The least that forwards HTTP/1: what is left of a proxy's CPU time when it looks at nothing but where
-//! messages end. Its own time is a few hundred nanoseconds a request, so that what it takes is what the
-//! kernel takes for two connections. `weir-load forward LISTEN ORIGIN`; called by `main`.
+//! The least that forwards HTTP/1: what is left of a proxy's CPU time when it looks at nothing but
+//! where messages end. Its own time is a few hundred nanoseconds a request, so that what it takes
+//! is what the kernel takes for two connections. `weir-load forward LISTEN ORIGIN`; called by
+//! `main`.
 //!
-//! Each client's connection has one connection to the origin, opened with its first request and closed with
-//! it. Bytes are passed on as they came; only `Content-Length` and `Connection: close` are read.
+//! Each client's connection has one connection to the origin, opened with its first request and
+//! closed with it. Bytes are passed on as they came; only `Content-Length` and `Connection: close`
+//! are read.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -140,8 +142,8 @@ impl Pair {
 }
 
 impl Direction {
-    /// Reads from one side and writes to the other until one has nothing or takes nothing. Gives false when
-    /// the side read from has ended.
+    /// Reads from one side and writes to the other until one has nothing or takes nothing. Gives
+    /// false when the side read from has ended.
     fn pass(&mut self, from: &mut TcpStream, to: &mut TcpStream, buffer: &mut [u8]) -> io::Result<bool> {
         loop {
             if !self.unsent.is_empty() {

@@ -1,8 +1,10 @@
-//! Load generator and origin of the benchmarks: one thread, one poll loop, both ends of the proxy under test.
+//! Load generator and origin of the benchmarks: one thread, one poll loop, both ends of the proxy
+//! under test.
 //!
-//! One process instead of two leaves the other core no context switches between client and origin, so that it is the proxy
-//! which saturates and not the load. The origin listens on a port that the kernel gives and prints it; then commands are read
-//! from standard input, a line each, and each is answered by one line:
+//! One process instead of two leaves the other core no context switches between client and origin,
+//! so that it is the proxy which saturates and not the load. The origin listens on a port that the
+//! kernel gives and prints it; then commands are read from standard input, a line each, and each is
+//! answered by one line:
 //!
 //! ```text
 //! < listening 127.0.0.1:40001
@@ -16,8 +18,9 @@
 //! < answers after 2000 us
 //! ```
 //!
-//! `run` takes `close` (a connection for each request), `poll` (never sleep) and `requests=N` instead of `seconds=`. The origin answers `/N` with N bytes and any
-//! other path with 100. Called by `bench/*.sh`; not by tests.
+//! `run` takes `close` (a connection for each request), `poll` (never sleep) and `requests=N`
+//! instead of `seconds=`. The origin answers `/N` with N bytes and any other path with 100. Called
+//! by `bench/*.sh`; not by tests.
 #![forbid(unsafe_code)]
 
 mod client;

@@ -1,5 +1,5 @@
-//! The origin's side of one connection: reads heads of requests, answers each with as many bytes as its path says.
-//! Called by `engine`.
+//! The origin's side of one connection: reads heads of requests, answers each with as many bytes as
+//! its path says. Called by `engine`.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::time::Instant;
@@ -34,7 +34,8 @@ impl Origin {
         &mut self.stream
     }
 
-    /// Reads what has come. Gives false when the connection is over, and whether an answer is to be sent in `self`.
+    /// Reads what has come. Gives false when the connection is over, and whether an answer is to be
+    /// sent in `self`.
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         loop {
             let size = match self.stream.read(buffer) {

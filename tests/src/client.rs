@@ -1,5 +1,5 @@
-//! A client that sends bytes as they are and shows what came back. It reads heads and bodies well enough for tests; it is
-//! no judge of what is valid.
+//! A client that sends bytes as they are and shows what came back. It reads heads and bodies well
+//! enough for tests; it is no judge of what is valid.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -45,7 +45,8 @@ impl Client {
         Client { stream, pending: Vec::new() }
     }
 
-    /// Sends bytes. An error is no failure of the test: the other side may have closed already, and said why.
+    /// Sends bytes. An error is no failure of the test: the other side may have closed already, and
+    /// said why.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Client {
         let _ = self.stream.write_all(bytes.as_ref());
         self
@@ -64,7 +65,8 @@ impl Client {
         bytes
     }
 
-    /// The next response, its body by `Content-Length`, by chunks, or until the end; `None` when the connection ended first.
+    /// The next response, its body by `Content-Length`, by chunks, or until the end; `None` when
+    /// the connection ended first.
     pub fn response(&mut self) -> Option<Response> {
         let end = self.read_until(|bytes| find(bytes, b"\r\n\r\n"))?;
         let head = String::from_utf8_lossy(&self.pending[..end]).into_owned();

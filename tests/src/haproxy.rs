@@ -1,4 +1,5 @@
-//! The machine's HAProxy beside Weir, for tests that compare the two. Which one: `HAPROXY`, or `/usr/sbin/haproxy`.
+//! The machine's HAProxy beside Weir, for tests that compare the two. Which one: `HAPROXY`, or
+//! `/usr/sbin/haproxy`.
 
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;

@@ -1,8 +1,9 @@
 //! Tests of the whole program, from outside: what they share.
 //!
-//! [`Weir`] starts the program on ports that the kernel chose, [`Origin`] is a server for it to talk to, [`client`] a
-//! client that shows every byte, [`targets`] what the fuzzers call. Nothing here sleeps for a fixed time and asserts
-//! afterwards: whatever is waited for is asked for again until a deadline. Used by the files in `tests/tests` and by `fuzz`.
+//! [`Weir`] starts the program on ports that the kernel chose, [`Origin`] is a server for it to
+//! talk to, [`client`] a client that shows every byte, [`targets`] what the fuzzers call. Nothing
+//! here sleeps for a fixed time and asserts afterwards: whatever is waited for is asked for again
+//! until a deadline. Used by the files in `tests/tests` and by `fuzz`.
 
 #![forbid(unsafe_code)]
 
@@ -30,7 +31,8 @@ pub use nameserver::{NameServer, Zone};
 pub use origin::Origin;
 pub use program::{Verdict, Weir, ask, check, program};
 
-/// How long anything may take before a test gives up: far more than it takes, so that a busy machine does not fail a test.
+/// How long anything may take before a test gives up: far more than it takes, so that a busy
+/// machine does not fail a test.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The root of the workspace.
@@ -38,11 +40,13 @@ pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests stand in the workspace").to_path_buf()
 }
 
-/// A port of 127.0.0.1 that nothing listens on, and that stays the caller's for the life of this process.
+/// A port of 127.0.0.1 that nothing listens on, and that stays the caller's for the life of this
+/// process.
 ///
-/// The kernel hands a port to whoever asks for any, so one that was merely free a moment ago may be another test's origin by
-/// the time the program binds it. A socket that has the port without listening keeps it from them, and from nobody who
-/// names the port: the program and the standard library set `SO_REUSEADDR`, as this does.
+/// The kernel hands a port to whoever asks for any, so one that was merely free a moment ago may be
+/// another test's origin by the time the program binds it. A socket that has the port without
+/// listening keeps it from them, and from nobody who names the port: the program and the standard
+/// library set `SO_REUSEADDR`, as this does.
 pub fn free_port() -> u16 {
     let bound = || {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;

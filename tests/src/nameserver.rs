@@ -1,4 +1,5 @@
-//! A name server for the program to ask: over UDP and TCP at one port, from a zone that the test changes as it goes.
+//! A name server for the program to ask: over UDP and TCP at one port, from a zone that the test
+//! changes as it goes.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

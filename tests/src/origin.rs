@@ -16,11 +16,13 @@ pub struct Origin {
     requests: Arc<AtomicUsize>,
 }
 
-/// What answers a request: from its head (without the empty line) and its body to the bytes of the response.
+/// What answers a request: from its head (without the empty line) and its body to the bytes of the
+/// response.
 type Answer = dyn Fn(&str, &[u8]) -> Vec<u8> + Send + Sync;
 
 impl Origin {
-    /// Answers every request with what `answer` makes of head and body; keeps connections alive until told otherwise.
+    /// Answers every request with what `answer` makes of head and body; keeps connections alive
+    /// until told otherwise.
     pub fn start(answer: impl Fn(&str, &[u8]) -> Vec<u8> + Send + Sync + 'static) -> Origin {
         let requests = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&requests);

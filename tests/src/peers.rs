@@ -1,5 +1,5 @@
-//! Servers that others wrote, as Debian packages them: PostgreSQL, MariaDB, Redis and OpenLDAP, each in a directory and on
-//! a port of its own. Used by `tests/peers.rs`.
+//! Servers that others wrote, as Debian packages them: PostgreSQL, MariaDB, Redis and OpenLDAP,
+//! each in a directory and on a port of its own. Used by `tests/peers.rs`.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};

@@ -16,7 +16,8 @@ pub fn program() -> &'static Path {
     PROGRAM.get_or_init(|| std::env::var_os("WEIR").map_or_else(build, PathBuf::from))
 }
 
-/// Builds the program into the target directory that this test was built into. A fresh one costs a fraction of a second.
+/// Builds the program into the target directory that this test was built into. A fresh one costs a
+/// fraction of a second.
 fn build() -> PathBuf {
     let own = std::env::current_exe().expect("a test knows its own path");
     // …/target/<profile>/deps/<test>
@@ -157,7 +158,8 @@ impl Weir {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits for the process to end by itself; its exit code, or `None` when it did not end or a signal ended it.
+    /// Waits for the process to end by itself; its exit code, or `None` when it did not end or a
+    /// signal ended it.
     pub fn await_end(&mut self) -> Option<i32> {
         eventually(|| !self.is_running());
         self.child.try_wait().ok().flatten().and_then(|status| status.code())
@@ -174,8 +176,8 @@ impl Weir {
         assert!(sent.is_ok_and(|status| status.success()), "SIG{name} was not sent");
     }
 
-    /// What it answers to a command on the runtime socket named `runtime` in its directory, which the configuration must
-    /// have (`stats socket runtime level admin`).
+    /// What it answers to a command on the runtime socket named `runtime` in its directory, which
+    /// the configuration must have (`stats socket runtime level admin`).
     pub fn ask(&self, command: &str) -> String {
         ask(&self.directory.join("runtime"), command)
     }

@@ -1,4 +1,5 @@
-//! Requests as a strict server reads them: nothing is guessed, and what is no request is seen as that.
+//! Requests as a strict server reads them: nothing is guessed, and what is no request is seen as
+//! that.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -17,7 +18,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// The head of the next request; `None` at the end of the connection. `unread` holds what was read beyond.
+    /// The head of the next request; `None` at the end of the connection. `unread` holds what was
+    /// read beyond.
     pub fn read_head(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<Request> {
         let end = loop {
             if let Some(at) = unread.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -32,8 +34,8 @@ impl Request {
         Some(Request { method, path, head })
     }
 
-    /// The body behind the head, decoded, no more than about `most` bytes of it; `None` where the connection ends before, an
-    /// error where the framing is broken or said in two ways.
+    /// The body behind the head, decoded, no more than about `most` bytes of it; `None` where the
+    /// connection ends before, an error where the framing is broken or said in two ways.
     pub fn read_body(
         &self,
         stream: &mut TcpStream,

@@ -33,13 +33,15 @@ impl Scene {
              frontend f\n  bind 127.0.0.1:{port}\n  log-format \"{FORMAT}\"\n  {frontend}\n  default_backend b\n\
              backend b\n  {backend}\n"
         );
-        // Waiting for the port would be a connection that is counted and logged: the runtime socket tells as well.
+        // Waiting for the port would be a connection that is counted and logged: the runtime socket
+        // tells as well.
         let weir = Weir::start(&configuration, &[]);
         assert!(!weir.ask("show info").is_empty(), "{configuration}: {}", weir.messages());
         Scene { weir, log, port }
     }
 
-    /// The next line, its times all 0 but for those that are -1: a busy machine takes what it takes.
+    /// The next line, its times all 0 but for those that are -1: a busy machine takes what it
+    /// takes.
     pub fn line(&self) -> String {
         let line = self.line_with_times();
         let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();

@@ -1,6 +1,8 @@
-//! What the fuzzers call: each a function of bytes that checks what must hold whatever the bytes are. A breach is a panic.
+//! What the fuzzers call: each a function of bytes that checks what must hold whatever the bytes
+//! are. A breach is a panic.
 //!
-//! `fuzz/fuzz_targets` calls them with what a fuzzer makes up, `tests/tests/seeds.rs` with the seeds of `fuzz/seeds`.
+//! `fuzz/fuzz_targets` calls them with what a fuzzer makes up, `tests/tests/seeds.rs` with the
+//! seeds of `fuzz/seeds`.
 
 mod expressions;
 mod tls;
@@ -42,7 +44,8 @@ pub const TARGETS: &[Target] = &[
     ("ciphers", ciphers),
 ];
 
-/// A configuration gives a plan or at least one error, never both, and every message can be shown in both forms.
+/// A configuration gives a plan or at least one error, never both, and every message can be shown
+/// in both forms.
 pub fn config(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     // What a configuration names is read: devices would never end.
@@ -61,7 +64,8 @@ fn load(text: &str) -> Loaded {
     config::load_text("fuzz.cfg", text, &Boot { setting, ..Boot::default() })
 }
 
-/// A request is read the same in one piece as byte by byte, and what is written of it is read as the same request again.
+/// A request is read the same in one piece as byte by byte, and what is written of it is read as
+/// the same request again.
 pub fn http1_request(bytes: &[u8]) {
     for options in [ParseOptions::default(), relaxed()] {
         message(bytes, &options, http::parse_request, |head| head.request_body());
@@ -108,7 +112,8 @@ fn message(bytes: &[u8], options: &ParseOptions, parse: Parse, body: fn(&Head) -
     assert!(head.fields().eq(again.fields()), "the same fields in {}", written.escape_ascii());
 }
 
-/// A chunked body has the same payload and end however it is cut, and following it finds the same end as taking it apart.
+/// A chunked body has the same payload and end however it is cut, and following it finds the same
+/// end as taking it apart.
 pub fn chunked(bytes: &[u8]) {
     let whole = dechunk(&[bytes]);
     let pieces: Vec<&[u8]> = bytes.chunks(1).collect();
@@ -167,7 +172,8 @@ fn dechunk(pieces: &[&[u8]]) -> Option<(Vec<u8>, Option<usize>)> {
     Some((payload, None))
 }
 
-/// A PROXY header takes no more than there is, needs all that it takes, and its addresses survive being written.
+/// A PROXY header takes no more than there is, needs all that it takes, and its addresses survive
+/// being written.
 pub fn proxy_protocol(bytes: &[u8]) {
     let Ok(Some(header)) = proxy_protocol::parse(bytes) else { return };
     assert!(header.length <= bytes.len());
@@ -189,7 +195,8 @@ pub fn proxy_protocol(bytes: &[u8]) {
     }
 }
 
-/// A NetScaler Client IP header, read and written in the same way: the first four bytes are the magic number that was agreed on.
+/// A NetScaler Client IP header, read and written in the same way: the first four bytes are the
+/// magic number that was agreed on.
 pub fn netscaler(bytes: &[u8]) {
     let Some((magic, bytes)) = bytes.split_first_chunk() else { return };
     let magic = u32::from_be_bytes(*magic);

@@ -1,5 +1,6 @@
-//! A cluster of Weir and HAProxy must send a key to one server: the same requests through both, for every way in
-//! which a hash chooses a server, and the servers compared; and the cookies made from servers' addresses.
+//! A cluster of Weir and HAProxy must send a key to one server: the same requests through both, for
+//! every way in which a hash chooses a server, and the servers compared; and the cookies made from
+//! servers' addresses.
 //!
 //! Requests without a key are compared too: they take turns, in HAProxy's order.
 
@@ -10,7 +11,8 @@ use std::sync::Mutex;
 use weir_tests::client::Client;
 use weir_tests::{Haproxy, Origin, Weir, free_port, scratch};
 
-/// How servers stand in a backend: what follows `server sN 127.0.0.1:PORT`. `ORIGIN` and `SECOND` are ports.
+/// How servers stand in a backend: what follows `server sN 127.0.0.1:PORT`. `ORIGIN` and `SECOND`
+/// are ports.
 const FARMS: &[(&str, &[&str])] = &[
     (
         "uneven",
@@ -18,7 +20,8 @@ const FARMS: &[(&str, &[&str])] = &[
     ),
     ("even", &["", "id 5000", "", "disabled", ""]),
     ("divisible", &["weight 128", "weight 64", "weight 256 id 1000000", "weight 32"]),
-    // With other weights, HAProxy's map holds backups after the first, which the manual keeps for `allbackups`.
+    // With other weights, HAProxy's map holds backups after the first, which the manual keeps for
+    // `allbackups`.
     ("backups", &["disabled", "backup", "backup"]),
     ("one", &["weight 5"]),
 ];
@@ -87,8 +90,9 @@ fn fill(list: &[&str], number: usize) -> String {
     list[number % list.len()].replace('N', &(number * 7 % 251).to_string())
 }
 
-/// The requests, each the same for all backends but for the backend's name. Bodies only where they are asked for:
-/// HAProxy looks into what it happens to have of them even without `check_post`, against the manual.
+/// The requests, each the same for all backends but for the backend's name. Bodies only where they
+/// are asked for: HAProxy looks into what it happens to have of them even without `check_post`,
+/// against the manual.
 fn request(number: usize, backend: &str, posts: bool) -> String {
     let (method, body) = if posts && number % 9 == 8 {
         ("POST", format!("a=1&user=p{number}&b=2"))
@@ -247,7 +251,8 @@ fn a_key_goes_to_the_server_that_haproxy_sends_it_to() {
         let used: std::collections::BTreeSet<_> = servers.iter().collect();
         assert!(used.len() >= 3, "the keys reach most servers of {name}: {used:?}");
     }
-    // And again after weights and states changed. Whose turn it is without a key then depends on what happened before.
+    // And again after weights and states changed. Whose turn it is without a key then depends on
+    // what happened before.
     for socket in [&own, &other] {
         assert_eq!(weir_tests::ask(socket, &changes(&names)).trim(), "");
     }

@@ -1,7 +1,7 @@
 //! What a warm request costs in socket calls, counted by `strace` around the whole program.
 //!
-//! Says so and passes where tracing is refused, as some containers do. Waiting (`epoll_wait`) is not counted:
-//! under load one wait serves many requests.
+//! Says so and passes where tracing is refused, as some containers do. Waiting (`epoll_wait`) is
+//! not counted: under load one wait serves many requests.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,8 @@ use std::process::{Child, Command, Stdio};
 use weir_tests::client::Client;
 use weir_tests::{Origin, eventually, free_port, program, scratch};
 
-/// Every call on a socket, options and addresses too, and those that move bytes through any descriptor.
+/// Every call on a socket, options and addresses too, and those that move bytes through any
+/// descriptor.
 const CALLS: &str = "%network,read,write,readv,writev,splice,sendfile";
 
 /// The traced program; both end with the value.

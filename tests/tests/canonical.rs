@@ -1,5 +1,6 @@
-//! What decides where a message ends reaches the other side in one spelling, whatever the sender's was: a lenient reader and a
-//! strict one then see the same message. What was canonical already passes as it is.
+//! What decides where a message ends reaches the other side in one spelling, whatever the sender's
+//! was: a lenient reader and a strict one then see the same message. What was canonical already
+//! passes as it is.
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
-//! Servers that change while requests go to them: weights, maintenance, nobody left; and who is served first when all
-//! wait.
+//! Servers that change while requests go to them: weights, maintenance, nobody left; and who is
+//! served first when all wait.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -144,7 +144,8 @@ fn of_those_who_wait_the_lower_class_and_then_the_earlier_date_is_served_first()
             let paths = ["/first", "/patient", "/late", "/plain", "/early", "/urgent"];
             for (at, path) in paths.into_iter().enumerate() {
                 scope.spawn(move || assert_eq!(status(&mut Client::connect(port), path), 200, "{balance}"));
-                // The next only when this one is served or waits: the order of arrival is part of the claim.
+                // The next only when this one is served or waits: the order of arrival is part of
+                // the claim.
                 let there = || gate.seen.lock().expect("no panic").len() as u32 + waiting(&socket);
                 assert!(eventually(|| there() == at as u32 + 1), "{balance} {path}: {}", there());
             }

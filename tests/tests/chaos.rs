@@ -1,7 +1,7 @@
 //! Servers that die and come back under load, and descriptors that run out: what clients see then.
 //!
-//! A client may get an error that says that the server failed, never a wrong or cut body that looks right, and never nothing
-//! at all for longer than a deadline.
+//! A client may get an error that says that the server failed, never a wrong or cut body that looks
+//! right, and never nothing at all for longer than a deadline.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -148,7 +148,8 @@ fn servers_that_die_and_come_back_cost_errors_but_never_a_wrong_answer() {
     let mut deaths = 0;
     let faults: Vec<String> = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..4).map(|_| scope.spawn(|| load(port, &left, &tally, deadline))).collect();
-        // One server dies each time another twentieth of the requests is through, and is back at the next.
+        // One server dies each time another twentieth of the requests is through, and is back at
+        // the next.
         let mut mark = REQUESTS;
         while clients.iter().any(|client| !client.is_finished()) && Instant::now() < deadline {
             let now = left.load(Ordering::Relaxed);
@@ -245,7 +246,8 @@ fn without_descriptors_nothing_hangs_and_each_connection_gets_an_answer() {
             }
             _ => {}
         }
-        // Those that were accepted while no descriptor was left for a server may get 503, and are told so.
+        // Those that were accepted while no descriptor was left for a server may get 503, and are
+        // told so.
         assert!(
             answer.ends_with("served")
                 || answer.starts_with("HTTP/1.1 503")

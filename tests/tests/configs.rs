@@ -1,8 +1,10 @@
-//! Whole configurations get the verdict that they should: accepted, or refused for what is not built, by name.
+//! Whole configurations get the verdict that they should: accepted, or refused for what is not
+//! built, by name.
 //!
-//! `tests/configs` holds configurations written after common uses; the folder that `WEIR_CONFIGS` names, others collected from
-//! public repositories. A row of the tables is a file and the names that the errors may and must hold, none if it is accepted.
-//! When something gets built, its names leave the tables.
+//! `tests/configs` holds configurations written after common uses; the folder that `WEIR_CONFIGS`
+//! names, others collected from public repositories. A row of the tables is a file and the names
+//! that the errors may and must hold, none if it is accepted. When something gets built, its names
+//! leave the tables.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,5 +1,6 @@
-//! What a process gives up once its sockets are bound: `chroot`, `user`, `setcap`. What root may do is tried as root; whoever else runs the
-//! tests sees that the system refuses it, and that this is said.
+//! What a process gives up once its sockets are bound: `chroot`, `user`, `setcap`. What root may do
+//! is tried as root; whoever else runs the tests sees that the system refuses it, and that this is
+//! said.
 
 use std::process::Command;
 

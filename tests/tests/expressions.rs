@@ -1,12 +1,13 @@
-//! Fetches, converters and ACLs seen from outside: what the program makes of each in rules, beside what HAProxy 3.5 made of the
-//! same expressions over the same messages.
+//! Fetches, converters and ACLs seen from outside: what the program makes of each in rules, beside
+//! what HAProxy 3.5 made of the same expressions over the same messages.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 
 use weir_tests::{PATIENCE, Weir, client, free_port, scratch};
 
-/// Expressions and what they give. `MAPS`, `KEY` and `NONCE` stand for a folder, 16 bytes and 12 bytes.
+/// Expressions and what they give. `MAPS`, `KEY` and `NONCE` stand for a folder, 16 bytes and 12
+/// bytes.
 #[rustfmt::skip]
 const CONVERTERS: &[(&str, &str)] = &[
     ("str(a),add_item(-,txn.text,!)", "a-text!"),
@@ -614,7 +615,8 @@ fn origin() -> u16 {
     port
 }
 
-/// The expression as a configuration has it: what stands for keys and folders filled in, in quotes that keep `$` as it is.
+/// The expression as a configuration has it: what stands for keys and folders filled in, in quotes
+/// that keep `$` as it is.
 fn quoted(expression: &str, maps: &str) -> String {
     let text = expression.replace("MAPS", maps).replace("NONCE", NONCE).replace("KEY", KEY);
     if text.contains('$') {

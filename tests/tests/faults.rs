@@ -1,5 +1,5 @@
-//! How requests and streams end when something goes wrong: what the client gets, what the log says of it (state at
-//! disconnection and timers, manual 8.4 and 8.5), and what the statistics count.
+//! How requests and streams end when something goes wrong: what the client gets, what the log says
+//! of it (state at disconnection and timers, manual 8.4 and 8.5), and what the statistics count.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -92,7 +92,8 @@ fn who_gives_up_waiting_is_in_nobodys_way() {
     assert_eq!([line(), line()], ["503 sQ-- 1", "503 sQ-- 1"]);
 }
 
-/// A port that takes no connection and refuses none: its backlog is full. The connections keep it so.
+/// A port that takes no connection and refuses none: its backlog is full. The connections keep it
+/// so.
 fn full_port() -> (TcpListener, Vec<TcpStream>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
     let address = listener.local_addr().expect("a bound socket has an address");
@@ -328,7 +329,8 @@ fn a_tarpitted_client_may_go_on() {
     assert!(line.starts_with("f/<NOSRV> -1/"), "{line}");
     let waited: u32 =
         line.split('/').nth(2).and_then(|text| text.parse().ok()).expect("the time in the tarpit");
-    // Timers have a grain of a millisecond: the last one may have begun before the clock of the log said so.
+    // Timers have a grain of a millisecond: the last one may have begun before the clock of the log
+    // said so.
     assert!((999..20_000).contains(&waited) && line.ends_with(" 500 PT-- 0 GET /x HTTP/1.1"), "{line}");
     assert_eq!(client.send(GET.replace("/x", "/y")).response().map(|answer| answer.status), Some(200));
 }
@@ -723,8 +725,9 @@ fn a_connection_that_is_reset_is_told_by_the_side_that_it_is_of() {
 /// `option redispatch …`, the request's cookie, attempts, the line, counts.
 type Redispatch = (&'static str, &'static str, [u32; 3], &'static str, [u32; 3]);
 
-/// `option redispatch …`, the request's cookie, and what HAProxy makes of five retries among three servers that are gone: how many
-/// attempts each saw, what the line says, and of the backend `wretr`, `wredis` and `lbtot`.
+/// `option redispatch …`, the request's cookie, and what HAProxy makes of five retries among three
+/// servers that are gone: how many attempts each saw, what the line says, and of the backend
+/// `wretr`, `wredis` and `lbtot`.
 #[rustfmt::skip]
 const REDISPATCHES: &[Redispatch] = &[
     ("",                                    "",  [6, 0, 0], "b/a SCNN 5",  [5, 0, 1]),

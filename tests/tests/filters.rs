@@ -1,5 +1,6 @@
-//! Filters: bytes held back by limits of bandwidth and passed on in random portions arrive whole, and no sooner than the
-//! limits allow. Of time only lower bounds are asserted, far below what it takes.
+//! Filters: bytes held back by limits of bandwidth and passed on in random portions arrive whole,
+//! and no sooner than the limits allow. Of time only lower bounds are asserted, far below what it
+//! takes.
 
 use std::time::{Duration, Instant};
 
@@ -132,8 +133,8 @@ fn tcp_streams_are_limited_in_both_directions() {
     assert!(time >= Duration::from_millis(400), "{time:?}");
 }
 
-/// What a trace tells, without times, names of streams and the payload: the filter, what is still to come on both
-/// channels, what happened.
+/// What a trace tells, without times, names of streams and the payload: the filter, what is still
+/// to come on both channels, what happened.
 fn told(messages: &str) -> Vec<String> {
     let events = messages.lines().filter_map(|line| {
         let (who, rest) = line.split_once("] [strm ")?;

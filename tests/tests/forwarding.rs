@@ -1,4 +1,5 @@
-//! What reaches the other side of a message: version, framing and cookies as each hop must have them.
+//! What reaches the other side of a message: version, framing and cookies as each hop must have
+//! them.
 
 use std::io::{Read, Write};
 
@@ -218,7 +219,8 @@ fn rules_do_not_see_what_concerns_one_connection_only() {
 
 #[test]
 fn httpclose_closes_the_side_that_it_stands_on_and_server_close_of_either_the_server() {
-    // Of frontend and backend: whether the client's connection stays, whether the server is told to close.
+    // Of frontend and backend: whether the client's connection stays, whether the server is told to
+    // close.
     let cases = [
         ("httpclose", "http-keep-alive", false, false),
         ("http-keep-alive", "httpclose", true, true),

@@ -1,5 +1,6 @@
-//! Where a message ends is a property of the message: whatever rules do to its fields, its method or its status, both sides
-//! read the same messages on a connection that goes on, and no byte of a body is read as another message.
+//! Where a message ends is a property of the message: whatever rules do to its fields, its method
+//! or its status, both sides read the same messages on a connection that goes on, and no byte of a
+//! body is read as another message.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -8,7 +9,8 @@ use weir_tests::client::Client;
 use weir_tests::request::Request;
 use weir_tests::{Origin, Weir, free_port};
 
-/// What rules may do to the fields that frame a message; `%side` is `http-request` or `http-response`.
+/// What rules may do to the fields that frame a message; `%side` is `http-request` or
+/// `http-response`.
 const EDITS: &[&str] = &[
     "%side del-header content-length",
     "%side del-header content- -m beg",
@@ -74,7 +76,8 @@ const RESPONSES: &[&str] = &[
 
 const STOLEN: &str = "GET /stolen HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// A server that answers every request for `/a` with these bytes, `/next` with a length, and notes what it cannot read.
+/// A server that answers every request for `/a` with these bytes, `/next` with a length, and notes
+/// what it cannot read.
 fn server(answer: &'static str, wrong: Arc<Mutex<Vec<String>>>) -> Origin {
     Origin::raw(move |mut stream| {
         let mut unread = Vec::new();
@@ -108,7 +111,8 @@ fn server(answer: &'static str, wrong: Arc<Mutex<Vec<String>>>) -> Origin {
 /// Sends a request and one more behind it; says what was wrong with what came back.
 fn check(port: u16, request: &str) -> Result<(), String> {
     let mut client = Client::connect(port);
-    // The next is sent when the answer is there: a body that has no end is waited for until the connection's.
+    // The next is sent when the answer is there: a body that has no end is waited for until the
+    // connection's.
     client.send(request);
     let head_only = request.starts_with("HEAD");
     let first =
@@ -150,7 +154,8 @@ fn no_rule_makes_a_message_end_elsewhere() {
         }
         let weir = Weir::start(&configuration, &ports);
         for (rule, port) in rules.iter().zip(&ports) {
-            // After 299 comes a body that looks like it; only responses to requests with bodies matter there.
+            // After 299 comes a body that looks like it; only responses to requests with bodies
+            // matter there.
             for request in REQUESTS {
                 let seen = check(*port, request);
                 assert_eq!(seen, Ok(()), "{rule} with {request:?} and {answer:?}: {}", weir.messages());
@@ -161,7 +166,8 @@ fn no_rule_makes_a_message_end_elsewhere() {
     }
 }
 
-/// What the server gets of `request` where `rule` edits it: head and body, or the status that the client gets instead.
+/// What the server gets of `request` where `rule` edits it: head and body, or the status that the
+/// client gets instead.
 fn sent(rule: &str, request: &str) -> (String, String) {
     let seen = Arc::new(Mutex::new(None));
     let noted = Arc::clone(&seen);
@@ -192,7 +198,8 @@ fn sent(rule: &str, request: &str) -> (String, String) {
     seen.unwrap_or_else(|| (status.to_string(), String::new()))
 }
 
-/// As HAProxy 3.5 frames requests anew; where it would send a false length, the answer is 500 (docs/differences.md).
+/// As HAProxy 3.5 frames requests anew; where it would send a false length, the answer is 500
+/// (docs/differences.md).
 #[test]
 fn requests_are_framed_anew_as_haproxy_does_it() {
     let (get, length, chunked) = (REQUESTS[0], REQUESTS[2], REQUESTS[4]);

@@ -1,4 +1,5 @@
-//! Frontends that are paused, resumed and shut down, and the states that a signal asks for: what is shown, said and logged.
+//! Frontends that are paused, resumed and shut down, and the states that a signal asks for: what is
+//! shown, said and logged.
 
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 

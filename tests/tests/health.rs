@@ -1,5 +1,6 @@
-//! Servers whose health changes while requests go to them: what real traffic finds (`observe`), servers that track others, agents,
-//! checks that change their mind, servers that go away with requests in their queue.
+//! Servers whose health changes while requests go to them: what real traffic finds (`observe`),
+//! servers that track others, agents, checks that change their mind, servers that go away with
+//! requests in their queue.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};

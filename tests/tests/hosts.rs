@@ -1,4 +1,5 @@
-//! What rules write about a request reaches the server and the log as they wrote it: host and authority, captures, services.
+//! What rules write about a request reaches the server and the log as they wrote it: host and
+//! authority, captures, services.
 
 use weir_tests::Origin;
 use weir_tests::client::Client;

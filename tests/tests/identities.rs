@@ -1,5 +1,6 @@
-//! No byte of one message is ever read as another's: bodies, pipelined requests and answers carry identities that both ends
-//! verify, while connections to servers break at every point and requests are sent again (`retry-on`, `option redispatch`).
+//! No byte of one message is ever read as another's: bodies, pipelined requests and answers carry
+//! identities that both ends verify, while connections to servers break at every point and requests
+//! are sent again (`retry-on`, `option redispatch`).
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -12,7 +13,8 @@ use weir_tests::client::Client;
 use weir_tests::request::{Request, more};
 use weir_tests::{Origin, Weir, free_port};
 
-/// Starts the program with one listener and the lines of a backend; `retry-on` of everything that can be retried.
+/// Starts the program with one listener and the lines of a backend; `retry-on` of everything that
+/// can be retried.
 fn start(lines: &str, servers: &str) -> (Weir, u16) {
     let port = free_port();
     let configuration = format!(
@@ -64,7 +66,8 @@ fn a_body_sent_again_after_refused_connections_is_sent_once() {
     }
 }
 
-/// A chunked body whose trailers are dropped is staged apart from the buffer: it has to be put back from there as well.
+/// A chunked body whose trailers are dropped is staged apart from the buffer: it has to be put back
+/// from there as well.
 #[test]
 fn a_chunked_body_is_sent_again_whole_where_trailers_are_dropped() {
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -138,7 +141,8 @@ const FAULTS: [Fault; 16] = [
     Fault::CutAnswer,
 ];
 
-/// The body of request `number`: it begins with its own name, and is full of what would be requests if it were read as such.
+/// The body of request `number`: it begins with its own name, and is full of what would be requests
+/// if it were read as such.
 fn body_of(number: usize) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(number as u64);
     let lures = rng.usize(0..60);
@@ -184,7 +188,8 @@ fn request_of(number: usize) -> Vec<u8> {
     out
 }
 
-/// Serves one connection with faults drawn from `seed`, and notes in `wrong` whatever is not a request that was sent.
+/// Serves one connection with faults drawn from `seed`, and notes in `wrong` whatever is not a
+/// request that was sent.
 fn serve(mut stream: TcpStream, seed: u64, wrong: &Mutex<Vec<String>>) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut unread = Vec::new();
@@ -250,8 +255,8 @@ fn serve(mut stream: TcpStream, seed: u64, wrong: &Mutex<Vec<String>>) {
     }
 }
 
-/// Sends requests on connections of its own, some of them pipelined, and checks that each answer is that of its request.
-/// Returns what was wrong.
+/// Sends requests on connections of its own, some of them pipelined, and checks that each answer is
+/// that of its request. Returns what was wrong.
 fn ask(port: u16, numbers: std::ops::Range<usize>, answered: &AtomicUsize) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut rng = fastrand::Rng::with_seed(numbers.start as u64);

@@ -1,4 +1,5 @@
-//! What the process tells of itself: `show info`, the tags of typed output, the numbers of streams, pages asked for by HEAD.
+//! What the process tells of itself: `show info`, the tags of typed output, the numbers of streams,
+//! pages asked for by HEAD.
 
 use weir_tests::client::{self, exchange};
 use weir_tests::{Origin, Weir, free_port, scratch};

@@ -1,4 +1,5 @@
-//! Keywords seen from outside, one test a keyword: each fails where the keyword is read and forgotten.
+//! Keywords seen from outside, one test a keyword: each fails where the keyword is read and
+//! forgotten.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -10,7 +11,8 @@ use weir_tests::{Origin, PATIENCE, Weir, eventually, free_port};
 const DEFAULTS: &str =
     "defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n";
 
-/// A program with a runtime socket, `listen l` on a port of its own with these lines, and one server.
+/// A program with a runtime socket, `listen l` on a port of its own with these lines, and one
+/// server.
 fn listen(global: &str, lines: &str, server: &str) -> (Weir, u16) {
     let port = free_port();
     let weir = Weir::start(
@@ -191,7 +193,8 @@ fn a_proxied_request_is_asked_for_its_proxy_password() {
 
 #[test]
 fn independent_streams_do_not_take_sent_bytes_for_life() {
-    // The server never says anything; the client goes on sending more often than the server's timeout.
+    // The server never says anything; the client goes on sending more often than the server's
+    // timeout.
     let origin = Origin::raw(|mut stream| while matches!(stream.read(&mut [0; 64]), Ok(n) if n > 0) {});
     let lines = "  mode tcp\n  timeout server 300ms\n  option independent-streams\n";
     let (_weir, port) = listen("", lines, &local(&origin));
@@ -222,7 +225,8 @@ fn a_server_behind_socks4_is_reached_through_the_proxy() {
     let wanted = origin.port();
     let asked = std::thread::spawn(move || {
         let (mut stream, _) = loop {
-            // The harness looks whether the port of the program listens, not this one: the first is the request.
+            // The harness looks whether the port of the program listens, not this one: the first is
+            // the request.
             if let Ok(accepted) = socks.accept() {
                 break accepted;
             }
@@ -450,7 +454,8 @@ fn an_rdp_cookie_leads_to_the_server_that_it_names() {
         )
     };
     let weir = Weir::start(&lines("  persist rdp-cookie\n"), &[port]);
-    // The connection request of RDP (X.224): its header, and the cookie that is a server's address and port as they lie in memory.
+    // The connection request of RDP (X.224): its header, and the cookie that is a server's address
+    // and port as they lie in memory.
     let request = |name: &str, server: u16| {
         let address = u32::from_le_bytes([127, 0, 0, 1]);
         let cookie = format!("Cookie: {name}={address}.{}.0000\r\n", server.swap_bytes());
@@ -513,13 +518,15 @@ fn a_process_takes_the_priority_that_is_given_to_it() {
     assert!(eventually(|| threads().count() >= 2), "two workers are threads");
     for thread in threads().filter_map(Result::ok) {
         let stat = std::fs::read_to_string(thread.path().join("stat")).expect("it runs");
-        // Behind the name in parentheses the state is the third field; the nice value is the nineteenth (proc(5)).
+        // Behind the name in parentheses the state is the third field; the nice value is the
+        // nineteenth (proc(5)).
         let nice = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(16));
         assert_eq!(nice, Some("7"), "{stat}");
     }
 }
 
-/// The field `X-Glitches` of each answer on one connection until it says that it ends; `None` where nothing came.
+/// The field `X-Glitches` of each answer on one connection until it says that it ends; `None` where
+/// nothing came.
 fn glitches(port: u16, request: &str, most: usize) -> Vec<(Option<String>, bool)> {
     let mut client = Client::connect(port);
     let mut seen = Vec::new();

@@ -1,4 +1,5 @@
-//! Limits of descriptors, connections and rates: what cannot be served at once waits, and nothing is lost or hangs.
+//! Limits of descriptors, connections and rates: what cannot be served at once waits, and nothing
+//! is lost or hangs.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,5 @@
-//! Where log lines go, seen from outside: rings and their servers, `show events`, log forwarders, log backends.
+//! Where log lines go, seen from outside: rings and their servers, `show events`, log forwarders,
+//! log backends.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -28,7 +29,8 @@ impl Collector {
     }
 }
 
-/// A port of 127.0.0.2 for datagrams: other tests' sockets are all at 127.0.0.1, so nobody takes it meanwhile.
+/// A port of 127.0.0.2 for datagrams: other tests' sockets are all at 127.0.0.1, so nobody takes it
+/// meanwhile.
 fn free_datagram_port() -> u16 {
     let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 2), 0)).expect("a port of the loopback interface");
     socket.local_addr().expect("a bound socket has an address").port()
@@ -206,7 +208,8 @@ fn messages_are_forwarded_in_the_form_that_each_target_asks_for() {
     assert!(text.starts_with("<14>") && text.ends_with(" 127.0.0.1 app: one\n"), "{text}");
     assert_eq!(raw.next(), "one\n");
     assert!(text.starts_with("<14>Nov 22 02:51:39 "), "{text}");
-    // A date that is said to be unknown stays so, and what is no date makes the message one without a form.
+    // A date that is said to be unknown stays so, and what is no date makes the message one without
+    // a form.
     stream.write_all(b"<14>1 - h a p m - nil\n<14>1 today h a p m - odd\n").expect("it takes bytes");
     let nil = "<14>1 - h a p m - nil\n";
     assert_eq!(
@@ -218,7 +221,8 @@ fn messages_are_forwarded_in_the_form_that_each_target_asks_for() {
     assert_eq!(raw.next(), "1 today h a p m - odd\n");
     // Lengths before messages, a message in two parts, and one without any form.
     stream.write_all(b"7 <11>twobare text\n10 <11>th").expect("it takes bytes");
-    // What names neither a date nor a host gets both, and without a priority it is the most urgent, so that all take it.
+    // What names neither a date nor a host gets both, and without a priority it is the most urgent,
+    // so that all take it.
     let received = |priority: &str, text: &str| {
         let whole = same.next();
         let framed = whole.starts_with(priority) && whole.ends_with(&format!(" 127.0.0.1 {text}\n"));
@@ -356,11 +360,12 @@ fn a_client_without_its_netscaler_header_is_told_by_number_name_and_words() {
     tell("accept-netscaler-cip 1234", cases);
 }
 
-/// What is logged of clients that send bytes to a listener with `accepts`, and then close the connection (`close`), leave it
-/// open (`wait`), or do so where that takes too long (`late`).
+/// What is logged of clients that send bytes to a listener with `accepts`, and then close the
+/// connection (`close`), leave it open (`wait`), or do so where that takes too long (`late`).
 fn tell(accepts: &str, cases: &[(&[u8], &str, String)]) {
     let collector = Collector::new();
-    // What is looked at whether it is open would be logged too; the last one that is opened tells of the others.
+    // What is looked at whether it is open would be logged too; the last one that is opened tells
+    // of the others.
     let (patient, hurried, open) = (free_port(), free_port(), free_port());
     let frontend = |name: &str, port: u16, lines: &str| {
         format!(
@@ -400,7 +405,8 @@ fn a_sample_counts_the_lines_of_a_proxy_whichever_thread_made_them() {
         get(ports[0], &format!("/a{number}"));
         get(ports[1], &format!("/b{number}"));
     }
-    // Which lines are the odd ones is for the threads to say; that half of each proxy's are sent is not.
+    // Which lines are the odd ones is for the threads to say; that half of each proxy's are sent is
+    // not.
     let told: Vec<String> = (0..8).map(|_| collector.next()).collect();
     assert_eq!(told.iter().filter(|path| path.starts_with("/a")).count(), 4, "{told:?}");
 }
@@ -490,7 +496,8 @@ fn what_was_not_understood_is_logged_while_its_client_is_still_there() {
     let (port, collector) = (free_port(), Collector::new());
     let logs = format!("log 127.0.0.1:{} local0", collector.port());
     let weir = Weir::start(&format!("{GLOBAL}{DEFAULTS}{}", frontend(port, &logs)), &[port]);
-    // More bytes than were read are on their way: the connection stays until they can be thrown away.
+    // More bytes than were read are on their way: the connection stays until they can be thrown
+    // away.
     let early = (0..5).any(|_| {
         let mut client = Client::connect(port);
         client.send("BAD\x01\r\n\r\n");
@@ -546,7 +553,8 @@ fn what_is_no_request_is_logged_as_an_error_of_the_connection() {
         ),
         &ports,
     );
-    // What is looked at whether it is open leaves a line too, but where a profile drops it: none is a request.
+    // What is looked at whether it is open leaves a line too, but where a profile drops it: none is
+    // a request.
     let mut probes: Vec<_> = (0..3).map(|_| collector.next()).collect();
     probes.sort();
     assert_eq!(

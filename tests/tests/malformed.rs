@@ -1,8 +1,10 @@
-//! Malformed and ambiguous HTTP/1 messages, sent byte by byte through Weir and through the machine's `haproxy`, if there is one.
+//! Malformed and ambiguous HTTP/1 messages, sent byte by byte through Weir and through the
+//! machine's `haproxy`, if there is one.
 //!
-//! For requests three things are compared: the status, whether the connection was closed, and what reached the server. Where
-//! the two differ, [`DIFFERENCES`] says why; an entry that no longer differs fails the test too. For responses the claim is
-//! absolute: what was cut short or is nonsense never looks complete to the client.
+//! For requests three things are compared: the status, whether the connection was closed, and what
+//! reached the server. Where the two differ, [`DIFFERENCES`] says why; an entry that no longer
+//! differs fails the test too. For responses the claim is absolute: what was cut short or is
+//! nonsense never looks complete to the client.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -12,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use weir_tests::{Haproxy, Origin, PATIENCE, Weir, free_port};
 
-/// Requests: a name, and the bytes. Each has `/name` in its target, so that what reached the server can be told apart.
+/// Requests: a name, and the bytes. Each has `/name` in its target, so that what reached the server
+/// can be told apart.
 #[rustfmt::skip]
 const REQUESTS: &[(&str, &str)] = &[
     // Line ends.
@@ -145,7 +148,8 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
     ("folded_length",       "400 closed []", FOLD),
 ];
 
-/// Where Weir and HAProxy 2.6 differ, and HAProxy 3.5 does as Weir; what versions between them do is not known here.
+/// Where Weir and HAProxy 2.6 differ, and HAProxy 3.5 does as Weir; what versions between them do
+/// is not known here.
 #[rustfmt::skip]
 const OLD_DIFFERENCES: &[(&str, &str, &str)] = &[
     ("asterisk_get",        "400 closed []", ASTERISK),
@@ -280,8 +284,8 @@ fn configuration(port: u16, origin: u16) -> String {
     )
 }
 
-/// Sends the request, and after the first answer (or a while without one) a second request that tells whether the connection
-/// was kept, and whether the proxy lost its place in the stream.
+/// Sends the request, and after the first answer (or a while without one) a second request that
+/// tells whether the connection was kept, and whether the proxy lost its place in the stream.
 fn send(port: u16, number: usize, bytes: &str, record: &Record) -> Outcome {
     let target = format!("/case{number:03}");
     let second = format!("{target}second");

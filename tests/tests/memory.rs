@@ -1,5 +1,5 @@
-//! What peers can make the program hold: buffers are taken while bytes are in flight and given back when there are none,
-//! counted by `show pools`.
+//! What peers can make the program hold: buffers are taken while bytes are in flight and given back
+//! when there are none, counted by `show pools`.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};

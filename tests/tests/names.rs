@@ -1,10 +1,11 @@
-//! Names resolved while the program runs (`resolvers`): addresses, ports, weights and states of servers follow what name
-//! servers say, by their own clock of a few milliseconds.
+//! Names resolved while the program runs (`resolvers`): addresses, ports, weights and states of
+//! servers follow what name servers say, by their own clock of a few milliseconds.
 
 use weir_tests::client::Client;
 use weir_tests::{NameServer, Origin, Weir, Zone, eventually, free_port, scratch};
 
-/// The program with a section `dns` that asks these name servers often, and one backend; and its port.
+/// The program with a section `dns` that asks these name servers often, and one backend; and its
+/// port.
 fn start(nameservers: &[&NameServer], section: &str, backend: &str) -> (Weir, u16) {
     let port = free_port();
     let lines: String = nameservers

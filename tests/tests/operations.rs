@@ -1,5 +1,5 @@
-//! Commands of the runtime socket that change what there is, or tell what it costs: backends, certificates of tokens, counters that outlive a
-//! process, pools, profiles, anonymized output.
+//! Commands of the runtime socket that change what there is, or tell what it costs: backends,
+//! certificates of tokens, counters that outlive a process, pools, profiles, anonymized output.
 
 use weir_tests::client::{self, exchange_with};
 use weir_tests::{Origin, Weir, eventually, free_port};

@@ -1,5 +1,6 @@
-//! Options that only show in what the program asks of the kernel, or in how it waits: seen by tracing it, stopping it for a
-//! moment, and asking it. Those that trace say so and pass where tracing is refused.
+//! Options that only show in what the program asks of the kernel, or in how it waits: seen by
+//! tracing it, stopping it for a moment, and asking it. Those that trace say so and pass where
+//! tracing is refused.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -12,7 +13,8 @@ use weir_tests::{Origin, Weir, eventually, free_port, program, scratch};
 
 const DEFAULTS: &str = "defaults\n  mode http\n  timeout client 20s\n  timeout connect 20s\n  timeout server 20s\n  balance roundrobin\n";
 
-/// The program under `strace`, whose file has a line for each call of these. Both end with the value.
+/// The program under `strace`, whose file has a line for each call of these. Both end with the
+/// value.
 struct Traced {
     child: Child,
     trace: PathBuf,
@@ -83,7 +85,8 @@ fn get(port: u16) -> String {
 #[test]
 fn acknowledgements_are_left_to_what_follows_where_the_options_say_so() {
     let origin = Origin::text("ok");
-    // What the frontend and the backend say, and whether acknowledgements of either side are put off.
+    // What the frontend and the backend say, and whether acknowledgements of either side are put
+    // off.
     let cases = [
         ("no option tcp-smart-accept", "no option tcp-smart-connect", 0, 0),
         ("option tcp-smart-accept", "no option tcp-smart-connect", 1, 0),
@@ -98,7 +101,8 @@ fn acknowledgements_are_left_to_what_follows_where_the_options_say_so() {
             origin.port()
         );
         let Some(traced) = Traced::start(&configuration, "setsockopt", port) else { return };
-        // Three connections of clients, the one that found the port open among them, and one to the server.
+        // Three connections of clients, the one that found the port open among them, and one to the
+        // server.
         assert!(get(port).starts_with("HTTP/1.1 200 ") && get(port).starts_with("HTTP/1.1 200 "));
         let put_off = || traced.calls().lines().filter(|line| line.contains("TCP_QUICKACK, [0]")).count();
         let expected = 3 * of_client + of_server;

@@ -1,4 +1,5 @@
-//! The checks made for a protocol, against the servers that speak it: found alive, missed when they stop, found again.
+//! The checks made for a protocol, against the servers that speak it: found alive, missed when they
+//! stop, found again.
 
 use weir_tests::peers::{Kind, Peer};
 use weir_tests::{Weir, ask, eventually, scratch};

@@ -4,7 +4,8 @@ use weir_tests::client::Client;
 use weir_tests::scene::Scene;
 use weir_tests::{Origin, Weir, free_port};
 
-/// Three servers named after their places, in front of origins that answer `/login` with `login` and all else with 200.
+/// Three servers named after their places, in front of origins that answer `/login` with `login`
+/// and all else with 200.
 fn start(lines: &str, words: [&str; 3], login: &'static str) -> (Weir, [Origin; 3], u16) {
     let origin = |_| {
         Origin::start(move |head, _| {
@@ -96,8 +97,8 @@ fn a_redispatch_counted_from_the_end_of_fewer_retries_comes_with_the_first() {
     }
 }
 
-/// What the log says of the cookies, and what the client gets of `Set-Cookie` and `Cache-Control`, of a server named `c1`
-/// by its cookie, or without one where `server` is empty.
+/// What the log says of the cookies, and what the client gets of `Set-Cookie` and `Cache-Control`,
+/// of a server named `c1` by its cookie, or without one where `server` is empty.
 fn cookies(cookie: &str, server: &str, sent: &str, answer: &'static str) -> (String, Vec<String>) {
     let origin = Origin::start(move |_, _| {
         format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{answer}\r\n").into_bytes()

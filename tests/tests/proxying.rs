@@ -1,5 +1,5 @@
-//! The PROXY protocol and NetScaler Client IP headers from outside: what becomes of the addresses of a header received, and the
-//! bytes of headers sent.
+//! The PROXY protocol and NetScaler Client IP headers from outside: what becomes of the addresses
+//! of a header received, and the bytes of headers sent.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,5 @@
-//! Reloading: a process takes the listening sockets of another over, whatever program either is, and clients see nothing.
+//! Reloading: a process takes the listening sockets of another over, whatever program either is,
+//! and clients see nothing.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -22,7 +23,8 @@ struct Load {
 }
 
 impl Load {
-    /// `keep_alive` clients use their connection until they are told that it closes; others one for each request.
+    /// `keep_alive` clients use their connection until they are told that it closes; others one for
+    /// each request.
     fn start(port: u16, keep_alive: bool) -> Load {
         let (stop, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let thread = |number| {
@@ -432,7 +434,8 @@ fn masked(status: &str, field: &str) -> u64 {
 #[test]
 fn from_when_a_process_listens_no_signal_that_steers_it_ends_it_unheard() {
     let origin = Origin::echo();
-    // Many threads: what is done between listening and heeding signals takes long enough to be seen.
+    // Many threads: what is done between listening and heeding signals takes long enough to be
+    // seen.
     let text = |port| configuration("runtime", port, &origin).replace("global\n", "global\n  nbthread 32\n");
     for _ in 0..5 {
         let port = free_port();

@@ -1,5 +1,5 @@
-//! Sending a request again (manual, 4.2 `retries`, `retry-on`, `option redispatch`): each attempt has its own time, and what
-//! the client gets is the last server's word.
+//! Sending a request again (manual, 4.2 `retries`, `retry-on`, `option redispatch`): each attempt
+//! has its own time, and what the client gets is the last server's word.
 
 use std::io::Read;
 

@@ -1,4 +1,5 @@
-//! The fuzzers' seeds hold what the fuzzers check: `fuzz/seeds/<target>` holds inputs, plain and hostile, one a file.
+//! The fuzzers' seeds hold what the fuzzers check: `fuzz/seeds/<target>` holds inputs, plain and
+//! hostile, one a file.
 
 use weir_tests::targets::TARGETS;
 use weir_tests::workspace;
@@ -36,7 +37,8 @@ fn parts_of_seeds_keep_it_too() {
     }
 }
 
-/// Changes that a simple fuzzer would make, the same ones at every run. `WEIR_MUTATIONS` says how many a seed gets.
+/// Changes that a simple fuzzer would make, the same ones at every run. `WEIR_MUTATIONS` says how
+/// many a seed gets.
 #[test]
 fn changed_seeds_keep_it_too() {
     let rounds: u64 = std::env::var("WEIR_MUTATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(100);

@@ -180,7 +180,8 @@ fn an_old_client_gets_a_long_page_until_the_end_of_the_connection() {
 fn a_page_of_many_servers_lets_others_be_served_meanwhile() {
     let (_weir, port) = start(20_000);
     let mut page = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-    // Nobody reads it: it comes to rest in the middle, and holds neither its worker nor all of its text.
+    // Nobody reads it: it comes to rest in the middle, and holds neither its worker nor all of its
+    // text.
     page.write_all(b"GET /stats HTTP/1.1\r\nHost: h\r\n\r\n").expect("a request");
     page.read_exact(&mut [0; 100]).expect("the beginning");
     for _ in 0..100 {

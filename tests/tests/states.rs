@@ -1,4 +1,5 @@
-//! States of servers that an earlier process left in a file, and states that servers have from others at the start.
+//! States of servers that an earlier process left in a file, and states that servers have from
+//! others at the start.
 
 use weir_tests::{Origin, Weir, free_port, scratch};
 
@@ -7,7 +8,8 @@ fn row(id: u32, name: &str, columns: &str) -> String {
     format!("2 b {id} {name} 127.0.0.1 {columns}\n")
 }
 
-/// A program with these servers in backend `b`, which finds these lines in its state file; its servers' states and messages.
+/// A program with these servers in backend `b`, which finds these lines in its state file; its
+/// servers' states and messages.
 fn start(servers: &str, rows: &str) -> (Weir, Vec<String>) {
     let directory = scratch("states");
     std::fs::write(directory.join("states"), rows).expect("a file");
@@ -29,7 +31,8 @@ fn start_with(global: &str, backend: &str) -> (Weir, Vec<String>) {
     (weir, states)
 }
 
-/// Name, operational and administrative state, weight, forced numbers of backend and server, and port of each server.
+/// Name, operational and administrative state, weight, forced numbers of backend and server, and
+/// port of each server.
 fn states(weir: &Weir) -> Vec<String> {
     let all = weir.ask("show servers state");
     let columns = |line: &str| {

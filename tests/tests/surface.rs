@@ -1,5 +1,6 @@
-//! What of HAProxy's surface is done: the tables beside the list of its keywords. The counts are printed
-//! (`cargo test -p weir-tests --test surface -- --nocapture`); what must hold is that no keyword is unknown without a word.
+//! What of HAProxy's surface is done: the tables beside the list of its keywords. The counts are
+//! printed (`cargo test -p weir-tests --test surface -- --nocapture`); what must hold is that no
+//! keyword is unknown without a word.
 
 use std::collections::{BTreeMap, HashSet};
 

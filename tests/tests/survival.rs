@@ -1,4 +1,5 @@
-//! Whatever peers send, the program goes on: messages that random edits made of valid ones, from both sides at once.
+//! Whatever peers send, the program goes on: messages that random edits made of valid ones, from
+//! both sides at once.
 
 use std::io::{Read, Write};
 

@@ -1,4 +1,5 @@
-//! Tools that others wrote read what the program says: halog, as Debian packages it with haproxy, reads its log.
+//! Tools that others wrote read what the program says: halog, as Debian packages it with haproxy,
+//! reads its log.
 
 use std::io::Write;
 use std::net::UdpSocket;

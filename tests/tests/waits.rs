@@ -1,5 +1,5 @@
-//! Time that is spent waiting: which of the log's timers has it (manual, 8.4), who is blamed when it runs out, and what
-//! becomes of a body that nobody waits for.
+//! Time that is spent waiting: which of the log's timers has it (manual, 8.4), who is blamed when
+//! it runs out, and what becomes of a body that nobody waits for.
 
 use std::time::{Duration, Instant};
 
@@ -154,7 +154,8 @@ fn a_body_that_nobody_wants_is_read_and_the_connection_goes_on() {
 
 #[test]
 fn a_client_that_may_not_send_its_body_is_closed() {
-    // Whoever waits for 100 and gets another answer may send the body or the next request (RFC 9110, 10.1.1).
+    // Whoever waits for 100 and gets another answer may send the body or the next request (RFC
+    // 9110, 10.1.1).
     let scene = Scene::start("", "http-request deny", "server s 127.0.0.1:1");
     let mut client = Client::connect(scene.port);
     client.send("PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");

@@ -1,6 +1,7 @@
 //! The command line: HAProxy's flags (management guide, chapter 3) and long words for the same.
 //!
-//! Read by hand, because HAProxy's flags follow no convention (`-dK<class>`, `-sf <pid>*`, `-cc <condition>`).
+//! Read by hand, because HAProxy's flags follow no convention (`-dK<class>`, `-sf <pid>*`,
+//! `-cc <condition>`).
 
 use std::ffi::OsString;
 use std::fmt;
@@ -65,7 +66,8 @@ pub(crate) struct Args {
     pub(crate) pidfile: Option<PathBuf>,
     /// `-dK`: classes of keywords to print.
     pub(crate) dump_keywords: Option<String>,
-    /// `-dC`: print the configuration as read, what tells somebody's affairs replaced by hashes made with the key, if it is not 0.
+    /// `-dC`: print the configuration as read, what tells somebody's affairs replaced by hashes
+    /// made with the key, if it is not 0.
     pub(crate) dump_configuration: Option<u32>,
     /// `-dD`.
     pub(crate) diagnostics: bool,

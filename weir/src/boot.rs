@@ -105,19 +105,22 @@ fn prepare(
     let memory = system::limit_memory(args.memory_limit)?;
     let limits = system::Limits { memory, ..system::limits(plan, messages)? };
     let inherited = match resumed {
-        // A path given by hand is for the first start, but for the one that forbids taking sockets over.
+        // A path given by hand is for the first start, but for the one that forbids taking sockets
+        // over.
         Some(state) if args.take_over.as_deref() != Some(Path::new("/dev/null")) => {
             master::sockets(state, messages)
         }
         _ => system::take_over(args.take_over.as_deref(), plan.global.master_worker, messages)?,
     };
-    // From when it listens, a process may be asked to leave or to pause: that waits until it can be heeded.
+    // From when it listens, a process may be asked to leave or to pause: that waits until it can be
+    // heeded.
     process::hold_signals(true);
     let bound = bind(plan, inherited, &limits, args)?;
     Ok((limits, bound))
 }
 
-/// Binds everything. Processes that are to be replaced are asked to let go of addresses that they alone can have.
+/// Binds everything. Processes that are to be replaced are asked to let go of addresses that they
+/// alone can have.
 fn bind(
     plan: &Plan,
     inherited: Inherited,
@@ -275,11 +278,13 @@ struct Desk {
     checks: Arc<health::Checks>,
     sections: resolvers::Sections,
     exposed: Arc<Exposed>,
-    /// Nobody is let in before each worker can serve what others hand to it, and has what it needs for itself.
+    /// Nobody is let in before each worker can serve what others hand to it, and has what it needs
+    /// for itself.
     ready: Arc<Barrier>,
 }
 
-/// One worker's life: its share of the listeners, its part of what is common, then whatever its connections ask.
+/// One worker's life: its share of the listeners, its part of what is common, then whatever its
+/// connections ask.
 async fn work(
     desk: Desk,
     share: Vec<Bound>,
@@ -317,7 +322,8 @@ async fn work(
                 let exposed = exposed.clone();
                 tokio::task::spawn_local(async move {
                     task.await;
-                    // `shutdown frontend`: the address is free only when no copy of the socket is left.
+                    // `shutdown frontend`: the address is free only when no copy of the socket is
+                    // left.
                     exposed.close_of(bound.owner);
                 });
             }

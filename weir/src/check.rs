@@ -15,7 +15,8 @@ use crate::{system, version};
 pub(crate) fn plan(args: &Args, messages: Messages) -> Result<Plan, ExitCode> {
     let before = system::priority();
     let Loaded { plan, diagnostics, sources } = config::load(&args.files, &boot(args));
-    // `tune.renice.startup` is for the reading alone. Where a process may not raise its priority, it keeps the lower one.
+    // `tune.renice.startup` is for the reading alone. Where a process may not raise its priority,
+    // it keeps the lower one.
     if system::priority() != before {
         let _ = system::set_priority(before);
     }

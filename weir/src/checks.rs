@@ -1,4 +1,5 @@
-//! Starting health checks, and telling changes of servers: to the logs of their backend and to standard error.
+//! Starting health checks, and telling changes of servers: to the logs of their backend and to
+//! standard error.
 
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock, Weak};
@@ -17,7 +18,8 @@ thread_local! {
     static OUTBOX: RefCell<Option<Outbox>> = const { RefCell::new(None) };
 }
 
-/// Tells changes of servers. Made before what it needs to know of the plan, which comes with [`Teller::bind`].
+/// Tells changes of servers. Made before what it needs to know of the plan, which comes with
+/// [`Teller::bind`].
 #[derive(Clone, Default)]
 pub(crate) struct Teller(Arc<OnceLock<Weak<Shared>>>);
 

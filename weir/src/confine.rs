@@ -1,5 +1,6 @@
-//! What a process gives up once its sockets are bound: the file system (`chroot`), its group and user, and every capability but those
-//! of `setcap` (configuration manual, chapter 3.1; management manual, chapter 13.1). Before there are threads.
+//! What a process gives up once its sockets are bound: the file system (`chroot`), its group and
+//! user, and every capability but those of `setcap` (configuration manual, chapter 3.1; management
+//! manual, chapter 13.1). Before there are threads.
 
 use std::path::Path;
 
@@ -18,14 +19,16 @@ use crate::messages::Messages;
 /// `chroot`, `group` and `user`, in this order: each needs the rights that the next one gives up.
 ///
 /// # Errors
-/// What the system refuses, and rights that the configuration needs and the process would not have any more.
+/// What the system refuses, and rights that the configuration needs and the process would not have
+/// any more.
 pub(crate) fn confine(plan: &Plan, messages: Messages) -> Result<(), String> {
     let global = &plan.global;
     let is_root = rustix::process::geteuid().is_root();
     if is_root {
         warn_of_roots_rights(global, messages);
     }
-    // The local time zone is read from the system's files, once, and none of them can be seen from there.
+    // The local time zone is read from the system's files, once, and none of them can be seen from
+    // there.
     base::clock::local_offset(0);
     match &global.chroot {
         Some(Chroot::Directory(root)) => change_root(root, is_root)?,
@@ -40,7 +43,8 @@ pub(crate) fn confine(plan: &Plan, messages: Messages) -> Result<(), String> {
     }
     give_up(global, leaves_root).map_err(|error| format!("[haproxy.main()] Cannot set uid/gid: {error}."))?;
     if !global.insecure_setuid_wanted {
-        // Whatever is run from here on gains no right by its file's mode, so neither does who makes us run it.
+        // Whatever is run from here on gains no right by its file's mode, so neither does who makes
+        // us run it.
         set_no_new_privs(true)
             .map_err(|error| format!("[haproxy.main()] Cannot forbid new privileges: {error}."))?;
     }
@@ -93,7 +97,8 @@ fn nowhere() -> Result<std::path::PathBuf, String> {
     Err(shown(std::io::ErrorKind::AlreadyExists.into()))
 }
 
-/// Changes the root directory; a process without that right does so within a user namespace of its own.
+/// Changes the root directory; a process without that right does so within a user namespace of its
+/// own.
 fn change_root(root: &Path, is_root: bool) -> Result<(), String> {
     let shown = root.display();
     let refused = |error: std::io::Error| format!("[haproxy.main()] Cannot chroot({shown}): {error}.");
@@ -105,7 +110,8 @@ fn change_root(root: &Path, is_root: bool) -> Result<(), String> {
     std::env::set_current_dir("/").map_err(refused)
 }
 
-/// Becomes the group and the user of the configuration, with the capabilities of `setcap` and no other.
+/// Becomes the group and the user of the configuration, with the capabilities of `setcap` and no
+/// other.
 fn give_up(global: &Global, leaves_root: bool) -> std::io::Result<()> {
     let kept = global.capabilities.iter().map(|capability| of_kernel(*capability)).collect::<CapabilitySet>();
     let keeps = leaves_root && !kept.is_empty();
@@ -118,7 +124,8 @@ fn give_up(global: &Global, leaves_root: bool) -> std::io::Result<()> {
         set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })?;
         set_keep_capabilities(false)?;
     } else if !kept.is_empty() && !rustix::process::geteuid().is_root() {
-        // Those that the file of the program brings along are asked for, and nothing said where there are none.
+        // Those that the file of the program brings along are asked for, and nothing said where
+        // there are none.
         let _ = raise(kept);
     }
     Ok(())
@@ -140,7 +147,8 @@ fn of_kernel(capability: Capability) -> CapabilitySet {
     }
 }
 
-/// What of the configuration needs a right that the process would not have as another user, and which; `None` if nothing does.
+/// What of the configuration needs a right that the process would not have as another user, and
+/// which; `None` if nothing does.
 fn unmet(plan: &Plan) -> Option<String> {
     let has = |any: &[Capability]| any.iter().any(|one| plan.global.capabilities.contains(one));
     let network = has(&[Capability::NetRaw, Capability::NetAdmin]);

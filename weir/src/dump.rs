@@ -1,5 +1,5 @@
-//! `-dC`: prints the configuration as it was read, without comments, with conditions and variables resolved; with a key, in a form that can
-//! be shown to others (management manual, section 3).
+//! `-dC`: prints the configuration as it was read, without comments, with conditions and variables
+//! resolved; with a key, in a form that can be shown to others (management manual, section 3).
 
 use control::anonymous::Anonymous;
 use diag::{Diagnostics, SourceMap};
@@ -22,7 +22,8 @@ enum Shown {
     Address,
 }
 
-/// What is shown of a statement: its keyword, the words behind it, and whether `[...]` says that there was more.
+/// What is shown of a statement: its keyword, the words behind it, and whether `[...]` says that
+/// there was more.
 type Row = (&'static str, &'static [Shown], bool);
 
 /// The statements that are not shown in three words; a second keyword stands behind a space.
@@ -88,7 +89,8 @@ fn hidden(words: &[Word], section: bool, with: Anonymous) -> String {
     out.join(" ")
 }
 
-/// Prints every line that counts, under the key if it is not 0. Errors are left to the reading that follows.
+/// Prints every line that counts, under the key if it is not 0. Errors are left to the reading that
+/// follows.
 pub(crate) fn print(args: &Args, key: u32) {
     let mut sources = SourceMap::new();
     let Ok(files) = syntax::load(&mut sources, &args.files) else { return };

@@ -1,5 +1,5 @@
-//! Listening sockets on their way from a process to its successor (management manual, 3, `-x`): those that this process
-//! would give, and those that it takes.
+//! Listening sockets on their way from a process to its successor (management manual, 3, `-x`):
+//! those that this process would give, and those that it takes.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,7 +30,8 @@ pub(crate) struct Taken {
 /// Sockets of an earlier process.
 pub(crate) type Inherited = Vec<Taken>;
 
-/// Asks the process behind the runtime socket at `path` for its listening sockets; `/dev/null` stands for nobody.
+/// Asks the process behind the runtime socket at `path` for its listening sockets; `/dev/null`
+/// stands for nobody.
 pub(crate) fn receive(path: &Path) -> io::Result<Inherited> {
     if path == Path::new("/dev/null") {
         return Ok(Vec::new());
@@ -43,7 +44,8 @@ pub(crate) fn receive_over(stream: &UnixStream) -> io::Result<Inherited> {
     Ok(pass::ask(stream)?.into_iter().filter_map(taken).collect())
 }
 
-/// What the socket is bound to; `None` for what is neither a listening stream socket nor one for datagrams.
+/// What the socket is bound to; `None` for what is neither a listening stream socket nor one for
+/// datagrams.
 fn taken(passed: Passed<OwnedFd>) -> Option<Taken> {
     let Passed { socket, namespace, interface } = passed;
     let reference = SockRef::from(&socket);
@@ -80,7 +82,8 @@ fn abstract_name(name: &[u8]) -> BindAddress {
     BindAddress::Abstract { name: if padded { name[..end].to_vec() } else { name.to_vec() }, padded }
 }
 
-/// The listening sockets that a successor may ask for. They are kept twice meanwhile; a soft stop lets these go too.
+/// The listening sockets that a successor may ask for. They are kept twice meanwhile; a soft stop
+/// lets these go too.
 #[derive(Debug, Default)]
 pub(crate) struct Exposed(Mutex<Vec<(Owner, Passed<OwnedFd>)>>);
 
@@ -135,8 +138,8 @@ impl Exposed {
         pass::hand_over(connection, &borrowed)
     }
 
-    /// New connections go to the sockets that a successor bound to the same addresses, so that what is queued here can be
-    /// accepted to the last before this process closes its own.
+    /// New connections go to the sockets that a successor bound to the same addresses, so that what
+    /// is queued here can be accepted to the last before this process closes its own.
     pub(crate) fn turn_away(&self) {
         let all = self.lock();
         let addresses: Vec<_> =

@@ -1,5 +1,5 @@
-//! The sockets that the plan asks for: taken over from an earlier process, inherited, or bound now; and which
-//! worker watches which.
+//! The sockets that the plan asks for: taken over from an earlier process, inherited, or bound now;
+//! and which worker watches which.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -89,8 +89,8 @@ pub(crate) fn bind(plan: &Plan, mut inherited: Inherited, backlog: u32) -> Resul
     if failures.is_empty() { Ok(bound) } else { Err(failures.join("\n")) }
 }
 
-/// The sockets for datagrams of log forwarders. One that an earlier process gave is read on: what waits in it is not lost. Beside one that
-/// it kept the kernel shares what comes.
+/// The sockets for datagrams of log forwarders. One that an earlier process gave is read on: what
+/// waits in it is not lost. Beside one that it kept the kernel shares what comes.
 fn bind_datagrams(
     plan: &Plan,
     inherited: &mut Inherited,
@@ -130,7 +130,8 @@ fn bind_datagrams(
     }
 }
 
-/// Opens the sockets of a bind. Where an earlier process had more of them, all are kept: connections may wait there.
+/// Opens the sockets of a bind. Where an earlier process had more of them, all are kept:
+/// connections may wait there.
 fn open_all(
     bind: &Bind,
     count: usize,
@@ -185,8 +186,8 @@ fn open(bind: &Bind, backlog: u32, global: &Global, inherited: &mut Inherited) -
     }
 }
 
-/// The workers of each socket of `bind` (`shards`, `thread`): several sockets only where the kernel spreads connections
-/// over them, which is TCP. No socket is of two groups then.
+/// The workers of each socket of `bind` (`shards`, `thread`): several sockets only where the kernel
+/// spreads connections over them, which is TCP. No socket is of two groups then.
 fn shards(bind: &Bind, global: &Global) -> Vec<Vec<usize>> {
     let groups = || -> Vec<Vec<usize>> {
         let of = |group: &Range<usize>| {

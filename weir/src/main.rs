@@ -93,7 +93,8 @@ fn run(plan: Result<plan::Plan, ExitCode>, args: args::Args, resumed: Option<mas
     match plan {
         Err(code) => code,
         Ok(plan) if args.action == Action::Check => {
-            // The process ends here: freeing tens of thousands of servers one by one would only take time.
+            // The process ends here: freeing tens of thousands of servers one by one would only
+            // take time.
             std::mem::forget(plan);
             ExitCode::SUCCESS
         }

@@ -1,4 +1,5 @@
-//! Servers and backends added and removed at run time: what the runtime socket decides is done to the plan, the workers and the checks.
+//! Servers and backends added and removed at run time: what the runtime socket decides is done to
+//! the plan, the workers and the checks.
 
 use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;
@@ -45,7 +46,8 @@ impl Servers {
         Some((index, &self.shared.plan.proxies[index]))
     }
 
-    /// The server that `track` names, which must be one of the configuration with checks of its own.
+    /// The server that `track` names, which must be one of the configuration with checks of its
+    /// own.
     fn tracked(&self, own: &Proxy, name: &str) -> Result<(Arc<state::Proxy>, Arc<Server>), String> {
         let (backend, server) = name.split_once('/').unwrap_or((&own.state.name, name));
         let found = self.backend(backend).and_then(|(_, proxy)| Some((proxy, proxy.state.server(server)?)));

@@ -1,7 +1,7 @@
-//! A soft stop (management manual, chapter 4): after `grace` new connections go to the successor, and what is still queued
-//! here is accepted; then the listeners close, and connections end with their
-//! current request, idle ones by themselves, all of them spread over `close-spread-time`. Driven by `signals`, which
-//! asks again and again until the last connection is gone.
+//! A soft stop (management manual, chapter 4): after `grace` new connections go to the successor,
+//! and what is still queued here is accepted; then the listeners close, and connections end with
+//! their current request, idle ones by themselves, all of them spread over `close-spread-time`.
+//! Driven by `signals`, which asks again and again until the last connection is gone.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,10 +21,12 @@ use crate::messages::Messages;
 /// How often a stopping process looks whether its connections have ended.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
-/// How long connections that the kernel has queued, or is about to, are accepted while new ones go to the successor.
+/// How long connections that the kernel has queued, or is about to, are accepted while new ones go
+/// to the successor.
 const DRAIN: Duration = Duration::from_millis(200);
 
-/// A connection that was idle for less may have its next request on the way: it is told to close in the answer to it.
+/// A connection that was idle for less may have its next request on the way: it is told to close in
+/// the answer to it.
 const SETTLED: Duration = Duration::from_millis(500);
 
 /// A soft stop under way.
@@ -34,7 +36,8 @@ pub(crate) struct SoftStop {
     turns_away: bool,
     hard_stop_at: Option<u64>,
     closing: bool,
-    /// Frontends whose idle connections wait for one more request (`option idle-close-on-response`), by id.
+    /// Frontends whose idle connections wait for one more request
+    /// (`option idle-close-on-response`), by id.
     spared: Arc<[u32]>,
 }
 

@@ -1,4 +1,5 @@
-//! States of servers that an earlier process left in files (`load-server-state-from-file`): put back before traffic.
+//! States of servers that an earlier process left in files (`load-server-state-from-file`): put
+//! back before traffic.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,8 @@ use state::saved::{self, Broken};
 
 use crate::messages::Messages;
 
-/// Puts back the states of every backend that asks for it. What is wrong with a file is told, no more.
+/// Puts back the states of every backend that asks for it. What is wrong with a file is told, no
+/// more.
 pub(crate) fn restore(plan: &Plan, view: &View, messages: Messages) {
     let say = |text: &str| messages.say(Severity::Warning, text);
     let all = read_global(plan, messages);
@@ -51,7 +53,8 @@ fn restore_local(path: &Path, backend: &ProxyView, messages: Messages) {
     }
 }
 
-/// The text of the file of all backends; what is wrong with it is told whether a backend uses it or not.
+/// The text of the file of all backends; what is wrong with it is told whether a backend uses it or
+/// not.
 fn read_global(plan: &Plan, messages: Messages) -> Option<String> {
     let path = global_file(plan)?;
     let shown = path.display();
@@ -85,7 +88,8 @@ fn reason(error: &std::io::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
-/// Puts back what an earlier process counted (`stats-file`). A file that is missing or wrong is a warning, no more.
+/// Puts back what an earlier process counted (`stats-file`). A file that is missing or wrong is a
+/// warning, no more.
 pub(crate) fn preload_counters(plan: &Plan, view: &View, messages: Messages) {
     let Some(path) = &plan.global.stats_file else { return };
     let shown = path.display();

@@ -1,4 +1,5 @@
-//! What the process asks of the system: descriptors, threads, user and group, pid file, and the processes it replaces.
+//! What the process asks of the system: descriptors, threads, user and group, pid file, and the
+//! processes it replaces.
 
 use std::fs::File;
 use std::io::Write;
@@ -35,8 +36,8 @@ pub(crate) struct Limits {
     pub(crate) memory: u64,
 }
 
-/// Works out `maxconn` and raises the descriptor limit accordingly. What is asked for and cannot be had is an error, or a
-/// warning under `no strict-limits`.
+/// Works out `maxconn` and raises the descriptor limit accordingly. What is asked for and cannot be
+/// had is an error, or a warning under `no strict-limits`.
 pub(crate) fn limits(plan: &Plan, messages: Messages) -> Result<Limits, String> {
     let global = &plan.global;
     let binds: usize = plan.proxies.iter().map(|proxy| proxy.binds.len()).sum();
@@ -68,15 +69,17 @@ pub(crate) fn limits(plan: &Plan, messages: Messages) -> Result<Limits, String> 
     Ok(Limits { max_connections, open_files, memory: 0 })
 }
 
-/// `prealloc-fd`: opens the highest descriptor once, so that the kernel's table of them need not grow while threads use it.
+/// `prealloc-fd`: opens the highest descriptor once, so that the kernel's table of them need not
+/// grow while threads use it.
 pub(crate) fn preallocate_descriptors(open_files: u64) {
     let highest = i32::try_from(open_files.saturating_sub(1)).unwrap_or(i32::MAX);
     // Without room the table grows as it is needed.
     drop(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), highest));
 }
 
-/// `-x`: listening sockets of a running process. Without them connections would be lost, so nothing starts, unless a master
-/// says so: it is started with the same words whether or not somebody ran before.
+/// `-x`: listening sockets of a running process. Without them connections would be lost, so nothing
+/// starts, unless a master says so: it is started with the same words whether or not somebody ran
+/// before.
 pub(crate) fn take_over(
     socket: Option<&Path>,
     has_master: bool,
@@ -94,8 +97,8 @@ pub(crate) fn take_over(
     })
 }
 
-/// `-m`: the most memory that the process may allocate, in megabytes. What is started from it inherits the limit.
-/// Returns the limit in bytes, 0 for none.
+/// `-m`: the most memory that the process may allocate, in megabytes. What is started from it
+/// inherits the limit. Returns the limit in bytes, 0 for none.
 pub(crate) fn limit_memory(megabytes: Option<u64>) -> Result<u64, String> {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let Some(bytes) = megabytes.filter(|limit| *limit > 0).map(|limit| limit.saturating_mul(1 << 20)) else {
@@ -107,7 +110,8 @@ pub(crate) fn limit_memory(megabytes: Option<u64>) -> Result<u64, String> {
         .map_err(|error| format!("[haproxy.main()] Cannot limit memory to {bytes} bytes: {error}."))
 }
 
-/// `-dL`: the program and its libraries, as the kernel has mapped them, and where if that is asked for.
+/// `-dL`: the program and its libraries, as the kernel has mapped them, and where if that is asked
+/// for.
 pub(crate) fn list_objects(with_addresses: bool) {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let mut seen: Vec<(&str, u64, u64)> = Vec::new();
@@ -133,8 +137,8 @@ pub(crate) fn list_objects(with_addresses: bool) {
     output(&text);
 }
 
-/// A process on its way into the background (`-D`), and the one that waits in the foreground until it has started. Dropped
-/// before [`Launch::succeed`], it tells of a failure.
+/// A process on its way into the background (`-D`), and the one that waits in the foreground until
+/// it has started. Dropped before [`Launch::succeed`], it tells of a failure.
 #[derive(Debug)]
 pub(crate) struct Launch {
     waiting: Option<UnixStream>,
@@ -158,7 +162,8 @@ impl Launch {
         Ok(Self { waiting: None, nowhere })
     }
 
-    /// All is well: lets the foreground and its terminal go. Whoever reads what was written there waits for its end.
+    /// All is well: lets the foreground and its terminal go. Whoever reads what was written there
+    /// waits for its end.
     pub(crate) fn succeed(self) {
         // Where the system refuses, things stay as they are.
         let _ = rustix::stdio::dup2_stdin(&self.nowhere);
@@ -181,7 +186,8 @@ pub(crate) fn write_pidfile(global: &Global) -> Result<(), String> {
         .map_err(|error| format!("[haproxy.main()] Cannot create pidfile {}: {error}", path.display()))
 }
 
-/// Sets the priority of this process (setpriority(2)), -20 to 19. Threads that are there already keep theirs.
+/// Sets the priority of this process (setpriority(2)), -20 to 19. Threads that are there already
+/// keep theirs.
 pub(crate) fn set_priority(priority: i32) -> std::io::Result<()> {
     Ok(rustix::process::setpriority_process(None, priority)?)
 }

@@ -1,4 +1,5 @@
-//! Version and build, as people and as tools that expect HAProxy read them; and the facts conditions may ask about.
+//! Version and build, as people and as tools that expect HAProxy read them; and the facts
+//! conditions may ask about.
 
 use syntax::Facts;
 
@@ -6,12 +7,14 @@ use syntax::Facts;
 pub(crate) const SPOKEN: &str = "3.5-dev5";
 /// The branch of it.
 pub(crate) const BRANCH: &str = "3.5";
-/// The version of HAProxy followed and our own, as `-v` under the name `haproxy`, `show info` and messages have them.
+/// The version of HAProxy followed and our own, as `-v` under the name `haproxy`, `show info` and
+/// messages have them.
 pub(crate) const FULL: &str = concat!("3.5-dev5-weir-", env!("CARGO_PKG_VERSION"));
 /// The date of that version.
 pub(crate) const DATE: &str = "2026/08/21";
 
-/// Features built in, as `-vv` lists them and `feature()` finds them; `false` for those that are not.
+/// Features built in, as `-vv` lists them and `feature()` finds them; `false` for those that are
+/// not.
 #[rustfmt::skip]
 const FEATURES: &[(&str, bool)] = &[
     ("51DEGREES", false), ("ACCEPT4", true), ("ACME", false), ("BACKTRACE", true), ("CPU_AFFINITY", false),
@@ -30,7 +33,8 @@ fn features() -> impl Iterator<Item = (&'static str, bool)> {
     FEATURES.iter().copied().chain([("HAVE_TCP_MD5SIG", true), ("HAVE_WORKING_TCP_MD5SIG", signs_segments())])
 }
 
-/// Whether the kernel takes a key for signing TCP segments (`tcp-md5sig`), tried on a socket that goes nowhere.
+/// Whether the kernel takes a key for signing TCP segments (`tcp-md5sig`), tried on a socket that
+/// goes nowhere.
 fn signs_segments() -> bool {
     use std::os::fd::AsFd;
     let peer = std::net::SocketAddr::from(([127, 0, 0, 1], 1));

@@ -1,7 +1,8 @@
 //! Fields of the plan that nobody reads: a keyword that fills one is taken and forgotten.
 //!
-//! The compiler does not see this, as the fields are public and the reader that fills them is another crate. The check goes by
-//! names: a field counts as read where `.name` is read, or `name` is taken out by a pattern, in a crate that works by the plan.
+//! The compiler does not see this, as the fields are public and the reader that fills them is
+//! another crate. The check goes by names: a field counts as read where `.name` is read, or `name`
+//! is taken out by a pattern, in a crate that works by the plan.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,8 @@ const PLAN: &str = "crates/plan/src";
 const READERS: &[&str] =
     &["crates/plan", "crates/dial", "crates/proxy", "crates/health", "crates/resolvers", "weir"];
 
-/// Fields that `config` itself works by while it resolves the rest, or makes servers and backends of later.
+/// Fields that `config` itself works by while it resolves the rest, or makes servers and backends
+/// of later.
 const WHILE_LOADING: &[&str] = &[
     "check_kind",
     "cookie_length",
@@ -97,7 +99,8 @@ fn is_part(char: char) -> bool {
     char.is_ascii_alphanumeric() || char == '_'
 }
 
-/// The names that a source reads behind a dot, and those that it takes out of something by a pattern.
+/// The names that a source reads behind a dot, and those that it takes out of something by a
+/// pattern.
 fn names_read(source: &str, read: &mut BTreeSet<String>) {
     for line in source.lines().map(|line| line.split("//").next().unwrap_or_default()) {
         for (at, _) in line.match_indices('.') {

@@ -1,14 +1,15 @@
 //! Which crate may import which, which modules may import each other, and where `unsafe` may stand.
 //!
-//! The table here must say what the manifests do and what `ARCHITECTURE.md` tells people; every difference is an error.
-//! Dependencies of tests alone (`[dev-dependencies]`) are free.
+//! The table here must say what the manifests do and what `ARCHITECTURE.md` tells people; every
+//! difference is an error. Dependencies of tests alone (`[dev-dependencies]`) are free.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::modules;
 
-/// A crate by the name its neighbours use, its folder, and the crates of the workspace that it uses.
+/// A crate by the name its neighbours use, its folder, and the crates of the workspace that it
+/// uses.
 type Crate = (&'static str, &'static str, &'static [&'static str]);
 
 #[rustfmt::skip]
@@ -151,7 +152,8 @@ fn sources(root: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Whether a source has an unsafe block, function, implementation or attribute, or lets itself have one. Comments are passed over.
+/// Whether a source has an unsafe block, function, implementation or attribute, or lets itself have
+/// one. Comments are passed over.
 fn is_unsafe(source: &str) -> bool {
     source.lines().map(|line| line.split("//").next().unwrap_or_default()).any(|line| {
         let keyword = line.split("unsafe").skip(1).zip(line.split("unsafe")).any(|(after, before)| {

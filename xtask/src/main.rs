@@ -1,11 +1,13 @@
 //! Chores of the repository: generated documents, and rules that the compiler does not check.
 //!
-//! `cargo run -p xtask -- imports` checks which crate and which module imports which, and where `unsafe` stands; `… fields`
-//! that every field of the plan is read; `… untested` lists keywords that work and that no test from outside uses.
+//! `cargo run -p xtask -- imports` checks which crate and which module imports which, and where
+//! `unsafe` stands; `… fields` that every field of the plan is read; `… untested` lists keywords
+//! that work and that no test from outside uses.
 //!
-//! `cargo run -p xtask -- docs` writes `docs/keywords.md` from the keyword tables, and `docs/compatibility.md`
-//! from the tables, a list of all keywords of HAProxy (`docs/surface.tsv`: kind, where, name, signature) and the results of HAProxy's
-//! regression tests (`docs/regression-tests.tsv`).
+//! `cargo run -p xtask -- docs` writes `docs/keywords.md` from the keyword tables, and
+//! `docs/compatibility.md` from the tables, a list of all keywords of HAProxy (`docs/surface.tsv`:
+//! kind, where, name, signature) and the results of HAProxy's regression tests
+//! (`docs/regression-tests.tsv`).
 #![forbid(unsafe_code)]
 
 mod compatibility;

@@ -1,7 +1,8 @@
 //! Imports between the modules of a crate: no circles, but for a short list that may only shrink.
 //!
-//! The modules of a folder are looked at side by side: a file, or a folder with all that is in it. What `lib.rs` or `mod.rs`
-//! re-exports counts for the module that it comes from. Modules for tests are left out.
+//! The modules of a folder are looked at side by side: a file, or a folder with all that is in it.
+//! What `lib.rs` or `mod.rs` re-exports counts for the module that it comes from. Modules for tests
+//! are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -153,7 +154,8 @@ fn paths(source: &str, own: &[String]) -> Vec<ModulePath> {
     found
 }
 
-/// The paths of a tree of imports: `a::{b, c::d}` is `a::b` and `a::c::d`. Returns where the tree ends.
+/// The paths of a tree of imports: `a::{b, c::d}` is `a::b` and `a::c::d`. Returns where the tree
+/// ends.
 fn expand(text: &str, prefix: &[String], found: &mut Vec<ModulePath>) -> usize {
     let name: String = text.chars().take_while(|char| char.is_alphanumeric() || *char == '_').collect();
     let mut at = name.len();

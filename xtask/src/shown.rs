@@ -1,6 +1,8 @@
-//! Which keywords the tests from outside use: a search through the sources of `tests/`, their configurations and scenarios.
+//! Which keywords the tests from outside use: a search through the sources of `tests/`, their
+//! configurations and scenarios.
 //!
-//! A configuration in a test is a string of Rust or a text of its own; both are cut into the lines that the program would read.
+//! A configuration in a test is a string of Rust or a text of its own; both are cut into the lines
+//! that the program would read.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -122,7 +124,8 @@ fn uses(line: &str, place: Place<'_>, name: &str) -> bool {
     }
 }
 
-/// Whether a piece of a string can only be parameters: words and numbers without a sentence's marks.
+/// Whether a piece of a string can only be parameters: words and numbers without a sentence's
+/// marks.
 fn is_parameters(line: &str) -> bool {
     !line.contains(['(', ')', '=', ':', '.']) && !line.contains(", ")
 }
@@ -147,7 +150,8 @@ fn occurrences<'a>(line: &'a str, name: &'a str) -> impl Iterator<Item = (&'a st
         .filter(|(before, after)| !before.ends_with(is_part) && !after.starts_with(is_part))
 }
 
-/// Whether a name is that of a fetch where it stands: in brackets, braces or an ACL, or with arguments.
+/// Whether a name is that of a fetch where it stands: in brackets, braces or an ACL, or with
+/// arguments.
 fn is_fetch(before: &str, after: &str, name: &str) -> bool {
     let opened = before.is_empty() || before.ends_with(['[', '{', '(', '!']) || before.ends_with("{ ");
     let behind = before.ends_with(' ');

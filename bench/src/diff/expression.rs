@@ -1,5 +1,5 @@
-//! Random expressions: a fetch, some converters with arguments that mostly fit, as a variable's value, inside a log format, or
-//! tested by a condition.
+//! Random expressions: a fetch, some converters with arguments that mostly fit, as a variable's
+//! value, inside a log format, or tested by a condition.
 
 use fastrand::Rng;
 
@@ -323,7 +323,8 @@ pub(crate) struct Case {
 
 /// Where the results of a case begin to differ.
 pub(crate) struct Culprit<'c> {
-    /// The call whose result differs; none where the expression gives the same, and what is made of it differs.
+    /// The call whose result differs; none where the expression gives the same, and what is made of
+    /// it differs.
     pub(crate) call: Option<&'c str>,
     /// What the call got: what came before it, or for a fetch of a number its text.
     pub(crate) input: Option<Vec<u8>>,
@@ -376,7 +377,8 @@ fn name_of(call: &str) -> &str {
 pub(crate) const ARITHMETIC: &[&str] = &["add", "sub", "mul", "div", "mod", "and", "or", "xor", "cpl", "neg"];
 
 fn word(random: &mut Rng) -> String {
-    // What a quoted argument cannot hold is left out, and so is what begins a reference to the environment.
+    // What a quoted argument cannot hold is left out, and so is what begins a reference to the
+    // environment.
     pick(random, VALUES).chars().filter(|c| !matches!(c, '"' | '\'' | '\\' | '$' | '(' | ')')).collect()
 }
 
@@ -537,7 +539,8 @@ impl Case {
         }
     }
 
-    /// Cases whose results tell at which call this one begins to differ: what its fetch reads where that is a number, then each step.
+    /// Cases whose results tell at which call this one begins to differ: what its fetch reads where
+    /// that is a number, then each step.
     pub(crate) fn parts(&self) -> Vec<Case> {
         let value = |text: String| Case { form: Form::Value, text, steps: Vec::new() };
         let fetch = self.steps.first().map_or("", |step| &step.text);

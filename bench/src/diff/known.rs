@@ -1,5 +1,6 @@
-//! Differences that are meant: where the manual of 3.5 and the haproxy on the machine disagree, or where Weir departs on purpose. Each is
-//! as narrow as what is known of it: the call at which the results begin to differ, and what that call got.
+//! Differences that are meant: where the manual of 3.5 and the haproxy on the machine disagree, or
+//! where Weir departs on purpose. Each is as narrow as what is known of it: the call at which the
+//! results begin to differ, and what that call got.
 
 use crate::expression::{ARITHMETIC, Case, Culprit};
 

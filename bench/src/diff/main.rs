@@ -1,11 +1,12 @@
-//! Random expressions, log formats and conditions over random requests, through Weir and through haproxy: what the one makes of them
-//! must be what the other does.
+//! Random expressions, log formats and conditions over random requests, through Weir and through
+//! haproxy: what the one makes of them must be what the other does.
 //!
 //!     weir-diff WEIR HAPROXY [seed=1] [configs=60] [expressions=100] [requests=20] [show=20] [known=0]
 //!
-//! Each configuration sets a variable from each expression and answers with all of them in hexadecimal digits. Lines that one
-//! of the two refuses are compared by that and left out. Differences that are known are counted by their reason
-//! ([`known`], `known=N` shows that many of each); any other ends the program with 1. The same seed gives the same cases.
+//! Each configuration sets a variable from each expression and answers with all of them in
+//! hexadecimal digits. Lines that one of the two refuses are compared by that and left out.
+//! Differences that are known are counted by their reason ([`known`], `known=N` shows that many of
+//! each); any other ends the program with 1. The same seed gives the same cases.
 
 mod expression;
 mod known;

@@ -53,7 +53,8 @@ pub(crate) fn readable(hex: &str) -> String {
     format!("{:?}", String::from_utf8_lossy(&bytes(hex)))
 }
 
-/// The configuration of some lines, which set the variables of these numbers, and the number of the first line.
+/// The configuration of some lines, which set the variables of these numbers, and the number of the
+/// first line.
 fn config(lines: &[String], numbers: &[usize], port: u16) -> (String, usize) {
     let mut text = HEAD.replace("{port}", &port.to_string());
     let first = text.lines().count() + 1;
@@ -84,7 +85,8 @@ impl Peer {
         Ok(path)
     }
 
-    /// The numbers of the cases that it refuses, with its message. haproxy stops reading after some errors, so it is asked again.
+    /// The numbers of the cases that it refuses, with its message. haproxy stops reading after some
+    /// errors, so it is asked again.
     pub(crate) fn refused(&self, cases: &[Case]) -> Result<HashMap<usize, String>, String> {
         let mut refused = HashMap::new();
         loop {

@@ -2,7 +2,8 @@
 
 use fastrand::Rng;
 
-/// Values of headers, cookies, parameters: numbers, addresses, dates, JSON, tokens, lists, oddities.
+/// Values of headers, cookies, parameters: numbers, addresses, dates, JSON, tokens, lists,
+/// oddities.
 pub(crate) const VALUES: &[&str] = &[
     "",
     "0",

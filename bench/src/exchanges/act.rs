@@ -1,5 +1,5 @@
-//! Carries out what the clients and servers of a case do, and records what they receive. A thread for each of them, and for
-//! each connection of a server; everything is bounded in time.
+//! Carries out what the clients and servers of a case do, and records what they receive. A thread
+//! for each of them, and for each connection of a server; everything is bounded in time.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

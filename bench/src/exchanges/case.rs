@@ -1,5 +1,5 @@
-//! One exchange to compare: lines of a configuration, what clients do and what servers do. Made by [`crate::random`], cut
-//! down by [`crate::reduce`], carried out by [`crate::act`].
+//! One exchange to compare: lines of a configuration, what clients do and what servers do. Made by
+//! [`crate::random`], cut down by [`crate::reduce`], carried out by [`crate::act`].
 
 use std::fmt;
 

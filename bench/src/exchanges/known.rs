@@ -1,4 +1,5 @@
-//! Differences that are meant, with the sentence of `docs/differences.md`. Each is as narrow as what is known of it.
+//! Differences that are meant, with the sentence of `docs/differences.md`. Each is as narrow as
+//! what is known of it.
 
 use crate::case::{Case, Step};
 use crate::compare::Difference;

@@ -1,5 +1,5 @@
-//! Whole exchanges through Weir and through haproxy: random rules, framings, faults and timings. What clients and servers
-//! receive, the log lines and the counters must be the same.
+//! Whole exchanges through Weir and through haproxy: random rules, framings, faults and timings.
+//! What clients and servers receive, the log lines and the counters must be the same.
 //!
 //!     weir-exchanges WEIR HAPROXY [exchanges=300] [seed=1] [from=0] [case=N] [batch=240]
 //!                    [at-once=80] [few=16] [show=20] [reduce=1]

@@ -1,5 +1,6 @@
-//! Streams of HTTP/1 messages as they arrived, taken apart so that two of them can be compared: fields with names in lower
-//! case, bodies without their coding, and what was no message as it is. Used for both sides by [`crate::act`].
+//! Streams of HTTP/1 messages as they arrived, taken apart so that two of them can be compared:
+//! fields with names in lower case, bodies without their coding, and what was no message as it is.
+//! Used for both sides by [`crate::act`].
 
 use crate::case::quoted;
 
@@ -78,14 +79,16 @@ impl Message {
         }
     }
 
-    /// Lines that say what it is. Dates are left out: the two programs are asked at different times.
+    /// Lines that say what it is. Dates are left out: the two programs are asked at different
+    /// times.
     fn lines(&self) -> Vec<String> {
         let field = |(name, value): &(String, String)| match name.as_str() {
             "date" => "date: (any)".to_owned(),
             _ => format!("{name}: {value}"),
         };
         let mut lines = vec![self.start.clone()];
-        // The order of fields with different names says nothing (RFC 9110 section 5.3), and the two add their own elsewhere.
+        // The order of fields with different names says nothing (RFC 9110 section 5.3), and the two
+        // add their own elsewhere.
         let mut fields: Vec<_> = self.fields.iter().collect();
         fields.sort_by(|(one, _), (other, _)| one.cmp(other));
         lines.extend(fields.into_iter().map(field));
@@ -225,7 +228,8 @@ pub(crate) fn parse(mut bytes: &[u8], direction: Direction<'_>, has_ended: bool)
             }
         }
         finals += usize::from(!message.is_interim());
-        // A request that does not follow a CONNECT shows itself: what a tunnel carries is no message here.
+        // A request that does not follow a CONNECT shows itself: what a tunnel carries is no
+        // message here.
         let connects = method == "CONNECT" && (200..300).contains(&message.status());
         let switches = (message.status() == 101 || connects) && matches!(direction, Direction::Responses(_));
         stream.messages.push(message);

@@ -1,5 +1,5 @@
-//! One of the two programs: starts it on a configuration with many cases, carries them out, and collects what clients and
-//! servers received, the log lines and the counters of each case.
+//! One of the two programs: starts it on a configuration with many cases, carries them out, and
+//! collects what clients and servers received, the log lines and the counters of each case.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -39,8 +39,8 @@ pub(crate) const FIELDS: &[&str] =
     &["backend", "server", "ST", "tsc", "rc", "queues", "CC", "CS", "hr", "hs", "r"];
 const LOG_FORMAT: &str = "%f|%TR/%Tw/%Tc/%Tr/%Ta|%b|%s|%ST|%tsc|%rc|%sq/%bq|%CC|%CS|%hr|%hs|%{+Q}r";
 
-/// The counters that are compared. Bytes are not: HAProxy counts those of its own form of a message, and none of an answer
-/// of its own, Weir those on the wire (`docs/differences.md`).
+/// The counters that are compared. Bytes are not: HAProxy counts those of its own form of a
+/// message, and none of an answer of its own, Weir those on the wire (`docs/differences.md`).
 const COUNTERS: &[&str] = &[
     "stot",
     "dreq",
@@ -111,7 +111,8 @@ fn shown(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Addresses that are free now. Outgoing connections have other ones, so that they do not take these meanwhile.
+/// Addresses that are free now. Outgoing connections have other ones, so that they do not take
+/// these meanwhile.
 fn free_addresses(count: usize) -> std::io::Result<Vec<SocketAddr>> {
     let bound: std::io::Result<Vec<TcpListener>> =
         (0..count).map(|_| TcpListener::bind(("127.0.1.1", 0))).collect();

@@ -1,5 +1,5 @@
-//! Random cases: rules, options and timeouts that go together, with traffic from [`crate::traffic`]. The same seed and number
-//! give the same case.
+//! Random cases: rules, options and timeouts that go together, with traffic from
+//! [`crate::traffic`]. The same seed and number give the same case.
 
 use fastrand::Rng;
 
@@ -450,7 +450,8 @@ pub(crate) fn case(seed: u64, number: u64) -> Case {
     case
 }
 
-/// Puts rules behind what has to stand before them, so that neither program has a reason to warn, and drops what stands twice.
+/// Puts rules behind what has to stand before them, so that neither program has a reason to warn,
+/// and drops what stands twice.
 pub(crate) fn in_order(case: &mut Case) {
     let rank = |line: &String| match line.split(' ').next().unwrap_or_default() {
         "mode" | "capture" | "acl" => 0,

@@ -1,5 +1,5 @@
-//! Makes a case that differs smaller, as long as it still differs in the same place: without a line, a step, a server's
-//! answer, a client.
+//! Makes a case that differs smaller, as long as it still differs in the same place: without a
+//! line, a step, a server's answer, a client.
 
 use crate::case::{Case, Step};
 use crate::compare::Difference;

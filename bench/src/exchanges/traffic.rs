@@ -1,4 +1,5 @@
-//! Random traffic: what clients send and servers answer, in which framings, how fast, and how it goes wrong.
+//! Random traffic: what clients send and servers answer, in which framings, how fast, and how it
+//! goes wrong.
 
 use fastrand::Rng;
 

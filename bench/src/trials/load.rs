@@ -1,4 +1,5 @@
-//! Clients and origins of the trials: a thread for each connection, plain blocking sockets, every answer checked.
+//! Clients and origins of the trials: a thread for each connection, plain blocking sockets, every
+//! answer checked.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -146,7 +147,8 @@ fn ask_on(address: SocketAddr, number: usize, keeps_alive: bool, tally: &Tally, 
     }
 }
 
-/// A server whose answer is the path that was asked for. It can be killed and comes back at the same address.
+/// A server whose answer is the path that was asked for. It can be killed and comes back at the
+/// same address.
 pub(crate) struct Origin {
     pub(crate) address: SocketAddr,
     alive: Arc<AtomicBool>,
@@ -219,7 +221,8 @@ impl Drop for Origin {
     }
 }
 
-/// Answers requests on one connection: their path, or as many bytes as `/bytes/N` says. Bodies are read and dropped.
+/// Answers requests on one connection: their path, or as many bytes as `/bytes/N` says. Bodies are
+/// read and dropped.
 fn echo(socket: TcpStream) {
     let _ = socket.set_nodelay(true);
     let Ok(reading) = socket.try_clone() else { return };

@@ -1,9 +1,11 @@
-//! Both proxies on trial: reloads, dying servers, memory, floods, the runtime socket. Each trial prints a table with a row
-//! for each of the two; `docs/reliability.md` has the figures. Everything is bounded in count and time.
+//! Both proxies on trial: reloads, dying servers, memory, floods, the runtime socket. Each trial
+//! prints a table with a row for each of the two; `docs/reliability.md` has the figures. Everything
+//! is bounded in count and time.
 //!
 //!     weir-trials WEIR HAPROXY [reload|origins|memory|pressure|descriptors|control|servers ...] [scale=1]
 //!
-//! `scale=10` makes ten times as many reloads, requests and connections where that is possible. Not called by tests.
+//! `scale=10` makes ten times as many reloads, requests and connections where that is possible. Not
+//! called by tests.
 #![forbid(unsafe_code)]
 
 mod control;

@@ -1,4 +1,5 @@
-//! Memory and CPU time of many requests and of connections that do little: idle ones, slow uploads, slow heads.
+//! Memory and CPU time of many requests and of connections that do little: idle ones, slow uploads,
+//! slow heads.
 
 use std::io::{BufReader, Write};
 use std::net::TcpStream;
@@ -47,7 +48,8 @@ pub(crate) fn requests(program: &Program, count: u64, keeps_alive: bool) -> Outc
     Ok(row(&format!("{count} {what}"), &subject, before, during, cpu, &note))
 }
 
-/// Connections that send `first` and then nothing; after a full request (`is_answered`) once they have the answer.
+/// Connections that send `first` and then nothing; after a full request (`is_answered`) once they
+/// have the answer.
 pub(crate) fn held(
     program: &Program,
     what: &str,

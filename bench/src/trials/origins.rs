@@ -1,5 +1,5 @@
-//! Origins that are killed and come back under load, with every `http-reuse`: each answer belongs to its request, and
-//! clients see few errors.
+//! Origins that are killed and come back under load, with every `http-reuse`: each answer belongs
+//! to its request, and clients see few errors.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Storms of reloads under load: the successor asks for the listening sockets (`-x`), binds its own and tells its
-//! predecessor to stop (`-sf` alone), or is made by the master.
+//! Storms of reloads under load: the successor asks for the listening sockets (`-x`), binds its own
+//! and tells its predecessor to stop (`-sf` alone), or is made by the master.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! A proxy on trial: started on a configuration, watched through /proc, asked through its runtime socket.
+//! A proxy on trial: started on a configuration, watched through /proc, asked through its runtime
+//! socket.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -59,7 +60,8 @@ pub(crate) fn signal(pid: u32, name: &str) {
 }
 
 impl Subject {
-    /// Starts on `configuration`, in which `BIND`, `DIRECTORY` are filled in, with more arguments and a limit on descriptors.
+    /// Starts on `configuration`, in which `BIND`, `DIRECTORY` are filled in, with more arguments
+    /// and a limit on descriptors.
     pub(crate) fn start(
         program: &Program,
         configuration: &str,

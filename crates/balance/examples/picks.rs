@@ -1,12 +1,15 @@
-//! Nanoseconds a pick costs, for every algorithm and 4, 100 and 10,000 servers: `make bench-balance`.
+//! Nanoseconds a pick costs, for every algorithm and 4, 100 and 10,000 servers:
+//! `make bench-balance`.
 //!
-//! Three numbers each: the pick among servers of equal weight and among servers of weights 1 to 8, and that with
-//! the request's coming and going (two locked additions and what the algorithm keeps of them). Warm, one thread; the
-//! least of many short rounds, since everything else on the machine only adds.
+//! Three numbers each: the pick among servers of equal weight and among servers of weights 1 to 8,
+//! and that with the request's coming and going (two locked additions and what the algorithm keeps
+//! of them). Warm, one thread; the least of many short rounds, since everything else on the machine
+//! only adds.
 //!
 //!     cargo run --release -p weir-balance --example picks [part of a name [servers [rounds]]]
 //!
-//! With few rounds it can be run under `valgrind --tool=cachegrind`, which counts where clocks are of no use.
+//! With few rounds it can be run under `valgrind --tool=cachegrind`, which counts where clocks are
+//! of no use.
 
 #![allow(missing_docs)]
 

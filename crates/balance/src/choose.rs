@@ -1,4 +1,5 @@
-//! How each algorithm chooses, given a table (manual, 4.2 `balance`). Called by [`crate::Picker::pick`].
+//! How each algorithm chooses, given a table (manual, 4.2 `balance`). Called by
+//! [`crate::Picker::pick`].
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -135,10 +136,11 @@ impl Core {
         }
     }
 
-    /// `hash-balance-factor`: whether the server has less than its share of all requests and the one to come.
+    /// `hash-balance-factor`: whether the server has less than its share of all requests and the
+    /// one to come.
     ///
-    /// The share is handed out in whole places, HAProxy's way: a whole number a unit of weight, what remains
-    /// spread over the servers in order, and nobody has none.
+    /// The share is handed out in whole places, HAProxy's way: a whole number a unit of weight,
+    /// what remains spread over the servers in order, and nobody has none.
     #[inline]
     fn within_factor(&self, table: &Table, index: usize, now_us: u64) -> bool {
         let Some(in_flight) = &self.in_flight else { return true };
@@ -156,7 +158,8 @@ impl Core {
         served < share.max(1)
     }
 
-    /// Of several drawn by weight the least loaded; at the same load the one that was used less of late.
+    /// Of several drawn by weight the least loaded; at the same load the one that was used less of
+    /// late.
     fn random(
         &self,
         table: &Table,
@@ -225,8 +228,8 @@ impl Core {
         rate(other, best) < rate(best, other)
     }
 
-    /// Of two drawn by weight the one where a request would cost less: how long answers take there, times how
-    /// many are waited for, by weight.
+    /// Of two drawn by weight the one where a request would cost less: how long answers take there,
+    /// times how many are waited for, by weight.
     fn peak_ewma(
         &self,
         table: &Table,

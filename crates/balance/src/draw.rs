@@ -1,8 +1,8 @@
 //! A weighted draw in constant time (`random`, `peak-ewma`): the alias method of Walker and Vose.
 //!
-//! Every usable server owns one column of equal width. A column holds the server's own share up to a threshold
-//! and above it that of one other server, so a draw is one random number and one look at a column, whatever the
-//! weights and the number of servers.
+//! Every usable server owns one column of equal width. A column holds the server's own share up to
+//! a threshold and above it that of one other server, so a draw is one random number and one look
+//! at a column, whatever the weights and the number of servers.
 
 /// Columns: the threshold, the owner, the other.
 #[derive(Debug, Default)]
@@ -48,7 +48,8 @@ impl Draw {
         Some((if random as u32 <= column.threshold { column.own } else { column.other }) as usize)
     }
 
-    /// Another server than `index`, near the column that `random` hits; `None` when there is no other.
+    /// Another server than `index`, near the column that `random` hits; `None` when there is no
+    /// other.
     pub fn other_than(&self, index: usize, random: u64) -> Option<usize> {
         let count = self.0.len();
         let start = ((random >> 32) * count as u64) >> 32;

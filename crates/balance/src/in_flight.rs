@@ -1,8 +1,8 @@
 //! How many requests all servers of a backend have together: what `hash-balance-factor` shares out.
 //!
-//! Every request at every server would write one number of all workers. So each worker counts its own, and looks at what the others have
-//! at most once a millisecond: with one worker the sum is exact, with more it is as old as that. [`crate::picker`] keeps one
-//! for backends that ask for it.
+//! Every request at every server would write one number of all workers. So each worker counts its
+//! own, and looks at what the others have at most once a millisecond: with one worker the sum is
+//! exact, with more it is as old as that. [`crate::picker`] keeps one for backends that ask for it.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 

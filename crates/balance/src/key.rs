@@ -1,8 +1,9 @@
-//! From a request's key to a 32-bit hash: which bytes of the request count (manual, 4.2 `balance`), and how they
-//! are hashed (`hash-type`).
+//! From a request's key to a 32-bit hash: which bytes of the request count (manual, 4.2 `balance`),
+//! and how they are hashed (`hash-type`).
 //!
-//! Every choice here is HAProxy's own, down to what an empty value hashes to, so that a cluster of both sends a
-//! key to one server. `proxy` calls it with the parts of a request; finding the server is not done here.
+//! Every choice here is HAProxy's own, down to what an empty value hashes to, so that a cluster of
+//! both sends a key to one server. `proxy` calls it with the parts of a request; finding the server
+//! is not done here.
 
 use std::net::{IpAddr, SocketAddrV4};
 
@@ -23,8 +24,9 @@ impl HashType {
         self.modified(hashed)
     }
 
-    /// The hash of an address (`balance source`): the exclusive or of its 32-bit words, whatever the function. An
-    /// IPv4 address that came in over an IPv6 socket counts with its mapping prefix.
+    /// The hash of an address (`balance source`): the exclusive or of its 32-bit words, whatever
+    /// the function. An IPv4 address that came in over an IPv6 socket counts with its mapping
+    /// prefix.
     pub fn of_address(&self, ip: IpAddr) -> u32 {
         self.modified(match ip {
             IpAddr::V4(ip) => u32::from(ip),
@@ -40,7 +42,8 @@ impl HashType {
     }
 }
 
-/// `hash-type … none`: the number that the key begins with, its low 32 bits; 0 when it begins with none.
+/// `hash-type … none`: the number that the key begins with, its low 32 bits; 0 when it begins with
+/// none.
 fn number(key: &[u8]) -> u32 {
     let (negative, digits) = match key {
         [b'-', rest @ ..] => (true, rest),
@@ -55,7 +58,8 @@ fn number(key: &[u8]) -> u32 {
 }
 
 impl UriPart {
-    /// The part of `target` that is hashed. With `path-only`, of a target without a path (`*`) nothing is.
+    /// The part of `target` that is hashed. With `path-only`, of a target without a path (`*`)
+    /// nothing is.
     pub fn of<'a>(&self, target: &'a [u8]) -> &'a [u8] {
         let mut part = target;
         if self.path_only {
@@ -78,13 +82,14 @@ impl UriPart {
     }
 }
 
-/// The value of a parameter in a query string (`balance url_param`). One without a value has the empty value.
+/// The value of a parameter in a query string (`balance url_param`). One without a value has the
+/// empty value.
 pub fn parameter<'a>(query: &'a [u8], name: &str) -> Option<&'a [u8]> {
     query.split(|&byte| byte == b'&').find_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
-/// The value of a parameter in the body of a POST (`check_post`): it ends at white space too, and a body with
-/// bytes that no encoded form has is none.
+/// The value of a parameter in the body of a POST (`check_post`): it ends at white space too, and a
+/// body with bytes that no encoded form has is none.
 pub fn posted_parameter<'a>(body: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let value = parameter(body, name)?;
     match value.iter().position(|&byte| !http::is_token(&[byte])) {
@@ -94,7 +99,8 @@ pub fn posted_parameter<'a>(body: &'a [u8], name: &str) -> Option<&'a [u8]> {
     }
 }
 
-/// The label before the last dot (`use_domain_only`): `1wt` of `haproxy.1wt.eu`; all of a name without a dot.
+/// The label before the last dot (`use_domain_only`): `1wt` of `haproxy.1wt.eu`; all of a name
+/// without a dot.
 pub fn domain(host: &[u8]) -> &[u8] {
     // A dot at the very start ends nothing, as in HAProxy.
     let Some(end) = host.iter().rposition(|&byte| byte == b'.').filter(|&end| end > 0) else { return host };
@@ -115,8 +121,9 @@ pub fn rdp_cookie<'a>(bytes: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     Some(&value[..end]).filter(|value| !value.is_empty())
 }
 
-/// The server that the token of a terminal server names (`persist rdp-cookie`): address and port as they lie in memory there,
-/// each as a decimal number, and a number that is not looked at: `3640205228.15629.0000` is 172.31.249.216:3389.
+/// The server that the token of a terminal server names (`persist rdp-cookie`): address and port as
+/// they lie in memory there, each as a decimal number, and a number that is not looked at:
+/// `3640205228.15629.0000` is 172.31.249.216:3389.
 pub fn rdp_server(token: &[u8]) -> Option<SocketAddrV4> {
     let mut numbers = token.split(|&byte| byte == b'.').map(|digits| std::str::from_utf8(digits).ok());
     let address: u32 = numbers.next()??.parse().ok()?;

@@ -1,24 +1,29 @@
-//! The server with the least key among many, found without looking at all of them and without a lock: what
-//! `leastconn` and `first` stand on. A key is written as it is, or made of a count that stands in its place ([`Term`]).
+//! The server with the least key among many, found without looking at all of them and without a
+//! lock: what `leastconn` and `first` stand on. A key is written as it is, or made of a count that
+//! stands in its place ([`Term`]).
 //!
 //! # Why this structure
-//! A scan is fine for a dozen servers and out of the question for ten thousand; HAProxy keeps a sorted tree under
-//! a lock. Here every server has a key in an array, sixteen to a cache line, and over each line stands its
-//! minimum, sixteen minima to a line again, up to a line that is the root: 10,000 servers are four levels.
-//! - A pick follows the minimum from the root: sixteen comparisons a level, all loads, nothing written.
-//! - A change of one key writes it and looks whether its line's minimum changed; mostly it did not, since other
-//!   servers have the same load, and nothing further is written. So the upper levels, which every pick reads, are
-//!   rarely written: that is what keeps 64 threads from fighting over them. A list per load (as HAProxy's) is
-//!   written twice by every request, at its head.
-//! - Ties rotate: the search begins behind the server picked last, so servers of the same load take turns in
-//!   order. With one thread every pick is exactly the least key, and of those the next in turn.
+//! A scan is fine for a dozen servers and out of the question for ten thousand; HAProxy keeps a
+//! sorted tree under a lock. Here every server has a key in an array, sixteen to a cache line, and
+//! over each line stands its minimum, sixteen minima to a line again, up to a line that is the
+//! root: 10,000 servers are four levels.
+//! - A pick follows the minimum from the root: sixteen comparisons a level, all loads, nothing
+//!   written.
+//! - A change of one key writes it and looks whether its line's minimum changed; mostly it did not,
+//!   since other servers have the same load, and nothing further is written. So the upper levels,
+//!   which every pick reads, are rarely written: that is what keeps 64 threads from fighting over
+//!   them. A list per load (as HAProxy's) is written twice by every request, at its head.
+//! - Ties rotate: the search begins behind the server picked last, so servers of the same load take
+//!   turns in order. With one thread every pick is exactly the least key, and of those the next in
+//!   turn.
 //!
 //! # Why it stays right with many threads
-//! A minimum is written by exchange and then computed again; if it changed meanwhile, the writer writes again.
-//! The last to write a minimum therefore saw keys no older than its own write, and whoever changes a key after
-//! that look writes the minimum itself: once all writers are done, all minima are right. While they are not, a
-//! pick may follow a minimum that is no longer there; it then mends that line and begins anew, a few times, and
-//! at last takes what it found, which is off by the change that raced with it.
+//! A minimum is written by exchange and then computed again; if it changed meanwhile, the writer
+//! writes again. The last to write a minimum therefore saw keys no older than its own write, and
+//! whoever changes a key after that look writes the minimum itself: once all writers are done, all
+//! minima are right. While they are not, a pick may follow a minimum that is no longer there; it
+//! then mends that line and begins anew, a few times, and at last takes what it found, which is off
+//! by the change that raced with it.
 //!
 //! [`crate::loads`] says what a key means; nothing here knows servers.
 
@@ -115,12 +120,14 @@ impl Counts {
         self.slot(at).map_or(0, |slot| slot.load(SeqCst))
     }
 
-    /// Adds one to the count of `at`; not where there is no room for it, as for a server that was added just now.
+    /// Adds one to the count of `at`; not where there is no room for it, as for a server that was
+    /// added just now.
     #[inline]
     pub fn add(&self, at: usize) {
         if let Some(slot) = self.slot(at) {
             note_write();
-            // By exchange: a look at the other counts behind it must not come before the others can see this one.
+            // By exchange: a look at the other counts behind it must not come before the others can
+            // see this one.
             slot.fetch_add(1, SeqCst);
         }
     }
@@ -166,7 +173,8 @@ impl Least {
         Self::over(Base::Keys((0..lines).map(|_| Line::default()).collect()), count)
     }
 
-    /// Over `count` counts, none of which may be picked until [`weigh`](Self::weigh) says what they weigh.
+    /// Over `count` counts, none of which may be picked until [`weigh`](Self::weigh) says what they
+    /// weigh.
     pub fn of_counts(counts: Counts, count: usize) -> Self {
         let whole = count.div_ceil(WIDTH).max(1) * WIDTH;
         let terms = (0..whole).map(|_| Term::default()).collect();
@@ -246,7 +254,8 @@ impl Least {
         (0..self.count.div_ceil(WIDTH)).for_each(|line| self.mend_base(line));
     }
 
-    /// Brings the minimum over `at` up to date: another tree over the same counts may have changed it.
+    /// Brings the minimum over `at` up to date: another tree over the same counts may have changed
+    /// it.
     pub fn look_again(&self, at: usize) {
         self.mend_base(at / WIDTH);
     }
@@ -316,8 +325,8 @@ impl Least {
         self.mend_level(level, line / WIDTH);
     }
 
-    /// The least key and who has it: of several the first at or behind `from`, going round. `None` when all are
-    /// [`NEVER`].
+    /// The least key and who has it: of several the first at or behind `from`, going round. `None`
+    /// when all are [`NEVER`].
     #[inline]
     pub fn find(&self, from: usize) -> Option<(usize, u32)> {
         let root = self.levels.len() - 1;
@@ -336,8 +345,8 @@ impl Least {
         keys.min().filter(|(key, _)| *key != NEVER).map(|(key, at)| (at, key))
     }
 
-    /// The first at or behind `from` with this key, without going round: up until a line has it further right,
-    /// then down again.
+    /// The first at or behind `from` with this key, without going round: up until a line has it
+    /// further right, then down again.
     #[inline]
     fn behind(&self, from: usize, key: u32) -> Option<usize> {
         if let Some(found) = self.base_find(from / WIDTH, from % WIDTH, key) {
@@ -357,8 +366,8 @@ impl Least {
         None
     }
 
-    /// The first with this key in the line, of a level or of the base, whose minimum is entry `entry` of `level`; mends that
-    /// minimum where the key is gone.
+    /// The first with this key in the line, of a level or of the base, whose minimum is entry
+    /// `entry` of `level`; mends that minimum where the key is gone.
     #[inline]
     fn below(&self, level: usize, entry: usize, key: u32) -> Option<usize> {
         if level > 0 {

@@ -1,7 +1,8 @@
 //! Load-balancing algorithms: pure.
 //!
-//! [`Settings`] is what the configuration says, [`Picker`] what a backend keeps between picks, [`key`] how a
-//! request's key becomes a hash. A picker reads the servers' state and takes no lock. Called by `proxy`.
+//! [`Settings`] is what the configuration says, [`Picker`] what a backend keeps between picks,
+//! [`key`] how a request's key becomes a hash. A picker reads the servers' state and takes no lock.
+//! Called by `proxy`.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,10 @@
 //! Servers ordered by load (`leastconn`) or by their ids and whether they have room (`first`).
 //!
-//! Up to sixteen servers are simply looked at: their counters stand on lines of their own, and a further shared
-//! line would only be one more to fight over. More of them are kept in a [`Least`]. For `leastconn` the requests of a server are counted
-//! there and nowhere else that is shared: one write when a request comes and one when it goes. For `first` a key changes when a server
-//! gets full or has room again. [`crate::picker`] owns one for these two algorithms.
+//! Up to sixteen servers are simply looked at: their counters stand on lines of their own, and a
+//! further shared line would only be one more to fight over. More of them are kept in a [`Least`].
+//! For `leastconn` the requests of a server are counted there and nowhere else that is shared: one
+//! write when a request comes and one when it goes. For `first` a key changes when a server gets
+//! full or has room again. [`crate::picker`] owns one for these two algorithms.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -53,8 +54,8 @@ pub struct Loads {
 }
 
 impl Loads {
-    /// An order in which nobody may be chosen until [`weigh`](Self::weigh) says who may. It takes the place of `before`, which was over
-    /// fewer servers: what is being served goes on to count.
+    /// An order in which nobody may be chosen until [`weigh`](Self::weigh) says who may. It takes
+    /// the place of `before`, which was over fewer servers: what is being served goes on to count.
     pub fn new(by: By, servers: Vec<Arc<Server>>, before: Option<&Self>) -> Self {
         let count = servers.len();
         let mut server_at: Vec<u32> = (0..count as u32).collect();
@@ -65,7 +66,8 @@ impl Loads {
         for (place, &server) in server_at.iter().enumerate() {
             place_of[server as usize] = place as u32;
         }
-        // Where a request was counted when it came, it has to be when it goes: that does not change any more.
+        // Where a request was counted when it came, it has to be when it goes: that does not change
+        // any more.
         let order = match before.map(|before| &before.order) {
             None if count > FEW && by == By::Load => {
                 Order::Counts(Least::of_counts(Counts::default(), count))
@@ -87,7 +89,8 @@ impl Loads {
         }
     }
 
-    /// Whether the requests of a server are counted here, and need not be where all workers see them.
+    /// Whether the requests of a server are counted here, and need not be where all workers see
+    /// them.
     pub fn counts(&self) -> bool {
         matches!(self.order, Order::Counts(_))
     }
@@ -96,7 +99,8 @@ impl Loads {
     pub fn weigh(&self, table: &Table) {
         let divisor = table.weights.iter().copied().fold(0, gcd).max(1);
         let heaviest = table.weights.iter().copied().max().unwrap_or(0) / divisor;
-        // Of equal weights a request is simply one. Otherwise its share of the heaviest server's, in 1/256.
+        // Of equal weights a request is simply one. Otherwise its share of the heaviest server's,
+        // in 1/256.
         let whole = if table.usable.iter().all(|&at| table.weights[at as usize] / divisor == heaviest) {
             1
         } else {
@@ -140,7 +144,8 @@ impl Loads {
                         return FULL;
                     }
                 }
-                // What the load would be with one more, but idle servers of whatever weight come first.
+                // What the load would be with one more, but idle servers of whatever weight come
+                // first.
                 if requests == 0 { 0 } else { (requests + 1).saturating_mul(unit).min(FULL - 1) }
             }
         }
@@ -174,14 +179,16 @@ impl Loads {
         loop {
             let key = self.key(server);
             keys.set(place as usize, key);
-            // Another may have moved it at the same time and written before: the last writer looks again.
+            // Another may have moved it at the same time and written before: the last writer looks
+            // again.
             if self.key(server) == key {
                 return;
             }
         }
     }
 
-    /// The best server; of equals the first from place `from` on, going round. Returns it and the place behind.
+    /// The best server; of equals the first from place `from` on, going round. Returns it and the
+    /// place behind.
     #[inline]
     pub fn best(&self, from: usize, avoid: Option<usize>) -> Option<(usize, usize)> {
         let from = if self.by == By::Room { 0 } else { from };
@@ -195,8 +202,9 @@ impl Loads {
         Some((self.server_at[place] as usize, place + 1))
     }
 
-    /// Now and then one server's key is worked out anew. It is right already, unless a request came or went just while
-    /// a picker over more servers took another's place: nothing else would ever tell of that.
+    /// Now and then one server's key is worked out anew. It is right already, unless a request came
+    /// or went just while a picker over more servers took another's place: nothing else would ever
+    /// tell of that.
     #[inline]
     fn look_again(&self) {
         if matches!(self.order, Order::Few) {

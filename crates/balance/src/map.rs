@@ -1,16 +1,16 @@
-//! The static map (manual, 4.2 `hash-type map-based`, `static-rr`): as many places as the weights have units, each
-//! a server, in HAProxy's own order, so that both map a hash to the same server.
+//! The static map (manual, 4.2 `hash-type map-based`, `static-rr`): as many places as the weights
+//! have units, each a server, in HAProxy's own order, so that both map a hash to the same server.
 //!
-//! HAProxy's rule for each place in turn: every server gains its weight; the first server that has saved up two
-//! rounds, else the first that owes nothing, takes the place and pays the sum of all weights. Done literally that
-//! is places × servers; here each server waits for the step at which it owes nothing, or has two rounds, and a
-//! place costs a few heap operations.
+//! HAProxy's rule for each place in turn: every server gains its weight; the first server that has
+//! saved up two rounds, else the first that owes nothing, takes the place and pays the sum of all
+//! weights. Done literally that is places × servers; here each server waits for the step at which
+//! it owes nothing, or has two rounds, and a place costs a few heap operations.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Servers (index, weight) in the order of the configuration → the server of each place. `all` are the weights of
-/// every server of the backend, used or not: their common divisor shortens the map.
+/// Servers (index, weight) in the order of the configuration → the server of each place. `all` are
+/// the weights of every server of the backend, used or not: their common divisor shortens the map.
 pub fn map(usable: &[(usize, u32)], all: impl Iterator<Item = u32>) -> Vec<u32> {
     let divisor = u64::from(all.fold(0, gcd).max(1));
     let servers: Vec<(u32, u64)> = usable

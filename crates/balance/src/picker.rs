@@ -1,9 +1,10 @@
-//! Choosing a server among a backend's: what is kept between picks, and how it follows the servers' changes.
+//! Choosing a server among a backend's: what is kept between picks, and how it follows the servers'
+//! changes.
 //!
-//! A pick takes no lock. Whether anything changed is one atomic of the process; if something did, the first to
-//! notice works the table out again, on a thread of its own where that takes long. Until the new table is there
-//! the old one serves, but for servers that must not be used any more. How each algorithm chooses is in
-//! [`crate::choose`]. Called by `proxy` for every request.
+//! A pick takes no lock. Whether anything changed is one atomic of the process; if something did,
+//! the first to notice works the table out again, on a thread of its own where that takes long.
+//! Until the new table is there the old one serves, but for servers that must not be used any more.
+//! How each algorithm chooses is in [`crate::choose`]. Called by `proxy` for every request.
 
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -27,20 +28,21 @@ use crate::table::{self, Member, Shape, Table};
 /// What a request asks of the choice.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wish {
-    /// The hash of the request's key, for algorithms that have one; `None` when the request has no such key,
-    /// which then takes turns.
+    /// The hash of the request's key, for algorithms that have one; `None` when the request has no
+    /// such key, which then takes turns.
     pub hash: Option<u32>,
     /// A server that just failed: any other is better, if there is one.
     pub avoid: Option<usize>,
-    /// About what time it is, in µs of the monotonic clock: what the caller knows already, to spare a look.
+    /// About what time it is, in µs of the monotonic clock: what the caller knows already, to spare
+    /// a look.
     pub now_us: u64,
 }
 
 /// Tables that take more work than this (some 100 µs) are worked out on a thread of their own.
 const HEAVY: u64 = 10_000;
 
-/// From so many servers on their requests are counted where their counts lie close, if each pick looks at them: fewer lines of memory
-/// are worth more then than lines that no two servers share.
+/// From so many servers on their requests are counted where their counts lie close, if each pick
+/// looks at them: fewer lines of memory are worth more then than lines that no two servers share.
 const MANY: usize = 160;
 
 /// The choice among a backend's servers.
@@ -60,18 +62,19 @@ pub(crate) struct Core {
     pub(crate) balance_factor: u32,
     pub(crate) preserve: PreserveAffinity,
     all_backups: bool,
-    /// What the process's count of changes was when the table was last known to be right. Written by whoever
-    /// looks after the table.
+    /// What the process's count of changes was when the table was last known to be right. Written
+    /// by whoever looks after the table.
     seen: AtomicU64,
     /// Set while somebody looks after the table.
     busy: AtomicBool,
     table: ArcSwap<Table>,
-    /// The next turn, one a thread group. Written on each pick that takes turns. `leastconn` has one a worker: the loads
-    /// that all see spread its requests, turns only among equals.
+    /// The next turn, one a thread group. Written on each pick that takes turns. `leastconn` has
+    /// one a worker: the loads that all see spread its requests, turns only among equals.
     positions: Box<[Padded<AtomicUsize>]>,
     /// Requests at all servers, for `hash-balance-factor` only.
     pub(crate) in_flight: Option<Arc<InFlight>>,
-    /// Requests at each of many servers, for `hash-balance-factor` only: sixteen counts to a line of memory instead of one.
+    /// Requests at each of many servers, for `hash-balance-factor` only: sixteen counts to a line
+    /// of memory instead of one.
     pub(crate) counts: Option<Counts>,
     pub(crate) loads: Option<Loads>,
 }
@@ -136,7 +139,8 @@ impl Picker {
         Self::with(settings, members, Some(&self.core))
     }
 
-    /// Whether servers may be added to what it chooses from: its algorithm does not place them once and for all.
+    /// Whether servers may be added to what it chooses from: its algorithm does not place them once
+    /// and for all.
     pub fn is_dynamic(&self) -> bool {
         self.core.method != Method::Map
     }
@@ -189,9 +193,9 @@ impl Picker {
         Self { core: Arc::new(core) }
     }
 
-    /// Chooses a server for a new request: `None` when none may be used. `limit` says how many requests a server
-    /// with a `maxconn` may serve now. A full server is chosen only where the algorithm or the lack of others
-    /// demands it: the request then waits.
+    /// Chooses a server for a new request: `None` when none may be used. `limit` says how many
+    /// requests a server with a `maxconn` may serve now. A full server is chosen only where the
+    /// algorithm or the lack of others demands it: the request then waits.
     #[inline]
     pub fn pick(&self, wish: Wish, limit: impl Fn(&Server) -> u32) -> Option<usize> {
         let current = self.core.seen.load(Relaxed) == changes() || self.follow();
@@ -210,7 +214,8 @@ impl Picker {
         self.core.servers.get(index).is_some_and(|server| server.effective_weight() > 0)
     }
 
-    /// Says that a request is served by `index` from `now_us` on; call it behind [`Server::try_enter`].
+    /// Says that a request is served by `index` from `now_us` on; call it behind
+    /// [`Server::try_enter`].
     #[inline]
     pub fn entered(&self, index: usize, now_us: u64) {
         if let Some(in_flight) = &self.core.in_flight {
@@ -271,8 +276,8 @@ impl Picker {
         }
     }
 
-    /// Looks whether a change of some server was one of ours, and has the table worked out again if so. Says
-    /// whether the table is right now.
+    /// Looks whether a change of some server was one of ours, and has the table worked out again if
+    /// so. Says whether the table is right now.
     #[cold]
     fn follow(&self) -> bool {
         let core = &self.core;
@@ -362,8 +367,9 @@ impl Core {
     }
 }
 
-/// Moves the next turn to a map of another length, as HAProxy does: the place stays if there is one like it, else turns begin anew.
-/// A turn taken meanwhile may be lost, which makes one server's turn come twice.
+/// Moves the next turn to a map of another length, as HAProxy does: the place stays if there is one
+/// like it, else turns begin anew. A turn taken meanwhile may be lost, which makes one server's
+/// turn come twice.
 fn place_in(position: &AtomicUsize, before: usize, after: usize) {
     let at = position.load(Relaxed);
     // Behind the last place of the old map is a place still, if the new one is longer.

@@ -1,10 +1,11 @@
-//! The ring of consistent hashing (manual, 4.2 `hash-type consistent`): each server stands on it at 16 points a
-//! unit of weight, at HAProxy's places, so that both map a key to the same server.
+//! The ring of consistent hashing (manual, 4.2 `hash-type consistent`): each server stands on it at
+//! 16 points a unit of weight, at HAProxy's places, so that both map a key to the same server.
 //!
-//! Made once for a state of the servers and only read afterwards: what is kept of a point is where its part of the ring ends, half way
-//! to the next point, so that the nearest point is found without looking at two of them. An index over the top bits leads to within
-//! a line of cache of the end looked for, whatever the number of servers, since points are spread evenly. [`crate::table`] makes it,
-//! [`crate::picker`] asks it.
+//! Made once for a state of the servers and only read afterwards: what is kept of a point is where
+//! its part of the ring ends, half way to the next point, so that the nearest point is found
+//! without looking at two of them. An index over the top bits leads to within a line of cache of
+//! the end looked for, whatever the number of servers, since points are spread evenly.
+//! [`crate::table`] makes it, [`crate::picker`] asks it.
 
 use base::hash;
 use state::Server;
@@ -14,12 +15,14 @@ use crate::settings::HashKey;
 
 /// Points of all servers in order.
 ///
-/// What costs time on a large ring is memory that is not in the cache. So a point is one word: the slice that its
-/// end lies in gives the upper bits of that end, the word holds the lower ones and the server.
+/// What costs time on a large ring is memory that is not in the cache. So a point is one word: the
+/// slice that its end lies in gives the upper bits of that end, the word holds the lower ones and
+/// the server.
 #[derive(Debug, Default)]
 pub struct Ring {
-    /// The lower bits of where the point's part ends, then the server; in the order of ends, which is that of places, but that the last
-    /// point stands first where its part reaches round. Behind all of them the first one again, then words that nothing counts.
+    /// The lower bits of where the point's part ends, then the server; in the order of ends, which
+    /// is that of places, but that the last point stands first where its part reaches round. Behind
+    /// all of them the first one again, then words that nothing counts.
     points: Box<[u32]>,
     /// How many points there are.
     count: usize,
@@ -33,19 +36,21 @@ pub struct Ring {
     server_bits: u32,
 }
 
-/// How many words of a slice are looked at, always as many: a loop whose end is guessed wrong costs more. Hardly any slice has more.
+/// How many words of a slice are looked at, always as many: a loop whose end is guessed wrong costs
+/// more. Hardly any slice has more.
 const WINDOW: usize = 16;
 
 /// The numbers that one id reserves: the points of the largest weight, 256 × 16.
 const RANGE: u32 = 256 * 16;
 
-/// Where the first point of `server` is taken from (manual, 5.2 `hash-key`); addresses that are unknown, and a
-/// guid that is not set, fall back on the id.
+/// Where the first point of `server` is taken from (manual, 5.2 `hash-key`); addresses that are
+/// unknown, and a guid that is not set, fall back on the id.
 pub fn base_of(server: &Server, key: HashKey, guid: Option<&str>) -> u32 {
     let id = server.id.wrapping_mul(RANGE);
     match key {
         HashKey::Id => id,
-        // The bytes of the id in network order, read as a little-endian number: what HAProxy does on most machines.
+        // The bytes of the id in network order, read as a little-endian number: what HAProxy does
+        // on most machines.
         HashKey::Id32 => hash::avalanche(server.id.swap_bytes()),
         HashKey::Guid => guid.map_or(id, |guid| hash::xxh32(guid.as_bytes(), 0)),
         HashKey::Addr | HashKey::AddrPort => match &**server.address.load() {
@@ -71,7 +76,8 @@ impl Ring {
                 (0..count).map(move |point| (hash::avalanche(base.wrapping_add(point)), index as u32))
             })
             .collect();
-        // Servers that share a place (the same address twice) stay in the order of the configuration.
+        // Servers that share a place (the same address twice) stay in the order of the
+        // configuration.
         points.sort_by_key(|(place, _)| *place);
         let first = ends(&mut points);
         let last = points.iter().map(|(_, server)| *server).max().unwrap_or(0);
@@ -114,7 +120,8 @@ impl Ring {
         (self.points[at] & ((1 << self.server_bits) - 1)) as usize
     }
 
-    /// The point nearest to `hash`; of two at the same distance the one before. The number of points stands for the first one.
+    /// The point nearest to `hash`; of two at the same distance the one before. The number of
+    /// points stands for the first one.
     #[inline]
     fn nearest(&self, hash: u32) -> usize {
         let slice = (hash >> self.shift) as usize;
@@ -126,8 +133,8 @@ impl Ring {
         low + below
     }
 
-    /// The server nearest to `hash` that `accepts` takes, going on around the ring until one does. When none
-    /// does, the one at the end of the ring, as in HAProxy; `None` only of an empty ring.
+    /// The server nearest to `hash` that `accepts` takes, going on around the ring until one does.
+    /// When none does, the one at the end of the ring, as in HAProxy; `None` only of an empty ring.
     #[inline]
     pub fn find(&self, hash: u32, mut accepts: impl FnMut(usize) -> bool) -> Option<usize> {
         if self.is_empty() {
@@ -157,8 +164,9 @@ impl Ring {
     }
 }
 
-/// How many of the first `own` words are less than `wanted`; `None` if there are more than are looked at. Words leave their highest bit
-/// free, so that they can be compared with signs, which is what processors do to several at once.
+/// How many of the first `own` words are less than `wanted`; `None` if there are more than are
+/// looked at. Words leave their highest bit free, so that they can be compared with signs, which is
+/// what processors do to several at once.
 #[inline]
 fn count_below(words: &[u32], own: usize, wanted: u32) -> Option<usize> {
     const COUNTED: [i32; 2 * WINDOW] = {
@@ -177,8 +185,9 @@ fn count_below(words: &[u32], own: usize, wanted: u32) -> Option<usize> {
     Some(less.sum::<i32>() as usize)
 }
 
-/// Places in their order → ends of parts in theirs, and where the point of the least place stands among them. A part ends half way to the
-/// next point; what lies exactly between two belongs to the one before.
+/// Places in their order → ends of parts in theirs, and where the point of the least place stands
+/// among them. A part ends half way to the next point; what lies exactly between two belongs to the
+/// one before.
 fn ends(points: &mut [(u32, u32)]) -> usize {
     let Some(&(least, _)) = points.first() else { return 0 };
     for at in 0..points.len() {
@@ -269,7 +278,8 @@ mod tests {
 
     #[test]
     fn points_at_the_same_place_take_turns_by_the_side_that_a_hash_lies_on() {
-        // Two servers that hash by the same address: the first has what lies before their places, the second what lies behind.
+        // Two servers that hash by the same address: the first has what lies before their places,
+        // the second what lies behind.
         let ring = Ring::new([(0, 7, 16), (1, 7, 16), (2, 70_000, 16)].into_iter());
         let place = hash::avalanche(7 + 3);
         assert_eq!(ring.find(place, |_| true), Some(0));

@@ -112,8 +112,8 @@ impl Algorithm {
         }
     }
 
-    /// Whether weights may change while the servers run: not for maps made from the weights of the start, which
-    /// know only all of a weight or nothing (management manual, `set weight`).
+    /// Whether weights may change while the servers run: not for maps made from the weights of the
+    /// start, which know only all of a weight or nothing (management manual, `set weight`).
     pub fn is_dynamic(&self, hash: HashType) -> bool {
         match self {
             Self::StaticRr => false,

@@ -1,8 +1,8 @@
 //! What is worked out once for a state of the servers, so that a pick only looks things up.
 //!
-//! A table never changes: [`crate::picker`] replaces it whole when a weight or a state did. Working out is pure and
-//! may take long for large farms (a ring of 10,000 servers of weight 100 has 16 million points), so the picker
-//! asks for [`cost`] first.
+//! A table never changes: [`crate::picker`] replaces it whole when a weight or a state did. Working
+//! out is pure and may take long for large farms (a ring of 10,000 servers of weight 100 has 16
+//! million points), so the picker asks for [`cost`] first.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -58,7 +58,8 @@ pub struct Table {
     pub usable: Vec<u32>,
     /// Weights in sixteenths by server; 0 for who must not be chosen.
     pub weights: Vec<u32>,
-    /// The weight again, and those of the usable servers that come before, by server, for `hash-balance-factor`.
+    /// The weight again, and those of the usable servers that come before, by server, for
+    /// `hash-balance-factor`.
     pub shares: Vec<(u32, u32)>,
     /// The sum of the weights.
     pub total: u32,

@@ -1,9 +1,11 @@
-//! The order in which weighted servers take turns (`roundrobin`), worked out once for a set of weights. It is HAProxy's own.
+//! The order in which weighted servers take turns (`roundrobin`), worked out once for a set of
+//! weights. It is HAProxy's own.
 //!
-//! With all weights adding up to `total`, the turns of a server of weight w lie total/w places apart. At each place the server whose turn came
-//! first goes; where no turn has come yet, a server that had none so far goes instead, the heaviest of them. Of turns that fall into one place
-//! the one whose fraction of a place, told in parts of its own weight, is further from the next place goes first, and then the one that was
-//! queued first.
+//! With all weights adding up to `total`, the turns of a server of weight w lie total/w places
+//! apart. At each place the server whose turn came first goes; where no turn has come yet, a server
+//! that had none so far goes instead, the heaviest of them. Of turns that fall into one place the
+//! one whose fraction of a place, told in parts of its own weight, is further from the next place
+//! goes first, and then the one that was queued first.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -26,7 +28,8 @@ pub fn turns(weights: &[(usize, u32)]) -> Vec<u32> {
     let total: u64 = shares.iter().map(|(_, share)| share).sum();
     let mut line = Line::new(shares);
     let first: Vec<u32> = (0..total).map(|place| line.take(place, total)).collect();
-    // Some servers may come into the first round one turn early, at the cost of others. The rounds behind it are all alike.
+    // Some servers may come into the first round one turn early, at the cost of others. The rounds
+    // behind it are all alike.
     if line.is_even(&first) {
         first
     } else {
@@ -34,7 +37,8 @@ pub fn turns(weights: &[(usize, u32)]) -> Vec<u32> {
     }
 }
 
-/// A server's next turn: its place, the rest of a place in parts of the server's weight less that weight, and when it was queued.
+/// A server's next turn: its place, the rest of a place in parts of the server's weight less that
+/// weight, and when it was queued.
 type Turn = (u64, i64, u64);
 
 /// Servers on their way from turn to turn.

@@ -1,7 +1,8 @@
 //! Where a server's points on the ring are taken from (`hash-key`).
 //!
-//! That the points lie where HAProxy has them is what `tests/tests/balancing.rs` shows, beside a HAProxy that knows
-//! the keyword. The numbers here were written down when it did, for machines whose HAProxy is older.
+//! That the points lie where HAProxy has them is what `tests/tests/balancing.rs` shows, beside a
+//! HAProxy that knows the keyword. The numbers here were written down when it did, for machines
+//! whose HAProxy is older.
 
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 

@@ -1,4 +1,5 @@
-//! What every algorithm chooses, as claims over small and large farms, with servers that change meanwhile.
+//! What every algorithm chooses, as claims over small and large farms, with servers that change
+//! meanwhile.
 
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
@@ -128,7 +129,8 @@ fn weights_are_kept_to() {
             counts[farm.pick(wish).unwrap()] += 1;
         }
         assert_eq!(counts[2], 0, "{name}");
-        // Two draws of unequal weights prefer the one with less load, which is none here: wide bounds.
+        // Two draws of unequal weights prefer the one with less load, which is none here: wide
+        // bounds.
         for (at, weight) in [(0, 10), (1, 30), (3, 60)] {
             let share = counts[at] as f64 / 100.0;
             assert!((share / f64::from(weight) - 1.0).abs() < 0.6, "{name}: server {at} has {share} %");

@@ -29,7 +29,8 @@ fn run(scenario: &str, algorithm: &str) -> Outcome {
 #[test]
 fn slow_pausing_and_failing_servers_harm_those_algorithms_that_look_away() {
     let rate = |scenario, algorithm| run(scenario, algorithm).rate;
-    // As published: round robin is bound to four times the slow server, the others hardly notice it.
+    // As published: round robin is bound to four times the slow server, the others hardly notice
+    // it.
     let fair = rate("4 equal servers, 4 groups", "roundrobin");
     assert!(rate("degraded", "roundrobin") < 0.35 * fair);
     for algorithm in ["leastconn", "random(2)", "peak-ewma 10s"] {
@@ -39,7 +40,8 @@ fn slow_pausing_and_failing_servers_harm_those_algorithms_that_look_away() {
     let slow = |algorithm| run("five times slower", algorithm).latency;
     assert!(slow("peak-ewma 10s")[1] < slow("leastconn")[1]);
     assert!(slow("leastconn")[1] < slow("roundrobin")[1] / 10);
-    // A server that fails at once is never busy and draws everything, unless failures count as slowness.
+    // A server that fails at once is never busy and draws everything, unless failures count as
+    // slowness.
     let errors = |algorithm| run("fails at once", algorithm).errors;
     assert!(errors("leastconn") > errors("roundrobin"));
     assert!(errors("peak-ewma 10s") < errors("roundrobin") / 10.0);

@@ -1,8 +1,9 @@
-//! Addresses as `bind`, `server`, `log`, `source`, `nameserver` and `peer` write them (manual, section 2.9).
+//! Addresses as `bind`, `server`, `log`, `source`, `nameserver` and `peer` write them (manual,
+//! section 2.9).
 //!
-//! Parsing only: no name is resolved and no socket made. What a statement accepts (a range of ports, an offset, a
-//! host name) is checked by [`Address::check`] against its [`Accepts`], because the same text is right in one place
-//! and wrong in another.
+//! Parsing only: no name is resolved and no socket made. What a statement accepts (a range of
+//! ports, an offset, a host name) is checked by [`Address::check`] against its [`Accepts`], because
+//! the same text is right in one place and wrong in another.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -51,7 +52,8 @@ pub enum Place {
     Fd(i32),
     /// One end of a socket pair: `sockpair@3`.
     SockPair(i32),
-    /// A reverse HTTP connection of the named backend and server: `rhttp@backend/server` (or `rhttp@` for a server).
+    /// A reverse HTTP connection of the named backend and server: `rhttp@backend/server` (or
+    /// `rhttp@` for a server).
     ReverseHttp(String),
 }
 
@@ -239,7 +241,8 @@ impl Address {
         Ok(Self { transport, place })
     }
 
-    /// Checks the port part against what the statement accepts. The offset of an error is 0: it concerns the whole.
+    /// Checks the port part against what the statement accepts. The offset of an error is 0: it
+    /// concerns the whole.
     pub fn check(&self, accepts: Accepts) -> Result<(), AddressError> {
         let Place::Ip { ports, .. } = &self.place else { return Ok(()) };
         let kind = match (ports, accepts.port) {
@@ -297,7 +300,8 @@ fn split_prefix(text: &str) -> Result<(Transport, Option<Kind>, usize), AddressE
 }
 
 fn parse_ip(text: &str, at: usize, family: Option<Family>) -> Result<Place, AddressError> {
-    // The last colon splits host and port unless it lies within brackets, so that `:::80` is `::` and 80.
+    // The last colon splits host and port unless it lies within brackets, so that `:::80` is `::`
+    // and 80.
     let split = text.rfind([':', ']']).filter(|position| text.as_bytes()[*position] == b':');
     if let Some(position) = split {
         let host = parse_host(&text[..position], at, family);

@@ -1,5 +1,6 @@
-//! The time: a monotonic millisecond count for deadlines, the wall clock for logs, and the date formats that logs use
-//! (manual, section 8.2.6: `%t`, `%T`, `%Tl`, `%tr`, `%trg`, `%trl`; RFC 3164 and RFC 5424 headers).
+//! The time: a monotonic millisecond count for deadlines, the wall clock for logs, and the date
+//! formats that logs use (manual, section 8.2.6: `%t`, `%T`, `%Tl`, `%tr`, `%trg`, `%trl`; RFC 3164
+//! and RFC 5424 headers).
 //!
 //! Nothing here is a timer. The local time zone is that of `TZ` or `/etc/localtime`, read once.
 
@@ -26,8 +27,8 @@ fn origin() -> &'static Start {
     })
 }
 
-/// Nanoseconds of the kernel's monotonic clock: read directly, for the difference of two `Instant`s costs more than
-/// the reading.
+/// Nanoseconds of the kernel's monotonic clock: read directly, for the difference of two `Instant`s
+/// costs more than the reading.
 #[inline]
 fn monotonic() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -77,7 +78,8 @@ impl WallTime {
         }
     }
 
-    /// The moment `earlier` before this one; used to date what was stamped with the monotonic clock.
+    /// The moment `earlier` before this one; used to date what was stamped with the monotonic
+    /// clock.
     pub fn minus(self, earlier: Duration) -> Self {
         let nanos = i64::from(self.nanos) - i64::from(earlier.subsec_nanos());
         Self {
@@ -186,7 +188,8 @@ impl Date {
         write!(out, "{} {day:2} {hour:02}:{minute:02}:{second:02}", self.month_name())
     }
 
-    /// `2009-02-06T12:14:14+00:00`, or with `.655000` when microseconds are given: RFC 5424 and `timed` formats.
+    /// `2009-02-06T12:14:14+00:00`, or with `.655000` when microseconds are given: RFC 5424 and
+    /// `timed` formats.
     pub fn write_iso(&self, micros: Option<u32>, out: &mut impl Write) -> fmt::Result {
         let Self { year, month, day, hour, minute, second, .. } = self;
         write!(out, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")?;
@@ -197,7 +200,8 @@ impl Date {
         write!(out, "{sign}{hours:02}:{minutes:02}")
     }
 
-    /// `Fri, 06 Feb 2009 12:14:14 GMT`: the date of HTTP (RFC 9110 section 5.6.7). The date must be in UTC.
+    /// `Fri, 06 Feb 2009 12:14:14 GMT`: the date of HTTP (RFC 9110 section 5.6.7). The date must be
+    /// in UTC.
     pub fn write_http(&self, out: &mut impl Write) -> fmt::Result {
         let Self { year, day, hour, minute, second, .. } = self;
         let (weekday, month) = (DAYS[usize::from(self.weekday)], self.month_name());
@@ -226,7 +230,8 @@ pub fn write_local_zone(seconds: i64, out: &mut impl Write) -> fmt::Result {
     out.write_str(zone().to_offset_info(moment).abbreviation())
 }
 
-/// Remembers the last date so that a worker that logs thousands of lines a second splits it once a second.
+/// Remembers the last date so that a worker that logs thousands of lines a second splits it once a
+/// second.
 #[derive(Debug, Clone, Default)]
 pub struct DateCache {
     local: Option<(i64, Date)>,

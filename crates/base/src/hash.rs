@@ -1,7 +1,8 @@
-//! The hash functions that load balancing, stick tables and converters share (manual, `hash-type` and the converters
-//! of the same names).
+//! The hash functions that load balancing, stick tables and converters share (manual, `hash-type`
+//! and the converters of the same names).
 //!
-//! All are stable across versions and machines: two proxies that balance by hash must agree on the server.
+//! All are stable across versions and machines: two proxies that balance by hash must agree on the
+//! server.
 
 pub use twox_hash::{XxHash3_64, XxHash32, XxHash64};
 
@@ -77,8 +78,9 @@ pub fn xxh3(bytes: &[u8], seed: u64) -> u64 {
     XxHash3_64::oneshot_with_seed(seed, bytes)
 }
 
-/// The avalanche that `hash-type ... avalanche` and consistent hashing apply to a hash: every input bit reaches every
-/// output bit (Bob Jenkins' integer hash, then a multiplication that spreads the keys over the whole ring).
+/// The avalanche that `hash-type ... avalanche` and consistent hashing apply to a hash: every input
+/// bit reaches every output bit (Bob Jenkins' integer hash, then a multiplication that spreads the
+/// keys over the whole ring).
 pub fn avalanche(hash: u32) -> u32 {
     let a = hash.wrapping_add(0x7ed5_5d16).wrapping_add(hash << 12);
     let a = (a ^ 0xc761_c23c) ^ (a >> 19);

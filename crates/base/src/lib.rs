@@ -1,8 +1,8 @@
-//! Clock, time and size units, addresses, hashes, raw bytes in text and whole files: what three or more crates use and that
-//! knows no word of the domain.
+//! Clock, time and size units, addresses, hashes, raw bytes in text and whole files: what three or
+//! more crates use and that knows no word of the domain.
 //!
-//! No socket or environment variable is touched here, except by [`clock`], which asks the system for the time and for the
-//! local time zone.
+//! No socket or environment variable is touched here, except by [`clock`], which asks the system
+//! for the time and for the local time zone.
 
 #![forbid(unsafe_code)]
 

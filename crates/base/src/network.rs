@@ -1,5 +1,5 @@
-//! IPv4 and IPv6 networks as ACLs, `src` patterns, `forwardfor except` and the like write them: an address with an
-//! optional prefix length or, for IPv4, a dotted mask.
+//! IPv4 and IPv6 networks as ACLs, `src` patterns, `forwardfor except` and the like write them: an
+//! address with an optional prefix length or, for IPv4, a dotted mask.
 //!
 //! Host names are not resolved here.
 
@@ -8,7 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A network: its address with the bits outside of the mask cleared, and the mask.
 ///
-/// An IPv4 mask need not be contiguous (`10.0.0.1/255.0.0.255` is allowed), hence the mask rather than a length.
+/// An IPv4 mask need not be contiguous (`10.0.0.1/255.0.0.255` is allowed), hence the mask rather
+/// than a length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Network {
     /// IPv4 address and mask, both in host order.
@@ -48,7 +49,8 @@ impl fmt::Display for NetworkError {
 impl std::error::Error for NetworkError {}
 
 impl Network {
-    /// Parses `192.0.2.0/24`, `192.0.2.0/255.255.255.0`, `192.0.2.1`, `10.1/16`-like short IPv4 forms are refused.
+    /// Parses `192.0.2.0/24`, `192.0.2.0/255.255.255.0`, `192.0.2.1`, `10.1/16`-like short IPv4
+    /// forms are refused.
     pub fn parse(text: &str) -> Result<Self, NetworkError> {
         let (address, mask) = match text.split_once('/') {
             Some((address, mask)) => (address, Some(mask)),
@@ -75,8 +77,9 @@ impl Network {
         }
     }
 
-    /// Whether `address` lies in the network. An IPv4 network also holds the mapped (`::ffff:0:0/96`) form of its
-    /// addresses, and an IPv6 network under `::ffff:0:0/96` the IPv4 addresses.
+    /// Whether `address` lies in the network. An IPv4 network also holds the mapped
+    /// (`::ffff:0:0/96`) form of its addresses, and an IPv6 network under `::ffff:0:0/96` the IPv4
+    /// addresses.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (*self, address) {
             (Self::V4 { address, mask }, IpAddr::V4(v4)) => u32::from(v4) & mask == address,

@@ -1,8 +1,10 @@
-//! Text that may hold bytes which are no UTF-8: configuration words with `\xE0`, files in another encoding.
+//! Text that may hold bytes which are no UTF-8: configuration words with `\xE0`, files in another
+//! encoding.
 //!
-//! Words are `str` all over the house, and nearly always plain text. A byte that is no part of UTF-8 is written as a
-//! character of a private range, U+10FF00 plus the byte, and becomes the byte again where the text turns into bytes that leave.
-//! Both ways lose nothing: the few genuine characters of that range are taken apart into bytes as well.
+//! Words are `str` all over the house, and nearly always plain text. A byte that is no part of
+//! UTF-8 is written as a character of a private range, U+10FF00 plus the byte, and becomes the byte
+//! again where the text turns into bytes that leave. Both ways lose nothing: the few genuine
+//! characters of that range are taken apart into bytes as well.
 
 use std::borrow::Cow;
 

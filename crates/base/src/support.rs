@@ -1,7 +1,7 @@
 //! How much of a keyword works: what each row of a keyword table says of itself.
 //!
-//! The tables of sections, parameters, actions, fetches, converters and commands have it in their rows;
-//! `docs/compatibility.md` is made of it.
+//! The tables of sections, parameters, actions, fetches, converters and commands have it in their
+//! rows; `docs/compatibility.md` is made of it.
 
 /// How much of a keyword works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

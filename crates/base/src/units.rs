@@ -1,7 +1,7 @@
 //! Time and size values as configurations write them (manual, sections 2.5 and 2.6).
 //!
-//! Both are unsigned integers with an optional suffix. Nothing here knows which keyword the value belongs to; the
-//! caller turns a [`UnitError`] into a message of its own.
+//! Both are unsigned integers with an optional suffix. Nothing here knows which keyword the value
+//! belongs to; the caller turns a [`UnitError`] into a message of its own.
 
 use std::fmt;
 use std::time::Duration;
@@ -84,8 +84,8 @@ pub const TIME_MAX: u64 = i32::MAX as u64;
 
 /// Parses a time such as `30s`, `1500`, `5m` or `200us` (section 2.5).
 ///
-/// The result is truncated to whole default units, as HAProxy does, so that `1500us` is one millisecond where the
-/// default unit is the millisecond.
+/// The result is truncated to whole default units, as HAProxy does, so that `1500us` is one
+/// millisecond where the default unit is the millisecond.
 pub fn parse_duration(text: &str, unit: DefaultUnit) -> Result<Duration, UnitError> {
     let (number, rest_at) = leading_number(text)?;
     let rest = &text[rest_at..];

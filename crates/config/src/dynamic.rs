@@ -1,6 +1,7 @@
-//! Servers and backends added while the process runs (`add server`, `add backend`; management manual, 9.3). A server's words are resolved as
-//! a `server` line of its backend would be, and what the backend lends its servers is lent to it. A backend is resolved as an empty section
-//! `from` its `defaults` would be.
+//! Servers and backends added while the process runs (`add server`, `add backend`; management
+//! manual, 9.3). A server's words are resolved as a `server` line of its backend would be, and what
+//! the backend lends its servers is lent to it. A backend is resolved as an empty section `from`
+//! its `defaults` would be.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -48,7 +49,8 @@ pub struct Asked<'a> {
     pub track: Option<(Arc<state::Proxy>, Arc<state::Server>)>,
 }
 
-/// Resolves it: in maintenance, its checks not running, its place not known yet. The error is for the operator.
+/// Resolves it: in maintenance, its checks not running, its place not known yet. The error is for
+/// the operator.
 pub fn resolve(plan: &Plan, asked: Asked<'_>) -> Result<ServerSettings, String> {
     let proxy = &plan.proxies[asked.backend];
     for word in asked.words {
@@ -85,8 +87,8 @@ pub struct AskedBackend<'a> {
     pub patterns: &'a PatternSets,
 }
 
-/// A backend without servers that rules do not choose yet; its place is not known. With the lists of patterns that there are then. The
-/// error is for the operator.
+/// A backend without servers that rules do not choose yet; its place is not known. With the lists
+/// of patterns that there are then. The error is for the operator.
 pub fn resolve_backend(plan: &Plan, asked: &AskedBackend<'_>) -> Result<(Proxy, Arc<PatternSets>), String> {
     let AskedBackend { name, defaults, mode, guid, id, patterns } = asked;
     let mut text =
@@ -124,8 +126,8 @@ fn load(name: &str, text: &str, plan: &Plan, patterns: &PatternSets) -> Result<P
     })
 }
 
-/// A configuration of the one line, with the `default-server` lines that stood above the backend's own servers, and with the sections
-/// that these may name.
+/// A configuration of the one line, with the `default-server` lines that stood above the backend's
+/// own servers, and with the sections that these may name.
 fn text(plan: &Plan, proxy: &Proxy, asked: &Asked<'_>) -> String {
     let mut text = format!("{}backend {}\n", plan.kept.healthchecks, quoted(&proxy.state.name));
     text.push_str(&format!("  mode {}\n", proxy.mode.name()));
@@ -139,7 +141,8 @@ fn text(plan: &Plan, proxy: &Proxy, asked: &Asked<'_>) -> String {
         [first, name, rest @ ..] if first == "from" => (quoted(name), rest),
         _ => ("none".to_owned(), parameters),
     };
-    // Before what is asked for: an argument that is missing there is not to be found here, and an `id` said there counts.
+    // Before what is asked for: an argument that is missing there is not to be found here, and an
+    // `id` said there counts.
     text.push_str(&format!(" from {from} id {} disabled init-addr none", asked.id));
     for word in parameters {
         text.push(' ');
@@ -180,7 +183,8 @@ fn lend(server: &mut ServerSettings, proxy: &Proxy, words: &[String]) {
         pair[0] == "id" && !value && pair[1].bytes().all(|byte| byte.is_ascii_digit())
     });
     server.state.forced_id.store(said, Relaxed);
-    // An operator brings it into service, or its agent does: `disabled` of the configuration is not what it is.
+    // An operator brings it into service, or its agent does: `disabled` of the configuration is not
+    // what it is.
     server.state.change_admin(
         state::Admin::FORCED_MAINT,
         state::Admin::CONFIGURED_MAINT,

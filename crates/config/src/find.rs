@@ -11,7 +11,8 @@ use crate::draft::{self, Kind, Section};
 use crate::surface;
 use crate::tables;
 
-/// Lines without effect in a proxy that lacks the side they concern, whose names must be right all the same.
+/// Lines without effect in a proxy that lacks the side they concern, whose names must be right all
+/// the same.
 const NAMES_OTHERS: &[&str] = &["default_backend", "monitor fail", "use-server", "use_backend"];
 
 /// The warning for such a line in a section that has no use for it.
@@ -77,7 +78,8 @@ fn names(word: &Word, part: &str) -> bool {
             && word.strip_prefix(part).is_some_and(|rest| rest.starts_with('('))
 }
 
-/// A keyword of another section. HAProxy ignores it with a warning where a proxy only lacks the side it concerns.
+/// A keyword of another section. HAProxy ignores it with a warning where a proxy only lacks the
+/// side it concerns.
 fn misplaced(words: &[Word], row: &Keyword, within: &Section) -> Diagnostic {
     let (name, section) = (row.name, within.keyword.as_str());
     let span = words[0].span().to(words[row.words() - 1].span());
@@ -193,7 +195,8 @@ fn nearest(first: &str, place: Where) -> Option<&'static str> {
     suggest(first, names.into_iter().chain(draft::section_names()))
 }
 
-/// Whether a line that is no keyword was probably meant to begin a section: what follows is then of that one.
+/// Whether a line that is no keyword was probably meant to begin a section: what follows is then of
+/// that one.
 pub(crate) fn may_begin_section(first: &str, place: Where) -> bool {
     let is_section = |near: &str| draft::section_names().any(|name| name == near);
     !index().contains_key(first) && nearest(first, place).is_some_and(is_section)

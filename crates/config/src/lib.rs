@@ -1,8 +1,8 @@
 //! Keyword tables: draft to resolved plan.
 //!
-//! The draft holds the words and where they stood; resolving turns every name into an index or a shared
-//! object and compiles every expression. After that nothing is validated and no name is looked up again.
-//! Called by the binary at boot, at reload and for `-c`.
+//! The draft holds the words and where they stood; resolving turns every name into an index or a
+//! shared object and compiles every expression. After that nothing is validated and no name is
+//! looked up again. Called by the binary at boot, at reload and for `-c`.
 
 #![forbid(unsafe_code)]
 
@@ -74,8 +74,8 @@ pub fn load_sources(sources: SourceMap, files: Vec<FileId>, boot: &Boot) -> Load
     load_all(sources, files, boot, None)
 }
 
-/// Resolves a text that adds to a plan in use: what the process has one of stays as that plan decided.
-/// `patterns` are the lists that there are now.
+/// Resolves a text that adds to a plan in use: what the process has one of stays as that plan
+/// decided. `patterns` are the lists that there are now.
 fn load_within(name: &str, text: &str, plan: &Plan, patterns: &PatternSets) -> Loaded {
     let mut sources = SourceMap::new();
     let file = sources.add(name, text);

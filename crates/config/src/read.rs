@@ -1,5 +1,5 @@
-//! Lines into sections and statements: every line is looked up in the keyword tables, and what concerns reading itself
-//! (`setenv` and others) takes effect.
+//! Lines into sections and statements: every line is looked up in the keyword tables, and what
+//! concerns reading itself (`setenv` and others) takes effect.
 //!
 //! No value is looked at yet: that is `resolve`.
 

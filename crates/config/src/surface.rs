@@ -1,13 +1,13 @@
-//! The names of everything HAProxy 3.5 understands in sections, bind and server lines: so that a word that is right
-//! but not built is told from a word that is wrong.
+//! The names of everything HAProxy 3.5 understands in sections, bind and server lines: so that a
+//! word that is right but not built is told from a word that is wrong.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use crate::draft::keyword::Where;
 
-/// Kind, section or class, name, and for keywords of proxies the letters of the manual's matrix; one a line, separated
-/// by tabs.
+/// Kind, section or class, name, and for keywords of proxies the letters of the manual's matrix;
+/// one a line, separated by tabs.
 const NAMES: &str = include_str!("../data/surface.tsv");
 
 struct Names {

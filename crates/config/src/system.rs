@@ -1,4 +1,5 @@
-//! What only the system knows of a configuration's words: addresses of hosts, numbers of users and groups.
+//! What only the system knows of a configuration's words: addresses of hosts, numbers of users and
+//! groups.
 
 use std::net::{IpAddr, ToSocketAddrs};
 

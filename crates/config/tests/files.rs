@@ -33,7 +33,8 @@ fn forty_one_real_files_are_taken_or_refused_for_what_is_not_built() {
                 .diagnostics
                 .iter()
                 .filter(|message| message.severity == Severity::Alert)
-                // The folder has no certificate: who runs it makes one, which this test does not need.
+                // The folder has no certificate: who runs it makes one, which this test does not
+                // need.
                 .filter(|message| {
                     !message.message.contains("not supported yet") && !message.message.contains("site.pem")
                 })

@@ -1,4 +1,5 @@
-//! Rings, log backends, log forwarders, profiles and steps reach the plan; what is wrong with them is explained.
+//! Rings, log backends, log forwarders, profiles and steps reach the plan; what is wrong with them
+//! is explained.
 
 mod common;
 

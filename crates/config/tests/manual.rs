@@ -1,5 +1,5 @@
-//! Lines as chapters 4.3, 4.4, 7 and 8 of the manual describe them: each is taken where the manual has it, and refused elsewhere or for
-//! what is not built yet.
+//! Lines as chapters 4.3, 4.4, 7 and 8 of the manual describe them: each is taken where the manual
+//! has it, and refused elsewhere or for what is not built yet.
 
 mod common;
 

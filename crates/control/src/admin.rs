@@ -1,4 +1,5 @@
-//! Changes of servers by an administrator, from the runtime socket or the page: states, their heirs, their messages.
+//! Changes of servers by an administrator, from the runtime socket or the page: states, their
+//! heirs, their messages.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -65,7 +66,8 @@ fn change(runtime: &Runtime, view: &View, server: &Arc<Server>, set: u32, clear:
     }
 }
 
-/// `set server … health`: sets what checks would have found; `false` for a word that does not exist.
+/// `set server … health`: sets what checks would have found; `false` for a word that does not
+/// exist.
 pub(crate) fn set_health(runtime: &Runtime, server: &Arc<Server>, health: &str) -> bool {
     let full = server.health.rise.load(Relaxed) + server.health.fall.load(Relaxed);
     let (state, level) = match health {
@@ -79,7 +81,8 @@ pub(crate) fn set_health(runtime: &Runtime, server: &Arc<Server>, health: &str) 
     true
 }
 
-/// `set server … agent`: sets what the agent would have said; `false` for a word that does not exist.
+/// `set server … agent`: sets what the agent would have said; `false` for a word that does not
+/// exist.
 pub(crate) fn set_agent(runtime: &Runtime, server: &Arc<Server>, word: &str) -> bool {
     let (state, level) = match word {
         "up" => (Operational::Running, 1),

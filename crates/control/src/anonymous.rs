@@ -1,5 +1,6 @@
-//! The anonymized mode of a connection (`set anon`; management manual, 9.3). Names and addresses are shown as 24 bits of a hash that
-//! is made with the connection's key, so that the same name is the same everywhere, as HAProxy makes it.
+//! The anonymized mode of a connection (`set anon`; management manual, 9.3). Names and addresses
+//! are shown as 24 bits of a hash that is made with the connection's key, so that the same name is
+//! the same everywhere, as HAProxy makes it.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -29,7 +30,8 @@ impl Anonymous {
         }
     }
 
-    /// An address without or with a port, or what stands for it. Those of the own machine stay as they are.
+    /// An address without or with a port, or what stands for it. Those of the own machine stay as
+    /// they are.
     pub fn address<'a>(self, address: &'a str) -> Cow<'a, str> {
         // A port alone tells nothing.
         if self.0 == 0 || address.starts_with(':') || address.starts_with("*:") {

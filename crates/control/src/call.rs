@@ -1,5 +1,5 @@
-//! What a command of the runtime socket is given and what it answers: the table, the connection and the commands themselves
-//! work by these.
+//! What a command of the runtime socket is given and what it answers: the table, the connection and
+//! the commands themselves work by these.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,7 +1,9 @@
-//! The runtime socket (management manual, chapter 9.3), the statistics page and the Prometheus exporter.
+//! The runtime socket (management manual, chapter 9.3), the statistics page and the Prometheus
+//! exporter.
 //!
-//! Reads and changes what lives in `state`; never calls the data path. What it must know of the configuration
-//! comes as a [`View`], made anew at each reload. Called by the binary (sockets) and by `proxy` (the page, a pure function).
+//! Reads and changes what lives in `state`; never calls the data path. What it must know of the
+//! configuration comes as a [`View`], made anew at each reload. Called by the binary (sockets) and
+//! by `proxy` (the page, a pure function).
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,6 @@
-//! The Prometheus exporter (`http-request use-service prometheus-exporter`): the statistics as metrics, under the
-//! names that dashboards for HAProxy know. A pure function like the statistics page.
+//! The Prometheus exporter (`http-request use-service prometheus-exporter`): the statistics as
+//! metrics, under the names that dashboards for HAProxy know. A pure function like the statistics
+//! page.
 
 mod query;
 mod tables;
@@ -61,8 +62,9 @@ const SCOPES: &[(&str, Kind)] = &[
     ("server", Kind::Server),
 ];
 
-/// Answers a scrape. GET and HEAD; the parameters are those of HAProxy's exporter: `scope=global|frontend|listener|
-/// backend|server|resolver`, `metrics=`, `no-maint`, `desc-labels`, `extra-counters`. Pieces of the body may be empty.
+/// Answers a scrape. GET and HEAD; the parameters are those of HAProxy's exporter:
+/// `scope=global|frontend|listener| backend|server|resolver`, `metrics=`, `no-maint`,
+/// `desc-labels`, `extra-counters`. Pieces of the body may be empty.
 pub fn respond(runtime: &Arc<Runtime>, request: &PageRequest<'_>) -> PageResponse {
     let headers =
         |kind: &str| vec![("cache-control", "no-cache".to_owned()), ("content-type", kind.to_owned())];
@@ -160,7 +162,8 @@ fn write_help(out: &mut String, object: &str, name: &str, text: &str, kind: &str
 struct Found {
     kind: Kind,
     labels: String,
-    /// Without one for what an object of its kind can have no value of; empty where it only has none now.
+    /// Without one for what an object of its kind can have no value of; empty where it only has
+    /// none now.
     values: Box<[Option<Value>]>,
     /// Of a backend that has servers.
     servers: Tally,
@@ -223,7 +226,8 @@ impl Iterator for Exporter {
                 }
             };
             self.shown = self.wanted.metric(object(kind), metric.name) && self.found.iter().any(has);
-            // Several metrics may share one name, told apart by a label: their help is written once.
+            // Several metrics may share one name, told apart by a label: their help is written
+            // once.
             let first = index == 0 || self.metrics[index - 1].name != metric.name;
             if self.shown && first {
                 let text = COLUMNS[metric.column].text;

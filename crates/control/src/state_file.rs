@@ -1,5 +1,6 @@
-//! Server states from a file (`server-state-file`, `load-server-state-from-file`): what `show servers state` printed
-//! before a restart is put back. Pure but for the servers it changes; the binary reads the file at boot.
+//! Server states from a file (`server-state-file`, `load-server-state-from-file`): what
+//! `show servers state` printed before a restart is put back. Pure but for the servers it changes;
+//! the binary reads the file at boot.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -57,7 +58,8 @@ const CONFIGURED: u32 = 2;
 /// The highest number that a check's result may have: that of the last status.
 const LAST_STATUS: u32 = 20;
 
-/// What is done to a server may come together in these ways; what it has from others, and a name given by hand, stand aside.
+/// What is done to a server may come together in these ways; what it has from others, and a name
+/// given by hand, stand aside.
 const ADMIN_STATES: [u32; 6] = [
     0,
     Admin::FORCED_MAINT,
@@ -116,8 +118,9 @@ impl<'a> Line<'a> {
         line.filter(|_| numbers.wrong.is_empty()).ok_or(numbers.wrong)
     }
 
-    /// Puts back the host name that an SRV record or an operator gave the server, and the port. The address itself is what `init-addr`
-    /// makes of it. An error says why the record's name and port are not put back.
+    /// Puts back the host name that an SRV record or an operator gave the server, and the port. The
+    /// address itself is what `init-addr` makes of it. An error says why the record's name and port
+    /// are not put back.
     fn apply_name(&self, server: &Server, now: u64) -> Result<(), String> {
         let (record, fqdn) = (self.row.word(Column::SrvRecord), self.row.word(Column::Fqdn));
         match (server.srv_record.get().map(|own| &**own), record) {
@@ -182,8 +185,9 @@ impl<'a> Line<'a> {
         transition::decide(proxy, server, state, ", changed from server-state after a reload", now, tell);
     }
 
-    /// What an administrator did to the server. Where the configuration now says `disabled` and did not, or no longer does, that counts
-    /// and not what was done; draining that came from a weight of 0 ends with it. Only what ends is told.
+    /// What an administrator did to the server. Where the configuration now says `disabled` and did
+    /// not, or no longer does, that counts and not what was done; draining that came from a weight
+    /// of 0 ends with it. Only what ends is told.
     fn apply_admin(&self, proxy: &state::Proxy, server: &Server, now: u64, tell: Tell<'_>) {
         let was = |flag| self.admin & flag != 0;
         let disabled = server.admin().0 & Admin::CONFIGURED_MAINT != 0;
@@ -202,7 +206,8 @@ impl<'a> Line<'a> {
         transition::inherit(server, now, &|_, _, _| ());
     }
 
-    /// Whether checks and the agent run, and where they ask. An error says why the latter is not put back.
+    /// Whether checks and the agent run, and where they ask. An error says why the latter is not
+    /// put back.
     fn apply_checks(&self, server: &Server) -> Result<(), String> {
         use Column::{AgentAddress, AgentPort, CheckAddress, CheckPort};
         let parts = [
@@ -220,7 +225,8 @@ impl<'a> Line<'a> {
         result
     }
 
-    /// Puts the state back; the weight only if the configuration's is still the one it was set against. What of it could not be.
+    /// Puts the state back; the weight only if the configuration's is still the one it was set
+    /// against. What of it could not be.
     fn apply(&self, proxy: &state::Proxy, server: &Arc<Server>, tell: Tell<'_>) -> Vec<String> {
         let now = now_ms();
         let named = self.apply_name(server, now);
@@ -263,7 +269,8 @@ fn apply_place(
 /// Lines by the names of backend and server.
 pub type Rows<'a> = HashMap<(&'a str, &'a str), Row<'a>>;
 
-/// Puts the states of the servers of one backend back; what no longer exists is passed over. `say` hears of what changes and of what could not be put back.
+/// Puts the states of the servers of one backend back; what no longer exists is passed over. `say`
+/// hears of what changes and of what could not be put back.
 pub fn restore(rows: &Rows<'_>, backend: &ProxyView, say: &dyn Fn(&str)) {
     let proxy = &backend.state;
     // That a backend has no server left is seen when it is asked for one.

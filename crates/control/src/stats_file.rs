@@ -1,5 +1,6 @@
-//! Counters that outlive a process (management manual, 9.5): `dump stats-file` writes those of everything that has a globally unique
-//! identifier, the binary reads them back at boot (`stats-file`). The columns and their order are HAProxy's.
+//! Counters that outlive a process (management manual, 9.5): `dump stats-file` writes those of
+//! everything that has a globally unique identifier, the binary reads them back at boot
+//! (`stats-file`). The columns and their order are HAProxy's.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -101,7 +102,8 @@ const BACKEND: &[&str] = &[
     "cache_hint_hits",
 ];
 
-/// The counter behind a column that everything has. Requests' and responses' bytes on either side are those of `bin` and `bout`.
+/// The counter behind a column that everything has. Requests' and responses' bytes on either side
+/// are those of `bin` and `bout`.
 fn of_traffic<'c>(traffic: &'c Traffic, column: &str) -> Option<&'c Count> {
     let class = ["hrsp_1xx", "hrsp_2xx", "hrsp_3xx", "hrsp_4xx", "hrsp_5xx", "hrsp_other"];
     if let Some(class) = class.iter().position(|name| *name == column) {
@@ -277,8 +279,8 @@ pub fn text(view: &View) -> String {
     out
 }
 
-/// Puts the counters in `text` back into what has the same identifiers in `view`; to be called before there are workers. What is not known is
-/// passed over.
+/// Puts the counters in `text` back into what has the same identifiers in `view`; to be called
+/// before there are workers. What is not known is passed over.
 ///
 /// # Errors
 /// The numbers of lines that are no header, or no line of values, and that were passed over.
@@ -319,7 +321,8 @@ pub fn load(text: &str, view: &View) -> Result<(), Vec<usize>> {
 /// A part and its columns.
 type Section<'t> = (Side, Vec<&'t str>);
 
-/// `fe guid,…,`: the part that follows, `Some(None)` where it is not known and passed over; `None` if it is no header.
+/// `fe guid,…,`: the part that follows, `Some(None)` where it is not known and passed over; `None`
+/// if it is no header.
 fn parse_header(header: &str) -> Option<Option<Section<'_>>> {
     let (title, columns) = header.split_once(' ')?;
     let columns = columns.strip_suffix(',').filter(|_| !title.is_empty())?;

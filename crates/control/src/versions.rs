@@ -1,4 +1,5 @@
-//! Versions of pattern lists under preparation (`prepare map`): kept by the runtime, made by commands, counted by statistics.
+//! Versions of pattern lists under preparation (`prepare map`): kept by the runtime, made by
+//! commands, counted by statistics.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
-//! What control knows: the process's state, and a plain view of the configuration that is replaced at a reload.
+//! What control knows: the process's state, and a plain view of the configuration that is replaced
+//! at a reload.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -174,15 +175,18 @@ pub struct Runtime {
     pub version: &'static str,
     /// The release date shown, `YYYY/MM/DD`.
     pub date: &'static str,
-    /// How many pipes of splicing there may be, are in use and are kept; zeros where nothing asks for splicing.
+    /// How many pipes of splicing there may be, are in use and are kept; zeros where nothing asks
+    /// for splicing.
     pub pipes: fn() -> [usize; 3],
     /// How many warnings were said on standard error (`TotalWarnings`).
     pub warnings: fn() -> u64,
     /// When the process started.
     pub started: WallTime,
-    /// The same by the monotonic clock, which begins with the program: what reading the configuration took.
+    /// The same by the monotonic clock, which begins with the program: what reading the
+    /// configuration took.
     pub started_ms: u64,
-    /// The key that anonymized connections have unless they name one (`set anon global-key`); 0 for none.
+    /// The key that anonymized connections have unless they name one (`set anon global-key`); 0 for
+    /// none.
     pub anonymous_key: std::sync::atomic::AtomicU32,
     /// Runtime sessions now.
     pub(crate) sessions: std::sync::atomic::AtomicU32,

@@ -1,4 +1,5 @@
-//! Claims about the runtime socket: commands, levels, sessions, lists, over an in-memory connection.
+//! Claims about the runtime socket: commands, levels, sessions, lists, over an in-memory
+//! connection.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 

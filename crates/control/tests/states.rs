@@ -1,4 +1,5 @@
-//! Claims about what the runtime socket shows and changes of servers: statistics, states, where they are checked.
+//! Claims about what the runtime socket shows and changes of servers: statistics, states, where
+//! they are checked.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 

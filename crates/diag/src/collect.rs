@@ -1,4 +1,5 @@
-//! Collects the messages of one pass over the configuration, so that all errors are shown and not only the first.
+//! Collects the messages of one pass over the configuration, so that all errors are shown and not
+//! only the first.
 
 use crate::{Diagnostic, Severity};
 

@@ -39,7 +39,8 @@ impl Severity {
 
 /// A message about the configuration or the process.
 ///
-/// Names inside `message` stand between backticks; the one-line form shows them between single quotes as HAProxy does.
+/// Names inside `message` stand between backticks; the one-line form shows them between single
+/// quotes as HAProxy does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
     /// How bad it is.
@@ -56,7 +57,8 @@ pub struct Diagnostic {
     pub help: Option<String>,
     /// Background.
     pub notes: Vec<String>,
-    /// What HAProxy would say behind the place, where tools match its wording; else made from the fields above.
+    /// What HAProxy would say behind the place, where tools match its wording; else made from the
+    /// fields above.
     pub haproxy: Option<String>,
     /// Whether HAProxy says it without the place in front.
     pub whole: bool,
@@ -137,8 +139,8 @@ impl Diagnostic {
         self
     }
 
-    /// Gives HAProxy's wording for the one-line form. HAProxy's lexer joins its messages to the place by `: ` where all
-    /// others use ` : `; a text that begins with `: ` says so.
+    /// Gives HAProxy's wording for the one-line form. HAProxy's lexer joins its messages to the
+    /// place by `: ` where all others use ` : `; a text that begins with `: ` says so.
     #[must_use]
     pub fn haproxy(mut self, text: impl Into<String>) -> Self {
         self.haproxy = Some(text.into());

@@ -1,4 +1,5 @@
-//! Shows diagnostics: with the source line and an underline for a terminal, or as HAProxy's own line.
+//! Shows diagnostics: with the source line and an underline for a terminal, or as HAProxy's own
+//! line.
 //!
 //! Both write to a `String` and never fail. Cost is that of the shown lines, not of the files.
 
@@ -39,7 +40,8 @@ impl Paint {
     }
 }
 
-/// The form for people: severity and message, the place, the line with the words underlined, label, help and notes.
+/// The form for people: severity and message, the place, the line with the words underlined, label,
+/// help and notes.
 pub fn terminal(diagnostic: &Diagnostic, sources: &SourceMap, colour: Colour) -> String {
     let paint = Paint::new(diagnostic.severity, colour);
     let Paint { head, bold, gutter, end } = paint;
@@ -103,7 +105,8 @@ fn window(line: &[u8], from: usize, to: usize) -> (usize, &[u8]) {
     (start, &line[start..(start + WINDOW).min(line.len())])
 }
 
-/// Source bytes as they are shown: tabs as four spaces, control characters and broken UTF-8 as a replacement.
+/// Source bytes as they are shown: tabs as four spaces, control characters and broken UTF-8 as a
+/// replacement.
 fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut out = String::with_capacity(text.len());
@@ -119,8 +122,8 @@ fn shown(bytes: &[u8]) -> String {
 
 /// HAProxy's own form: `[ALERT]    (4711) : config : parsing [haproxy.cfg:31] : message`.
 ///
-/// Without a span the place is left out. Backticks become single quotes; label, related places and help follow
-/// behind semicolons.
+/// Without a span the place is left out. Backticks become single quotes; label, related places and
+/// help follow behind semicolons.
 pub fn line(diagnostic: &Diagnostic, sources: &SourceMap, pid: u32) -> String {
     let mut out = format!("{}({pid}) : config : ", diagnostic.severity.tag());
     if let Some(span) = diagnostic.span.filter(|_| !diagnostic.whole) {

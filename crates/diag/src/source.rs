@@ -1,7 +1,8 @@
-//! The texts that spans point into: configuration files, and others that are parsed alike (maps, certificate lists,
-//! conditions from the command line).
+//! The texts that spans point into: configuration files, and others that are parsed alike (maps,
+//! certificate lists, conditions from the command line).
 //!
-//! Lines are counted only when the first message needs them, so a file without errors costs nothing here.
+//! Lines are counted only when the first message needs them, so a file without errors costs nothing
+//! here.
 
 use std::sync::OnceLock;
 
@@ -31,7 +32,8 @@ impl Span {
         Self { end: last.end.max(self.end), ..self }
     }
 
-    /// The part of this span from `start` to before `end`, offsets relative to it and kept within it.
+    /// The part of this span from `start` to before `end`, offsets relative to it and kept within
+    /// it.
     pub fn part(self, start: usize, end: usize) -> Self {
         let length = (self.end - self.start) as usize;
         Self {
@@ -87,7 +89,8 @@ impl SourceFile {
         Position { line: line as u32, column: offset - starts[line - 1] + 1 }
     }
 
-    /// The bytes of a line counted from 1, without its line feed, and the offset at which it starts.
+    /// The bytes of a line counted from 1, without its line feed, and the offset at which it
+    /// starts.
     pub fn line(&self, number: u32) -> (usize, &[u8]) {
         let starts = self.line_starts();
         let index = (number.max(1) as usize - 1).min(starts.len() - 1);

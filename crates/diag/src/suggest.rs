@@ -2,10 +2,11 @@
 
 /// The candidate nearest to `word`, or `None` when none is near.
 ///
-/// Near is at most one edit (a letter too many, missing or wrong, or two neighbours swapped) for every three letters of
-/// the shorter word, at least one. Case differences count as half an edit would: not at all for the distance, but an
-/// exact case match wins among equals. An abbreviation (`set-hdr` of `set-header`), and a word with up to two letters before
-/// or behind what was meant (`tolower` of `lower`), are as near as one edit. Of equally near candidates the first wins.
+/// Near is at most one edit (a letter too many, missing or wrong, or two neighbours swapped) for
+/// every three letters of the shorter word, at least one. Case differences count as half an edit
+/// would: not at all for the distance, but an exact case match wins among equals. An abbreviation
+/// (`set-hdr` of `set-header`), and a word with up to two letters before or behind what was meant
+/// (`tolower` of `lower`), are as near as one edit. Of equally near candidates the first wins.
 pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.is_empty() || word.len() > 64 {
         return None;
@@ -36,7 +37,8 @@ pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     best.map(|(_, candidate)| candidate)
 }
 
-/// Whether `word` is `whole` without some letters: the first is there, at least two of three are, all in their order.
+/// Whether `word` is `whole` without some letters: the first is there, at least two of three are,
+/// all in their order.
 fn abbreviates(word: &str, whole: &str) -> bool {
     let mut rest = whole.bytes();
     word.len() >= 4
@@ -53,7 +55,8 @@ fn surrounds(word: &str, inside: &str) -> bool {
         && (word.starts_with(inside) || word.ends_with(inside))
 }
 
-/// Optimal string alignment distance: insertions, deletions, substitutions and swaps of neighbours, each one edit.
+/// Optimal string alignment distance: insertions, deletions, substitutions and swaps of neighbours,
+/// each one edit.
 fn distance(left: &[u8], right: &[u8]) -> usize {
     let width = right.len() + 1;
     let mut before: Vec<usize> = vec![0; width];

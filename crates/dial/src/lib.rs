@@ -1,4 +1,5 @@
-//! How a connection to a server is opened, whoever opens it: what its line says of sockets, as the options of one.
+//! How a connection to a server is opened, whoever opens it: what its line says of sockets, as the
+//! options of one.
 //!
 //! Requests, checks, agents and logs begin with [`to_server`]; what only one of them knows (the
 //! client's address, marks of rules, when to acknowledge) they set on top. The waiting, and what is
@@ -30,7 +31,8 @@ impl From<&Tune> for Buffers {
     }
 }
 
-/// The address of a server as it is now, as something to connect to; `None` while its name has none.
+/// The address of a server as it is now, as something to connect to; `None` while its name has
+/// none.
 pub fn target(address: &ServerAddress) -> Option<Target> {
     Some(match address {
         ServerAddress::Ip(address) => Target::Ip(*address),
@@ -60,8 +62,8 @@ pub fn to_server<'a>(server: &'a ServerSettings, buffers: Buffers, target: &Targ
     }
 }
 
-/// The address to connect from as far as the line says it: a fixed one of `usesrc`, or our own. What `usesrc` takes from a
-/// client is the caller's to know.
+/// The address to connect from as far as the line says it: a fixed one of `usesrc`, or our own.
+/// What `usesrc` takes from a client is the caller's to know.
 pub fn own_address(source: &Source, target: &Target) -> Option<SocketAddr> {
     let Target::Ip(target) = target else { return None };
     if let UseSource::Fixed(address) = source.transparent {

@@ -1,7 +1,8 @@
-//! The agent of a server (configuration manual, 5.2 `agent-check`): a line of words that sets its weight, its limit of
-//! connections, its administrative state, and whether it is down.
+//! The agent of a server (configuration manual, 5.2 `agent-check`): a line of words that sets its
+//! weight, its limit of connections, its administrative state, and whether it is down.
 //!
-//! An agent that cannot be reached changes nothing: whether the server lives is the health check's business.
+//! An agent that cannot be reached changes nothing: whether the server lives is the health check's
+//! business.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -89,7 +90,8 @@ pub(crate) async fn ask(peer: &Peer, settings: &AgentSettings, context: &Arc<Con
     let took = Duration::from_millis(now_ms() - start);
     match answer {
         Ok((Some(line), _open)) => apply(peer, &line, took, context),
-        // The admin is told that the agent misbehaves; nothing else changes, unless it never said anything.
+        // The admin is told that the agent misbehaves; nothing else changes, unless it never said
+        // anything.
         Ok((None, _)) => {
             let last = server.agent.last.load().clone();
             let status = if last.status.is_empty() { "L7TOUT" } else { last.status };
@@ -118,8 +120,9 @@ fn note(peer: &Peer, outcome: Outcome, took: Duration, context: &Arc<Context>) -
     outcome
 }
 
-/// The first line that the agent answers with, `None` when it ends without a line's end, or when no text can be made of it; and the
-/// connection, which ends when what was said is done: who sees it closed sees the rest done too.
+/// The first line that the agent answers with, `None` when it ends without a line's end, or when no
+/// text can be made of it; and the connection, which ends when what was said is done: who sees it
+/// closed sees the rest done too.
 async fn converse(
     peer: &Peer,
     settings: &AgentSettings,
@@ -238,7 +241,8 @@ fn settle(peer: &Peer, outcome: &Outcome, context: &Arc<Context>) {
     }
 }
 
-/// `50%` of the configured weight, or a weight. The error is what is told of a value that cannot be.
+/// `50%` of the configured weight, or a weight. The error is what is told of a value that cannot
+/// be.
 fn set_weight(peer: &Peer, text: &str) -> Result<(), &'static str> {
     let server = peer.server();
     let weight = match text.split_once('%') {

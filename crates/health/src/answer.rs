@@ -1,5 +1,5 @@
-//! An answer of HTTP as it comes: the head goes into the transaction, the body, freed of its coding, to what
-//! expressions see. Never more than the buffer's size of either.
+//! An answer of HTTP as it comes: the head goes into the transaction, the body, freed of its
+//! coding, to what expressions see. Never more than the buffer's size of either.
 
 use http::{BodyLength, ChunkDecoder, ChunkEvent, Method, ParseOptions, Status};
 
@@ -48,7 +48,8 @@ impl Answer {
         matches!(self.state, State::Done | State::Broken) || facts.received.len() >= self.limit
     }
 
-    /// Whether all of it came, and nothing else, and whoever sent it goes on listening for this proxy and for its clients alike.
+    /// Whether all of it came, and nothing else, and whoever sent it goes on listening for this
+    /// proxy and for its clients alike.
     pub(crate) fn leaves_open(&self, facts: &Facts) -> bool {
         let head = &facts.transaction.response;
         let bound = matches!(head.status(), 101 | 401 | 407);

@@ -1,24 +1,29 @@
 //! Which worker a check runs on: the one it is on, unless another has clearly less to do.
 //!
-//! At each wake-up a check looks at how many checks each worker has and hops to the one with the fewest, if that has at least two fewer
-//! than its own: the hop then makes the two more even. At most one hop a wake-up; the check runs where it lands.
+//! At each wake-up a check looks at how many checks each worker has and hops to the one with the
+//! fewest, if that has at least two fewer than its own: the hop then makes the two more even. At
+//! most one hop a wake-up; the check runs where it lands.
 //!
-//! From any start all workers are then within one check of each other once every check has woken: a worker that lets its last check
-//! wake stay has at most one more than the fewest, the fewest only become more, and it gets further checks only while it has the
-//! fewest itself. There is no herd: the count of the worker hopped to is raised only if it still is low enough, so that of many checks that
-//! see the same idle worker at the same instant each still makes two workers more even, or stays.
+//! From any start all workers are then within one check of each other once every check has woken: a
+//! worker that lets its last check wake stay has at most one more than the fewest, the fewest only
+//! become more, and it gets further checks only while it has the fewest itself. There is no herd:
+//! the count of the worker hopped to is raised only if it still is low enough, so that of many
+//! checks that see the same idle worker at the same instant each still makes two workers more even,
+//! or stays.
 //!
-//! Two rules that look at one other worker, drawn at random, were simulated too. The one that waits until the other has less than half
-//! of the own load stops as soon as no worker has more than twice another's: 1,000 checks on 48 workers stay up to 15 apart. The one
-//! that hops at a difference of two becomes even in time, but no such rule can within two intervals where checks are few: a worker is found
-//! only if it is drawn, and 48 checks leave one of 48 workers undrawn in two intervals with a probability of an eighth each, 200 in one
-//! interval with one of a seventieth. Reading the counts of all workers costs less than one hop, as they hardly change.
+//! Two rules that look at one other worker, drawn at random, were simulated too. The one that waits
+//! until the other has less than half of the own load stops as soon as no worker has more than
+//! twice another's: 1,000 checks on 48 workers stay up to 15 apart. The one that hops at a
+//! difference of two becomes even in time, but no such rule can within two intervals where checks
+//! are few: a worker is found only if it is drawn, and 48 checks leave one of 48 workers undrawn in
+//! two intervals with a probability of an eighth each, 200 in one interval with one of a
+//! seventieth. Reading the counts of all workers costs less than one hop, as they hardly change.
 
 use runtime::shard;
 use state::process::CheckCounters;
 
-/// The worker to leave one with `own` checks for: that with the fewest of `loads`, the first at or behind `start` where several have
-/// as few, if it has at least two fewer.
+/// The worker to leave one with `own` checks for: that with the fewest of `loads`, the first at or
+/// behind `start` where several have as few, if it has at least two fewer.
 fn target(own: u32, loads: impl Iterator<Item = u32> + Clone, start: usize) -> Option<usize> {
     let turned = loads.clone().enumerate().skip(start).chain(loads.enumerate().take(start));
     let (worker, least) = turned.min_by_key(|(_, load)| *load)?;
@@ -29,8 +34,8 @@ thread_local! {
     static RANDOM: std::cell::RefCell<fastrand::Rng> = std::cell::RefCell::new(fastrand::Rng::new());
 }
 
-/// The worker that a check of the calling worker hops to now, if any. The two counts are changed at once, so that the
-/// next one to look sees them.
+/// The worker that a check of the calling worker hops to now, if any. The two counts are changed at
+/// once, so that the next one to look sees them.
 pub(crate) fn hop(counters: &runtime::Sharded<CheckCounters>) -> Option<usize> {
     let workers = shard::workers();
     let start = RANDOM.with_borrow_mut(|random| random.usize(..workers));
@@ -77,7 +82,8 @@ mod tests {
         checks: Vec<usize>,
         loads: Vec<u32>,
         hops: usize,
-        /// So many wake at the same instant and see the same loads, but for those of one worker: it runs one at a time.
+        /// So many wake at the same instant and see the same loads, but for those of one worker: it
+        /// runs one at a time.
         at_once: usize,
     }
 
@@ -148,7 +154,8 @@ mod tests {
 
     #[test]
     fn many_checks_that_wake_at_the_same_instant_are_no_herd() {
-        // All that see one and the same idle worker go there as long as it has less to do, and no longer.
+        // All that see one and the same idle worker go there as long as it has less to do, and no
+        // longer.
         let mut simulation = Simulation::new(1, |check, _| check % (WORKERS - 1), 10 * (WORKERS - 1));
         simulation.at_once = WORKERS;
         simulation.interval(LEAST);

@@ -173,7 +173,8 @@ fn body(
     decide(expect, matched, "L7RSP", info)
 }
 
-/// Whether a header is there whose name and value match; `None` when a format gives nothing to compare with.
+/// Whether a header is there whose name and value match; `None` when a format gives nothing to
+/// compare with.
 fn header(matcher: &HeaderMatcher, facts: &Facts) -> Option<bool> {
     let name = Wanted::new(&matcher.name, facts)?;
     let value = match &matcher.value {

@@ -1,5 +1,5 @@
-//! `option external-check`: a program says whether a server lives, by its exit status (configuration manual, 4.2
-//! `external-check command`).
+//! `option external-check`: a program says whether a server lives, by its exit status
+//! (configuration manual, 4.2 `external-check command`).
 
 use std::net::IpAddr;
 use std::process::Stdio;
@@ -16,8 +16,8 @@ use crate::outcome::{Outcome, error_text};
 /// What stands for an address or a port that there is none of.
 const NOT_USED: &str = "NOT_USED";
 
-/// Runs the program once and takes its exit status; it is ended when its time is over. `forks`: whether the
-/// configuration allows it (`insecure-fork-wanted`).
+/// Runs the program once and takes its exit status; it is ended when its time is over. `forks`:
+/// whether the configuration allows it (`insecure-fork-wanted`).
 pub(crate) async fn run(
     subject: &Subject,
     command: &str,

@@ -1,5 +1,5 @@
-//! What expressions and formats of a check see: the backend, the server, what was received, and variables of the
-//! scopes `sess` and `check`, which live as long as one check.
+//! What expressions and formats of a check see: the backend, the server, what was received, and
+//! variables of the scopes `sess` and `check`, which live as long as one check.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};

@@ -1,5 +1,6 @@
-//! Idle connections of servers, which requests leave behind and which checks may use between two of them (`check-reuse-pool`;
-//! configuration manual, 5.2). Who keeps them is not known here: the binary hands it in.
+//! Idle connections of servers, which requests leave behind and which checks may use between two of
+//! them (`check-reuse-pool`; configuration manual, 5.2). Who keeps them is not known here: the
+//! binary hands it in.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -31,7 +32,8 @@ pub trait Idle: Send + Sync {
     /// Takes one that is idle, if there is one.
     fn take<'a>(&'a self, wanted: Wanted<'a>) -> Taking<'a>;
 
-    /// Keeps one that a check opened when the server's address had changed `moves` times, or closes it.
+    /// Keeps one that a check opened when the server's address had changed `moves` times, or closes
+    /// it.
     fn keep(&self, wanted: Wanted<'_>, stream: Stream, moves: u32);
 }
 
@@ -51,8 +53,8 @@ pub(crate) struct Home<'a> {
     pub(crate) wanted: Wanted<'a>,
 }
 
-/// Where this step's connection is shared with requests; `None` where it is to be one of its own, or is told more or other things
-/// than those of requests are.
+/// Where this step's connection is shared with requests; `None` where it is to be one of its own,
+/// or is told more or other things than those of requests are.
 pub(crate) fn home<'a>(
     subject: &'a Subject,
     context: &'a Context,

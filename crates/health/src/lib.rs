@@ -1,9 +1,10 @@
 //! Health checks: what they ask, what the answers mean, and what follows for servers and backends.
 //!
-//! One task a checked server, one more a server with an agent. [`Checks::new`] gathers them once, [`Checks::start`] is
-//! called on every worker and takes its share; the returned [`Running`] ends those that are then on that worker when it
-//! is dropped. A check stays where it is until its own wake-up finds its worker too busy (`balance`). Results go into
-//! [`state::Server`], messages to a [`Notify`] that the binary wires to the logs.
+//! One task a checked server, one more a server with an agent. [`Checks::new`] gathers them once,
+//! [`Checks::start`] is called on every worker and takes its share; the returned [`Running`] ends
+//! those that are then on that worker when it is dropped. A check stays where it is until its own
+//! wake-up finds its worker too busy (`balance`). Results go into [`state::Server`], messages to a
+//! [`Notify`] that the binary wires to the logs.
 
 #![forbid(unsafe_code)]
 
@@ -120,7 +121,8 @@ pub(crate) struct Context {
     at_once: usize,
     /// `insecure-fork-wanted`.
     forks: bool,
-    /// Servers that follow another's state, by the one followed. Written when one is added or removed at run time.
+    /// Servers that follow another's state, by the one followed. Written when one is added or
+    /// removed at run time.
     followers: RwLock<HashMap<Followed, Vec<Peer>>>,
 }
 
@@ -133,7 +135,8 @@ impl Context {
     }
 }
 
-/// A server that others track, told apart by where it is in memory, which it keeps for the plan's life.
+/// A server that others track, told apart by where it is in memory, which it keeps for the plan's
+/// life.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Followed(usize);
 
@@ -231,8 +234,8 @@ impl Checks {
         server.agent.demand(Demand::End);
     }
 
-    /// Starts the calling worker's share: check `i` of all begins on worker `i mod n`, and the first ones are spread over
-    /// the shortest interval so that they do not all fall together.
+    /// Starts the calling worker's share: check `i` of all begins on worker `i mod n`, and the
+    /// first ones are spread over the shortest interval so that they do not all fall together.
     pub fn start(&self) -> Running {
         let running = Running::enter(&self.context);
         let (workers, own) = (runtime::shard::workers(), runtime::current_worker());

@@ -1,4 +1,5 @@
-//! A connection under check: made with the server line's options, then bytes both ways before a deadline.
+//! A connection under check: made with the server line's options, then bytes both ways before a
+//! deadline.
 
 use std::future::poll_fn;
 use std::io;
@@ -61,7 +62,8 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Says that nothing is outstanding on it: if it may be shared with requests, it is left to them when it is dropped.
+    /// Says that nothing is outstanding on it: if it may be shared with requests, it is left to
+    /// them when it is dropped.
     pub(crate) fn settle(&mut self) {
         self.settled = true;
     }
@@ -81,7 +83,8 @@ impl<'a> Link<'a> {
         flatten(timeout_at(deadline, writing).await)
     }
 
-    /// Appends what comes next to `buffer`, which is left at most `limit` long; 0 at the end of the stream.
+    /// Appends what comes next to `buffer`, which is left at most `limit` long; 0 at the end of the
+    /// stream.
     pub(crate) async fn read(&mut self, buffer: &mut Vec<u8>, limit: usize) -> Result<usize, LinkError> {
         let deadline = self.deadline;
         let stream = self.stream().map_err(LinkError::Io)?;
@@ -147,8 +150,8 @@ pub(crate) enum ConnectError {
     TlsTimeout,
 }
 
-/// The connection of a `connect` step: one that is idle at `home` if there is one, else a new one, over which what precedes the
-/// conversation was sent.
+/// The connection of a `connect` step: one that is idle at `home` if there is one, else a new one,
+/// over which what precedes the conversation was sent.
 pub(crate) async fn obtain<'a>(
     subject: &Subject,
     context: &Context,
@@ -173,7 +176,8 @@ async fn open<'a>(
     home: Option<Home<'a>>,
 ) -> Result<Link<'a>, ConnectError> {
     let settings = &subject.settings;
-    // Before the address: a change between the two makes the connection outdated, never current by mistake.
+    // Before the address: a change between the two makes the connection outdated, never current by
+    // mistake.
     let moves = subject.server().moves();
     let target = target(subject, step, facts).map_err(ConnectError::Unknown)?;
     let via = settings.socks4.filter(|_| step.via_socks4 || step.default);
@@ -246,7 +250,8 @@ pub(crate) async fn open_plain(
     }
 }
 
-/// Where the check goes: what the step says, then what the server line or the runtime socket says of checks, then the server's address.
+/// Where the check goes: what the step says, then what the server line or the runtime socket says
+/// of checks, then the server's address.
 fn target(subject: &Subject, step: &Connect, facts: &Facts) -> Result<Target, &'static str> {
     let health = &subject.server().health;
     let address = subject.server().address.load();

@@ -1,5 +1,5 @@
-//! `on-marked-down` and `on-marked-up`: ends sessions when a server goes down or comes up, whoever decided that: checks, the runtime
-//! socket, name servers, the server that it tracks.
+//! `on-marked-down` and `on-marked-up`: ends sessions when a server goes down or comes up, whoever
+//! decided that: checks, the runtime socket, name servers, the server that it tracks.
 
 use std::sync::Arc;
 

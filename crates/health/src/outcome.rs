@@ -19,8 +19,8 @@ pub enum Verdict {
 pub struct Outcome {
     /// `L4OK`, `L7STS` …: a name of [`state::server::CHECK_STATUSES`].
     pub status: &'static str,
-    /// What the server or the program said in a number: a status of HTTP or SMTP, an exit status. Told only with
-    /// statuses that have one.
+    /// What the server or the program said in a number: a status of HTTP or SMTP, an exit status.
+    /// Told only with statuses that have one.
     pub code: Option<i32>,
     /// What was seen, for people; possibly empty, at most [`MAX_INFO`] bytes.
     pub info: String,
@@ -56,7 +56,8 @@ pub(crate) fn error_text(error: &io::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
-/// Why a connection could not be made or broke, as HAProxy names what the system returned, with the system's own words.
+/// Why a connection could not be made or broke, as HAProxy names what the system returned, with the
+/// system's own words.
 pub(crate) fn connection_error(error: &io::Error) -> String {
     let text = error_text(error);
     if error.raw_os_error().is_none() {

@@ -1,6 +1,8 @@
-//! Answers of protocols that a pattern does not describe: MySQL's packets, LDAP's bind response, SPOE's hello.
+//! Answers of protocols that a pattern does not describe: MySQL's packets, LDAP's bind response,
+//! SPOE's hello.
 //!
-//! Each looks at all that was received so far. The bytes come from outside: every length is checked before it is used.
+//! Each looks at all that was received so far. The bytes come from outside: every length is checked
+//! before it is used.
 
 /// What an answer is.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,7 +15,8 @@ pub(crate) enum Reading<'a> {
     Bad(&'static str, i32, &'a [u8]),
 }
 
-/// The greeting of MySQL (protocol 10), or the answer to a login behind it. Told is the version of the greeting.
+/// The greeting of MySQL (protocol 10), or the answer to a login behind it. Told is the version of
+/// the greeting.
 pub(crate) fn mysql(bytes: &[u8], after_greeting: bool) -> Reading<'_> {
     let Some((greeting, rest)) = mysql_packet(bytes) else { return Reading::Short };
     let packet = if after_greeting {
@@ -68,7 +71,8 @@ pub(crate) fn ldap_bind(bytes: &[u8]) -> Reading<'static> {
     }
 }
 
-/// A length of BER (X.690, 8.1.3), of one byte or behind a count of two or four, and what follows it.
+/// A length of BER (X.690, 8.1.3), of one byte or behind a count of two or four, and what follows
+/// it.
 fn ber_length(bytes: &[u8]) -> Result<(usize, &[u8]), Reading<'static>> {
     let [first, rest @ ..] = bytes else { return Err(Reading::Short) };
     if first & 0x80 == 0 {
@@ -216,8 +220,8 @@ fn text<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(text)
 }
 
-/// A number of variable length: one byte below 240, else seven more bits in each byte that follows one with its top
-/// bit set.
+/// A number of variable length: one byte below 240, else seven more bits in each byte that follows
+/// one with its top bit set.
 fn number(bytes: &mut &[u8]) -> Option<u64> {
     let (first, mut rest) = bytes.split_first()?;
     let mut value = u64::from(*first);

@@ -117,7 +117,8 @@ fn server_state(subject: &Subject, context: &Context) -> String {
     )
 }
 
-/// The word and the two numbers of a level: checks passed of those needed, or left of those that bring it down.
+/// The word and the two numbers of a level: checks passed of those needed, or left of those that
+/// bring it down.
 pub(crate) fn level(server: &Server) -> (&'static str, u32, u32) {
     let health = &server.health;
     let (level, rise, fall) =

@@ -33,8 +33,8 @@ struct Conversation<'a> {
     said: Option<Vec<u8>>,
 }
 
-/// Runs the steps in order. The connection comes back with the outcome: it ends when what follows is done, so that who
-/// sees it closed sees the rest done too.
+/// Runs the steps in order. The connection comes back with the outcome: it ends when what follows
+/// is done, so that who sees it closed sees the rest done too.
 pub(crate) async fn run<'a>(
     subject: &'a Subject,
     context: &'a Context,
@@ -208,7 +208,8 @@ impl Conversation<'_> {
         }
     }
 
-    /// Reads until the step is decided: as expected, conclusively not, the peer closed, or the buffer is full.
+    /// Reads until the step is decided: as expected, conclusively not, the peer closed, or the
+    /// buffer is full.
     async fn expect(&mut self, expect: &Expect, step: &Step) -> Result<(), Outcome> {
         loop {
             if self.must_read {

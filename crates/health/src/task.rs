@@ -1,4 +1,5 @@
-//! The tasks of checks and agents: waiting for their time, moving to another worker, and ending with their plan.
+//! The tasks of checks and agents: waiting for their time, moving to another worker, and ending
+//! with their plan.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -125,7 +126,8 @@ impl Drop for Running {
     }
 }
 
-/// Runs `task` on the calling worker. One that has just hopped here is due and runs without looking further.
+/// Runs `task` on the calling worker. One that has just hopped here is due and runs without looking
+/// further.
 fn spawn(home: &Rc<Home>, task: Task, hopped: bool) {
     let mut tasks = home.tasks.borrow_mut();
     let entry = tasks.vacant_entry();
@@ -220,7 +222,8 @@ async fn live(home: &Home, mut task: Task, mut hopped: bool) -> Option<Hop> {
     }
 }
 
-/// Does what is due, once, and gives that up when the server is removed meanwhile: its connection goes with it.
+/// Does what is due, once, and gives that up when the server is removed meanwhile: its connection
+/// goes with it.
 async fn work_unless_removed(home: &Home, task: &Task) -> Option<Duration> {
     let mut working = pin!(work(home, task));
     poll_fn(|context| {

@@ -1,4 +1,5 @@
-//! What a check's outcome does to the server: the level, the state, its followers, its sessions, and the messages.
+//! What a check's outcome does to the server: the level, the state, its followers, its sessions,
+//! and the messages.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -54,8 +55,9 @@ pub(crate) fn keep(health: &Health, outcome: &Outcome) -> &'static str {
     before
 }
 
-/// Moves the level; whether it moved. A failure is counted as one if it is `known` what it ended. A level below `rise` after a failure falls to 0; one that reaches `rise` after a
-/// success rises to the top.
+/// Moves the level; whether it moved. A failure is counted as one if it is `known` what it ended. A
+/// level below `rise` after a failure falls to 0; one that reaches `rise` after a success rises to
+/// the top.
 fn count(server: &Server, verdict: Verdict, known: bool) -> bool {
     let health = &server.health;
     let (level, rise, fall) =

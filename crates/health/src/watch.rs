@@ -32,7 +32,8 @@ pub(crate) fn is_due(server: &state::Server) -> bool {
     server.checked.load(Relaxed) && !server.admin().in_maintenance()
 }
 
-/// Sets what a server starts with. One that was checked before a reload keeps what was found, within the new bounds.
+/// Sets what a server starts with. One that was checked before a reload keeps what was found,
+/// within the new bounds.
 pub(crate) fn prepare(subject: &Subject) {
     let (server, settings) = (subject.server(), &subject.settings);
     let health = &server.health;
@@ -69,7 +70,8 @@ fn begin_down(server: &state::Server) {
     server.followers().iter().for_each(|(_, follower)| begin_down(follower));
 }
 
-/// Waits for the time of the next check, meeting what real traffic asks meanwhile; a server that was removed is not waited for.
+/// Waits for the time of the next check, meeting what real traffic asks meanwhile; a server that
+/// was removed is not waited for.
 pub(crate) async fn pause(subject: &Subject, context: &Arc<Context>, timer: &Timer) {
     while let Some(demand) = expired_or(timer, |task| subject.server().health.poll_demand(task)).await {
         if demand == Demand::End {

@@ -1,4 +1,5 @@
-//! Prints what parsing and writing a usual request costs, beside httparse. Run with `--profile quick`.
+//! Prints what parsing and writing a usual request costs, beside httparse. Run with
+//! `--profile quick`.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,9 +1,10 @@
-//! Chunked transfer coding (RFC 9112 section 7.1): a decoder that only looks at slices, and the encoder's lines.
+//! Chunked transfer coding (RFC 9112 section 7.1): a decoder that only looks at slices, and the
+//! encoder's lines.
 //!
-//! The decoder copies no payload: it says which range of the input is payload, so bytes can be forwarded either decoded
-//! ([`ChunkDecoder::decode`]) or still encoded, in the one spelling that every reader takes the same way
-//! ([`ChunkDecoder::normalize`]). It is strict: hexadecimal sizes without sign
-//! or overflow, CRLF only, extensions and trailers within limits.
+//! The decoder copies no payload: it says which range of the input is payload, so bytes can be
+//! forwarded either decoded ([`ChunkDecoder::decode`]) or still encoded, in the one spelling that
+//! every reader takes the same way ([`ChunkDecoder::normalize`]). It is strict: hexadecimal sizes
+//! without sign or overflow, CRLF only, extensions and trailers within limits.
 
 use std::ops::Range;
 
@@ -44,7 +45,8 @@ pub enum ChunkEvent {
     },
     /// The whole input was consumed and the body goes on.
     More,
-    /// The body ended; `consumed` bytes of the input belonged to it. Trailers are in [`ChunkDecoder::trailers`].
+    /// The body ended; `consumed` bytes of the input belonged to it. Trailers are in
+    /// [`ChunkDecoder::trailers`].
     Done {
         /// Bytes of the input that belonged to the body.
         consumed: usize,
@@ -77,7 +79,8 @@ enum State {
     Done,
 }
 
-/// Follows one chunked body. A fresh one is needed for each message; it allocates only for trailers.
+/// Follows one chunked body. A fresh one is needed for each message; it allocates only for
+/// trailers.
 #[derive(Debug, Clone, Default)]
 pub struct ChunkDecoder {
     state: State,
@@ -106,7 +109,8 @@ impl ChunkDecoder {
         if self.state == State::Data { self.remaining } else { 0 }
     }
 
-    /// Takes `n` bytes of the current chunk's payload as gone another way; at most [`ChunkDecoder::remaining`].
+    /// Takes `n` bytes of the current chunk's payload as gone another way; at most
+    /// [`ChunkDecoder::remaining`].
     pub fn skip(&mut self, n: u64) {
         debug_assert!(n <= self.remaining());
         if self.state == State::Data {
@@ -123,7 +127,8 @@ impl ChunkDecoder {
         &self.trailers
     }
 
-    /// The next event in `input`, from byte `from`. After `Data`, call again with `from` at the range's end.
+    /// The next event in `input`, from byte `from`. After `Data`, call again with `from` at the
+    /// range's end.
     ///
     /// # Errors
     /// Any breach of the grammar or a limit; the message cannot be continued.
@@ -151,8 +156,9 @@ impl ChunkDecoder {
         Ok(ChunkEvent::More)
     }
 
-    /// Follows the framing without taking it apart, to forward the encoded bytes unchanged: how many bytes of `input`
-    /// belong to the body. Fewer than all only when the body ended ([`ChunkDecoder::is_done`]).
+    /// Follows the framing without taking it apart, to forward the encoded bytes unchanged: how
+    /// many bytes of `input` belong to the body. Fewer than all only when the body ended
+    /// ([`ChunkDecoder::is_done`]).
     ///
     /// # Errors
     /// As [`ChunkDecoder::decode`].
@@ -167,13 +173,14 @@ impl ChunkDecoder {
         }
     }
 
-    /// Follows the framing and rewrites `input` in place to its one canonical spelling, to forward it still encoded: sizes in
-    /// lower case without leading zeros, no blanks and no extensions behind them, no trailers that frame or route a
-    /// message. What stays is moved to the front of the input: `kept` bytes of the first `used`. A body that is
-    /// canonical already is not written to.
+    /// Follows the framing and rewrites `input` in place to its one canonical spelling, to forward
+    /// it still encoded: sizes in lower case without leading zeros, no blanks and no extensions
+    /// behind them, no trailers that frame or route a message. What stays is moved to the front of
+    /// the input: `kept` bytes of the first `used`. A body that is canonical already is not written
+    /// to.
     ///
-    /// Where `used` is less than the input and the body has not ended ([`ChunkDecoder::is_done`]), the rest is to come again
-    /// with what follows it: its meaning is not known yet.
+    /// Where `used` is less than the input and the body has not ended ([`ChunkDecoder::is_done`]),
+    /// the rest is to come again with what follows it: its meaning is not known yet.
     ///
     /// # Errors
     /// As [`ChunkDecoder::decode`].
@@ -222,8 +229,8 @@ impl ChunkDecoder {
         Ok(Normalized { used: at, kept })
     }
 
-    /// Zeros at the beginning of a size: how many say nothing, and how many stay. `None` while it is not known whether they are
-    /// all of the size.
+    /// Zeros at the beginning of a size: how many say nothing, and how many stay. `None` while it
+    /// is not known whether they are all of the size.
     fn zeros(&mut self, input: &[u8], at: usize) -> Result<Option<(usize, usize)>, ChunkError> {
         let zeros = input[at..].iter().take_while(|byte| **byte == b'0').count();
         if zeros > usize::from(MAX_DIGITS) {
@@ -296,7 +303,8 @@ impl ChunkDecoder {
         }
     }
 
-    /// Extensions and spaces are bounded over the message, so that framing cannot outweigh the payload without end.
+    /// Extensions and spaces are bounded over the message, so that framing cannot outweigh the
+    /// payload without end.
     fn count_extension(&mut self) -> Result<(), &'static str> {
         self.extensions += 1;
         if self.extensions > MAX_EXTENSIONS { Err("chunk extensions too long") } else { Ok(()) }
@@ -320,7 +328,8 @@ impl ChunkDecoder {
         Ok(next)
     }
 
-    /// Adds the trailers to `head` as header lines. Those that frame or route a message (RFC 9110 section 6.5.1) are left out.
+    /// Adds the trailers to `head` as header lines. Those that frame or route a message (RFC 9110
+    /// section 6.5.1) are left out.
     pub fn trailers_into(&self, head: &mut Head) {
         for line in self.trailers.split(|&b| b == b'\n') {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -342,8 +351,8 @@ pub struct Normalized {
     pub kept: usize,
 }
 
-/// Whether a field of this name frames or routes the message or concerns the connection, and must not be a trailer (RFC 9110
-/// section 6.5.1).
+/// Whether a field of this name frames or routes the message or concerns the connection, and must
+/// not be a trailer (RFC 9110 section 6.5.1).
 fn is_forbidden_trailer(name: &[u8]) -> bool {
     const FORBIDDEN: &[&[u8]] = &[
         b"connection",
@@ -365,7 +374,8 @@ pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 /// Follows the payload of each chunk.
 pub const CHUNK_END: &[u8] = b"\r\n";
 
-/// Appends the size line of a chunk of `size` bytes. After the payload comes [`CHUNK_END`]; 0 would end the body.
+/// Appends the size line of a chunk of `size` bytes. After the payload comes [`CHUNK_END`]; 0 would
+/// end the body.
 pub fn write_chunk_size(out: &mut Vec<u8>, size: usize) {
     let digits = (usize::BITS - size.leading_zeros()).div_ceil(4).max(1);
     for i in (0..digits).rev() {

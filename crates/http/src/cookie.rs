@@ -1,7 +1,9 @@
-//! Cookies as HAProxy reads them: leniently, by position, so that a value can be rewritten or a pair removed in place.
+//! Cookies as HAProxy reads them: leniently, by position, so that a value can be rewritten or a
+//! pair removed in place.
 //!
-//! `Cookie` and `Set-Cookie` lines alike are pairs between `;` or `,`, outside double quotes. Ranges are within the
-//! header value; [`Head::splice_value_at`](crate::Head::splice_value_at) applies an edit.
+//! `Cookie` and `Set-Cookie` lines alike are pairs between `;` or `,`, outside double quotes.
+//! Ranges are within the header value; [`Head::splice_value_at`](crate::Head::splice_value_at)
+//! applies an edit.
 
 use std::ops::Range;
 
@@ -105,13 +107,15 @@ impl Iterator for Pairs<'_> {
     }
 }
 
-/// The cookie `name` of a `Cookie` value: the first one. Names are compared as they stand, case included.
+/// The cookie `name` of a `Cookie` value: the first one. Names are compared as they stand, case
+/// included.
 #[must_use]
 pub fn find(line: &[u8], name: &[u8]) -> Option<Pair> {
     pairs(line).find(|pair| pair.has_value && &line[pair.name.clone()] == name)
 }
 
-/// What to cut out of `line` so that `pair` is gone with one delimiter. The whole line when it was the only one.
+/// What to cut out of `line` so that `pair` is gone with one delimiter. The whole line when it was
+/// the only one.
 #[must_use]
 pub fn removal(line: &[u8], pair: &Pair) -> Range<usize> {
     let before = line[..pair.whole.start].iter().rposition(|b| matches!(b, b';' | b','));
@@ -127,7 +131,8 @@ pub fn removal(line: &[u8], pair: &Pair) -> Range<usize> {
     }
 }
 
-/// Attributes of a `Set-Cookie` value after its first pair: name and value, trimmed; no value for flags like `Secure`.
+/// Attributes of a `Set-Cookie` value after its first pair: name and value, trimmed; no value for
+/// flags like `Secure`.
 pub fn attributes(line: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
     line.split(|&b| b == b';').skip(1).map(|part| match memchr::memchr(b'=', part) {
         Some(eq) => (crate::scan::trim(&part[..eq]), Some(crate::scan::trim(&part[eq + 1..]))),
@@ -136,7 +141,8 @@ pub fn attributes(line: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
 }
 
 impl Head {
-    /// Cookies of a request (`Cookie`) or response (`Set-Cookie`), in order: line index, and the pair within that line.
+    /// Cookies of a request (`Cookie`) or response (`Set-Cookie`), in order: line index, and the
+    /// pair within that line.
     pub fn cookies(&self) -> impl Iterator<Item = (usize, Pair)> + '_ {
         let name = if self.is_response() { KnownName::SetCookie } else { KnownName::Cookie };
         self.known_indices(name).flat_map(move |index| {
@@ -154,7 +160,8 @@ impl Head {
         })
     }
 
-    /// The last cookie `name`, or the first of all without a name: what `req.cook` and `res.cook` return.
+    /// The last cookie `name`, or the first of all without a name: what `req.cook` and `res.cook`
+    /// return.
     #[must_use]
     pub fn cookie(&self, name: Option<&[u8]>) -> Option<&[u8]> {
         match name {
@@ -163,8 +170,8 @@ impl Head {
         }
     }
 
-    /// Rewrites the value of every cookie `name`: `edit` gets the value and gives `Some` new one, or `None` to remove
-    /// the pair; a line left empty is removed. How many were edited.
+    /// Rewrites the value of every cookie `name`: `edit` gets the value and gives `Some` new one,
+    /// or `None` to remove the pair; a line left empty is removed. How many were edited.
     pub fn edit_cookies(&mut self, name: &[u8], mut edit: impl FnMut(&[u8]) -> Option<Vec<u8>>) -> usize {
         let known = if self.is_response() { KnownName::SetCookie } else { KnownName::Cookie };
         let indices: Vec<usize> = self.known_indices(known).collect();

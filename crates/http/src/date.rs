@@ -1,4 +1,5 @@
-//! HTTP dates (RFC 9110 section 5.6.7): written as IMF-fixdate, read in all three forms. Seconds since 1970, UTC.
+//! HTTP dates (RFC 9110 section 5.6.7): written as IMF-fixdate, read in all three forms. Seconds
+//! since 1970, UTC.
 
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =
@@ -37,7 +38,8 @@ pub fn format(seconds: i64) -> String {
     format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} GMT")
 }
 
-/// Reads an IMF-fixdate, an RFC 850 date (two-digit years from 70 are of the last century) or an asctime date.
+/// Reads an IMF-fixdate, an RFC 850 date (two-digit years from 70 are of the last century) or an
+/// asctime date.
 #[must_use]
 pub fn parse(text: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(text).ok()?;

@@ -1,6 +1,8 @@
-//! What the header fields say about the body and the connection: length, coding, persistence, upgrades.
+//! What the header fields say about the body and the connection: length, coding, persistence,
+//! upgrades.
 //!
-//! RFC 9112 sections 6 and 9.3 as HAProxy applies them; checked once at the end of a parse, then read as flags.
+//! RFC 9112 sections 6 and 9.3 as HAProxy applies them; checked once at the end of a parse, then
+//! read as flags.
 
 use crate::head::{
     CHUNKED, CLOSE, EXPECT, Field, HAS_LENGTH, Head, KEEP_ALIVE, MUST_CLOSE, OTHER_CODING, UPGRADE, WEBSOCKET,
@@ -21,7 +23,8 @@ pub enum BodyLength {
     Length(u64),
     /// Chunked coding; see [`crate::ChunkDecoder`].
     Chunked,
-    /// Until the connection closes. Also the tunnel after a 101 or an accepted CONNECT ([`Head::is_tunnel`]).
+    /// Until the connection closes. Also the tunnel after a 101 or an accepted CONNECT
+    /// ([`Head::is_tunnel`]).
     UntilClose,
 }
 
@@ -82,7 +85,8 @@ fn connection(head: &mut Head, f: Field) {
     }
 }
 
-/// RFC 9112 section 6.3: a list of equal numbers counts once; the header is reduced to one line with one number.
+/// RFC 9112 section 6.3: a list of equal numbers counts once; the header is reduced to one line
+/// with one number.
 fn content_length(head: &mut Head, index: usize) -> Result<(), ParseError> {
     let f = head.fields[index];
     let value = f.value(&head.bytes);
@@ -148,7 +152,8 @@ fn transfer_encoding(head: &mut Head, index: usize, options: &ParseOptions) -> R
     Ok(())
 }
 
-/// `TE` keeps `trailers` and nothing else: we do not decode what the next hop might otherwise be asked for.
+/// `TE` keeps `trailers` and nothing else: we do not decode what the next hop might otherwise be
+/// asked for.
 fn te(head: &mut Head, index: usize) {
     let value = head.fields[index].value(&head.bytes);
     if value == b"trailers" {
@@ -204,7 +209,8 @@ pub(crate) fn check_payload(head: &Head, options: &ParseOptions) -> Result<(), P
     Ok(())
 }
 
-/// RFC 6455: a handshake has a key of 16 bytes in base64; the presence of an answer to it is checked, not its value.
+/// RFC 6455: a handshake has a key of 16 bytes in base64; the presence of an answer to it is
+/// checked, not its value.
 fn websocket(head: &mut Head, options: &ParseOptions) -> Result<(), ParseError> {
     let sound = if !head.is_response {
         let key = head.get_known(KnownName::SecWebsocketKey);
@@ -264,7 +270,8 @@ impl Head {
         (self.flags & HAS_LENGTH != 0).then_some(self.content_length)
     }
 
-    /// Whether the sender of this head lets the connection live on after the message (RFC 9112 section 9.3).
+    /// Whether the sender of this head lets the connection live on after the message (RFC 9112
+    /// section 9.3).
     #[must_use]
     pub fn keep_alive(&self) -> bool {
         if self.flags & (CLOSE | MUST_CLOSE) != 0 {
@@ -297,7 +304,8 @@ impl Head {
         self.flags & (UPGRADE | WEBSOCKET) == UPGRADE | WEBSOCKET
     }
 
-    /// The framing was ambiguous (both lengths, or chunked in HTTP/1.0): close after the exchange whatever else is said.
+    /// The framing was ambiguous (both lengths, or chunked in HTTP/1.0): close after the exchange
+    /// whatever else is said.
     #[must_use]
     pub fn must_close(&self) -> bool {
         self.flags & MUST_CLOSE != 0
@@ -309,8 +317,8 @@ impl Head {
         self.flags & EXPECT != 0
     }
 
-    /// Takes what concerns this connection only out of the `Connection` header (`close`, `keep-alive`), keeping other
-    /// tokens. The flags stay readable.
+    /// Takes what concerns this connection only out of the `Connection` header (`close`,
+    /// `keep-alive`), keeping other tokens. The flags stay readable.
     #[inline]
     pub fn clean_connection(&mut self) {
         if self.get_known(KnownName::Connection).is_some() {
@@ -336,8 +344,8 @@ impl Head {
         }
     }
 
-    /// Takes `upgrade` out of the `Connection` header of a request that names nothing to upgrade to, and an `Upgrade` that `Connection` does not
-    /// name.
+    /// Takes `upgrade` out of the `Connection` header of a request that names nothing to upgrade
+    /// to, and an `Upgrade` that `Connection` does not name.
     pub fn clean_vain_upgrade(&mut self) {
         let named = self.get_known(KnownName::Upgrade).is_some();
         if self.flags & UPGRADE == 0 {
@@ -350,7 +358,8 @@ impl Head {
         }
     }
 
-    /// Takes the values that `unwanted` names out of all lists of one name, and lists that are then empty.
+    /// Takes the values that `unwanted` names out of all lists of one name, and lists that are then
+    /// empty.
     fn remove_listed(&mut self, name: KnownName, unwanted: impl Fn(&[u8]) -> bool) {
         for i in 0..self.fields.len() {
             let f = self.fields[i];
@@ -368,16 +377,18 @@ impl Head {
         }
     }
 
-    /// From now on [`settle_framing`](Self::settle_framing) knows whether a field that frames the message was changed.
+    /// From now on [`settle_framing`](Self::settle_framing) knows whether a field that frames the
+    /// message was changed.
     pub fn watch_framing(&mut self) {
         self.reframed = false;
     }
 
-    /// Makes the fields that frame the message say what its body really is, whatever rules have made of them since
-    /// [`watch_framing`](Self::watch_framing): one `Content-Length` with its length, or one `Transfer-Encoding: chunked`,
-    /// or neither.
+    /// Makes the fields that frame the message say what its body really is, whatever rules have
+    /// made of them since [`watch_framing`](Self::watch_framing): one `Content-Length` with its
+    /// length, or one `Transfer-Encoding: chunked`, or neither.
     ///
-    /// False: the field that told of the body was removed, and with it the body's framing. The caller has to frame it anew.
+    /// False: the field that told of the body was removed, and with it the body's framing. The
+    /// caller has to frame it anew.
     ///
     /// # Errors
     /// A `Content-Length` that is no number, or not the body's: no message can be made of both.
@@ -422,7 +433,8 @@ impl Head {
         Ok(true)
     }
 
-    /// Forgets the length: for a message whose body is rewritten. The caller then adds its own header.
+    /// Forgets the length: for a message whose body is rewritten. The caller then adds its own
+    /// header.
     pub fn remove_body_length(&mut self) {
         self.remove_known(KnownName::ContentLength);
         self.remove_known(KnownName::TransferEncoding);

@@ -1,7 +1,8 @@
 //! The message head: its bytes, a table of offsets into them, and the edits rules make.
 //!
-//! Edits never move bytes: a new line or value is appended and the table points to it. Parsing fills a head
-//! (`parse`), serialising it is in `write`, list values in `values`, framing in `framing`.
+//! Edits never move bytes: a new line or value is appended and the table points to it. Parsing
+//! fills a head (`parse`), serialising it is in `write`, list values in `values`, framing in
+//! `framing`.
 
 use crate::name::{KnownName, Name};
 use crate::outcome::{ParseError, Progress};
@@ -71,7 +72,8 @@ impl Span {
 
     #[inline(always)]
     pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
-        // A head that is not complete yet has spans whose bytes are still elsewhere: it reads as empty.
+        // A head that is not complete yet has spans whose bytes are still elsewhere: it reads as
+        // empty.
         bytes.get(self.start as usize..self.end as usize).unwrap_or_default()
     }
 }
@@ -82,7 +84,8 @@ pub(crate) const DEAD: u8 = 1;
 pub(crate) const CLEAN: u8 = 2;
 /// The value went over several lines; line breaks become spaces when the head is complete.
 pub(crate) const FOLDED: u8 = 4;
-/// Something else than one space stands between colon and value: it is written anew when the head is complete.
+/// Something else than one space stands between colon and value: it is written anew when the head
+/// is complete.
 pub(crate) const SPACED: u8 = 8;
 
 /// One header line: `name`, then whatever separates it from the value, then the value up to `end`.
@@ -149,7 +152,8 @@ pub struct Head {
     pub(crate) progress: Progress,
     /// Bytes that the message's head took when it came; 0 for one made here.
     pub(crate) received: u32,
-    /// Whether a field that frames the message was changed since the head was parsed or the flag was taken back.
+    /// Whether a field that frames the message was changed since the head was parsed or the flag
+    /// was taken back.
     pub(crate) reframed: bool,
 }
 
@@ -188,7 +192,8 @@ impl Head {
         self.fields.shrink_to(bytes / 16);
     }
 
-    /// Whether `added` bytes more, and as many fewer as `removed` says, leave the head within `limit` bytes.
+    /// Whether `added` bytes more, and as many fewer as `removed` says, leave the head within
+    /// `limit` bytes.
     #[must_use]
     pub fn fits(&self, limit: usize, added: usize, removed: impl FnOnce(&Head) -> usize) -> bool {
         // Memory only grows: mostly it answers without a look at the lines.
@@ -304,7 +309,8 @@ impl Head {
         true
     }
 
-    /// Replaces the whole target. Empty, or with a space or control character, it is refused: `false`.
+    /// Replaces the whole target. Empty, or with a space or control character, it is refused:
+    /// `false`.
     pub fn set_target(&mut self, target: &[u8]) -> bool {
         if target.is_empty() || target.iter().any(|&b| b <= b' ' || b == 0x7f) {
             return false;
@@ -329,8 +335,8 @@ impl Head {
         self.set_target(&[&prefix[..], pathq].concat())
     }
 
-    /// Replaces the query string, given without its question mark. A mark that was there stays even before an
-    /// empty query, as the manual says of `http-request set-query`.
+    /// Replaces the query string, given without its question mark. A mark that was there stays even
+    /// before an empty query, as the manual says of `http-request set-query`.
     pub fn set_query(&mut self, query: &[u8]) -> bool {
         let start = uri::split(self.target()).query_start();
         let prefix = self.target()[..start.unwrap_or(self.target().len())].to_vec();
@@ -371,8 +377,9 @@ impl Head {
         self.fields.iter().filter(|f| !f.is_dead()).map(|f| (f.name(&self.bytes), f.value(&self.bytes)))
     }
 
-    /// Indices of the lines named `name`, in order: for [`Head::value_at`], [`Head::replace_value_at`], [`Head::remove_at`].
-    /// An index stays valid until the head is cleared or a line is put before it.
+    /// Indices of the lines named `name`, in order: for [`Head::value_at`],
+    /// [`Head::replace_value_at`], [`Head::remove_at`]. An index stays valid until the head is
+    /// cleared or a line is put before it.
     pub fn indices(&self, name: &Name) -> impl Iterator<Item = usize> {
         let possible = self.may_have(name);
         self.fields
@@ -502,7 +509,8 @@ impl Head {
         removed as usize
     }
 
-    /// Removes the lines `drop` says yes to, given name and value (`del-header` with a match method); how many.
+    /// Removes the lines `drop` says yes to, given name and value (`del-header` with a match
+    /// method); how many.
     pub fn remove_if(&mut self, mut drop: impl FnMut(&[u8], &[u8]) -> bool) -> usize {
         let mut removed = 0;
         for f in &mut self.fields {
@@ -522,7 +530,8 @@ impl Head {
         self.append(name.lower(), value)
     }
 
-    /// Gives the line at `index` another value; its name and place stay. `false` if there is no such line.
+    /// Gives the line at `index` another value; its name and place stay. `false` if there is no
+    /// such line.
     pub fn replace_value_at(&mut self, index: usize, value: &[u8]) -> bool {
         let Some(old) = self.fields.get(index).copied().filter(|f| !f.is_dead()) else { return false };
         self.reframed |= old.known.is_framing();

@@ -1,5 +1,5 @@
-//! What start lines and header lines have in common: their ends, blanks, and breaches that are let through.
-//! Called by `parse` and `start_line`.
+//! What start lines and header lines have in common: their ends, blanks, and breaches that are let
+//! through. Called by `parse` and `start_line`.
 
 use crate::head::Head;
 use crate::options::ParseOptions;

@@ -1,6 +1,7 @@
 //! Request methods known by number. Methods stay bytes in the head; this is their quick form.
 
-/// A request method. The numbers are those the sample fetch `method` returns (manual 7.3.6); 9 is any other token.
+/// A request method. The numbers are those the sample fetch `method` returns (manual 7.3.6); 9 is
+/// any other token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[allow(missing_docs)]
 pub enum Method {
@@ -40,7 +41,8 @@ impl Method {
         self as u8
     }
 
-    /// Safe in the sense of RFC 9110 section 9.2.1, or idempotent: what a retry after an empty response may repeat.
+    /// Safe in the sense of RFC 9110 section 9.2.1, or idempotent: what a retry after an empty
+    /// response may repeat.
     #[must_use]
     pub fn is_idempotent(self) -> bool {
         matches!(

@@ -1,4 +1,5 @@
-//! Header names: the known ones by number, any other by its bytes. A [`Name`] is prepared once, at configuration time.
+//! Header names: the known ones by number, any other by its bytes. A [`Name`] is prepared once, at
+//! configuration time.
 
 use crate::scan::same_token;
 
@@ -102,8 +103,8 @@ known_names! {
 
 const SLOTS: usize = 1024;
 
-/// A name's key: a hash of its length and of its first and last eight bytes (four, of short names) in lower case.
-/// Names of the same key are nearly always the same.
+/// A name's key: a hash of its length and of its first and last eight bytes (four, of short names)
+/// in lower case. Names of the same key are nearly always the same.
 #[inline(always)]
 const fn key(name: &[u8]) -> u32 {
     const CASE: u64 = 0x2020_2020_2020_2020;
@@ -200,7 +201,8 @@ impl KnownName {
     }
 }
 
-/// A header name to look up, prepared once: a known number if it has one, else its lower-case bytes.
+/// A header name to look up, prepared once: a known number if it has one, else its lower-case
+/// bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Name {
     known: KnownName,
@@ -211,7 +213,8 @@ pub struct Name {
 }
 
 impl Name {
-    /// Prepares `name`. Any bytes are taken; what is not a token simply never matches a parsed field.
+    /// Prepares `name`. Any bytes are taken; what is not a token simply never matches a parsed
+    /// field.
     #[must_use]
     pub fn new(name: &[u8]) -> Name {
         let lower = name.to_ascii_lowercase().into_boxed_slice();

@@ -7,12 +7,14 @@ pub struct ParseOptions {
     pub max_fields: usize,
     /// Bytes a head may take, leading empty lines included: the usable buffer size. Default 15360.
     pub max_bytes: usize,
-    /// `option accept-unsafe-violations-in-http-request` or `-response`: exactly what the manual lists for it.
+    /// `option accept-unsafe-violations-in-http-request` or `-response`: exactly what the manual
+    /// lists for it.
     pub relaxed: bool,
-    /// LF alone ends a line (RFC 9112 section 2.2 allows it, HAProxy does it; what is sent on has CRLF). Default true.
+    /// LF alone ends a line (RFC 9112 section 2.2 allows it, HAProxy does it; what is sent on has
+    /// CRLF). Default true.
     pub lone_lf: bool,
-    /// A line that begins with a space or tab goes on with the value before it (obs-fold, RFC 9112 section 5.2, which lets
-    /// a server refuse such requests with 400). Default true.
+    /// A line that begins with a space or tab goes on with the value before it (obs-fold, RFC 9112
+    /// section 5.2, which lets a server refuse such requests with 400). Default true.
     pub folding: bool,
     /// Global `h1-accept-payload-with-any-method`.
     pub any_method_payload: bool,

@@ -3,7 +3,8 @@
 /// Outcome of a parse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// The head takes the first `len` bytes of the buffer, the empty line included; the body follows.
+    /// The head takes the first `len` bytes of the buffer, the empty line included; the body
+    /// follows.
     Complete {
         /// Bytes consumed.
         len: usize,
@@ -12,7 +13,8 @@ pub enum Status {
     Partial,
 }
 
-/// What is wrong with a message. The status for requests is [`ErrorKind::status`]; a bad response is always a 502.
+/// What is wrong with a message. The status for requests is [`ErrorKind::status`]; a bad response
+/// is always a 502.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ErrorKind {
@@ -32,7 +34,8 @@ pub enum ErrorKind {
     BareCr,
     /// LF without CR where [`ParseOptions::lone_lf`] is off.
     BareLf,
-    /// A header line that begins with a space or tab: first in the head, or where [`ParseOptions::folding`] is off.
+    /// A header line that begins with a space or tab: first in the head, or where
+    /// [`ParseOptions::folding`] is off.
     Folding,
     /// A header name that is empty, has a character outside `token`, or a space before the colon.
     Name,
@@ -54,11 +57,13 @@ pub enum ErrorKind {
     Host,
     /// `Host` has a character that no host or port has.
     HostCharacter,
-    /// An HTTP/1.0 GET, HEAD or DELETE with a payload (413); see `h1-accept-payload-with-any-method`.
+    /// An HTTP/1.0 GET, HEAD or DELETE with a payload (413); see
+    /// `h1-accept-payload-with-any-method`.
     Payload,
     /// The preface of HTTP/2 where only HTTP/1 is spoken (405).
     Preface,
-    /// A WebSocket handshake without a valid `Sec-WebSocket-Key`, or its answer without `Sec-WebSocket-Accept`.
+    /// A WebSocket handshake without a valid `Sec-WebSocket-Key`, or its answer without
+    /// `Sec-WebSocket-Accept`.
     WebSocket,
 }
 
@@ -123,7 +128,8 @@ impl std::fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// Where an incomplete parse stands: lines before `line` are done, and the line there does not end before `seen`.
+/// Where an incomplete parse stands: lines before `line` are done, and the line there does not end
+/// before `seen`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Progress {
     pub(crate) line: usize,

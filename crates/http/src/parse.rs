@@ -1,7 +1,8 @@
 //! The HTTP/1 head parser: one pass over the bytes, resumable line by line, strict by default.
 //!
-//! It finds the spans; what header values mean (framing, `Host`, connection tokens) is checked by `framing` and
-//! `target` once the head is complete. Callers keep the bytes of an incomplete head at the start of their buffer.
+//! It finds the spans; what header values mean (framing, `Host`, connection tokens) is checked by
+//! `framing` and `target` once the head is complete. Callers keep the bytes of an incomplete head
+//! at the start of their buffer.
 
 use crate::head::{CLEAN, DEAD, FOLDED, Field, Head, SPACED};
 use crate::lines::{Scanned, fail, have, is_blank, line_end, skip_blanks, tolerate, value_end};
@@ -22,7 +23,8 @@ pub fn parse_request(buf: &[u8], head: &mut Head, options: &ParseOptions) -> Res
     parse(buf, head, options, false)
 }
 
-/// Parses a response head, as [`parse_request`] does a request. Interim (1xx) responses are heads of their own.
+/// Parses a response head, as [`parse_request`] does a request. Interim (1xx) responses are heads
+/// of their own.
 ///
 /// # Errors
 /// As [`parse_request`].
@@ -60,8 +62,8 @@ fn parse(buf: &[u8], head: &mut Head, options: &ParseOptions, response: bool) ->
     outcome
 }
 
-/// Whether what came since the last look only makes a long line longer, so that it need not be scanned from its beginning
-/// again for every byte that a slow sender adds.
+/// Whether what came since the last look only makes a long line longer, so that it need not be
+/// scanned from its beginning again for every byte that a slow sender adds.
 #[inline]
 fn goes_on(buf: &[u8], progress: Progress) -> bool {
     const LONG: usize = 512;
@@ -113,8 +115,8 @@ enum Line {
     End(usize),
 }
 
-/// A header line as nearly all are: a token, a colon, one space, a value without blanks at its end, CRLF. The index
-/// behind it; `None`, and nothing done, for whatever needs a closer look.
+/// A header line as nearly all are: a token, a colon, one space, a value without blanks at its end,
+/// CRLF. The index behind it; `None`, and nothing done, for whatever needs a closer look.
 #[inline(always)]
 fn usual_field(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Option<usize> {
     let colon = name_stop(buf, at);
@@ -197,7 +199,8 @@ fn field_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) ->
     Ok(Some(Line::Next(next)))
 }
 
-/// A name broken at `stop`: an error, or where relaxed the index of the colon that ends it (the line is then dropped).
+/// A name broken at `stop`: an error, or where relaxed the index of the colon that ends it (the
+/// line is then dropped).
 #[cold]
 fn bad_name(buf: &[u8], at: usize, stop: usize, head: &mut Head, options: &ParseOptions) -> Scanned<usize> {
     if !options.relaxed || buf[at] == b':' {
@@ -216,7 +219,8 @@ fn bad_name(buf: &[u8], at: usize, stop: usize, head: &mut Head, options: &Parse
     Ok(Some(colon))
 }
 
-/// A continuation line (obs-fold): joined to the value before it, its line break turned into spaces at the end.
+/// A continuation line (obs-fold): joined to the value before it, its line break turned into spaces
+/// at the end.
 #[cold]
 fn folded_line(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) -> Scanned<Line> {
     if head.fields.is_empty() || !options.folding {
@@ -277,7 +281,8 @@ fn rewrite(head: &mut Head, index: usize) {
 mod tests {
     use super::*;
 
-    /// Lines made of the bytes that matter, by a small generator of our own: all of them up to a length would be too many.
+    /// Lines made of the bytes that matter, by a small generator of our own: all of them up to a
+    /// length would be too many.
     fn lines() -> impl Iterator<Item = Vec<u8>> {
         let alphabet = b"Host:x-a \t\r\n,\0\"\x7f\xff^";
         let mut state = 0x2545_f491_4f6c_dd1d_u64;

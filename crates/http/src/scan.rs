@@ -1,4 +1,5 @@
-//! Byte classes and the word-at-a-time scans of the parser. Knows characters, not messages; used by the other files of this crate.
+//! Byte classes and the word-at-a-time scans of the parser. Knows characters, not messages; used by
+//! the other files of this crate.
 
 /// Bytes of RFC 9110's `token`, one flag a byte.
 const TOKEN: [bool; 256] = {
@@ -13,8 +14,9 @@ const TOKEN: [bool; 256] = {
     table
 };
 
-/// Bytes that may stand in a `Host` outside of brackets, one flag a byte: what no URI has behind its authority or in front of its
-/// host, no list and no white space (RFC 9110 section 7.2). HAProxy takes the others of ASCII, though not all are of a name.
+/// Bytes that may stand in a `Host` outside of brackets, one flag a byte: what no URI has behind
+/// its authority or in front of its host, no list and no white space (RFC 9110 section 7.2).
+/// HAProxy takes the others of ASCII, though not all are of a name.
 const HOST: [bool; 256] = {
     let mut table = [false; 256];
     let mut b = 0;
@@ -35,13 +37,15 @@ pub(crate) fn is_token_byte(b: u8) -> bool {
     TOKEN[b as usize]
 }
 
-/// Whether all of `bytes` is one `token` (RFC 9110 section 5.6.2): not empty, no separator, no control character.
+/// Whether all of `bytes` is one `token` (RFC 9110 section 5.6.2): not empty, no separator, no
+/// control character.
 #[must_use]
 pub fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&b| is_token_byte(b))
 }
 
-/// Whether the bytes are fit to be the value of a `Host`: a name or an address, an IPv6 address in brackets, and a port.
+/// Whether the bytes are fit to be the value of a `Host`: a name or an address, an IPv6 address in
+/// brackets, and a port.
 #[inline]
 pub(crate) fn is_host_value(value: &[u8]) -> bool {
     // All bytes, whatever is found: a name is short, and a way out at each costs more.
@@ -49,7 +53,8 @@ pub(crate) fn is_host_value(value: &[u8]) -> bool {
     plain(value) || in_brackets(value).is_some_and(|(inner, rest)| plain(inner) && plain(rest))
 }
 
-/// What stands in brackets at the beginning, and what behind them: nothing, or a port with its colon.
+/// What stands in brackets at the beginning, and what behind them: nothing, or a port with its
+/// colon.
 #[cold]
 fn in_brackets(value: &[u8]) -> Option<(&[u8], &[u8])> {
     let inner = value.strip_prefix(b"[")?;
@@ -82,8 +87,8 @@ pub(crate) fn token_end(buf: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Index of the first byte at or after `at` that is a colon or may stand in no name for being a space or a control
-/// character, or the length. Bytes before it need not be those of a token.
+/// Index of the first byte at or after `at` that is a colon or may stand in no name for being a
+/// space or a control character, or the length. Bytes before it need not be those of a token.
 #[inline(always)]
 pub(crate) fn name_stop(buf: &[u8], mut at: usize) -> usize {
     while let Some(w) = word(buf, at) {
@@ -104,7 +109,8 @@ pub(crate) fn name_stop(buf: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Index of the first NUL, LF or CR at or after `at`, or the length. Other control characters pass, as in HAProxy.
+/// Index of the first NUL, LF or CR at or after `at`, or the length. Other control characters pass,
+/// as in HAProxy.
 #[inline(always)]
 pub(crate) fn line_break(buf: &[u8], mut at: usize) -> usize {
     while let Some(w) = word(buf, at) {
@@ -128,7 +134,8 @@ pub(crate) fn line_break(buf: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Index of the first byte at or after `at` that ends or may not stand in a request target: below `!`, above `~`, or `#`.
+/// Index of the first byte at or after `at` that ends or may not stand in a request target: below
+/// `!`, above `~`, or `#`.
 #[inline(always)]
 pub(crate) fn target_stop(buf: &[u8], mut at: usize) -> usize {
     while let Some(w) = word(buf, at) {
@@ -150,8 +157,8 @@ pub(crate) fn target_stop(buf: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Whether two tokens without `^` and `~` are equal but for case: of all other token bytes, only the two cases of a
-/// letter become the same by setting bit 5.
+/// Whether two tokens without `^` and `~` are equal but for case: of all other token bytes, only
+/// the two cases of a letter become the same by setting bit 5.
 #[inline(always)]
 pub(crate) fn same_token(a: &[u8], b: &[u8]) -> bool {
     const CASE: u64 = ONES * 0x20;
@@ -173,7 +180,8 @@ pub(crate) fn same_token(a: &[u8], b: &[u8]) -> bool {
     same(n - 8)
 }
 
-/// Index of the first comma or double quote, or the length. Values are short: whole words, then bytes.
+/// Index of the first comma or double quote, or the length. Values are short: whole words, then
+/// bytes.
 #[inline(always)]
 pub(crate) fn list_stop(value: &[u8]) -> usize {
     let mut at = 0;
@@ -226,7 +234,8 @@ mod tests {
 
     #[test]
     fn word_scans_agree_with_plain_loops() {
-        // Every byte value at every position of a word, after bytes that provoke borrows and carries.
+        // Every byte value at every position of a word, after bytes that provoke borrows and
+        // carries.
         for filler in [b'a', b'!', b'~', 0x22, 0x0e] {
             for at in 0..20 {
                 for b in 0..=255u8 {

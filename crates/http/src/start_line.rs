@@ -69,7 +69,8 @@ fn target_end(buf: &[u8], at: usize, head: &mut Head, options: &ParseOptions) ->
     }
 }
 
-/// A version at `at` and the index of the byte after it. `HTTP/1.1` and relaxed versions once their end is seen.
+/// A version at `at` and the index of the byte after it. `HTTP/1.1` and relaxed versions once their
+/// end is seen.
 fn version_number(
     buf: &[u8],
     at: usize,
@@ -130,8 +131,8 @@ pub(crate) fn status_line(buf: &[u8], at: usize, head: &mut Head, options: &Pars
     reason(buf, at, at + 12, true, head, options)
 }
 
-/// The reason phrase of a status line whose number ends at `code_end`, and the end of the line; `plain` where the line
-/// can be sent as it came if the rest of it is usual too.
+/// The reason phrase of a status line whose number ends at `code_end`, and the end of the line;
+/// `plain` where the line can be sent as it came if the rest of it is usual too.
 fn reason(
     buf: &[u8],
     at: usize,

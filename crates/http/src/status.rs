@@ -1,6 +1,8 @@
-//! Reason phrases and the built-in error messages, as HAProxy sends them where no `errorfile` says otherwise.
+//! Reason phrases and the built-in error messages, as HAProxy sends them where no `errorfile` says
+//! otherwise.
 
-/// A built-in message: what is sent with it is `content-length`, `cache-control: no-cache` and `content-type: text/html`.
+/// A built-in message: what is sent with it is `content-length`, `cache-control: no-cache` and
+/// `content-type: text/html`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorMessage {
     /// Status code.

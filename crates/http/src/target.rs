@@ -1,6 +1,7 @@
 //! Request targets: which form goes with which method, and how `Host` relates to the authority.
 //!
-//! RFC 9112 section 3.2 and RFC 3986 section 6.2.3 as HAProxy applies them. Runs at the end of a request's parse.
+//! RFC 9112 section 3.2 and RFC 3986 section 6.2.3 as HAProxy applies them. Runs at the end of a
+//! request's parse.
 
 use crate::head::Head;
 use crate::name::KnownName;
@@ -10,7 +11,8 @@ use crate::scan::is_host_value;
 use crate::uri::{self, Form, default_port, split_port};
 use crate::{Method, eq_ignore_case};
 
-/// Checks target and `Host`; brings an http or https target with a default port, and its `Host`, to the plain form.
+/// Checks target and `Host`; brings an http or https target with a default port, and its `Host`, to
+/// the plain form.
 pub(crate) fn check(head: &mut Head, options: &ParseOptions) -> Result<(), ParseError> {
     let bad_target = Err(ParseError { kind: ErrorKind::Target, offset: head.target.start as usize });
     if head.method_id == Method::Other && head.method() == b"PRI" {
@@ -32,8 +34,8 @@ pub(crate) fn check(head: &mut Head, options: &ParseOptions) -> Result<(), Parse
     }
 }
 
-/// Index of the one `Host` line; equal duplicates are dropped, different ones refused, and values that are no host, whatever
-/// violations are accepted.
+/// Index of the one `Host` line; equal duplicates are dropped, different ones refused, and values
+/// that are no host, whatever violations are accepted.
 fn single_host(head: &mut Head, options: &ParseOptions) -> Result<Option<usize>, ParseError> {
     if head.seen & KnownName::Host.bit() == 0 {
         return Ok(None);
@@ -69,7 +71,8 @@ fn tolerate_host(head: &mut Head, index: usize, options: &ParseOptions) -> Resul
     Ok(())
 }
 
-/// CONNECT names a host and a port. `Host` may leave out the port if it is 80 or 443, and is then sent without.
+/// CONNECT names a host and a port. `Host` may leave out the port if it is 80 or 443, and is then
+/// sent without.
 fn check_connect(head: &mut Head, host: Option<usize>) -> Result<(), ParseError> {
     let (name, port) = split_port(head.target());
     let number = port.and_then(crate::scan::decimal);
@@ -109,7 +112,8 @@ fn check_absolute(head: &mut Head, host: Option<usize>, options: &ParseOptions) 
     }
     let split = uri::split(head.target());
     let (name, port) = split_port(split.host_port());
-    // Without a path it is the root that is meant, but for OPTIONS: there it is the server as a whole (RFC 9112, 3.2.4).
+    // Without a path it is the root that is meant, but for OPTIONS: there it is the server as a
+    // whole (RFC 9112, 3.2.4).
     let bare = split.authority_end() == head.target().len() && head.method_id != Method::Options;
     if port.is_some() && is_default(port) {
         let name = name.to_vec();

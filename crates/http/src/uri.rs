@@ -1,6 +1,7 @@
 //! Request targets and URLs split into their parts; percent-decoding; query parameters.
 //!
-//! Works on bytes and never fails: what is not there is `None`. Normalising (`http-request normalize-uri`) is not here.
+//! Works on bytes and never fails: what is not there is `None`. Normalising
+//! (`http-request normalize-uri`) is not here.
 
 use crate::scan::is_token_byte;
 
@@ -142,7 +143,8 @@ impl<'a> Split<'a> {
     }
 }
 
-/// Splits `host:port` at the last colon when only digits, possibly none, follow it. Brackets stay with the host.
+/// Splits `host:port` at the last colon when only digits, possibly none, follow it. Brackets stay
+/// with the host.
 #[must_use]
 pub fn split_port(authority: &[u8]) -> (&[u8], Option<&[u8]>) {
     let digits = authority.iter().rev().take_while(|b| b.is_ascii_digit()).count();
@@ -169,8 +171,9 @@ fn hex(b: u8) -> Option<u8> {
     char::from(b).to_digit(16).map(|d| d as u8)
 }
 
-/// Percent-decodes `text` onto `out` (converter `url_dec`). `+` becomes a space when `in_form`, else only after a
-/// question mark. `false`, with `out` as it was, at an incomplete or non-hexadecimal escape.
+/// Percent-decodes `text` onto `out` (converter `url_dec`). `+` becomes a space when `in_form`,
+/// else only after a question mark. `false`, with `out` as it was, at an incomplete or
+/// non-hexadecimal escape.
 #[must_use]
 pub fn url_decode(text: &[u8], in_form: bool, out: &mut Vec<u8>) -> bool {
     let before = out.len();
@@ -198,7 +201,8 @@ pub fn url_decode(text: &[u8], in_form: bool, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Percent-encodes `text` onto `out` for use in a query (converter `url_enc`): all but unreserved characters.
+/// Percent-encodes `text` onto `out` for use in a query (converter `url_enc`): all but unreserved
+/// characters.
 pub fn url_encode(text: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for &b in text {
@@ -210,16 +214,16 @@ pub fn url_encode(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Parameters of a query string, form body or the like: `name=value` between delimiters, values as they stand.
-/// A parameter without `=` has no value.
+/// Parameters of a query string, form body or the like: `name=value` between delimiters, values as
+/// they stand. A parameter without `=` has no value.
 #[derive(Debug, Clone)]
 pub struct Params<'a> {
     rest: Option<&'a [u8]>,
     delimiters: [u8; 3],
 }
 
-/// Parameters of `text` between `&`, and where `url` is set also `;` and `extra`, which is `?` unless it is given (fetch
-/// `url_param`).
+/// Parameters of `text` between `&`, and where `url` is set also `;` and `extra`, which is `?`
+/// unless it is given (fetch `url_param`).
 #[must_use]
 pub fn params(text: &[u8], url: bool, extra: Option<u8>) -> Params<'_> {
     let delimiters = if url { [b'&', b';', extra.unwrap_or(b'?')] } else { [extra.unwrap_or(b'&'); 3] };
@@ -241,14 +245,16 @@ impl<'a> Iterator for Params<'a> {
     }
 }
 
-/// The part of a target `url_param` looks at: what follows the first `?`, or the first `delimiter` if another is given.
+/// The part of a target `url_param` looks at: what follows the first `?`, or the first `delimiter`
+/// if another is given.
 #[must_use]
 pub fn param_text(target: &[u8], delimiter: Option<u8>) -> Option<&[u8]> {
     let delimiter = delimiter.unwrap_or(b'?');
     memchr::memchr(delimiter, target).map(|at| &target[at + 1..])
 }
 
-/// Value of the first parameter `name` that has one (`url_param`); of the first with any name when `name` is `None`.
+/// Value of the first parameter `name` that has one (`url_param`); of the first with any name when
+/// `name` is `None`.
 #[must_use]
 pub fn url_param<'a>(
     target: &'a [u8],
@@ -285,7 +291,7 @@ mod tests {
     fn targets_split_into_their_parts() {
         #[rustfmt::skip]
         let cases: &[(&str, Form, &str, &str, Option<&str>, Option<&str>, Option<&str>)] = &[
-            // target                      form             scheme   host       port         path         query
+            // target form scheme host port path query
             ("/a/b?c=d?e",                 Form::Origin,    "",      "",        None,        Some("/a/b"), Some("c=d?e")),
             ("/",                          Form::Origin,    "",      "",        None,        Some("/"),    None),
             ("/?",                         Form::Origin,    "",      "",        None,        Some("/"),    Some("")),

@@ -1,4 +1,5 @@
-//! Comma-separated header values and occurrence numbers, with the rules of `req.hdr` and `req.fhdr` (manual 7.3.6).
+//! Comma-separated header values and occurrence numbers, with the rules of `req.hdr` and `req.fhdr`
+//! (manual 7.3.6).
 
 use crate::head::{Field, Head};
 use crate::name::Name;
@@ -16,7 +17,8 @@ pub fn list_values(line: &[u8]) -> ListValues<'_> {
     ListValues { rest: Some(line) }
 }
 
-/// Where the value starting at 0 ends: the first comma outside quotes, or the length. A quote left open takes all.
+/// Where the value starting at 0 ends: the first comma outside quotes, or the length. A quote left
+/// open takes all.
 fn value_end(line: &[u8]) -> usize {
     let first = list_stop(line);
     if line.get(first) != Some(&b'"') {
@@ -54,7 +56,8 @@ impl Head {
         self.get_all(name).flat_map(list_values)
     }
 
-    /// Whether `look` says yes to one of the comma-separated values of `name`; those behind it are not looked at.
+    /// Whether `look` says yes to one of the comma-separated values of `name`; those behind it are
+    /// not looked at.
     pub fn any_value<'a>(&'a self, name: &Name, mut look: impl FnMut(&'a [u8]) -> bool) -> bool {
         let named = |field: &&Field| field.is(&self.bytes, name);
         self.may_have(name)
@@ -74,7 +77,8 @@ impl Head {
         self.get_all(name).count()
     }
 
-    /// One comma-separated value: 1 is the first, -1 the last; 0 means the last, the default of `req.hdr`.
+    /// One comma-separated value: 1 is the first, -1 the last; 0 means the last, the default of
+    /// `req.hdr`.
     #[must_use]
     pub fn nth_value(&self, name: &Name, occurrence: i32) -> Option<&[u8]> {
         if matches!(occurrence, 0 | -1) {

@@ -1,4 +1,5 @@
-//! Serialises a head. Lines that lie next to each other in memory, which untouched ones do, are copied in one go.
+//! Serialises a head. Lines that lie next to each other in memory, which untouched ones do, are
+//! copied in one go.
 
 use crate::head::{CLEAN, DEAD, Head, Version};
 use crate::status::ErrorMessage;
@@ -19,7 +20,8 @@ impl Head {
     /// Appends the whole head to `out`: start line, live header lines, empty line.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         out.reserve(self.bytes.len() + 4);
-        // The current run: bytes[run.0..run.1], to which a line starting two bytes further on may be joined.
+        // The current run: bytes[run.0..run.1], to which a line starting two bytes further on may
+        // be joined.
         let mut run = match self.start_line {
             Some(line) => (line.start, line.end, true),
             None => {
@@ -46,8 +48,8 @@ impl Head {
         }
     }
 
-    /// As [`Head::write_to`], with each name passed through `case` (`h1-case-adjust`): given the name, its
-    /// replacement, which must differ in case only.
+    /// As [`Head::write_to`], with each name passed through `case` (`h1-case-adjust`): given the
+    /// name, its replacement, which must differ in case only.
     pub fn write_adjusted<'a>(&self, out: &mut Vec<u8>, case: impl Fn(&[u8]) -> Option<&'a [u8]>) {
         self.write_line(self.spoken(), out);
         for (name, value) in self.fields() {
@@ -64,7 +66,8 @@ impl Head {
         self.write_line(self.version, out);
     }
 
-    /// The version that a message is sent on with: this hop's own, whatever other the sender named (RFC 9110, 2.5).
+    /// The version that a message is sent on with: this hop's own, whatever other the sender named
+    /// (RFC 9110, 2.5).
     fn spoken(&self) -> Version {
         match self.version {
             Version::Other(..) if self.version.is_11_or_above() => Version::Http11,
@@ -117,7 +120,8 @@ impl Head {
 }
 
 impl ErrorMessage {
-    /// The whole response, `connection: close` left to the caller: head into `head`, body onto `body`.
+    /// The whole response, `connection: close` left to the caller: head into `head`, body onto
+    /// `body`.
     pub fn response(&self, head: &mut Head, body: &mut Vec<u8>) {
         let before = body.len();
         self.write_body(body);

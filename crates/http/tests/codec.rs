@@ -1,5 +1,5 @@
-//! Claims about the HTTP/1 codec as a whole: what is accepted, refused, relaxed and normalised, and that splitting
-//! the input or writing it back changes nothing.
+//! Claims about the HTTP/1 codec as a whole: what is accepted, refused, relaxed and normalised, and
+//! that splitting the input or writing it back changes nothing.
 
 #![allow(clippy::type_complexity, reason = "tables of cases")]
 
@@ -197,7 +197,7 @@ fn request_framing_follows_rfc_9112() {
     use ErrorKind as E;
     #[rustfmt::skip]
     let cases: &[(&str, &str, Result<(B, bool), E>)] = &[
-        // start line          headers                                                  body, keep-alive
+        // start line headers body, keep-alive
         ("POST / HTTP/1.1", "",                                                         Ok((B::None, true))),
         ("POST / HTTP/1.1", "Content-Length: 5\r\n",                                    Ok((B::Length(5), true))),
         ("POST / HTTP/1.1", "Content-Length: 05\r\n",                                   Ok((B::Length(5), true))),
@@ -469,7 +469,8 @@ fn any_split_of_the_input_gives_the_same_result_as_the_whole() {
     }
 }
 
-/// A long line is not scanned anew for each byte that comes; what is wrong in it shows all the same, and at the same place.
+/// A long line is not scanned anew for each byte that comes; what is wrong in it shows all the
+/// same, and at the same place.
 #[test]
 fn a_long_line_that_comes_byte_by_byte_gives_the_same_result_as_the_whole() {
     let long = "v".repeat(2000);

@@ -21,7 +21,8 @@ pub enum Target {
     Ip(SocketAddr),
     /// A UNIX socket.
     Unix(PathBuf),
-    /// Linux's abstract namespace: the name without its leading NUL; padded to the full length (`abns`) or not.
+    /// Linux's abstract namespace: the name without its leading NUL; padded to the full length
+    /// (`abns`) or not.
     Abstract {
         /// The name.
         name: Vec<u8>,
@@ -59,17 +60,18 @@ pub struct Dial<'a> {
     pub send_buffer: usize,
     /// Bytes it takes beyond what it may send, 0 for no limit (`TCP_NOTSENT_LOWAT`).
     pub notsent: usize,
-    /// Leave the last acknowledgement of the connection to the first data (`option tcp-smart-connect`).
+    /// Leave the last acknowledgement of the connection to the first data
+    /// (`option tcp-smart-connect`).
     pub late_ack: bool,
-    /// Leave it to the caller to have small writes sent at once ([`Stream::set_nodelay`]), before the second of them: the
-    /// first finds nothing unacknowledged to wait for.
+    /// Leave it to the caller to have small writes sent at once ([`Stream::set_nodelay`]), before
+    /// the second of them: the first finds nothing unacknowledged to wait for.
     pub late_nodelay: bool,
     /// Open the socket in this network namespace.
     pub namespace: Option<&'a str>,
 }
 
-/// Why a socket could not be given its source address: inside of the errors of [`Dial::connect`], where what the kernel
-/// says of the connection itself has no such thing inside.
+/// Why a socket could not be given its source address: inside of the errors of [`Dial::connect`],
+/// where what the kernel says of the connection itself has no such thing inside.
 #[derive(Debug)]
 pub enum SourceError {
     /// The address cannot be had.
@@ -103,8 +105,8 @@ impl std::error::Error for SourceError {}
 /// The most ports of a source range tried for one connection.
 const PORT_TRIES: u32 = 32;
 
-/// The bytes of an abstract name as the kernel takes them: with its leading NUL, and padded to the whole
-/// `sun_path` where the format says so.
+/// The bytes of an abstract name as the kernel takes them: with its leading NUL, and padded to the
+/// whole `sun_path` where the format says so.
 pub fn abstract_path(name: &[u8], padded: bool) -> PathBuf {
     use std::os::unix::ffi::OsStringExt;
     const SUN_PATH: usize = 108;
@@ -136,7 +138,8 @@ impl Dial<'_> {
         let peer = socket2::SockAddr::from(address);
         let mut made = socket.connect(&peer);
         if address.ip().is_loopback() && is_on_its_way(&made) {
-            // On this machine itself the peer's answer is here already: asked once more, the kernel says so.
+            // On this machine itself the peer's answer is here already: asked once more, the kernel
+            // says so.
             made = socket.connect(&peer);
         }
         if is_on_its_way(&made) {
@@ -249,7 +252,8 @@ fn tcp_socket(address: SocketAddr) -> io::Result<Socket> {
     Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))
 }
 
-/// Runs `open` in the network namespace `name` of /var/run/netns and comes back. Sockets stay where they were made.
+/// Runs `open` in the network namespace `name` of /var/run/netns and comes back. Sockets stay where
+/// they were made.
 pub fn in_namespace<R>(name: &str, open: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
     use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
     if name.contains('/') {
@@ -263,7 +267,8 @@ pub fn in_namespace<R>(name: &str, open: impl FnOnce() -> io::Result<R>) -> io::
     result
 }
 
-/// The unspecified address of `address`'s family, for a source that only names an interface or ports.
+/// The unspecified address of `address`'s family, for a source that only names an interface or
+/// ports.
 pub fn unspecified(address: SocketAddr) -> IpAddr {
     match address {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

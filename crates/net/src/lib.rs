@@ -1,6 +1,7 @@
 //! Listeners, dialing, the PROXY protocol and others that stand before a connection's data, splice.
 //!
-//! `unsafe` only in [`sys`]. Nothing here knows what a request is. Called by `proxy`, `health`, `resolvers` and the binary.
+//! `unsafe` only in [`sys`]. Nothing here knows what a request is. Called by `proxy`, `health`,
+//! `resolvers` and the binary.
 
 #![deny(unsafe_code)]
 

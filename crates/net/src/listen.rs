@@ -33,7 +33,8 @@ pub struct Options<'a> {
     pub fast_open: Option<i32>,
     /// `tcp-ut`.
     pub user_timeout: Option<Duration>,
-    /// `tcp-ss`: 1 keeps the SYN of connections from its IP header on, 2 from its Ethernet header on.
+    /// `tcp-ss`: 1 keeps the SYN of connections from its IP header on, 2 from its Ethernet header
+    /// on.
     pub save_syn: Option<u8>,
     /// `tcp-md5sig`.
     pub md5_key: Option<&'a [u8]>,
@@ -45,7 +46,8 @@ pub struct Options<'a> {
     pub reuse_port: bool,
     /// Bytes of accepted sockets' buffers, 0 for the kernel's choice: receive, send.
     pub buffers: (usize, usize),
-    /// Bytes the kernel takes of accepted sockets beyond what it may send, 0 for no limit (`TCP_NOTSENT_LOWAT`).
+    /// Bytes the kernel takes of accepted sockets beyond what it may send, 0 for no limit
+    /// (`TCP_NOTSENT_LOWAT`).
     pub notsent: usize,
 }
 
@@ -82,10 +84,11 @@ fn tcp_here(address: SocketAddr, options: &Options<'_>) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
-/// Lets the kernel give new connections to those sockets that a successor bound to the same address behind the `own` sockets
-/// of this process. Where there are none nothing changes.
+/// Lets the kernel give new connections to those sockets that a successor bound to the same address
+/// behind the `own` sockets of this process. Where there are none nothing changes.
 pub fn turn_away(socket: BorrowedFd<'_>, own: u32) {
-    // An address that is not shared, or a kernel without this: what is queued at the end is lost as ever.
+    // An address that is not shared, or a kernel without this: what is queued at the end is lost as
+    // ever.
     let _ = sys::steer(socket, own);
 }
 
@@ -182,8 +185,8 @@ pub struct Rights {
     pub gid: Option<u32>,
 }
 
-/// Binds and listens on a UNIX socket. It is bound under a temporary name with its rights and renamed into
-/// place, so that clients of an earlier process are never refused in between.
+/// Binds and listens on a UNIX socket. It is bound under a temporary name with its rights and
+/// renamed into place, so that clients of an earlier process are never refused in between.
 pub fn unix(path: &Path, backlog: i32, rights: Rights) -> io::Result<OwnedFd> {
     use std::os::unix::fs::PermissionsExt;
     let mut temporary = path.as_os_str().to_owned();
@@ -217,8 +220,8 @@ pub fn abstract_unix(name: &[u8], padded: bool, backlog: i32) -> io::Result<Owne
     Ok(socket.into())
 }
 
-/// A listening socket that the process was started with. Taken as a duplicate, so that a second bind of the
-/// same number works as well. TCP sockets get the options that can still be set.
+/// A listening socket that the process was started with. Taken as a duplicate, so that a second
+/// bind of the same number works as well. TCP sockets get the options that can still be set.
 pub fn inherited(number: i32, options: &Options<'_>) -> io::Result<OwnedFd> {
     let socket = Socket::from(sys::duplicate_inherited(number)?);
     if !socket.is_listener()? {
@@ -233,7 +236,8 @@ pub fn inherited(number: i32, options: &Options<'_>) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
-/// A listening socket of an earlier process: gets the options that can still be set, and the new length of its queue.
+/// A listening socket of an earlier process: gets the options that can still be set, and the new
+/// length of its queue.
 pub fn adopt(socket: OwnedFd, options: &Options<'_>) -> io::Result<OwnedFd> {
     let socket = Socket::from(socket);
     if let Some(address) = socket.local_addr()?.as_socket() {
@@ -254,7 +258,8 @@ pub struct Listener {
 /// Where the socket is.
 #[derive(Debug)]
 enum Place {
-    /// Not in the reactor: about to be put there, or the kernel had no room for it. `None` only while it moves.
+    /// Not in the reactor: about to be put there, or the kernel had no room for it. `None` only
+    /// while it moves.
     Apart(Option<OwnedFd>),
     Watched(AsyncFd<OwnedFd>),
 }
@@ -277,8 +282,8 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Stops listening without letting the socket go: whoever connects is refused, and another process may listen on the
-    /// same address.
+    /// Stops listening without letting the socket go: whoever connects is refused, and another
+    /// process may listen on the same address.
     ///
     /// # Errors
     /// `Unsupported` for sockets other than TCP: the kernel never lets them listen again.
@@ -301,8 +306,8 @@ impl Listener {
     /// Accepts one connection.
     ///
     /// # Errors
-    /// Those of accept(2): a connection that its client already gave up (`ConnectionAborted`), descriptors
-    /// that ran out (`EMFILE`, `ENFILE`), memory.
+    /// Those of accept(2): a connection that its client already gave up (`ConnectionAborted`),
+    /// descriptors that ran out (`EMFILE`, `ENFILE`), memory.
     pub fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Accepted>> {
         loop {
             let mut guard = ready!(self.watched()?.poll_read_ready(context))?;
@@ -313,15 +318,17 @@ impl Listener {
                 let peer = peer.and_then(|address| SocketAddr::try_from(address).ok());
                 return Poll::Ready(Ok(Accepted { socket, peer }));
             }
-            // The reactor takes a socket that was shut down for closed ever after, and would call it readable without end. This one
-            // listens: it has been resumed since, by this process or by one that shares it.
+            // The reactor takes a socket that was shut down for closed ever after, and would call
+            // it readable without end. This one listens: it has been resumed since, by this process
+            // or by one that shares it.
             if is_closed {
                 self.leave_reactor();
             }
         }
     }
 
-    /// Takes the socket out of the reactor; the next [`watched`](Self::watched) puts it back, as if it were new.
+    /// Takes the socket out of the reactor; the next [`watched`](Self::watched) puts it back, as if
+    /// it were new.
     fn leave_reactor(&mut self) {
         if let Place::Watched(watched) = std::mem::replace(&mut self.place, Place::Apart(None)) {
             self.place = Place::Apart(Some(watched.into_inner()));

@@ -1,8 +1,9 @@
-//! The NetScaler Client IP insertion protocol: a header before the first byte of a TCP connection, made of the IP and TCP headers
-//! of the client's own last packet of the handshake.
+//! The NetScaler Client IP insertion protocol: a header before the first byte of a TCP connection,
+//! made of the IP and TCP headers of the client's own last packet of the handshake.
 //!
-//! Pure: bytes in, addresses out. Follows `doc/netscaler-client-ip-insertion-protocol.txt`: both the layout before NetScaler 10.5
-//! (magic, length) and the one since (magic, length of all, type, length).
+//! Pure: bytes in, addresses out. Follows `doc/netscaler-client-ip-insertion-protocol.txt`: both
+//! the layout before NetScaler 10.5 (magic, length) and the one since (magic, length of all, type,
+//! length).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -12,8 +13,8 @@ const START: usize = 8;
 const EXTENSION: usize = 4;
 /// A TCP header without options.
 const TCP: usize = 20;
-/// The longest header that is waited for: nobody's IP and TCP headers take more than 120 bytes; a length is not
-/// to make a connection hold whatever it likes.
+/// The longest header that is waited for: nobody's IP and TCP headers take more than 120 bytes; a
+/// length is not to make a connection hold whatever it likes.
 const LONGEST: usize = 1024;
 
 /// What a header says.
@@ -38,7 +39,8 @@ pub enum Invalid {
     Length,
 }
 
-/// Reads the header at the start of `bytes`, after the `magic` number: `None` when more bytes are needed.
+/// Reads the header at the start of `bytes`, after the `magic` number: `None` when more bytes are
+/// needed.
 ///
 /// # Errors
 /// Why it is none.

@@ -1,9 +1,11 @@
-//! Descriptors on their way between processes: messages over a UNIX socket that carry them, and the exchange by which a
-//! process hands its listening sockets to its successor (`_getsocks`, `-x`), as HAProxy speaks it.
+//! Descriptors on their way between processes: messages over a UNIX socket that carry them, and the
+//! exchange by which a process hands its listening sockets to its successor (`_getsocks`, `-x`), as
+//! HAProxy speaks it.
 //!
-//! The successor sends the command. The answer is the number of sockets as four bytes in the machine's order, then
-//! messages with up to [`BATCH`] sockets each. Beside every socket goes the name of its network namespace and that of
-//! its interface, a byte of length before each, and four bytes of nothing. Each message is acknowledged with four bytes.
+//! The successor sends the command. The answer is the number of sockets as four bytes in the
+//! machine's order, then messages with up to [`BATCH`] sockets each. Beside every socket goes the
+//! name of its network namespace and that of its interface, a byte of length before each, and four
+//! bytes of nothing. Each message is acknowledged with four bytes.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -62,8 +64,8 @@ pub fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> 
     Ok(())
 }
 
-/// Receives some bytes into `room` and the descriptors that came with them; 0 bytes at the end of the stream. Does not
-/// wait: `WouldBlock` when there is nothing on a non-blocking socket.
+/// Receives some bytes into `room` and the descriptors that came with them; 0 bytes at the end of
+/// the stream. Does not wait: `WouldBlock` when there is nothing on a non-blocking socket.
 pub fn receive(socket: impl AsFd, room: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -103,7 +105,8 @@ fn receive_some(socket: impl AsFd, room: &mut [u8]) -> io::Result<(usize, Vec<Ow
     }
 }
 
-/// Answers the command: hands all of `sockets` over. Blocks, a second at most for each step of the other side.
+/// Answers the command: hands all of `sockets` over. Blocks, a second at most for each step of the
+/// other side.
 pub fn hand_over(socket: impl AsFd, sockets: &[Passed<BorrowedFd<'_>>]) -> io::Result<()> {
     if sockets.is_empty() {
         return Ok(());
@@ -126,11 +129,12 @@ pub fn hand_over(socket: impl AsFd, sockets: &[Passed<BorrowedFd<'_>>]) -> io::R
     Ok(())
 }
 
-/// Asks the process behind a runtime socket for its listening sockets. Blocks, a second at most for each step.
+/// Asks the process behind a runtime socket for its listening sockets. Blocks, a second at most for
+/// each step.
 ///
 /// # Errors
-/// `UnexpectedEof` when the other process does not hand sockets over (no `expose-fd listeners`), `InvalidData` when it
-/// speaks something else, and what sockets say.
+/// `UnexpectedEof` when the other process does not hand sockets over (no `expose-fd listeners`),
+/// `InvalidData` when it speaks something else, and what sockets say.
 pub fn ask(socket: impl AsFd) -> io::Result<Vec<Passed<OwnedFd>>> {
     send(&socket, format!("{COMMAND}\n").as_bytes(), &[])?;
     let mut number = [0; 4];

@@ -1,7 +1,8 @@
 //! Where a stream's socket is: apart, or in the reactor of its worker.
 //!
-//! A socket is tried before it is waited for: the reactor learns of it when there is nothing to read for the first time, and is
-//! asked for room to write once there was none. Called by [`crate::stream`] and [`crate::secure`].
+//! A socket is tried before it is waited for: the reactor learns of it when there is nothing to
+//! read for the first time, and is asked for room to write once there was none. Called by
+//! [`crate::stream`] and [`crate::secure`].
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,8 +15,8 @@ use tokio::task::coop;
 
 use crate::sys::{self, Plain};
 
-/// Calls that move so much use up the task's turn: a peer that always has more must not keep the worker for itself.
-/// Smaller ones are messages, behind each of which the peer waits.
+/// Calls that move so much use up the task's turn: a peer that always has more must not keep the
+/// worker for itself. Smaller ones are messages, behind each of which the peer waits.
 const LARGE: usize = 4096;
 
 /// Where a socket is.
@@ -61,8 +62,8 @@ impl Place {
         }
     }
 
-    /// Moves up to `wanted` bytes by `call` as soon as the socket is ready. Tries before it registers: a ready socket,
-    /// the usual case, costs a look at one word.
+    /// Moves up to `wanted` bytes by `call` as soon as the socket is ready. Tries before it
+    /// registers: a ready socket, the usual case, costs a look at one word.
     #[inline]
     pub(crate) fn poll_move(
         &mut self,
@@ -90,8 +91,8 @@ impl Place {
         }
     }
 
-    /// Moves up to `wanted` bytes by `call` if the socket is believed ready, or nothing is known of it. Fewer end that belief: the kernel had no
-    /// more, and need not be asked to say so.
+    /// Moves up to `wanted` bytes by `call` if the socket is believed ready, or nothing is known of
+    /// it. Fewer end that belief: the kernel had no more, and need not be asked to say so.
     #[inline]
     fn try_move(
         &self,
@@ -123,7 +124,8 @@ impl Place {
         }
     }
 
-    /// Has the reactor tell of room to write too: most sockets never need it, and each that has room would be an event.
+    /// Has the reactor tell of room to write too: most sockets never need it, and each that has
+    /// room would be an event.
     fn ask_for_room(&mut self, context: &mut Context<'_>) {
         if self.plain().blocks {
             return;
@@ -136,7 +138,8 @@ impl Place {
         plain.blocks = true;
         *self = Place::Apart(Some(plain));
         if waited {
-            // Perhaps for something to read, in the place that the socket has left: the task is to ask again.
+            // Perhaps for something to read, in the place that the socket has left: the task is to
+            // ask again.
             context.waker().wake_by_ref();
         }
     }

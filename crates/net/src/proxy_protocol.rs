@@ -32,7 +32,8 @@ pub type Tlvs = Vec<(u8, Box<[u8]>)>;
 /// What a header says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
-    /// Source and destination; `None` for `UNKNOWN`, `LOCAL` and UNIX sockets: the connection's own count.
+    /// Source and destination; `None` for `UNKNOWN`, `LOCAL` and UNIX sockets: the connection's own
+    /// count.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
     /// The TLVs of version 2, in order.
     pub tlvs: Tlvs,
@@ -122,7 +123,8 @@ fn parse_v2(bytes: &[u8]) -> Result<Option<Header>, Invalid> {
     let body = &bytes[16..length];
     let (addresses, used) = match (version_command & 0x0f, family) {
         (0, family) => {
-            // Nothing in it binds the receiver; TLVs that follow no address are told apart, and kept if they are sound.
+            // Nothing in it binds the receiver; TLVs that follow no address are told apart, and
+            // kept if they are sound.
             let tlvs = if family == 0 { parse_tlvs(&bytes[..length], 16).ok() } else { None };
             return Ok(Some(Header { addresses: None, tlvs: tlvs.unwrap_or_default(), length }));
         }
@@ -201,8 +203,9 @@ pub fn write_v1(addresses: Option<(SocketAddr, SocketAddr)>, out: &mut Vec<u8>) 
     };
 }
 
-/// Appends a header of version 2. Without addresses the command is `LOCAL`: the connection is the proxy's own (health
-/// checks), or its client's address is none that could be told. The checksum, if any, follows as many TLVs as `checksum` says.
+/// Appends a header of version 2. Without addresses the command is `LOCAL`: the connection is the
+/// proxy's own (health checks), or its client's address is none that could be told. The checksum,
+/// if any, follows as many TLVs as `checksum` says.
 pub fn write_v2<'a>(
     addresses: Option<(SocketAddr, SocketAddr)>,
     tlvs: impl IntoIterator<Item = (u8, &'a [u8])>,

@@ -1,8 +1,9 @@
 //! Reading and writing where TLS stands between the socket and the caller.
 //!
-//! Ciphertext is received into a buffer of the thread and opened from there into the caller's; what is written is sealed into the
-//! same buffer and leaves in one call. A connection keeps memory of its own only for what waits: part of a record, or bytes
-//! that the kernel did not take. Called by [`crate::stream`].
+//! Ciphertext is received into a buffer of the thread and opened from there into the caller's; what
+//! is written is sealed into the same buffer and leaves in one call. A connection keeps memory of
+//! its own only for what waits: part of a record, or bytes that the kernel did not take. Called by
+//! [`crate::stream`].
 
 use std::cell::RefCell;
 use std::io;
@@ -40,14 +41,15 @@ pub(crate) fn poll_read(
 ) -> Poll<io::Result<usize>> {
     let read = poll_open(place, tls, context, room);
     if read.is_pending() {
-        // Who waits for an answer may have left the question unsent. Why it cannot be sent is told by reading.
+        // Who waits for an answer may have left the question unsent. Why it cannot be sent is told
+        // by reading.
         let _ = poll_flush(place, tls, context);
     }
     read
 }
 
-/// Receives and opens until there is plaintext, the end or a failure. Plaintext for which `room` is too small, even empty,
-/// is kept: [`Session::has_waiting`] tells of it.
+/// Receives and opens until there is plaintext, the end or a failure. Plaintext for which `room` is
+/// too small, even empty, is kept: [`Session::has_waiting`] tells of it.
 fn poll_open(
     place: &mut Place,
     tls: &mut Session,
@@ -143,7 +145,8 @@ pub(crate) fn poll_flush(
     Poll::Ready(Ok(()))
 }
 
-/// As [`crate::Stream::poll_read_ready`]: what has come may yet turn out to be nothing for the caller.
+/// As [`crate::Stream::poll_read_ready`]: what has come may yet turn out to be nothing for the
+/// caller.
 #[inline]
 pub(crate) fn poll_read_ready(
     place: &mut Place,

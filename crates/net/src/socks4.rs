@@ -1,6 +1,8 @@
-//! Connecting by way of a SOCKS4 proxy (`socks4` of server lines): the request for an IPv4 address and its answer.
+//! Connecting by way of a SOCKS4 proxy (`socks4` of server lines): the request for an IPv4 address
+//! and its answer.
 //!
-//! The caller connects to the proxy, sets the time limit, and goes on with the stream once the proxy has agreed.
+//! The caller connects to the proxy, sets the time limit, and goes on with the stream once the
+//! proxy has agreed.
 
 use std::io;
 use std::net::SocketAddrV4;
@@ -61,7 +63,8 @@ impl Handshake {
         Self { request, sent: 0, answer: [0; ANSWER], received: 0 }
     }
 
-    /// Goes on with the exchange; `Ready` when the proxy has agreed. Nothing behind its answer is read.
+    /// Goes on with the exchange; `Ready` when the proxy has agreed. Nothing behind its answer is
+    /// read.
     ///
     /// # Errors
     /// What became of it instead.

@@ -1,7 +1,7 @@
 //! Moving bytes from socket to socket inside the kernel (splice(2)) through a pipe.
 //!
-//! Pipes are kept by the worker and lent to one direction of one stream at a time; a pipe that comes back
-//! with bytes inside is closed.
+//! Pipes are kept by the worker and lent to one direction of one stream at a time; a pipe that
+//! comes back with bytes inside is closed.
 
 use std::cell::RefCell;
 use std::io;
@@ -83,8 +83,8 @@ impl Pipe {
         self.filled == 0
     }
 
-    /// Moves up to `limit` bytes from `from` into the pipe; 0 at the end of the stream. Pending too when the
-    /// pipe is full: drain it first. Fails for a stream with TLS.
+    /// Moves up to `limit` bytes from `from` into the pipe; 0 at the end of the stream. Pending too
+    /// when the pipe is full: drain it first. Fails for a stream with TLS.
     pub fn poll_fill(
         &mut self,
         context: &mut Context<'_>,
@@ -116,7 +116,8 @@ impl Pipe {
         }
     }
 
-    /// Moves bytes from the pipe to `to`. `more` tells the kernel that others follow. Fails for a stream with TLS.
+    /// Moves bytes from the pipe to `to`. `more` tells the kernel that others follow. Fails for a
+    /// stream with TLS.
     pub fn poll_drain(
         &mut self,
         context: &mut Context<'_>,

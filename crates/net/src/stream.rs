@@ -1,12 +1,13 @@
 //! A connected stream socket of either family, read and written by polling inside a worker's task.
 //!
-//! A socket is tried before it is waited for: the reactor learns of it when there is nothing to read for the first time, and is
-//! asked for room to write once there was none. Reads that fill less than they were given clear the reactor's readiness, so the next read waits for
-//! the kernel instead of asking it in vain: one system call a direction a message.
+//! A socket is tried before it is waited for: the reactor learns of it when there is nothing to
+//! read for the first time, and is asked for room to write once there was none. Reads that fill
+//! less than they were given clear the reactor's readiness, so the next read waits for the kernel
+//! instead of asking it in vain: one system call a direction a message.
 //!
-//! A stream may speak TLS ([`Stream::accept_tls`], [`Stream::connect_tls`]). What a write accepted is then sealed, but perhaps not
-//! sent: whoever waits for an answer calls [`Stream::poll_flush`] first, and whoever ends our side [`Stream::poll_shutdown`].
-//! Both are nothing on a plain stream.
+//! A stream may speak TLS ([`Stream::accept_tls`], [`Stream::connect_tls`]). What a write accepted
+//! is then sealed, but perhaps not sent: whoever waits for an answer calls [`Stream::poll_flush`]
+//! first, and whoever ends our side [`Stream::poll_shutdown`]. Both are nothing on a plain stream.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -74,9 +75,10 @@ impl Stream {
         self.poll_send(context, bytes, SendFlags::NOSIGNAL)
     }
 
-    /// Writes some of `first` and, behind it, of `second`. With `more` the kernel holds the end of it, less than a segment, for
-    /// what the caller does next: it writes again, ends our side ([`shutdown_write`](Self::shutdown_write)), which then leaves in
-    /// the same segment, or says that there is nothing after all ([`push`](Self::push)).
+    /// Writes some of `first` and, behind it, of `second`. With `more` the kernel holds the end of
+    /// it, less than a segment, for what the caller does next: it writes again, ends our side
+    /// ([`shutdown_write`](Self::shutdown_write)), which then leaves in the same segment, or says
+    /// that there is nothing after all ([`push`](Self::push)).
     #[inline]
     pub fn poll_write_both(
         &mut self,
@@ -108,7 +110,8 @@ impl Stream {
         self.place.poll_move(context, Interest::WRITABLE, bytes.len(), |socket| send(socket, bytes, flags))
     }
 
-    /// Ready when a read would not wait (data, end of stream, or an error), as far as the reactor was told.
+    /// Ready when a read would not wait (data, end of stream, or an error), as far as the reactor
+    /// was told.
     #[inline]
     pub fn poll_read_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(tls) = &mut self.tls {
@@ -135,7 +138,8 @@ impl Stream {
         self.place.watched().map(drop)
     }
 
-    /// Runs `call` if the socket is believed ready, or nothing is known of it; clears that belief when it would block.
+    /// Runs `call` if the socket is believed ready, or nothing is known of it; clears that belief
+    /// when it would block.
     #[inline]
     pub fn try_io<R>(&self, interest: Interest, call: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
         match self.place.told_of(interest) {
@@ -144,15 +148,15 @@ impl Stream {
         }
     }
 
-    /// Whether nothing has happened on an idle connection since its last read: no data, no end, no error, as
-    /// far as the reactor was told. No system call.
+    /// Whether nothing has happened on an idle connection since its last read: no data, no end, no
+    /// error, as far as the reactor was told. No system call.
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.place.is_quiet() && self.tls.as_ref().is_none_or(|tls| !tls.has_waiting())
     }
 
-    /// Whether an idle connection is still idle: nothing has happened on it, or nothing but what TLS has between two messages
-    /// (session tickets, new keys), which is dealt with.
+    /// Whether an idle connection is still idle: nothing has happened on it, or nothing but what
+    /// TLS has between two messages (session tickets, new keys), which is dealt with.
     #[inline]
     pub fn is_idle(&mut self) -> bool {
         match &mut self.tls {
@@ -161,7 +165,8 @@ impl Stream {
         }
     }
 
-    /// Ready once an idle connection is no longer idle: there is data, its end, or an error, all of which the next read tells.
+    /// Ready once an idle connection is no longer idle: there is data, its end, or an error, all of
+    /// which the next read tells.
     #[inline]
     pub fn poll_idle(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.tls {
@@ -179,8 +184,8 @@ impl Stream {
         }
     }
 
-    /// Sends what was written and the end of our side, with TLS in its own words first (close_notify). What the peer sends can
-    /// still be read.
+    /// Sends what was written and the end of our side, with TLS in its own words first
+    /// (close_notify). What the peer sends can still be read.
     #[inline]
     pub fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(tls) = &mut self.tls {
@@ -223,7 +228,8 @@ impl Stream {
         self.tls.as_deref()
     }
 
-    /// The descriptor for calls that move the connection's own bytes (splice); `None` where those are encrypted here.
+    /// The descriptor for calls that move the connection's own bytes (splice); `None` where those
+    /// are encrypted here.
     #[inline]
     pub fn kernel_fd(&self) -> Option<BorrowedFd<'_>> {
         if self.tls.is_none() { Some(self.as_fd()) } else { None }
@@ -241,8 +247,8 @@ impl Stream {
         Self { place: Place::apart(socket, is_tcp), tls }
     }
 
-    /// As [`poll_shutdown`](Self::poll_shutdown), but waits for nothing: what the kernel does not take at once is
-    /// lost. For the end of connections whose messages were sent.
+    /// As [`poll_shutdown`](Self::poll_shutdown), but waits for nothing: what the kernel does not
+    /// take at once is lost. For the end of connections whose messages were sent.
     #[inline]
     pub fn close(&mut self) {
         if let Some(tls) = &mut self.tls {
@@ -253,8 +259,8 @@ impl Stream {
         }
     }
 
-    /// Sends the end of our side of the socket; what the peer sends can still be read. Says nothing in TLS: see
-    /// [`poll_shutdown`](Self::poll_shutdown).
+    /// Sends the end of our side of the socket; what the peer sends can still be read. Says nothing
+    /// in TLS: see [`poll_shutdown`](Self::poll_shutdown).
     pub fn shutdown_write(&self) {
         // The peer may have closed already, which is as good.
         let _ = SockRef::from(&self.as_fd()).shutdown(std::net::Shutdown::Write);
@@ -265,8 +271,9 @@ impl Stream {
         let _ = SockRef::from(&self.as_fd()).set_linger(Some(Duration::ZERO));
     }
 
-    /// Lets the connection vanish when it is closed (`silent-drop`): nothing is sent, where the process may repair sockets;
-    /// else, or with `rst_ttl`, a reset leaves that travels so many hops only, one where nothing is said.
+    /// Lets the connection vanish when it is closed (`silent-drop`): nothing is sent, where the
+    /// process may repair sockets; else, or with `rst_ttl`, a reset leaves that travels so many
+    /// hops only, one where nothing is said.
     pub fn vanish(&self, rst_ttl: Option<u8>) {
         if !self.is_tcp() {
             return;
@@ -283,8 +290,8 @@ impl Stream {
         self.reset_on_close();
     }
 
-    /// Throws away what was received and not read, and says how much that was: closing with unread bytes would make the
-    /// kernel send a reset where the end of the stream is meant.
+    /// Throws away what was received and not read, and says how much that was: closing with unread
+    /// bytes would make the kernel send a reset where the end of the stream is meant.
     pub fn discard_received(&self) -> usize {
         const MOST: usize = 1 << 20;
         let mut room = [0; 16384];
@@ -342,7 +349,8 @@ impl Stream {
         }
     }
 
-    /// Turns TCP keep-alive probes on (`option clitcpka`, `srvtcpka`), with their own numbers where given.
+    /// Turns TCP keep-alive probes on (`option clitcpka`, `srvtcpka`), with their own numbers where
+    /// given.
     pub fn set_keepalive(&self, count: Option<u32>, idle: Option<Duration>, interval: Option<Duration>) {
         if self.is_tcp() {
             let mut keepalive = socket2::TcpKeepalive::new();
@@ -361,7 +369,8 @@ impl Stream {
         }
     }
 
-    /// Takes the socket of a plain stream out of this worker's reactor, to be handed to another kind of stream.
+    /// Takes the socket of a plain stream out of this worker's reactor, to be handed to another
+    /// kind of stream.
     pub fn into_fd(self) -> OwnedFd {
         debug_assert!(self.tls.is_none(), "its session would be lost");
         self.place.into_plain().socket

@@ -9,7 +9,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdRegisterError};
 
-/// A duplicate of a descriptor that the process was started with, which stays open (`fd@N` of logs, standard output).
+/// A duplicate of a descriptor that the process was started with, which stays open (`fd@N` of logs,
+/// standard output).
 pub fn duplicate_inherited(number: i32) -> io::Result<OwnedFd> {
     // SAFETY: F_DUPFD_CLOEXEC only asks the kernel for a new number.
     let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
@@ -22,7 +23,8 @@ pub fn duplicate_inherited(number: i32) -> io::Result<OwnedFd> {
 
 /// Sets one socket option that the libraries do not name.
 pub fn set_int_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
-    // SAFETY: the pointer and length describe `value`, which lives across the call; the kernel only reads it.
+    // SAFETY: the pointer and length describe `value`, which lives across the call; the kernel only
+    // reads it.
     let result = unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
@@ -35,14 +37,15 @@ pub fn set_int_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> 
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Has the kernel give new connections to the socket at `place` of those that share the address of this one
-/// (`SO_REUSEPORT`), counted from 0 in the order they were bound. Where there is none, it chooses as before.
+/// Has the kernel give new connections to the socket at `place` of those that share the address of
+/// this one (`SO_REUSEPORT`), counted from 0 in the order they were bound. Where there is none, it
+/// chooses as before.
 pub fn steer(fd: BorrowedFd<'_>, place: u32) -> io::Result<()> {
     let code = (libc::BPF_RET | libc::BPF_K) as u16;
     let mut instruction = libc::sock_filter { code, jt: 0, jf: 0, k: place };
     let program = libc::sock_fprog { len: 1, filter: &raw mut instruction };
-    // SAFETY: the pointer and length describe `program`, which names one instruction; both live across the call, and the
-    // kernel copies them.
+    // SAFETY: the pointer and length describe `program`, which names one instruction; both live
+    // across the call, and the kernel copies them.
     let result = unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
@@ -55,13 +58,14 @@ pub fn steer(fd: BorrowedFd<'_>, place: u32) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What the kernel measured of a TCP connection; fails for other sockets, and for numbers that are none.
+/// What the kernel measured of a TCP connection; fails for other sockets, and for numbers that are
+/// none.
 pub fn tcp_info(fd: RawFd) -> io::Result<libc::tcp_info> {
     // SAFETY: every field is an integer, for which all-zero bytes are valid.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: pointer and length describe `info`, which lives across the call; the kernel writes no more than that. A number
-    // that is no socket is refused with an error.
+    // SAFETY: pointer and length describe `info`, which lives across the call; the kernel writes no
+    // more than that. A number that is no socket is refused with an error.
     let result = unsafe {
         libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut length)
     };
@@ -70,17 +74,19 @@ pub fn tcp_info(fd: RawFd) -> io::Result<libc::tcp_info> {
 
 /// How long a queue a listening TCP socket has.
 pub(crate) fn backlog(fd: BorrowedFd<'_>) -> io::Result<i32> {
-    // Of a socket that listens this field tells the limit of its queue (tcp_get_info in the kernel).
+    // Of a socket that listens this field tells the limit of its queue (tcp_get_info in the
+    // kernel).
     Ok(i32::try_from(tcp_info(fd.as_raw_fd())?.tcpi_sacked).unwrap_or(i32::MAX))
 }
 
-/// The SYN that a connection began with, from whichever header the listener's `TCP_SAVE_SYN` asked for; the kernel forgets it
-/// with this. Empty where none was saved.
+/// The SYN that a connection began with, from whichever header the listener's `TCP_SAVE_SYN` asked
+/// for; the kernel forgets it with this. Empty where none was saved.
 pub fn saved_syn(fd: RawFd) -> io::Result<Vec<u8>> {
     // The longest headers are far below: 14 + 40 + 60 bytes, and options of IPv6.
     let mut packet = vec![0u8; 1024];
     let mut length = packet.len() as libc::socklen_t;
-    // SAFETY: pointer and length describe `packet`, which lives across the call; the kernel writes no more than that.
+    // SAFETY: pointer and length describe `packet`, which lives across the call; the kernel writes
+    // no more than that.
     let result = unsafe {
         libc::getsockopt(
             fd,
@@ -110,8 +116,8 @@ struct TcpMd5Sig {
     key: [u8; MD5_KEY_MAX],
 }
 
-/// Signs segments to and from `peer` with `key` (RFC 2385). On a listener an unspecified address with `any`
-/// set means all peers of that family.
+/// Signs segments to and from `peer` with `key` (RFC 2385). On a listener an unspecified address
+/// with `any` set means all peers of that family.
 pub fn set_md5_key(fd: BorrowedFd<'_>, peer: SocketAddr, key: &[u8], any: bool) -> io::Result<()> {
     const TCP_MD5SIG: i32 = 14;
     const TCP_MD5SIG_EXT: i32 = 32;
@@ -119,10 +125,12 @@ pub fn set_md5_key(fd: BorrowedFd<'_>, peer: SocketAddr, key: &[u8], any: bool) 
     if key.len() > MD5_KEY_MAX {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the key is longer than 80 bytes"));
     }
-    // SAFETY: every field is an integer or an array of integers, for which all-zero bytes are valid.
+    // SAFETY: every field is an integer or an array of integers, for which all-zero bytes are
+    // valid.
     let mut signature: TcpMd5Sig = unsafe { std::mem::zeroed() };
     let address = socket2::SockAddr::from(peer);
-    // SAFETY: a socket2 address never claims more bytes than a sockaddr_storage has, which is what it is kept in.
+    // SAFETY: a socket2 address never claims more bytes than a sockaddr_storage has, which is what
+    // it is kept in.
     unsafe {
         std::ptr::copy_nonoverlapping(
             address.as_ptr().cast::<u8>(),
@@ -138,7 +146,8 @@ pub fn set_md5_key(fd: BorrowedFd<'_>, peer: SocketAddr, key: &[u8], any: bool) 
     } else {
         TCP_MD5SIG
     };
-    // SAFETY: the pointer and length describe `signature`, which lives across the call; the kernel only reads it.
+    // SAFETY: the pointer and length describe `signature`, which lives across the call; the kernel
+    // only reads it.
     let result = unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
@@ -160,10 +169,11 @@ pub fn set_transparent(fd: BorrowedFd<'_>, address: IpAddr) -> io::Result<()> {
     }
 }
 
-/// Puts a socket into the calling worker's reactor, to be told when it is readable; gives it back where the kernel has no
-/// room for another.
+/// Puts a socket into the calling worker's reactor, to be told when it is readable; gives it back
+/// where the kernel has no room for another.
 pub fn watch_readable(socket: OwnedFd) -> Result<AsyncFd<OwnedFd>, (OwnedFd, io::Error)> {
-    // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and closes it only when dropped.
+    // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and closes it only
+    // when dropped.
     unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }
         .map_err(AsyncFdRegisterError::into_parts)
 }
@@ -183,10 +193,12 @@ impl AsRawFd for Plain {
     }
 }
 
-/// Puts a stream socket into the calling worker's reactor, to be told when it is readable, and when it has room for what is
-/// written where that `blocks`; gives it back where the kernel has no room for another.
+/// Puts a stream socket into the calling worker's reactor, to be told when it is readable, and when
+/// it has room for what is written where that `blocks`; gives it back where the kernel has no room
+/// for another.
 pub(crate) fn watch(socket: Plain) -> Result<AsyncFd<Plain>, (Plain, io::Error)> {
     let interest = if socket.blocks { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
-    // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and closes it only when dropped.
+    // SAFETY: an OwnedFd gives the same open descriptor for as long as it lives, and closes it only
+    // when dropped.
     unsafe { AsyncFd::register_with_interest(socket, interest) }.map_err(AsyncFdRegisterError::into_parts)
 }

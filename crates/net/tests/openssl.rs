@@ -100,7 +100,8 @@ fn client(port: u16, arguments: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Serves one connection: sends back what comes, up to `length` bytes, and closes. What was negotiated.
+/// Serves one connection: sends back what comes, up to `length` bytes, and closes. What was
+/// negotiated.
 fn echo(listener: &TcpListener, acceptor: &Arc<Acceptor>, length: usize) -> (u16, u16, Option<Box<[u8]>>) {
     let (socket, _) = listener.accept().unwrap();
     run(async || {
@@ -174,7 +175,8 @@ fn openssls_client_may_change_its_keys_and_may_not_renegotiate() {
     let port = listener.local_addr().unwrap().port();
     let own = Own::new("keys", &PKCS_ECDSA_P256_SHA256);
     let acceptor = own.acceptor(&[]);
-    // s_client takes a line `K` as the order to change keys on both sides, `k` on its own, `R` to renegotiate; it says so.
+    // s_client takes a line `K` as the order to change keys on both sides, `k` on its own, `R` to
+    // renegotiate; it says so.
     for (version, orders, survives) in [("-tls1_3", "Kk", true), ("-tls1_2", "R", false)] {
         let mut child = client(port, &[version]);
         let (socket, _) = listener.accept().unwrap();

@@ -1,4 +1,5 @@
-//! Backends by name: those of the configuration, and what is left of them and was added once backends came and went at run time.
+//! Backends by name: those of the configuration, and what is left of them and was added once
+//! backends came and went at run time.
 
 use std::collections::HashMap;
 use std::ops::Index;

@@ -1,4 +1,5 @@
-//! One `bind` line, resolved (configuration manual, chapter 5.1). An address range has become one entry a port.
+//! One `bind` line, resolved (configuration manual, chapter 5.1). An address range has become one
+//! entry a port.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,7 +13,8 @@ pub enum BindAddress {
     Ip(SocketAddr),
     /// A UNIX stream socket.
     Unix(PathBuf),
-    /// Linux's abstract namespace, the name without its leading NUL; padded to the full length (`abns`) or not.
+    /// Linux's abstract namespace, the name without its leading NUL; padded to the full length
+    /// (`abns`) or not.
     Abstract {
         /// The name.
         name: Vec<u8>,
@@ -21,7 +23,8 @@ pub enum BindAddress {
     },
     /// A listening descriptor inherited under this number (`fd@N`).
     Inherited(i32),
-    /// One end of a socket pair inherited under this number, over which connections' descriptors are received (`sockpair@N`).
+    /// One end of a socket pair inherited under this number, over which connections' descriptors
+    /// are received (`sockpair@N`).
     SocketPair(i32),
 }
 
@@ -50,7 +53,8 @@ pub struct Bind {
     pub netscaler_magic: Option<u32>,
     /// `proto none`: streams of TCP do not become streams of HTTP.
     pub stays_raw: bool,
-    /// `tcp-ss`: 1 saves the SYN of connections from its IP header on, 2 from its Ethernet header on.
+    /// `tcp-ss`: 1 saves the SYN of connections from its IP header on, 2 from its Ethernet header
+    /// on.
     pub save_syn: Option<u8>,
     /// `tcp-ut`.
     pub tcp_ut: Option<Duration>,
@@ -95,7 +99,8 @@ pub struct Bind {
 }
 
 impl Bind {
-    /// Whether something comes before the first request: a header of a proxy before us, or the handshake of TLS.
+    /// Whether something comes before the first request: a header of a proxy before us, or the
+    /// handshake of TLS.
     pub fn begins_with_a_handshake(&self) -> bool {
         self.accept_proxy || self.netscaler_magic.is_some() || self.tls.is_some()
     }

@@ -1,5 +1,6 @@
-//! What health checks ask and expect, resolved (configuration manual, 4.2 `option httpchk` … `tcp-check`, 5.2 `check`,
-//! 12.9): expressions are compiled, comments stand at their steps, what was implied is written out.
+//! What health checks ask and expect, resolved (configuration manual, 4.2 `option httpchk` …
+//! `tcp-check`, 5.2 `check`, 12.9): expressions are compiled, comments stand at their steps, what
+//! was implied is written out.
 //!
 //! Made by `config`; carried out by `health`.
 
@@ -12,7 +13,8 @@ use sample::format::Format;
 use sample::regex::Regex;
 use sample::vars::{SetConditions, Var};
 
-/// Health checks of one server: when, and what. Where to is the server's state, which the runtime socket changes.
+/// Health checks of one server: when, and what. Where to is the server's state, which the runtime
+/// socket changes.
 #[derive(Debug, Clone)]
 pub struct CheckSettings {
     /// `inter`: between two checks of a server that is steadily up.
@@ -27,12 +29,14 @@ pub struct CheckSettings {
     pub fall: u32,
     /// `check-send-proxy`, or the server's own `send-proxy` where the check goes where requests go.
     pub send_proxy: bool,
-    /// Whether a header of version 2 names both ends, as if a client had connected (`pp2-never-send-local`).
+    /// Whether a header of version 2 names both ends, as if a client had connected
+    /// (`pp2-never-send-local`).
     pub never_local: bool,
     /// `check-via-socks4`: the proxy of `socks4`.
     pub socks4: Option<SocketAddr>,
-    /// `check-reuse-pool`: the name under which idle connections are shared with requests (`check-pool-conn-name`), empty for none.
-    /// `None` where each check has a connection of its own.
+    /// `check-reuse-pool`: the name under which idle connections are shared with requests
+    /// (`check-pool-conn-name`), empty for none. `None` where each check has a connection of its
+    /// own.
     pub reuse: Option<Box<str>>,
     /// `timeout check`; `None` when `inter` limits all.
     pub timeout: Option<Duration>,
@@ -46,7 +50,8 @@ pub struct CheckSettings {
     pub initial: InitState,
 }
 
-/// `init-state`: what a server is before its first check, and how many checks it takes to change that.
+/// `init-state`: what a server is before its first check, and how many checks it takes to change
+/// that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum InitState {
     /// Not said: up as with `Up`, and nothing changes when the server comes back from maintenance.
@@ -62,7 +67,8 @@ pub enum InitState {
     FullyDown,
 }
 
-/// The agent of a server (`agent-check`). Where it is and what it is told is the server's state, which the runtime socket changes.
+/// The agent of a server (`agent-check`). Where it is and what it is told is the server's state,
+/// which the runtime socket changes.
 #[derive(Debug, Clone)]
 pub struct AgentSettings {
     /// `agent-inter`.
@@ -84,7 +90,8 @@ pub enum CheckKind {
         command: Box<str>,
         /// `external-check path`: its `PATH`.
         path: Option<Box<str>>,
-        /// Whether it gets the environment of this process (`external-check preserve-env` of global).
+        /// Whether it gets the environment of this process (`external-check preserve-env` of
+        /// global).
         preserve_env: bool,
     },
 }
@@ -120,7 +127,8 @@ pub struct Script {
 /// A step of a script.
 #[derive(Debug)]
 pub struct Step {
-    /// Its number in messages: from 1, by its place among the lines; 0 for a connection that was implied.
+    /// Its number in messages: from 1, by its place among the lines; 0 for a connection that was
+    /// implied.
     pub number: u32,
     /// `comment`, of its own or of a line before it.
     pub comment: Option<Box<str>>,
@@ -176,7 +184,8 @@ pub struct Connect {
 }
 
 impl Connect {
-    /// Whether the connection is to be as those of requests are: nothing but `default` was said of it.
+    /// Whether the connection is to be as those of requests are: nothing but `default` was said of
+    /// it.
     #[must_use]
     pub fn is_usual(&self) -> bool {
         let Self { port, address, send_proxy, via_socks4, linger, proto, .. } = self;

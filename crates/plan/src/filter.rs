@@ -1,4 +1,5 @@
-//! Filters that need no more than their line (configuration manual, 9.1). Those of bandwidth are in [`sample::bandwidth`].
+//! Filters that need no more than their line (configuration manual, 9.1). Those of bandwidth are in
+//! [`sample::bandwidth`].
 
 /// `filter trace`: tells on standard error what passes, and may let it pass in random portions.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,5 +1,6 @@
-//! What counts as full load of a backend that does not say (manual, 4.2 `fullconn`): a tenth of what the frontends may bring that
-//! may choose it. Called at boot, when the process's own limit is known.
+//! What counts as full load of a backend that does not say (manual, 4.2 `fullconn`): a tenth of
+//! what the frontends may bring that may choose it. Called at boot, when the process's own limit is
+//! known.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -7,7 +8,8 @@ use crate::Plan;
 use crate::proxy::{BackendTarget, Proxy};
 
 impl Plan {
-    /// Notes the full load of every backend; `max_connections` is what frontends without a limit of their own may bring.
+    /// Notes the full load of every backend; `max_connections` is what frontends without a limit of
+    /// their own may bring.
     pub fn settle_full_loads(&self, max_connections: u32) {
         let mut arrivals = vec![0u64; self.proxies.len()];
         for proxy in self.proxies.iter().filter(|proxy| proxy.state.is_frontend && !proxy.disabled) {

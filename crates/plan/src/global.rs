@@ -62,7 +62,8 @@ pub struct Global {
     pub gid: Option<u32>,
     /// `chroot`.
     pub chroot: Option<Chroot>,
-    /// `warn-blocked-traffic-after`: from when on a task that holds up its worker is told of; `None` for 100 ms.
+    /// `warn-blocked-traffic-after`: from when on a task that holds up its worker is told of;
+    /// `None` for 100 ms.
     pub blocked_traffic: Option<Duration>,
     /// `setcap`: what of root's rights another user keeps.
     pub capabilities: Vec<Capability>,
@@ -104,11 +105,13 @@ pub struct Global {
     pub insecure_setuid_wanted: bool,
     /// `insecure-fork-wanted`.
     pub insecure_fork_wanted: bool,
-    /// `pp2-never-send-local`: for servers that do not know the command LOCAL of the PROXY protocol.
+    /// `pp2-never-send-local`: for servers that do not know the command LOCAL of the PROXY
+    /// protocol.
     pub pp2_never_send_local: bool,
     /// `mworker-max-reloads`; 50 where it is not said.
     pub max_reloads: Option<u32>,
-    /// `harden.reject-privileged-ports.tcp`: connections from ports below 1024 are closed at once (RFC 6335, 6).
+    /// `harden.reject-privileged-ports.tcp`: connections from ports below 1024 are closed at once
+    /// (RFC 6335, 6).
     pub reject_privileged_ports: bool,
     /// `set-dumpable`.
     pub set_dumpable: bool,
@@ -251,7 +254,8 @@ pub struct Tune {
     pub vars_max: sample::limits::Limits,
 }
 
-/// `tune.h1.fe.glitches-threshold`, `tune.h1.be.glitches-threshold` and `tune.glitches.kill.cpu-usage`.
+/// `tune.h1.fe.glitches-threshold`, `tune.h1.be.glitches-threshold` and
+/// `tune.glitches.kill.cpu-usage`.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Glitches {
     /// How many of a client end its connection, 0 for none.

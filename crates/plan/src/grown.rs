@@ -1,7 +1,7 @@
 //! A list of what the configuration made and, behind it, what was added at run time.
 //!
-//! A place never changes and is never given to another, so that tasks may hold it across any wait. Reading takes no lock; adding is for
-//! one at a time.
+//! A place never changes and is never given to another, so that tasks may hold it across any wait.
+//! Reading takes no lock; adding is for one at a time.
 
 use std::ops::Index;
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Release};
@@ -69,7 +69,8 @@ impl<T> Grown<T> {
         (0..self.count.load(Acquire)).filter_map(|at| self.get_added(at))
     }
 
-    /// Adds what `make` makes behind the others; it is told its place. `None` when there is no place left.
+    /// Adds what `make` makes behind the others; it is told its place. `None` when there is no
+    /// place left.
     pub fn add(&self, make: impl FnOnce(usize) -> T) -> Option<&T> {
         // Whoever panicked here left whole items behind.
         let _adding = self.adding.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -1,8 +1,10 @@
-//! The resolved plan: immutable, shared by all workers, the only form of the configuration that data ever meets.
+//! The resolved plan: immutable, shared by all workers, the only form of the configuration that
+//! data ever meets.
 //!
-//! Every name is an index or a shared object, every expression is compiled. Neither words nor their positions nor
-//! messages about them are here: `config` makes a plan of text, at boot, at reload and for servers and backends that
-//! are added at run time. Read by `proxy`, `health`, `resolvers` and the binary.
+//! Every name is an index or a shared object, every expression is compiled. Neither words nor their
+//! positions nor messages about them are here: `config` makes a plan of text, at boot, at reload
+//! and for servers and backends that are added at run time. Read by `proxy`, `health`, `resolvers`
+//! and the binary.
 
 #![forbid(unsafe_code)]
 
@@ -38,10 +40,11 @@ pub use servers::Servers;
 pub struct Plan {
     /// The `global` section.
     pub global: Global,
-    /// All proxies, in the order of the configuration, then the backends added at run time. A [`ProxyIndex`] points in here.
+    /// All proxies, in the order of the configuration, then the backends added at run time. A
+    /// [`ProxyIndex`] points in here.
     pub proxies: Grown<Arc<Proxy>>,
-    /// `resolvers` sections, in their order; `default` is there even if the configuration has none and the system knows
-    /// name servers.
+    /// `resolvers` sections, in their order; `default` is there even if the configuration has none
+    /// and the system knows name servers.
     pub resolvers: Vec<Arc<Resolvers>>,
     /// Index of each frontend (`frontend`, `listen`) by name.
     pub frontends: HashMap<Box<str>, ProxyIndex>,

@@ -1,5 +1,5 @@
-//! Where log lines go and what is made of them, resolved: `log` lines (configuration manual, 4.2), rings (12.5), log
-//! backends, `log-steps`, and what `log-forward` sections receive (12.6).
+//! Where log lines go and what is made of them, resolved: `log` lines (configuration manual, 4.2),
+//! rings (12.5), log backends, `log-steps`, and what `log-forward` sections receive (12.6).
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -58,7 +58,8 @@ pub struct Sample {
     /// Those of each [`size`](Self::size) that are sent, from 1.
     ranges: Vec<(u32, u32)>,
     size: u32,
-    /// Lines seen so far. Each worker that has a line for this logger writes it: the count is the process's.
+    /// Lines seen so far. Each worker that has a line for this logger writes it: the count is the
+    /// process's.
     seen: AtomicU64,
 }
 

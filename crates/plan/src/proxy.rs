@@ -69,14 +69,15 @@ pub struct Proxy {
     pub loggers: Vec<Logger>,
     /// `log-tag`, the proxy's own or global's.
     pub log_tag: Box<str>,
-    /// What a line says: `log-format`, or what `option httplog|tcplog|httpslog` stands for, or the default line.
+    /// What a line says: `log-format`, or what `option httplog|tcplog|httpslog` stands for, or the
+    /// default line.
     pub log_format: Option<Format>,
     /// `error-log-format`.
     pub error_log_format: Option<Format>,
     /// `log-format-sd`.
     pub log_format_sd: Option<Format>,
-    /// Whether the line is written when the server has answered, not at the end: `option logasap`, or a format without
-    /// anything that is known only then.
+    /// Whether the line is written when the server has answered, not at the end: `option logasap`,
+    /// or a format without anything that is known only then.
     pub logs_early: bool,
     /// `log-steps`.
     pub log_steps: LogSteps,
@@ -156,7 +157,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Whether it is no proxy in the eyes of users, but a section that works like one: `log-forward`, `ring`.
+    /// Whether it is no proxy in the eyes of users, but a section that works like one:
+    /// `log-forward`, `ring`.
     pub fn is_hidden(&self) -> bool {
         self.log_forward.is_some() || self.ring.is_some()
     }
@@ -186,7 +188,8 @@ pub struct LentToServers {
 }
 
 impl LentToServers {
-    /// The names of its default servers as `show default-server` lists them: empty for the one without a name.
+    /// The names of its default servers as `show default-server` lists them: empty for the one
+    /// without a name.
     pub fn default_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for line in &self.default_server {
@@ -421,7 +424,8 @@ pub struct Cookie {
     pub max_idle: Option<Duration>,
     /// `maxlife`.
     pub max_life: Option<Duration>,
-    /// `dynamic`: values made of the servers' addresses; [`state::Proxy::cookie_key`] is what counts while it runs.
+    /// `dynamic`: values made of the servers' addresses; [`state::Proxy::cookie_key`] is what
+    /// counts while it runs.
     pub dynamic: bool,
 }
 

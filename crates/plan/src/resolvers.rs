@@ -1,4 +1,5 @@
-//! `resolvers` sections, resolved (configuration manual, chapter 5.3), and what a server line says of resolving its name.
+//! `resolvers` sections, resolved (configuration manual, chapter 5.3), and what a server line says
+//! of resolving its name.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! A `server` line, resolved (configuration manual, chapter 5.2): how to reach it and what to say to it.
+//! A `server` line, resolved (configuration manual, chapter 5.2): how to reach it and what to say
+//! to it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! The servers of a backend: those of the configuration, and those added at run time behind them.
 //!
-//! A server has a place, by which balancers know it. Those of the configuration keep theirs for good, and reading them takes no lock.
-//! The place of one that was added and removed goes to another as soon as nobody holds the old one any more. So whoever
-//! means a server across a wait holds the server ([`ServerAt::shared`]) and not its place alone. A server that was removed stays in its
-//! place until then, in maintenance.
+//! A server has a place, by which balancers know it. Those of the configuration keep theirs for
+//! good, and reading them takes no lock. The place of one that was added and removed goes to
+//! another as soon as nobody holds the old one any more. So whoever means a server across a wait
+//! holds the server ([`ServerAt::shared`]) and not its place alone. A server that was removed stays
+//! in its place until then, in maintenance.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, RwLock};
@@ -11,7 +12,8 @@ use std::sync::{Arc, Mutex, RwLock};
 use crate::grown::Grown;
 use crate::server::ServerSettings;
 
-/// Written by whoever adds, under the lock of [`Servers::vacant`]; workers read it once for each server that they come to know.
+/// Written by whoever adds, under the lock of [`Servers::vacant`]; workers read it once for each
+/// server that they come to know.
 type Slot = RwLock<Option<Arc<ServerSettings>>>;
 
 /// A backend's servers, by place.
@@ -20,7 +22,8 @@ pub struct Servers {
     fixed: Vec<Arc<ServerSettings>>,
     /// The places behind them.
     added: Grown<Slot>,
-    /// Places of servers that were removed, the longest removed first. Adding and removing are for one at a time.
+    /// Places of servers that were removed, the longest removed first. Adding and removing are for
+    /// one at a time.
     vacant: Mutex<Vec<usize>>,
 }
 
@@ -95,8 +98,8 @@ impl Servers {
         (0..self.added.len()).filter_map(|at| self.get_added(at))
     }
 
-    /// Adds a server, in the place of one that was removed and that nobody holds, or behind the others; it is told its place. `None`
-    /// when there is no place left.
+    /// Adds a server, in the place of one that was removed and that nobody holds, or behind the
+    /// others; it is told its place. `None` when there is no place left.
     pub fn add(&self, mut server: ServerSettings) -> Option<Arc<ServerSettings>> {
         let mut vacant = self.vacant.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         for number in 0..vacant.len() {
@@ -115,8 +118,8 @@ impl Servers {
         place.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
-    /// Says that nothing finds the server at `index` any more: its place is another's once whoever still holds it is done. Those
-    /// of the configuration keep theirs.
+    /// Says that nothing finds the server at `index` any more: its place is another's once whoever
+    /// still holds it is done. Those of the configuration keep theirs.
     pub fn remove(&self, index: usize) {
         if index >= self.fixed.len() && index < self.len() {
             self.vacant.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(index);

@@ -1,5 +1,5 @@
-//! Places of servers that come and go at run time. Apart from the crate, because the parser that makes the servers
-//! is linked to the crate as others see it.
+//! Places of servers that come and go at run time. Apart from the crate, because the parser that
+//! makes the servers is linked to the crate as others see it.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

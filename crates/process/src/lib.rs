@@ -1,6 +1,8 @@
-//! The process itself: starting others, giving up rights, signals, limits, descriptors that were inherited.
+//! The process itself: starting others, giving up rights, signals, limits, descriptors that were
+//! inherited.
 //!
-//! `unsafe` only in [`sys`]. Called by the binary and, around the programs that it starts, by `health`.
+//! `unsafe` only in [`sys`]. Called by the binary and, around the programs that it starts, by
+//! `health`.
 
 #![deny(unsafe_code)]
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 /// Takes ownership of a descriptor that the process was started with.
 ///
-/// What was inherited is told from what this process opened by the flag that closes descriptors when another program is
-/// executed: everything that is opened here has it, and nothing inherited can. A descriptor that is taken gets it, so that
-/// none is taken twice.
+/// What was inherited is told from what this process opened by the flag that closes descriptors
+/// when another program is executed: everything that is opened here has it, and nothing inherited
+/// can. A descriptor that is taken gets it, so that none is taken twice.
 ///
 /// # Errors
 /// A descriptor that is not open, of the standard streams, or not inherited.
@@ -31,13 +31,13 @@ pub fn take_inherited(number: i32) -> io::Result<OwnedFd> {
     if unsafe { libc::fcntl(number, libc::F_SETFD, flags | libc::FD_CLOEXEC) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is open and was inherited, as its flag said, so that nothing in this process owns it; the flag
-    // is set now, so that it is not taken again.
+    // SAFETY: the descriptor is open and was inherited, as its flag said, so that nothing in this
+    // process owns it; the flag is set now, so that it is not taken again.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Becomes user `uid` and group `gid` in all threads, as `user` and `group` of the configuration ask.
-/// Supplementary groups are dropped when the process may do so.
+/// Becomes user `uid` and group `gid` in all threads, as `user` and `group` of the configuration
+/// ask. Supplementary groups are dropped when the process may do so.
 pub fn drop_privileges(uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
     let check = |result: i32| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
     if let Some(gid) = gid {
@@ -55,16 +55,20 @@ pub fn drop_privileges(uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
 
 /// Moves the process into a user namespace of its own, where it has the right to chroot(2).
 pub fn enter_user_namespace() -> io::Result<()> {
-    // SAFETY: what threads share is not touched by a new user namespace: the flag that parts descriptors is not given.
+    // SAFETY: what threads share is not touched by a new user namespace: the flag that parts
+    // descriptors is not given.
     Ok(unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWUSER) }?)
 }
 
-/// The CPU time that a thread of this process has used, by the system's number; `None` when it is gone.
+/// The CPU time that a thread of this process has used, by the system's number; `None` when it is
+/// gone.
 pub fn thread_cpu_time(thread: i32) -> Option<Duration> {
-    // The kernel's clock of one thread: its number inverted, above the three bits that say so (clock_getcpuclockid(3)).
+    // The kernel's clock of one thread: its number inverted, above the three bits that say so
+    // (clock_getcpuclockid(3)).
     let clock = (!thread << 3) | 6;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to `time`, which lives across the call; a clock that does not exist is refused.
+    // SAFETY: the pointer is to `time`, which lives across the call; a clock that does not exist is
+    // refused.
     let result = unsafe { libc::clock_gettime(clock, &mut time) };
     (result == 0).then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
@@ -77,8 +81,9 @@ fn require_one_thread() -> io::Result<()> {
     Err(io::Error::other("a process with several threads cannot be split"))
 }
 
-/// Goes on in a new process in the background (`-D`, `daemon`). The calling process ends with status 0 once a byte has been
-/// written to what is returned, and with 1 when that is dropped before.
+/// Goes on in a new process in the background (`-D`, `daemon`). The calling process ends with
+/// status 0 once a byte has been written to what is returned, and with 1 when that is dropped
+/// before.
 ///
 /// # Errors
 /// More than one thread, as the child gets only the calling one; what fork(2) says.
@@ -127,8 +132,8 @@ pub fn fork() -> io::Result<Forked> {
     }
 }
 
-/// Holds back (or lets through again) the signals that a process is steered with, in the calling thread and those it
-/// starts: none is lost between two programs, or before anybody listens.
+/// Holds back (or lets through again) the signals that a process is steered with, in the calling
+/// thread and those it starts: none is lost between two programs, or before anybody listens.
 pub fn hold_signals(hold: bool) {
     let set = steering_signals();
     let how = if hold { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK };
@@ -136,8 +141,9 @@ pub fn hold_signals(hold: bool) {
     unsafe { libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut()) };
 }
 
-/// Waits for one of the signals that [`hold_signals`] holds back and takes it: the others stay with the kernel, also when another
-/// program is executed in this process. All threads must hold them back.
+/// Waits for one of the signals that [`hold_signals`] holds back and takes it: the others stay with
+/// the kernel, also when another program is executed in this process. All threads must hold them
+/// back.
 pub fn next_signal() -> i32 {
     let set = steering_signals();
     loop {
@@ -175,7 +181,8 @@ fn steering_signals() -> libc::sigset_t {
     set
 }
 
-/// Raises the soft limit of descriptors towards the hard one, up to `most`. Returns the limit then in force.
+/// Raises the soft limit of descriptors towards the hard one, up to `most`. Returns the limit then
+/// in force.
 pub fn descriptor_limit(most: u64) -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is to a live rlimit that the kernel fills.
@@ -217,7 +224,8 @@ mod tests {
         assert!(take_inherited(file.as_raw_fd()).is_err(), "it was opened here");
         assert!(take_inherited(2).is_err(), "it belongs to the standard library");
         assert!(take_inherited(i32::MAX).is_err(), "it is not open");
-        // As a descriptor is after another program was executed: without the flag and without an owner.
+        // As a descriptor is after another program was executed: without the flag and without an
+        // owner.
         let number = rustix::io::fcntl_dupfd_cloexec(&file, 100).map(std::os::fd::IntoRawFd::into_raw_fd);
         let number = number.expect("there is room for one more");
         // SAFETY: F_SETFD changes a flag of an open descriptor; it touches no memory.

@@ -1,5 +1,5 @@
-//! What can go wrong on the data path: one type, mapped in one place to a status, the termination state and
-//! the conditions of `retry-on` (configuration manual, 8.5 and 4.2 `retry-on`).
+//! What can go wrong on the data path: one type, mapped in one place to a status, the termination
+//! state and the conditions of `retry-on` (configuration manual, 8.5 and 4.2 `retry-on`).
 
 use http::ErrorKind;
 use sample::{Cause, ConnectionError, Phase};
@@ -19,7 +19,8 @@ pub(crate) enum Fault {
     RequestCut,
     /// The client closed while its request was being served.
     ClientAborted,
-    /// The client closed its side while the server thought about a request that it had whole; the client may still read.
+    /// The client closed its side while the server thought about a request that it had whole; the
+    /// client may still read.
     ClientLeft,
     /// The client's connection broke then.
     ClientReset,
@@ -41,7 +42,8 @@ pub(crate) enum Fault {
     ConnectTimeout,
     /// Descriptors, ports or memory ran out while connecting.
     Resource(ConnectionError),
-    /// The server closed or reset before any byte of the response; whether the connection had served before.
+    /// The server closed or reset before any byte of the response; whether the connection had
+    /// served before.
     EmptyResponse,
     /// The server closed or reset within the head of its response.
     ResponseCut,

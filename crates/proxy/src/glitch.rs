@@ -1,10 +1,11 @@
-//! When connections end for odd messages: breaches of the rules that `option accept-unsafe-violations-in-http-request` and
-//! `-response` let pass are counted per connection (manual, `tune.h1.fe.glitches-threshold`). Called by the steps that read heads.
+//! When connections end for odd messages: breaches of the rules that
+//! `option accept-unsafe-violations-in-http-request` and `-response` let pass are counted per
+//! connection (manual, `tune.h1.fe.glitches-threshold`). Called by the steps that read heads.
 
 use runtime::usage::{self, Of};
 
-/// Whether a connection with so many is to end at once. `most` is 0 where none is too many; `busy` is how busy this thread has
-/// to be for it, in percent.
+/// Whether a connection with so many is to end at once. `most` is 0 where none is too many; `busy`
+/// is how busy this thread has to be for it, in percent.
 pub(crate) fn is_enough(count: u32, most: u32, busy: u8) -> bool {
     most > 0 && count >= most && is_busy(busy)
 }

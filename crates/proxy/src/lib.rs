@@ -1,7 +1,8 @@
 //! What is done with a connection, from accept to its last byte.
 //!
-//! Read it in the order of a request: [`serve::accept`], `serve::session`, `serve::http` (HTTP) or `serve::tcp`, and the
-//! steps that these call. Calls go down this list, which `cargo run -p xtask -- imports` checks:
+//! Read it in the order of a request: [`serve::accept`], `serve::session`, `serve::http` (HTTP) or
+//! `serve::tcp`, and the steps that these call. Calls go down this list, which
+//! `cargo run -p xtask -- imports` checks:
 //!
 //! | module | holds |
 //! | --- | --- |

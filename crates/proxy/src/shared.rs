@@ -1,4 +1,5 @@
-//! What all workers share: the plan, what was prepared from it once, and what other crates do for requests.
+//! What all workers share: the plan, what was prepared from it once, and what other crates do for
+//! requests.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -53,13 +54,15 @@ pub type Resolve = dyn Fn(&Arc<Section>, Box<str>, Option<Family>) -> Found + Se
 /// An address that is being looked for.
 pub type Found = Pin<Box<dyn Future<Output = Option<IpAddr>>>>;
 
-/// What other crates do for requests; wired by the binary, since `proxy` and `control` do not know each other.
+/// What other crates do for requests; wired by the binary, since `proxy` and `control` do not know
+/// each other.
 pub struct Services {
     /// The statistics page.
     pub statistics: Box<StatisticsPage>,
     /// The metrics of `use-service prometheus-exporter`.
     pub metrics: Box<Metrics>,
-    /// Finds an address of a name for `do-resolve`, asking the name servers of a section for one family before the other.
+    /// Finds an address of a name for `do-resolve`, asking the name servers of a section for one
+    /// family before the other.
     pub resolve: Box<Resolve>,
 }
 
@@ -102,7 +105,8 @@ impl Shared {
         Self { plan, process, proxies: prepared.into(), services }
     }
 
-    /// Takes in a backend added at run time: nobody knows its name yet. For one at a time. `None` when there is no place left.
+    /// Takes in a backend added at run time: nobody knows its name yet. For one at a time. `None`
+    /// when there is no place left.
     pub fn add(&self, backend: Proxy) -> Option<&Arc<Proxy>> {
         let added = self.plan.proxies.add(|index| Arc::new(Proxy { index, ..backend }))?;
         self.proxies.add(|index| {
@@ -135,8 +139,8 @@ impl Prepared {
             picker: Picker::new(&proxy.balance, members(proxy)),
             renewed: ArcSwapOption::empty(),
             is_renewed: AtomicBool::new(false),
-            // What two readers may read in two ways is refused in requests: that is what smuggling is made of.
-            // Responses come from servers of our own, some of them old.
+            // What two readers may read in two ways is refused in requests: that is what smuggling
+            // is made of. Responses come from servers of our own, some of them old.
             request_options: ParseOptions {
                 lone_lf: proxy.options.accept_unsafe_request,
                 folding: proxy.options.accept_unsafe_request,

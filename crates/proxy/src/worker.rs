@@ -70,7 +70,8 @@ pub struct Worker {
     pub(crate) outbox: RefCell<Outbox>,
     /// The workers of its group: those that serve the same listeners and share idle connections.
     pub(crate) group: std::ops::Range<usize>,
-    /// The next session's number, and the next stream's where nothing reads those: workers count apart, in steps of the number of workers.
+    /// The next session's number, and the next stream's where nothing reads those: workers count
+    /// apart, in steps of the number of workers.
     next_number: Cell<u64>,
     /// Whether something reads the numbers of streams.
     numbers_streams: bool,
@@ -131,8 +132,8 @@ impl Worker {
         &self.shared.proxies[index]
     }
 
-    /// Whether a soft stop wants this connection to end with its current request: all of them, or while
-    /// `close-spread-time` lasts more and more of them.
+    /// Whether a soft stop wants this connection to end with its current request: all of them, or
+    /// while `close-spread-time` lasts more and more of them.
     #[inline]
     pub(crate) fn is_stopping(&self) -> bool {
         let process = &self.shared.process;

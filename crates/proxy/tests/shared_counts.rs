@@ -1,5 +1,6 @@
-//! What all workers share is held by each worker once, and not by each connection and request: whoever counted itself among
-//! the users of a proxy or a listener would write a line that all cores write.
+//! What all workers share is held by each worker once, and not by each connection and request:
+//! whoever counted itself among the users of a proxy or a listener would write a line that all
+//! cores write.
 
 #[allow(dead_code, reason = "other tests need more of it")]
 mod common;

@@ -1,8 +1,10 @@
-//! How often a warm request writes to what other workers write too, for each way of balancing: counted by debug builds.
+//! How often a warm request writes to what other workers write too, for each way of balancing:
+//! counted by debug builds.
 //!
-//! Each such write may cost the transfer of a cache line from another core, and those of one line follow one another; so
-//! their number, and not the number of threads, is what a request costs. Counts of references to what workers share are among them
-//! (`runtime::Local`). A process counts them as a whole: one test.
+//! Each such write may cost the transfer of a cache line from another core, and those of one line
+//! follow one another; so their number, and not the number of threads, is what a request costs.
+//! Counts of references to what workers share are among them (`runtime::Local`). A process counts
+//! them as a whole: one test.
 
 mod common;
 
@@ -32,7 +34,8 @@ const fn limit(balance: &'static str, each: u64) -> Limit {
     Limit { balance, more: "", servers: 2, each, a_second: 0 }
 }
 
-/// Where servers are compared, taking and leaving a place are two. Where they are not, or there is no key, the next turn is one.
+/// Where servers are compared, taking and leaving a place are two. Where they are not, or there is
+/// no key, the next turn is one.
 const LIMITS: &[Limit] = &[
     limit("source", 0),
     limit("uri", 0),
@@ -58,9 +61,10 @@ const LIMITS: &[Limit] = &[
     Limit { servers: 20, more: "default-server maxconn 100", ..limit("first", 2) },
 ];
 
-/// What a client's connection may write with one request, whose server connection is opened and closed for it alone: a place of the
-/// process, the frontend and the listener, and the worker's load, each when it comes and when it goes; a message to the worker;
-/// the server connection, counted by process and server when it is opened and when it is closed.
+/// What a client's connection may write with one request, whose server connection is opened and
+/// closed for it alone: a place of the process, the frontend and the listener, and the worker's
+/// load, each when it comes and when it goes; a message to the worker; the server connection,
+/// counted by process and server when it is opened and when it is closed.
 const EACH_CONNECTION: u64 = 4 * 2 + 1 + 2 * 2;
 const CONNECTIONS: usize = 400;
 
@@ -95,7 +99,8 @@ fn a_warm_request_writes_what_is_shared_a_fixed_few_times_whatever_the_number_of
             "{balance} {more:?}, {servers} servers: {:.2} a request, in {seconds:.2} s",
             writes as f64 / COUNTED as f64
         );
-        // When a second begins meanwhile, the first requests of it at each server are written one by one.
+        // When a second begins meanwhile, the first requests of it at each server are written one
+        // by one.
         let first = if *a_second > 0 { 100 } else { 0 };
         let by_time = (*a_second as f64 * seconds + f64::from(first)) * *servers as f64;
         // Once a second something is noted anew, and idle connections of workers are looked after.

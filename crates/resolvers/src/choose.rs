@@ -1,4 +1,5 @@
-//! Which of the addresses of a name a server takes (manual, 5.2 `resolve-prefer`, `resolve-net`, `resolve-opts`).
+//! Which of the addresses of a name a server takes (manual, 5.2 `resolve-prefer`, `resolve-net`,
+//! `resolve-opts`).
 
 use std::net::IpAddr;
 
@@ -16,15 +17,17 @@ pub(crate) enum Choice {
     Nothing,
 }
 
-/// How much an address is wanted whoever has it: the family preferred counts more than the networks preferred.
+/// How much an address is wanted whoever has it: the family preferred counts more than the networks
+/// preferred.
 pub(crate) fn class(address: IpAddr, wishes: &Wishes) -> u8 {
     let preferred = address.is_ipv4() == (wishes.prefer.unwrap_or(Family::V6) == Family::V4);
     let near = wishes.networks.iter().any(|network| network.contains(address));
     u8::from(preferred) << 1 | u8::from(near)
 }
 
-/// Chooses among `addresses`: the family preferred counts most, then the networks preferred, then that no other server has
-/// the address, then that it is the server's own. Of equals the first is taken.
+/// Chooses among `addresses`: the family preferred counts most, then the networks preferred, then
+/// that no other server has the address, then that it is the server's own. Of equals the first is
+/// taken.
 pub(crate) fn choose(
     addresses: impl Iterator<Item = IpAddr>,
     wishes: &Wishes,

@@ -1,9 +1,10 @@
-//! One `resolvers` section as a machine without sockets or clock (manual, section 5.3.2): names come in, questions to be
-//! sent come out, answers and instants come in, ended resolutions come out. `task` moves the bytes.
+//! One `resolvers` section as a machine without sockets or clock (manual, section 5.3.2): names
+//! come in, questions to be sent come out, answers and instants come in, ended resolutions come
+//! out. `task` moves the bytes.
 //!
-//! Every name server is asked at once, and the first valid answer counts. When all have answered with an error, the other
-//! family of addresses is asked for; then, and when answers are missing, the question is asked again after `timeout retry`,
-//! `resolve_retries` times in all.
+//! Every name server is asked at once, and the first valid answer counts. When all have answered
+//! with an error, the other family of addresses is asked for; then, and when answers are missing,
+//! the question is asked again after `timeout retry`, `resolve_retries` times in all.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -181,7 +182,8 @@ impl Engine {
         self.schedule(index, now);
     }
 
-    /// Resolves a name now that is followed, unless it is being resolved or was within `hold valid`.
+    /// Resolves a name now that is followed, unless it is being resolved or was within
+    /// `hold valid`.
     pub(crate) fn sooner(&mut self, index: usize, now: u64, out: &mut Vec<Output>) {
         let fresh = ms(self.settings.hold.valid);
         if self.resolutions.get(index).is_some_and(|known| now >= known.ended + fresh) {
@@ -189,8 +191,8 @@ impl Engine {
         }
     }
 
-    /// Resolves a name once: who asks waits for its `Ended`, unless what is known is fresh (`hold valid`), which the second
-    /// value says.
+    /// Resolves a name once: who asks waits for its `Ended`, unless what is known is fresh
+    /// (`hold valid`), which the second value says.
     pub(crate) fn once(&mut self, key: Key, now: u64, out: &mut Vec<Output>) -> Option<(usize, bool)> {
         let index = self.enter(key)?;
         let resolution = &mut self.resolutions[index];
@@ -265,7 +267,8 @@ impl Engine {
         self.agenda.push(Reverse((due, index)));
     }
 
-    /// Says when an idle resolution is looked at next: asked again, or forgotten when nobody wants it.
+    /// Says when an idle resolution is looked at next: asked again, or forgotten when nobody wants
+    /// it.
     fn schedule(&mut self, index: usize, now: u64) {
         let resolution = &mut self.resolutions[index];
         if resolution.asking.is_some() {
@@ -458,7 +461,8 @@ impl Engine {
         self.schedule(index, now);
     }
 
-    /// Forgets what earlier answers said of a name: its last valid answer is too old to stand against the error.
+    /// Forgets what earlier answers said of a name: its last valid answer is too old to stand
+    /// against the error.
     pub(crate) fn forget_records(&mut self, index: usize) {
         if let Some(resolution) = self.resolutions.get_mut(index) {
             resolution.records.clear();

@@ -19,7 +19,8 @@ pub(crate) fn accepted(accept: AcceptFamily) -> Families {
     }
 }
 
-/// Whether the system has a way to the IPv6 internet: nothing is sent, the kernel only looks for a route.
+/// Whether the system has a way to the IPv6 internet: nothing is sent, the kernel only looks for a
+/// route.
 fn has_ipv6_route() -> bool {
     // An address of a root name server, which is as public as can be.
     let far = Ipv6Addr::new(0x2001, 0x503, 0xba3e, 0, 0, 0, 2, 0x30);

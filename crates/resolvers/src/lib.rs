@@ -1,9 +1,11 @@
-//! Names resolved at run time: `resolvers` sections (manual, section 5.3), the servers that follow them, and `do-resolve`.
+//! Names resolved at run time: `resolvers` sections (manual, section 5.3), the servers that follow
+//! them, and `do-resolve`.
 //!
-//! Each section lives on one worker: [`Sections::start`] is called on every worker and takes those that fall to it. What is
-//! asked, when, and what answers mean is `engine`, without socket or clock; `transport` holds the sockets; `servers` does
-//! to [`state::Server`] what follows. Others ask through [`Sections::lookup`] and [`Sections::rename`], from any worker.
-//! The system's own resolver is not used here: that is `config`'s affair, at the start.
+//! Each section lives on one worker: [`Sections::start`] is called on every worker and takes those
+//! that fall to it. What is asked, when, and what answers mean is `engine`, without socket or
+//! clock; `transport` holds the sockets; `servers` does to [`state::Server`] what follows. Others
+//! ask through [`Sections::lookup`] and [`Sections::rename`], from any worker. The system's own
+//! resolver is not used here: that is `config`'s affair, at the start.
 
 #![forbid(unsafe_code)]
 
@@ -59,8 +61,8 @@ impl Sections {
         }
     }
 
-    /// The address of `name` as `section`, one of the plan's, knows or finds it; `None` when it has none. For one family
-    /// rather than the other if `prefer` says so.
+    /// The address of `name` as `section`, one of the plan's, knows or finds it; `None` when it has
+    /// none. For one family rather than the other if `prefer` says so.
     pub async fn lookup(&self, section: &Arc<Section>, name: &str, prefer: Option<Family>) -> Option<IpAddr> {
         let place = self.plan.resolvers.iter().position(|one| Arc::ptr_eq(&one.state, section))?;
         let (send, receive) = oneshot::channel();

@@ -1,5 +1,5 @@
-//! Questions and answers on the wire (RFC 1035, RFC 2782 for SRV, RFC 6891 for the announced size): hickory-proto reads and
-//! writes them, what they mean here is decided below. No socket, no clock.
+//! Questions and answers on the wire (RFC 1035, RFC 2782 for SRV, RFC 6891 for the announced size):
+//! hickory-proto reads and writes them, what they mean here is decided below. No socket, no clock.
 
 use std::net::IpAddr;
 
@@ -49,7 +49,8 @@ pub(crate) struct Service {
     pub(crate) address: Option<IpAddr>,
 }
 
-/// What a record is about, whatever else it tells: an address, or a host in lower case and its port.
+/// What a record is about, whatever else it tells: an address, or a host in lower case and its
+/// port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Subject {
     Address(IpAddr),

@@ -1,5 +1,6 @@
-//! The servers whose names a section resolves: what becomes of their addresses, ports, weights and states when a
-//! resolution ends (manual, section 5.3). Called by `task`, on the section's worker alone.
+//! The servers whose names a section resolves: what becomes of their addresses, ports, weights and
+//! states when a resolution ends (manual, section 5.3). Called by `task`, on the section's worker
+//! alone.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -34,7 +35,8 @@ struct Follower {
 }
 
 impl Follower {
-    /// A server for whom nothing is asked yet. One that stood for a record in an earlier process still does.
+    /// A server for whom nothing is asked yet. One that stood for a record in an earlier process
+    /// still does.
     fn new(backend: Arc<Proxy>, index: usize) -> Self {
         let server = &backend.servers.fixed()[index].state;
         let record = server.srv_record.get().and_then(|_| {
@@ -73,8 +75,8 @@ pub(crate) struct Followers {
 struct Found {
     addresses: Vec<IpAddr>,
     set: HashSet<IpAddr>,
-    /// How many servers of a backend have an address. One that a server only has from the start counts once an answer
-    /// has it too.
+    /// How many servers of a backend have an address. One that a server only has from the start
+    /// counts once an answer has it too.
     taken: HashMap<(usize, IpAddr), u32>,
     /// The best class there is, for the wishes last looked at: most servers of a host wish alike.
     best: Option<(Wishes, u8)>,
@@ -320,7 +322,8 @@ impl Followers {
         self.inherit(follower);
     }
 
-    /// A server's name has no address any more: it goes into maintenance, with the status as the cause.
+    /// A server's name has no address any more: it goes into maintenance, with the status as the
+    /// cause.
     fn lose_address(&mut self, at: usize, turn: &Turn<'_>) {
         self.list[at].taken = None;
         let follower = &self.list[at];
@@ -341,7 +344,8 @@ impl Followers {
         if before.0 & Admin::RESOLUTION_MAINT != 0 {
             return;
         }
-        // Nobody is sent there any more once it is in maintenance; only then does it lose its address.
+        // Nobody is sent there any more once it is in maintenance; only then does it lose its
+        // address.
         let tell = |proxy: &state::Proxy, level, text: &str| (self.tell.notify)(proxy, level, text);
         let via = format!(" ({cause})");
         transition::administer(
@@ -370,8 +374,9 @@ impl Followers {
         transition::inherit(follower.server(), base::clock::now_ms(), &tell);
     }
 
-    /// Brings the servers of an SRV name in line with its records, each backend for itself: servers whose record is gone
-    /// are freed, records without a server get one as long as there are free ones.
+    /// Brings the servers of an SRV name in line with its records, each backend for itself: servers
+    /// whose record is gone are freed, records without a server get one as long as there are free
+    /// ones.
     fn take_services(&mut self, records: usize, services: &[Service], turn: &mut Turn<'_>) {
         let key = |host: &str, port: u16| (host.to_ascii_lowercase(), port);
         let wanted: HashSet<_> = services.iter().map(|service| key(&service.target, service.port)).collect();

@@ -1,4 +1,5 @@
-//! A section at work on its worker: the engine between its sockets, its clock, its servers and those who wait for one answer.
+//! A section at work on its worker: the engine between its sockets, its clock, its servers and
+//! those who wait for one answer.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -193,8 +194,8 @@ impl Work {
         let _ = send.send(address);
     }
 
-    /// Sends what is to be sent, and lets those who follow a resolution that ended have what came of it, which may lead
-    /// to more.
+    /// Sends what is to be sent, and lets those who follow a resolution that ended have what came
+    /// of it, which may lead to more.
     fn carry_out(&mut self, mut out: Vec<Output>) {
         while !out.is_empty() {
             let mut more = Vec::new();

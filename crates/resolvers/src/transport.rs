@@ -1,6 +1,7 @@
-//! The sockets to one name server: questions go out, answers come in. Datagrams over one connected socket; a connection, of TCP or of a
-//! socket of the system, where the section says so, and for answers that did not fit into a datagram. Both are opened when the first question
-//! comes; an idle connection is closed.
+//! The sockets to one name server: questions go out, answers come in. Datagrams over one connected
+//! socket; a connection, of TCP or of a socket of the system, where the section says so, and for
+//! answers that did not fit into a datagram. Both are opened when the first question comes; an idle
+//! connection is closed.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -108,7 +109,8 @@ async fn datagram_way<H: Hear>(
     }
 }
 
-/// A refusal that an earlier datagram met is told to the next one, which is then not sent: that one is tried again.
+/// A refusal that an earlier datagram met is told to the next one, which is then not sent: that one
+/// is tried again.
 async fn send_datagram(socket: &UdpSocket, bytes: &[u8]) -> bool {
     match socket.send(bytes).await {
         Ok(_) => true,
@@ -164,7 +166,8 @@ async fn stream_way<H: Hear + 'static>(
     }
 }
 
-/// One connection's life: questions as they come, answers as they come, until it breaks or nothing is asked for a while.
+/// One connection's life: questions as they come, answers as they come, until it breaks or nothing
+/// is asked for a while.
 async fn converse<H: Hear + 'static, S: AsyncRead + AsyncWrite + 'static>(
     nameserver: usize,
     stream: S,

@@ -95,7 +95,8 @@ pub(crate) enum Normalizer {
     QuerySortByName,
 }
 
-/// What a rule does. Rules are read one after the other, so what would make all of them large stands behind a pointer.
+/// What a rule does. Rules are read one after the other, so what would make all of them large
+/// stands behind a pointer.
 #[derive(Debug)]
 pub(crate) enum Action {
     Accept,

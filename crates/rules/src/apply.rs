@@ -29,8 +29,8 @@ pub(crate) enum Applied {
     Final(Final),
 }
 
-/// Takes the action if all that it changes is a variable, and says whether it did: that needs no stage to itself, so a row of such rules shares
-/// one view.
+/// Takes the action if all that it changes is a variable, and says whether it did: that needs no
+/// stage to itself, so a row of such rules shares one view.
 #[inline]
 pub(crate) fn apply_to_variable(action: &Action, env: &Env<'_>) -> bool {
     match action {

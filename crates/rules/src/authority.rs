@@ -1,5 +1,6 @@
-//! Keeps a request's two words about its host the same: the authority of a target in absolute form, and `Host`
-//! (RFC 9112, 3.2.2). Whichever a rule writes, the other follows, as in HAProxy: a server behind us may read either.
+//! Keeps a request's two words about its host the same: the authority of a target in absolute form,
+//! and `Host` (RFC 9112, 3.2.2). Whichever a rule writes, the other follows, as in HAProxy: a
+//! server behind us may read either.
 
 use http::{Head, KnownName, uri};
 
@@ -13,7 +14,8 @@ pub(crate) fn host_follows(head: &mut Head) {
     }
 }
 
-/// The header `name` was given `value`: if that is `Host`, the authority of the target follows, if it has one.
+/// The header `name` was given `value`: if that is `Host`, the authority of the target follows, if
+/// it has one.
 pub(crate) fn target_follows(head: &mut Head, name: &[u8], value: &[u8]) {
     if !name.eq_ignore_ascii_case(b"host") {
         return;

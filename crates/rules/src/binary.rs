@@ -1,5 +1,6 @@
-//! Headers by the dozen, from one binary value: `add-headers-bin`, `set-headers-bin`, `del-headers-bin` (manual, 4.3). The value has
-//! names and values, or names alone, each behind its length, up to an empty name or its end.
+//! Headers by the dozen, from one binary value: `add-headers-bin`, `set-headers-bin`,
+//! `del-headers-bin` (manual, 4.3). The value has names and values, or names alone, each behind its
+//! length, up to an empty name or its end.
 
 use diag::Diagnostic;
 use http::{Head, Name};
@@ -41,7 +42,8 @@ pub(crate) fn parse(context: &mut Context<'_, '_, '_>) -> Result<Action, Diagnos
     Ok(Action::BinaryHeaders { change, value: Box::new(value) })
 }
 
-/// Changes `head` as `packed` says, within `limit` bytes; says whether all of it could be done. What cannot be read ends it there.
+/// Changes `head` as `packed` says, within `limit` bytes; says whether all of it could be done.
+/// What cannot be read ends it there.
 pub(crate) fn apply(change: &BinaryHeaders, head: &mut Head, mut packed: &[u8], limit: usize) -> bool {
     let mut done = true;
     while let Some(name) = take_text(&mut packed).filter(|name| !name.is_empty()) {

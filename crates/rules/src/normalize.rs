@@ -1,11 +1,12 @@
-//! `normalize-uri` (configuration manual, 4.4): bringing equivalent URIs into one form (RFC 3986, section 6).
+//! `normalize-uri` (configuration manual, 4.4): bringing equivalent URIs into one form (RFC 3986,
+//! section 6).
 
 use http::uri;
 
 use crate::action::Normalizer;
 
-/// The target in its normal form: `None` when it is that already; an error when it is malformed and the
-/// normalizer is strict.
+/// The target in its normal form: `None` when it is that already; an error when it is malformed and
+/// the normalizer is strict.
 pub(crate) fn normalize(target: &[u8], normalizer: Normalizer) -> Result<Option<Vec<u8>>, ()> {
     let parts = uri::split(target);
     let Some(pathq) = parts.pathq() else { return Ok(None) };
@@ -63,7 +64,8 @@ fn strip_dots(path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Takes each `..` off with the segment before it; those that would leave the root stay unless `full`.
+/// Takes each `..` off with the segment before it; those that would leave the root stay unless
+/// `full`.
 fn strip_dotdots(path: &[u8], full: bool) -> Vec<u8> {
     let mut kept: Vec<&[u8]> = Vec::new();
     let mut segments = path.split(|&byte| byte == b'/').peekable();

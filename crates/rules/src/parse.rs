@@ -96,8 +96,9 @@ pub(crate) fn silent_drop(context: &mut Context<'_, '_, '_>) -> Parsed {
     Ok(Action::SilentDrop { rst_ttl })
 }
 
-/// Refuses a variable of a parent stream, which cannot be changed, and warns of one of a request where there is none yet:
-/// HAProxy takes such rules (as the example at `concat` of its manual has them), and they set nothing.
+/// Refuses a variable of a parent stream, which cannot be changed, and warns of one of a request
+/// where there is none yet: HAProxy takes such rules (as the example at `concat` of its manual has
+/// them), and they set nothing.
 fn check_scope(context: &Context<'_, '_, '_>, var: &Var, name: &str, span: Span) -> Result<(), Diagnostic> {
     match var {
         Var::Parent => {
@@ -251,8 +252,8 @@ pub(crate) fn switch_mode(context: &mut Context<'_, '_, '_>) -> Parsed {
 }
 
 pub(crate) fn set_nice(context: &mut Context<'_, '_, '_>) -> Parsed {
-    // Tasks of a worker take turns; there is no order among them that this could change. HAProxy itself only
-    // promises an effect "against the other requests being processed at the same time".
+    // Tasks of a worker take turns; there is no order among them that this could change. HAProxy
+    // itself only promises an effect "against the other requests being processed at the same time".
     context.number_or_expression(-1024, 1024)?;
     Ok(Action::Nothing)
 }

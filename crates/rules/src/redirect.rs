@@ -40,7 +40,8 @@ impl Redirect {
         self.form == Form::Location
     }
 
-    /// Compiles the words behind `redirect`. The proxy keyword takes plain text, the rule (`formats`) log formats.
+    /// Compiles the words behind `redirect`. The proxy keyword takes plain text, the rule
+    /// (`formats`) log formats.
     ///
     /// # Errors
     /// A form, code or option that is not known; nothing to redirect to.

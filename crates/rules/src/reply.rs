@@ -1,5 +1,5 @@
-//! Answers that rules and error pages give: status, headers, body (configuration manual, 4.2 `http-error`,
-//! 4.4 `return`, `deny`).
+//! Answers that rules and error pages give: status, headers, body (configuration manual, 4.2
+//! `http-error`, 4.4 `return`, `deny`).
 
 use std::sync::Arc;
 
@@ -172,8 +172,8 @@ impl Reply {
         }
     }
 
-    /// Compiles the words that describe an answer, up to the condition. `refusal`s without content show the page
-    /// of their status; others only the status.
+    /// Compiles the words that describe an answer, up to the condition. `refusal`s without content
+    /// show the page of their status; others only the status.
     ///
     /// # Errors
     /// An unknown word, a status that goes not with what is said, a file that cannot be read.
@@ -415,7 +415,8 @@ impl<'c, 'w, 's> Parser<'c, 'w, 's> {
             Source::None if !self.headers.is_empty() => {
                 Content::Made { content_type: None, headers: self.headers, body: Body::Empty }
             }
-            // A refusal without words of its own, or with the old `deny_status` only, is the page of its status.
+            // A refusal without words of its own, or with the old `deny_status` only, is the page
+            // of its status.
             Source::None if refusal && !self.own_words && has_page(status) => Content::Page,
             Source::None if refusal && !self.own_words => return Ok(Reply::page(self.with_page(default)?)),
             Source::None => {

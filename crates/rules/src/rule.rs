@@ -88,7 +88,8 @@ impl RuleSet {
         self.steps.iter().any(|rule| matches!(rule.action, Action::SwitchMode))
     }
 
-    /// Whether one of them marks packets (`set-fc-mark`, `set-bc-mark`), which takes a right of its own.
+    /// Whether one of them marks packets (`set-fc-mark`, `set-bc-mark`), which takes a right of its
+    /// own.
     pub fn sets_marks(&self) -> bool {
         self.steps.iter().any(|rule| matches!(rule.action, Action::SetMark(_) | Action::SetServerMark(_)))
     }
@@ -160,9 +161,9 @@ impl RuleSet {
         }
     }
 
-    /// The first rule from number `start` on whose condition holds and which does more than change a variable; an
-    /// error is the number of one that must wait. Conditions change nothing, and variables change without the view
-    /// being given up, so one view serves all of these rules.
+    /// The first rule from number `start` on whose condition holds and which does more than change
+    /// a variable; an error is the number of one that must wait. Conditions change nothing, and
+    /// variables change without the view being given up, so one view serves all of these rules.
     fn next_beyond_variables(&self, stage: &Stage<'_>, start: usize) -> Result<Option<usize>, usize> {
         let env = stage.env();
         for (number, rule) in self.steps.iter().enumerate().skip(start) {
@@ -197,8 +198,8 @@ fn count_failed_rewrite(stage: &Stage<'_>) {
 /// Compiles the words of one rule that stand behind the set's name: action, arguments, condition.
 ///
 /// # Errors
-/// An unknown action (with the nearest known one), one that is not supported yet or not allowed in this set, and
-/// whatever is wrong with its arguments or condition.
+/// An unknown action (with the nearest known one), one that is not supported yet or not allowed in
+/// this set, and whatever is wrong with its arguments or condition.
 pub fn compile(set: Ruleset, words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Rule, Diagnostic> {
     let Some(word) = words.next() else {
         return Err(Diagnostic::alert(format!("`{}` needs an action", set.name())).at(words.end()));
@@ -230,7 +231,8 @@ fn finish(
 ) -> Result<Rule, Diagnostic> {
     let condition = Condition::compile_optional(words, scope)?;
     let (file, line) = scope.names.position(span);
-    // A plan lives as long as the process, give or take a reload: its file names are few and never freed.
+    // A plan lives as long as the process, give or take a reload: its file names are few and never
+    // freed.
     let position = (intern(file), line);
     Ok(Rule { step: Step { condition, action }, position })
 }

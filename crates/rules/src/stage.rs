@@ -22,7 +22,8 @@ pub struct Stage<'a> {
     pub request_bytes: &'a [u8],
     /// See [`Env::response_bytes`].
     pub response_bytes: &'a [u8],
-    /// The longest that a head may become by rewriting: what its body leaves of a buffer (`tune.bufsize`).
+    /// The longest that a head may become by rewriting: what its body leaves of a buffer
+    /// (`tune.bufsize`).
     pub longest_head: usize,
     /// See [`Env::sockets`].
     pub sockets: Option<&'a dyn sample::Sockets>,
@@ -78,7 +79,8 @@ pub enum Hold {
     EarlyHint(Box<[u8]>),
     /// Expects a PROXY header first (`tcp-request connection expect-proxy layer4`).
     ExpectProxy,
-    /// Expects a NetScaler Client IP header first (`tcp-request connection expect-netscaler-cip layer4`).
+    /// Expects a NetScaler Client IP header first
+    /// (`tcp-request connection expect-netscaler-cip layer4`).
     ExpectNetscaler,
     /// Sets the type of service of what goes to the client.
     Tos(u32),

@@ -42,10 +42,11 @@ impl Row {
     }
 }
 
-/// Every action of HAProxy 3.5. Those that are not built yet have `not supported` for a parser and say what they need.
+/// Every action of HAProxy 3.5. Those that are not built yet have `not supported` for a parser and
+/// say what they need.
 #[rustfmt::skip]
 pub static ACTIONS: &[Row] = &[
-    //   name                   arguments                             sets               what it does
+    // name arguments sets what it does
     row("accept",              "",                                    TCP,               "lets it pass", parse::accept),
     row("add-acl",             "(<file>) <key fmt>",                  REQ | RES,         "adds an entry to a pattern list", parse::pattern_change),
     row("add-header",          "<name> <fmt>",                        HTTP,              "adds a header line", parse::header_format),

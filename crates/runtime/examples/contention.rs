@@ -1,5 +1,6 @@
-//! What sharing costs: one counter, one list behind a lock and one listening socket, used by all threads, by groups of threads, and by
-//! each thread for itself; and what follows for a proxy of 64 threads.
+//! What sharing costs: one counter, one list behind a lock and one listening socket, used by all
+//! threads, by groups of threads, and by each thread for itself; and what follows for a proxy of 64
+//! threads.
 //!
 //!     cargo run --release -p weir-runtime --example contention [threads]
 //!
@@ -14,8 +15,8 @@ use runtime::shard::Padded;
 
 const TIME: Duration = Duration::from_millis(300);
 
-/// Runs `work` on `threads` threads for [`TIME`]; gives the operations done by all and the time the threads spent waiting,
-/// as far as `work` measures it.
+/// Runs `work` on `threads` threads for [`TIME`]; gives the operations done by all and the time the
+/// threads spent waiting, as far as `work` measures it.
 fn measure(threads: usize, work: impl Fn(usize, &AtomicBool) -> (u64, Duration) + Sync) -> (u64, Duration) {
     let (stop, start) = (AtomicBool::new(false), Barrier::new(threads + 1));
     std::thread::scope(|scope| {
@@ -40,7 +41,8 @@ fn measure(threads: usize, work: impl Fn(usize, &AtomicBool) -> (u64, Duration) 
     })
 }
 
-/// Nanoseconds between two operations on one and the same thing, when `threads` threads share `things`.
+/// Nanoseconds between two operations on one and the same thing, when `threads` threads share
+/// `things`.
 fn counters<T: AsRef<AtomicU64> + Sync>(threads: usize, things: &[T]) -> f64 {
     let (operations, _) = measure(threads, |thread, stop| {
         let own = things[thread % things.len()].as_ref();
@@ -56,8 +58,8 @@ fn counters<T: AsRef<AtomicU64> + Sync>(threads: usize, things: &[T]) -> f64 {
     TIME.as_nanos() as f64 / operations as f64
 }
 
-/// Nanoseconds that a line takes from one core to another: two threads write it in turn. The best of many short rounds, since any
-/// other work on the cores only adds.
+/// Nanoseconds that a line takes from one core to another: two threads write it in turn. The best
+/// of many short rounds, since any other work on the cores only adds.
 fn transfer() -> f64 {
     const TURNS: u64 = 2_000;
     let round = || {
@@ -102,7 +104,8 @@ impl AsRef<AtomicU64> for Close {
     }
 }
 
-/// A list behind a lock: nanoseconds for each taking and giving back, and the share of time spent waiting for the lock.
+/// A list behind a lock: nanoseconds for each taking and giving back, and the share of time spent
+/// waiting for the lock.
 fn lists(threads: usize, count: usize) -> (f64, f64) {
     let lists: Vec<Padded<Mutex<Vec<u64>>>> =
         (0..count).map(|_| Padded(Mutex::new((0..1024).collect()))).collect();
@@ -125,7 +128,8 @@ fn lists(threads: usize, count: usize) -> (f64, f64) {
     (TIME.as_nanos() as f64 / operations as f64, waited.as_nanos() as f64 / all)
 }
 
-/// Connections a second that `threads` threads accept from `sockets` listeners of one address, while two threads connect.
+/// Connections a second that `threads` threads accept from `sockets` listeners of one address,
+/// while two threads connect.
 fn listeners(threads: usize, sockets: usize) -> f64 {
     let socket = |address: SocketAddr| {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
@@ -197,8 +201,9 @@ fn main() {
     model(transfer());
 }
 
-/// The most requests a second that one line lets through, which the number of threads does not change; it is what
-/// groups multiply. `line` is the time between two writes of different cores to it.
+/// The most requests a second that one line lets through, which the number of threads does not
+/// change; it is what groups multiply. `line` is the time between two writes of different cores to
+/// it.
 fn model(line: f64) {
     // Whether groups have lines of their own: a turn is of the group, a server's count is of all.
     const WRITES: [(&str, f64, &str, f64); 2] = [

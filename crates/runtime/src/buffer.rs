@@ -1,19 +1,21 @@
 //! Buffers borrowed from the worker's pool while bytes are in flight.
 //!
-//! A buffer's memory is zeroed once when it is made and then reused as it is, so that handing it to the
-//! kernel costs nothing and needs no `unsafe`. Two sizes: `tune.bufsize` for heads, and a larger one for bodies.
+//! A buffer's memory is zeroed once when it is made and then reused as it is, so that handing it to
+//! the kernel costs nothing and needs no `unsafe`. Two sizes: `tune.bufsize` for heads, and a
+//! larger one for bodies.
 
 use std::cell::{Cell, RefCell};
 
-/// Bytes that a body's buffer holds: large enough that a system call moves much, small enough to stay in the
-/// second-level cache with its peer.
+/// Bytes that a body's buffer holds: large enough that a system call moves much, small enough to
+/// stay in the second-level cache with its peer.
 pub const LARGE: usize = 64 * 1024;
 
 /// How many free buffers of each size a worker keeps.
 const KEEP: usize = 256;
 
-/// How many large buffers of a worker may be in use before bodies get small ones: what many slow receivers hold back stays
-/// in proportion to `tune.bufsize`, and the few that are fast lose nothing.
+/// How many large buffers of a worker may be in use before bodies get small ones: what many slow
+/// receivers hold back stays in proportion to `tune.bufsize`, and the few that are fast lose
+/// nothing.
 const LARGE_IN_USE: isize = 8;
 
 /// One pool of one worker.
@@ -33,8 +35,8 @@ thread_local! {
     static SMALL_SIZE: Cell<usize> = const { Cell::new(16 * 1024) };
     static SMALL_FREE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
     static LARGE_FREE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
-    /// Buffers of either size made here and not given back to the system here. One that another worker drops is taken off
-    /// there: the sum over all workers is what counts.
+    /// Buffers of either size made here and not given back to the system here. One that another
+    /// worker drops is taken off there: the sum over all workers is what counts.
     static MADE: Cell<[isize; 2]> = const { Cell::new([0; 2]) };
 }
 
@@ -63,7 +65,8 @@ pub fn small_size() -> usize {
     SMALL_SIZE.get()
 }
 
-/// Sets the calling worker's small buffer size (`tune.bufsize`). Called once before the first buffer is taken.
+/// Sets the calling worker's small buffer size (`tune.bufsize`). Called once before the first
+/// buffer is taken.
 pub fn set_small_size(bytes: usize) {
     flush();
     SMALL_SIZE.set(bytes);
@@ -77,7 +80,8 @@ pub fn flush() {
     }
 }
 
-/// A window of filled bytes in a block of memory, of less than 4 GiB. Returns to the pool of the thread that drops it.
+/// A window of filled bytes in a block of memory, of less than 4 GiB. Returns to the pool of the
+/// thread that drops it.
 #[derive(Debug)]
 pub struct Buffer {
     data: Box<[u8]>,
@@ -104,7 +108,8 @@ impl Buffer {
         }))
     }
 
-    /// A buffer for a body that comes fast: of [`LARGE`] bytes, or a small one where many large ones are in use.
+    /// A buffer for a body that comes fast: of [`LARGE`] bytes, or a small one where many large
+    /// ones are in use.
     #[inline]
     pub fn for_body() -> Self {
         let free = LARGE_FREE.with_borrow(|free| free.len() as isize);

@@ -1,4 +1,5 @@
-//! Counters that one worker writes and any thread reads: plain loads and stores, no locked instruction.
+//! Counters that one worker writes and any thread reads: plain loads and stores, no locked
+//! instruction.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -93,8 +94,9 @@ impl Gauge {
     }
 }
 
-/// Events a second over a sliding second, as HAProxy's frequency counters count: the events of the current
-/// second plus the share of the previous one that still lies within the last 1,000 ms. One writer.
+/// Events a second over a sliding second, as HAProxy's frequency counters count: the events of the
+/// current second plus the share of the previous one that still lies within the last 1,000 ms. One
+/// writer.
 #[derive(Debug, Default)]
 pub struct Rate {
     /// The second (of the monotonic clock) that `current` counts.

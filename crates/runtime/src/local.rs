@@ -1,8 +1,8 @@
 //! A worker's own hold of something that all workers share.
 //!
-//! Taking and giving back a reference count writes a cache line. Where every request does so to the same few things, as
-//! many cores as there are pass that line around. Holding the thing once for the worker, and counting who uses it there,
-//! leaves the shared count alone.
+//! Taking and giving back a reference count writes a cache line. Where every request does so to the
+//! same few things, as many cores as there are pass that line around. Holding the thing once for
+//! the worker, and counting who uses it there, leaves the shared count alone.
 
 use std::fmt;
 use std::ops::Deref;

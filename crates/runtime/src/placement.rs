@@ -1,8 +1,8 @@
-//! How many workers run, in which groups, on which CPUs: `nbthread`, `thread-groups`, `cpu-map`, `cpu-set`, `cpu-policy`
-//! (manual, chapter 3).
+//! How many workers run, in which groups, on which CPUs: `nbthread`, `thread-groups`, `cpu-map`,
+//! `cpu-set`, `cpu-policy` (manual, chapter 3).
 //!
-//! Pure: the topology and the CPUs the process may use are passed in. Called when the global section is resolved; the
-//! binary binds the threads accordingly.
+//! Pure: the topology and the CPUs the process may use are passed in. Called when the global
+//! section is resolved; the binary binds the threads accordingly.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -204,8 +204,8 @@ impl Default for Placement {
 }
 
 impl Placement {
-    /// Places the workers. `allowed` are the CPUs that the process may use as it was started. The second part of the
-    /// result are warnings.
+    /// Places the workers. `allowed` are the CPUs that the process may use as it was started. The
+    /// second part of the result are warnings.
     ///
     /// # Errors
     /// Says why the wishes cannot be met.
@@ -370,7 +370,8 @@ fn usable<'a>(topology: &'a Topology, allowed: &Cpus, wishes: &Wishes) -> Vec<&'
     usable
 }
 
-/// As many workers as `nbthread` says, else as there are CPUs; groups as said, else as `max-threads-per-group` makes.
+/// As many workers as `nbthread` says, else as there are CPUs; groups as said, else as
+/// `max-threads-per-group` makes.
 fn by_number(available: usize, wishes: &Wishes, warnings: &mut Vec<String>) -> Result<Placement, String> {
     let largest = wishes.largest_group();
     let mut threads = wishes.threads.unwrap_or_else(|| match wishes.groups {
@@ -541,8 +542,8 @@ fn merge(sets: Vec<Vec<&Cpu>>, count: usize) -> Vec<Vec<&Cpu>> {
     sets.chunks(count.max(1)).map(<[_]>::concat).collect()
 }
 
-/// Drops clusters clearly weaker (below 80 %) than the next stronger one, or clearly stronger (above 125 %) than the
-/// next weaker one.
+/// Drops clusters clearly weaker (below 80 %) than the next stronger one, or clearly stronger
+/// (above 125 %) than the next weaker one.
 fn evict(clusters: Vec<Vec<&Cpu>>, weak: bool) -> Vec<Vec<&Cpu>> {
     let strength = |cluster: &Vec<&Cpu>| cluster.iter().map(|cpu| cpu.capacity).max().unwrap_or(0);
     let mut levels: Vec<u64> = clusters.iter().map(strength).collect();

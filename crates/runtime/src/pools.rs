@@ -1,5 +1,5 @@
-//! What the calling worker's pools hold, for `show pools`: buffers here, and whatever other crates register. Counted where memory is made and
-//! given back, not where it is taken and put back.
+//! What the calling worker's pools hold, for `show pools`: buffers here, and whatever other crates
+//! register. Counted where memory is made and given back, not where it is taken and put back.
 
 use std::cell::RefCell;
 

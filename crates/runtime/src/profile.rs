@@ -1,16 +1,19 @@
-//! Where workers spend their time, by what tasks do (`set profiling tasks`; management manual, 9.3): how many turns tasks had, how long these
-//! took and how long they were waited for. Only tasks that ask to be watched are: those of requests, of streams and of checks.
+//! Where workers spend their time, by what tasks do (`set profiling tasks`; management manual,
+//! 9.3): how many turns tasks had, how long these took and how long they were waited for. Only
+//! tasks that ask to be watched are: those of requests, of streams and of checks.
 
 use std::cell::RefCell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-/// Whether tasks are profiled. Written by the runtime socket and, before there are workers, by the configuration.
+/// Whether tasks are profiled. Written by the runtime socket and, before there are workers, by the
+/// configuration.
 static ON: AtomicBool = AtomicBool::new(false);
 /// Whether requests are measured, for whatever reason: read once a request.
 static MEASURED: AtomicBool = AtomicBool::new(false);
-/// Whether an expression of the configuration wants them measured anyway. Written before there are workers.
+/// Whether an expression of the configuration wants them measured anyway. Written before there are
+/// workers.
 static WANTED: AtomicBool = AtomicBool::new(false);
 /// How often profiling began: what was gathered before the last time counts no more.
 static ROUND: AtomicU64 = AtomicU64::new(0);

@@ -1,4 +1,5 @@
-//! Values of which every worker has its own copy, each on cache lines of its own, summed by the reader.
+//! Values of which every worker has its own copy, each on cache lines of its own, summed by the
+//! reader.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -45,8 +46,8 @@ pub fn current_group() -> usize {
     GROUP.get()
 }
 
-/// Names the calling thread as worker `index`. Threads that never call this write into the first shard's
-/// copy and must not: they only read.
+/// Names the calling thread as worker `index`. Threads that never call this write into the first
+/// shard's copy and must not: they only read.
 pub fn enter_worker(index: usize) {
     WORKER.set(index);
 }
@@ -89,7 +90,8 @@ impl<T> Sharded<T> {
     pub fn mine(&self) -> &T {
         let index = current_worker();
         debug_assert!(index < self.shards.len(), "made before the number of workers was known");
-        // A thread that is no worker reads the first copy; an index past the end cannot happen after boot.
+        // A thread that is no worker reads the first copy; an index past the end cannot happen
+        // after boot.
         &self.shards.get(index).unwrap_or(&self.shards[0]).0
     }
 

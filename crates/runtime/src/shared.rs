@@ -1,9 +1,12 @@
-//! Writes to numbers that several workers share: plain relaxed atomics, whose writes debug builds count.
+//! Writes to numbers that several workers share: plain relaxed atomics, whose writes debug builds
+//! count.
 //!
-//! A write to a cache line that another core wrote last costs a transfer of that line, and transfers of one line follow one another
-//! however many cores there are. So the number of such writes a request makes says how a proxy grows with its threads; a
-//! test counts them (`crates/proxy/tests/shared_writes.rs`), those to reference counts by [`Local`](crate::Local) too. What only one worker writes belongs into
-//! [`Sharded`](crate::Sharded) instead. These numbers order nothing.
+//! A write to a cache line that another core wrote last costs a transfer of that line, and
+//! transfers of one line follow one another however many cores there are. So the number of such
+//! writes a request makes says how a proxy grows with its threads; a test counts them
+//! (`crates/proxy/tests/shared_writes.rs`), those to reference counts by [`Local`](crate::Local)
+//! too. What only one worker writes belongs into [`Sharded`](crate::Sharded) instead. These numbers
+//! order nothing.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -35,7 +38,8 @@ pub trait Shared {
     fn put(&self, value: Self::Number);
     /// Raises the value to at least `value`. Writes only if it is lower.
     fn raise(&self, value: Self::Number);
-    /// Adds one unless the value is `limit` or above; gives the value before, or the one that was too high.
+    /// Adds one unless the value is `limit` or above; gives the value before, or the one that was
+    /// too high.
     #[allow(clippy::missing_errors_doc)]
     fn take_below(&self, limit: Self::Number) -> Result<Self::Number, Self::Number>;
 }

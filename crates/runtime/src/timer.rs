@@ -1,8 +1,9 @@
 //! Lazy deadlines: moving a deadline is a store, not a timer operation.
 //!
-//! A connection owns one [`Timer`] for its whole life and moves it with every phase. The worker's [`Wheel`] holds
-//! the earliest instant a timer was asked for since it last fired; when that passes, the timer is compared with its
-//! real deadline and put in again if it moved. The grain is one millisecond.
+//! A connection owns one [`Timer`] for its whole life and moves it with every phase. The worker's
+//! [`Wheel`] holds the earliest instant a timer was asked for since it last fired; when that
+//! passes, the timer is compared with its real deadline and put in again if it moved. The grain is
+//! one millisecond.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -48,7 +49,8 @@ impl Timers {
         }
     }
 
-    /// Wakes every timer whose deadline is at or before `now`; returns the next instant to look again.
+    /// Wakes every timer whose deadline is at or before `now`; returns the next instant to look
+    /// again.
     fn fire(&mut self, now: u64) -> u64 {
         while let Some(index) = self.wheel.pop(now) {
             let Some(slot) = self.slots.get_mut(index as usize) else { continue };
@@ -170,7 +172,8 @@ pub async fn drive() {
             if next == NEVER {
                 return Poll::<()>::Pending;
             }
-            // One more millisecond: our clock drops the fraction, the deadline must have passed whole.
+            // One more millisecond: our clock drops the fraction, the deadline must have passed
+            // whole.
             let at = epoch() + Duration::from_millis(next);
             pause.as_mut().reset(at.into());
             if pause.as_mut().poll(context).is_pending() {

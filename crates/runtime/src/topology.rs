@@ -1,7 +1,8 @@
-//! What the kernel tells of the machine's CPUs: sockets, NUMA nodes, caches, cores and their strength.
+//! What the kernel tells of the machine's CPUs: sockets, NUMA nodes, caches, cores and their
+//! strength.
 //!
-//! Reads `/sys/devices/system` once at boot and decides nothing: [`placement`](crate::placement) does. Tests hand in
-//! recorded trees. Called when the global section is resolved.
+//! Reads `/sys/devices/system` once at boot and decides nothing: [`placement`](crate::placement)
+//! does. Tests hand in recorded trees. Called when the global section is resolved.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,8 +18,8 @@ pub type Cpus = BTreeSet<usize>;
 /// The highest number of a CPU that threads are bound to.
 pub const MAX_CPU: usize = CpuSet::MAX_CPU - 1;
 
-/// One hardware thread, and what it is part of. All numbers but `id` and `node` are counted here, from 0, over the
-/// whole machine.
+/// One hardware thread, and what it is part of. All numbers but `id` and `node` are counted here,
+/// from 0, over the whole machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cpu {
     /// The kernel's number.
@@ -117,8 +118,8 @@ fn number(path: &Path) -> Option<usize> {
 }
 
 impl Topology {
-    /// Reads the tree under `root`, usually `/sys/devices/system`. A machine that tells nothing has one core a CPU of
-    /// [`std::thread::available_parallelism`].
+    /// Reads the tree under `root`, usually `/sys/devices/system`. A machine that tells nothing has
+    /// one core a CPU of [`std::thread::available_parallelism`].
     pub fn read(root: &Path) -> Self {
         let online = read(&root.join("cpu/online")).map(|text| parse_list(&text)).unwrap_or_default();
         let nodes = nodes(root);
@@ -212,8 +213,8 @@ fn last_cache(cache: &Path) -> Option<usize> {
     best.map(|(_, first)| first)
 }
 
-/// How strong the CPU is: what the scheduler uses where it is told (ARM), the nominal performance of the firmware,
-/// or the highest frequency.
+/// How strong the CPU is: what the scheduler uses where it is told (ARM), the nominal performance
+/// of the firmware, or the highest frequency.
 fn capacity(cpu: &Path) -> u64 {
     ["cpu_capacity", "acpi_cppc/nominal_perf", "cpufreq/cpuinfo_max_freq"]
         .iter()

@@ -1,5 +1,5 @@
-//! How busy the workers are, and what the request being served cost so far: for expressions that ask (`cpu_usage_thr`, `cpu_ns_tot` and
-//! others). Nothing is measured unless one does.
+//! How busy the workers are, and what the request being served cost so far: for expressions that
+//! ask (`cpu_usage_thr`, `cpu_ns_tot` and others). Nothing is measured unless one does.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -169,7 +169,8 @@ pub fn watched<F: Future>(name: &'static str, mut future: Pin<Box<F>>) -> impl F
     })
 }
 
-/// What the task whose turn it is spent so far, this turn included; `None` outside of measured ones.
+/// What the task whose turn it is spent so far, this turn included; `None` outside of measured
+/// ones.
 pub fn turns() -> Option<Turns> {
     let mut turns = TURNS.get();
     let now = turns.since.take()?.elapsed();

@@ -1,8 +1,9 @@
-//! Watches the workers from outside: a worker that is awake and does not come round to answer is held up by one task, and everything else on
-//! it waits (`warn-blocked-traffic-after`, configuration manual, 3.1).
+//! Watches the workers from outside: a worker that is awake and does not come round to answer is
+//! held up by one task, and everything else on it waits (`warn-blocked-traffic-after`,
+//! configuration manual, 3.1).
 //!
-//! It costs workers one store before and one after a turn of what names itself, and an answer every now and then while they are awake.
-//! What is idle is left to sleep.
+//! It costs workers one store before and one after a turn of what names itself, and an answer every
+//! now and then while they are awake. What is idle is left to sleep.
 
 use std::io;
 use std::sync::OnceLock;
@@ -16,7 +17,8 @@ use crate::shard::{self, Padded};
 
 /// How long a process that does nothing at all is left alone.
 const IDLE: Duration = Duration::from_secs(1);
-/// A worker that makes no progress for so long is held up whether it computes or waits for the system.
+/// A worker that makes no progress for so long is held up whether it computes or waits for the
+/// system.
 const TOO_LONG: Duration = Duration::from_secs(1);
 /// After the first time, a task that goes on holding its worker up is told of so often.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -24,7 +26,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// What a task that names itself is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
-    /// A request or stream of a frontend: the frontend's place among the proxies, the number of the session.
+    /// A request or stream of a frontend: the frontend's place among the proxies, the number of the
+    /// session.
     Stream {
         /// The place.
         proxy: u32,
@@ -69,7 +72,8 @@ struct Watched {
 static WATCHED: OnceLock<Vec<Watched>> = OnceLock::new();
 
 impl Watched {
-    /// How often the worker went to sleep and woke up: an odd number while it sleeps, and before it started.
+    /// How often the worker went to sleep and woke up: an odd number while it sleeps, and before it
+    /// started.
     fn rounds(&self) -> u64 {
         self.metrics.get().map_or(1, |metrics| metrics.worker_park_unpark_count(0))
     }
@@ -143,8 +147,9 @@ pub(crate) fn leave(index: usize) {
 /// The CPU time that a thread of this process has used, by the system's number.
 pub type CpuTime = fn(i32) -> Option<Duration>;
 
-/// Begins to watch: `tell` is called, on a thread of its own, for each worker that one task has kept computing for longer than `limit`, or from
-/// anything else for a second, and again every second as long as that lasts. A worker that the system did not let run is not held up.
+/// Begins to watch: `tell` is called, on a thread of its own, for each worker that one task has
+/// kept computing for longer than `limit`, or from anything else for a second, and again every
+/// second as long as that lasts. A worker that the system did not let run is not held up.
 ///
 /// # Errors
 /// The system has no thread left.
@@ -195,7 +200,8 @@ fn watch(limit: Duration, cpu_time: CpuTime, tell: &dyn Fn(Held)) {
 }
 
 impl Asked {
-    /// For how long the worker, which has used `cpu` time by now, has been held up, if that is to be told.
+    /// For how long the worker, which has used `cpu` time by now, has been held up, if that is to
+    /// be told.
     fn is_worth_a_word(&self, limit: Duration, cpu: Duration) -> Option<Duration> {
         if self.told.is_some_and(|told| told.elapsed() < AGAIN) {
             return None;

@@ -1,8 +1,10 @@
-//! A hierarchical timing wheel of numbered entries: putting one in, moving it and taking it out cost the same however
-//! many there are. Knows instants in ms, not what happens then; [`crate::timer`] does.
+//! A hierarchical timing wheel of numbered entries: putting one in, moving it and taking it out
+//! cost the same however many there are. Knows instants in ms, not what happens then;
+//! [`crate::timer`] does.
 //!
-//! Level 0 has a slot a millisecond for the next 64, each level above one for 64 times as long. An entry lies on the level of
-//! the highest digit, in base 64, in which its instant differs from the present; when its slot begins, it moves down.
+//! Level 0 has a slot a millisecond for the next 64, each level above one for 64 times as long. An
+//! entry lies on the level of the highest digit, in base 64, in which its instant differs from the
+//! present; when its slot begins, it moves down.
 
 const BITS: u32 = 6;
 const SLOTS: usize = 1 << BITS;
@@ -55,7 +57,8 @@ impl Wheel {
             self.links.resize(entry as usize + 1, FREE);
         }
         self.remove(entry);
-        // What is late already is due at once; what is too far ahead is looked at as late as can be told.
+        // What is late already is due at once; what is too far ahead is looked at as late as can be
+        // told.
         let when = at.clamp(self.now, self.now | FURTHEST);
         let differ = (self.now ^ when) | (SLOTS as u64 - 1);
         let level = ((u64::BITS - 1 - differ.leading_zeros()) / BITS) as usize;

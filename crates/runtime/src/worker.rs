@@ -1,7 +1,7 @@
 //! Worker threads and their mailboxes.
 //!
-//! Work moves between workers only as a message: a closure posted into the mailbox of one worker and run
-//! there as a turn of its own.
+//! Work moves between workers only as a message: a closure posted into the mailbox of one worker
+//! and run there as a turn of its own.
 
 use std::io;
 use std::sync::OnceLock;
@@ -23,7 +23,8 @@ pub type Message = Box<dyn FnOnce() + Send>;
 
 struct Mailboxes {
     senders: Vec<UnboundedSender<Message>>,
-    /// Connections each worker serves. Written by the worker itself and by those who hand it a connection.
+    /// Connections each worker serves. Written by the worker itself and by those who hand it a
+    /// connection.
     connections: Vec<Padded<AtomicUsize>>,
     /// What each runtime says of itself, once it runs.
     metrics: Vec<OnceLock<RuntimeMetrics>>,
@@ -85,8 +86,8 @@ pub fn prepare(count: usize) -> io::Result<Inboxes> {
     Ok(Inboxes(receivers.into_iter()))
 }
 
-/// Posts `message` to worker `index`; says whether that worker still listens. It counts as one write to something shared, whatever
-/// the channel and the allocator make of it.
+/// Posts `message` to worker `index`; says whether that worker still listens. It counts as one
+/// write to something shared, whatever the channel and the allocator make of it.
 pub fn post(index: usize, message: impl FnOnce() + Send + 'static) -> bool {
     note_write();
     MAILBOXES
@@ -122,8 +123,8 @@ pub fn activity(index: usize) -> Activity {
     }
 }
 
-/// Lets workers sleep again that poll without: a process that only waits for its last connections leaves the CPU to
-/// its successor.
+/// Lets workers sleep again that poll without: a process that only waits for its last connections
+/// leaves the CPU to its successor.
 pub fn end_busy_polling() {
     if let Some(boxes) = MAILBOXES.get() {
         boxes.polling.store(false, Relaxed);
@@ -153,8 +154,9 @@ impl Drop for Load {
 }
 
 impl Inboxes {
-    /// Starts the next worker: a thread named `weir/INDEX`, placed as `place` says, that runs `main` and its mailbox
-    /// until `main` ends. Returns when the worker has its reactor; what keeps it from one is the error.
+    /// Starts the next worker: a thread named `weir/INDEX`, placed as `place` says, that runs
+    /// `main` and its mailbox until `main` ends. Returns when the worker has its reactor; what
+    /// keeps it from one is the error.
     pub fn spawn<F, Fut>(&mut self, index: usize, place: Place, main: F) -> io::Result<JoinHandle<()>>
     where
         F: FnOnce() -> Fut + Send + 'static,
@@ -228,7 +230,8 @@ fn run<F, Fut>(
     });
 }
 
-/// A task that is always ready: the reactor and the timers are asked after each round of the others, and never slept on.
+/// A task that is always ready: the reactor and the timers are asked after each round of the
+/// others, and never slept on.
 async fn poll_busily(going: &AtomicBool) {
     while going.load(Relaxed) {
         tokio::task::yield_now().await;

@@ -1,4 +1,5 @@
-//! ACLs (manual, 7.1 and 7.4): a criterion with its patterns, the ACLs of a proxy by name, and the predefined ones.
+//! ACLs (manual, 7.1 and 7.4): a criterion with its patterns, the ACLs of a proxy by name, and the
+//! predefined ones.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -214,7 +215,8 @@ impl Criterion {
         }
     }
 
-    /// The same of a string, for which no value has to be made where only the words of the line are looked at.
+    /// The same of a string, for which no value has to be made where only the words of the line are
+    /// looked at.
     #[inline]
     fn accepts_text(&self, text: &[u8]) -> bool {
         if self.expects == Type::Str
@@ -256,7 +258,8 @@ fn without_patterns(word: Word<'_>) -> Diagnostic {
         ))
 }
 
-/// Warns of an ACL whose fetches have nothing to look at where `scope` is. `name` is that of a declared one.
+/// Warns of an ACL whose fetches have nothing to look at where `scope` is. `name` is that of a
+/// declared one.
 pub(crate) fn warn(acl: &Acl, name: Option<&str>, span: Span, scope: &Scope<'_>) {
     let Some(rules) = scope.place.rules() else { return };
     let usable = |criterion: &&Arc<Criterion>| criterion.expression.check_place(scope, span).is_ok();
@@ -285,7 +288,8 @@ pub(crate) fn warn(acl: &Acl, name: Option<&str>, span: Span, scope: &Scope<'_>)
     }
 }
 
-/// Whether patterns take `value` as it is: it has the type they expect, or one that they compare alike.
+/// Whether patterns take `value` as it is: it has the type they expect, or one that they compare
+/// alike.
 #[inline]
 fn fits(value: &Value<'_>, expects: Type) -> bool {
     match expects {
@@ -508,7 +512,8 @@ impl Acls {
         Self::default()
     }
 
-    /// Compiles the words behind `acl`: the name and the criterion, to be handed to [`add`](Self::add).
+    /// Compiles the words behind `acl`: the name and the criterion, to be handed to
+    /// [`add`](Self::add).
     pub fn compile(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<(Box<str>, Criterion), Diagnostic> {
         let Some(name) = words.next() else {
             return Err(Diagnostic::alert("an ACL needs a name and a criterion").at(words.end()));

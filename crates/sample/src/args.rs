@@ -1,6 +1,8 @@
-//! Arguments of fetches and converters: one parser for all, with the quoting of the manual's section 2.2.
+//! Arguments of fetches and converters: one parser for all, with the quoting of the manual's
+//! section 2.2.
 //!
-//! The tables say what each argument is; here the texts become numbers, names, proxies, expressions' variables and so on, once.
+//! The tables say what each argument is; here the texts become numbers, names, proxies,
+//! expressions' variables and so on, once.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -219,8 +221,9 @@ pub fn text_of(arg: &Arg) -> &[u8] {
     }
 }
 
-/// Splits what stands between the parentheses at commas, quotes and escapes resolved. `text` begins behind the
-/// opening parenthesis; the second value is the number of bytes up to and with the closing one, `None` if it is missing.
+/// Splits what stands between the parentheses at commas, quotes and escapes resolved. `text` begins
+/// behind the opening parenthesis; the second value is the number of bytes up to and with the
+/// closing one, `None` if it is missing.
 pub fn split(text: &str) -> (Vec<String>, Option<usize>) {
     let mut args = Vec::new();
     let mut current: Vec<u8> = Vec::new();
@@ -252,7 +255,8 @@ pub fn split(text: &str) -> (Vec<String>, Option<usize>) {
                     current.push(*escaped);
                     at += 1;
                 }
-                // Not an escape of this level: it belongs to the argument, such as a regular expression's.
+                // Not an escape of this level: it belongs to the argument, such as a regular
+                // expression's.
                 _ => current.push(b'\\'),
             },
             b',' if !single && !double => finish(&mut current, &mut args),
@@ -267,7 +271,8 @@ pub fn split(text: &str) -> (Vec<String>, Option<usize>) {
     (args, None)
 }
 
-/// Resolves the texts by the row's specification. The error is the end of a sentence that begins with the keyword.
+/// Resolves the texts by the row's specification. The error is the end of a sentence that begins
+/// with the keyword.
 pub fn resolve(texts: &[String], specs: &[Spec], scope: &Scope<'_>) -> Result<Vec<Arg>, String> {
     // Empty parentheses are no argument, unless a text is asked for.
     let texts = if specs.is_empty() && matches!(texts, [text] if text.is_empty()) { &[] } else { texts };

@@ -26,8 +26,8 @@ pub struct Userlist {
     users: HashMap<Box<str>, User>,
     /// Also those without a member.
     groups: HashSet<Box<str>>,
-    /// The last password that was right, by user: crypt(3) is slow on purpose, and clients send the same one with every
-    /// request. Emptied by nothing but the end of the plan.
+    /// The last password that was right, by user: crypt(3) is slow on purpose, and clients send the
+    /// same one with every request. Emptied by nothing but the end of the plan.
     accepted: Mutex<HashMap<Box<str>, Box<[u8]>>>,
 }
 

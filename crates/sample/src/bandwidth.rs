@@ -1,5 +1,6 @@
-//! Limits of bandwidth: the filters that proxies declare (`filter bwlim-in`, `filter bwlim-out`; configuration manual, 9.7) and
-//! what rules ask of them for one stream (`set-bandwidth-limit`). Pure data; `proxy` holds bytes back by it.
+//! Limits of bandwidth: the filters that proxies declare (`filter bwlim-in`, `filter bwlim-out`;
+//! configuration manual, 9.7) and what rules ask of them for one stream (`set-bandwidth-limit`).
+//! Pure data; `proxy` holds bytes back by it.
 
 use std::sync::Arc;
 
@@ -31,8 +32,8 @@ pub struct BandwidthLimit {
     pub period_ms: u64,
 }
 
-/// Enables a filter among those of a stream, in place of what was asked of it before. What is `None` or nothing is the
-/// filter's own.
+/// Enables a filter among those of a stream, in place of what was asked of it before. What is
+/// `None` or nothing is the filter's own.
 pub fn enable(
     limits: &mut Vec<BandwidthLimit>,
     filter: &Arc<BandwidthFilter>,

@@ -39,7 +39,8 @@ impl Condition {
         Self::parse(words, scope, false)
     }
 
-    /// Takes a trailing `if …` or `unless …`; `None` when no word is left. Other words are an error.
+    /// Takes a trailing `if …` or `unless …`; `None` when no word is left. Other words are an
+    /// error.
     pub fn compile_optional(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Option<Self>, Diagnostic> {
         let Some(word) = words.peek() else { return Ok(None) };
         match word.text {

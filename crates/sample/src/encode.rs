@@ -1,8 +1,8 @@
-//! Items of formats as JSON (RFC 8259) and CBOR (RFC 8949): `+json`, `+cbor` and the types of `%(name:type)` (manual,
-//! 8.2.6). Called by [`crate::format`].
+//! Items of formats as JSON (RFC 8259) and CBOR (RFC 8949): `+json`, `+cbor` and the types of
+//! `%(name:type)` (manual, 8.2.6). Called by [`crate::format`].
 //!
-//! What is written is always well-formed, whatever bytes a client sent: bytes that are no UTF-8 become U+FFFD in JSON,
-//! and a byte string in CBOR.
+//! What is written is always well-formed, whatever bytes a client sent: bytes that are no UTF-8
+//! become U+FFFD in JSON, and a byte string in CBOR.
 
 use std::borrow::Cow;
 
@@ -73,7 +73,8 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The value of an expression, cast to the type that the format asks for as converters cast theirs; nothing where that cannot be.
+    /// The value of an expression, cast to the type that the format asks for as converters cast
+    /// theirs; nothing where that cannot be.
     pub fn of(value: Option<Value<'a>>, wanted: Option<ItemType>) -> Self {
         let value = match (wanted, value) {
             // All the bytes, also those behind a NUL.

@@ -1,9 +1,12 @@
-//! How a stream and its connections ended, in the letters of `term_events`: for each layer, in turn, what happened to it.
+//! How a stream and its connections ended, in the letters of `term_events`: for each layer, in
+//! turn, what happened to it.
 //!
-//! What is kept is why the stream ended and what became of both connections; the layers' events follow from that when somebody asks. A letter
-//! names the layer: the connection (`f`), its protocol (`m`), the protocol's stream (`e`), the proxy's stream (`s`); capitals are the server's
-//! side. A digit tells what it saw: its own closing (1), an end (2), an error of reading (3) or of writing (4), an end (5) or an error (6) before
-//! the message was whole, a timeout (7), a rule's word (8), a bad message (9), an error inside (A). A connection has 7 for one refused.
+//! What is kept is why the stream ended and what became of both connections; the layers' events
+//! follow from that when somebody asks. A letter names the layer: the connection (`f`), its
+//! protocol (`m`), the protocol's stream (`e`), the proxy's stream (`s`); capitals are the server's
+//! side. A digit tells what it saw: its own closing (1), an end (2), an error of reading (3) or of
+//! writing (4), an end (5) or an error (6) before the message was whole, a timeout (7), a rule's
+//! word (8), a bad message (9), an error inside (A). A connection has 7 for one refused.
 
 use crate::value::Scratch;
 
@@ -91,7 +94,8 @@ pub struct Ending {
     pub server: Link,
 }
 
-/// Events of the seven layers, without those that follow from a connection's being closed in the end.
+/// Events of the seven layers, without those that follow from a connection's being closed in the
+/// end.
 struct Row(End, [&'static str; 7]);
 
 #[rustfmt::skip]
@@ -146,7 +150,8 @@ const ROWS: &[Row] = &[
 ];
 
 impl Ending {
-    /// The events as `{f,m,e,s,E,M,F}`. Streams of TCP have no protocol whose streams would see more than their closing.
+    /// The events as `{f,m,e,s,E,M,F}`. Streams of TCP have no protocol whose streams would see
+    /// more than their closing.
     pub(crate) fn events(self, is_http: bool) -> Scratch {
         let layers = ROWS.iter().find(|row| row.0 == self.end).map_or([""; 7], |row| row.1);
         let mut text = Scratch::default();

@@ -18,12 +18,13 @@ pub struct Env<'a> {
     pub session: Option<&'a Session>,
     /// The request; `None` before there is a stream.
     pub transaction: Option<&'a Transaction>,
-    /// Bytes received from the client and not forwarded: the body as far as it came, decoded of chunks in HTTP
-    /// mode; raw bytes in TCP mode.
+    /// Bytes received from the client and not forwarded: the body as far as it came, decoded of
+    /// chunks in HTTP mode; raw bytes in TCP mode.
     pub request_bytes: &'a [u8],
     /// The same of what was received from the server.
     pub response_bytes: &'a [u8],
-    /// Whether no more bytes will come into what is being looked at: end of stream, full buffer or delay over.
+    /// Whether no more bytes will come into what is being looked at: end of stream, full buffer or
+    /// delay over.
     pub complete: bool,
     /// Set by a fetch whose result may change when more bytes come. The caller waits if it may.
     pub may_change: Cell<bool>,
@@ -60,8 +61,8 @@ impl<'a> Env<'a> {
         Self { session: Some(session), transaction: Some(transaction), ..Self::new(process, now_ms) }
     }
 
-    /// Says that more of a connection's bytes might change the result, so that the caller waits for them. Of HTTP messages
-    /// are looked at instead, where none come that would.
+    /// Says that more of a connection's bytes might change the result, so that the caller waits for
+    /// them. Of HTTP messages are looked at instead, where none come that would.
     pub(crate) fn want_bytes(&self, wanted: bool) {
         let is_http = self.transaction.is_some_and(|transaction| transaction.is_http);
         self.may_change.set(wanted && !self.complete && !is_http);

@@ -1,4 +1,5 @@
-//! Expressions: a fetch followed by converters (manual, 7.3), compiled once and evaluated per request.
+//! Expressions: a fetch followed by converters (manual, 7.3), compiled once and evaluated per
+//! request.
 
 use diag::{Diagnostic, Span};
 
@@ -77,8 +78,8 @@ impl Expression {
         Ok(expression)
     }
 
-    /// Compiles the expression at the start of `text` wherever it may be used, and says where it ends. The caller
-    /// knows what may follow, and where the expression stands.
+    /// Compiles the expression at the start of `text` wherever it may be used, and says where it
+    /// ends. The caller knows what may follow, and where the expression stands.
     pub fn begin(text: &str, span: Span, scope: &Scope<'_>) -> Result<(Self, usize), Diagnostic> {
         let mut parser = Parser { text, at: 0, span, scope };
         let (fetch, args) = parser.fetch()?;
@@ -88,7 +89,8 @@ impl Expression {
         Ok((Self { fetch, args, steps: steps.into(), gives }, end))
     }
 
-    /// Compiles `text`, converters alone, which are applied to a log line: [`Env::request_bytes`] as text.
+    /// Compiles `text`, converters alone, which are applied to a log line: [`Env::request_bytes`]
+    /// as text.
     pub fn of_message(text: &str, span: Span, scope: &Scope<'_>) -> Result<Self, Diagnostic> {
         let mut parser = Parser { text, at: 0, span, scope };
         let mut steps = Vec::new();
@@ -119,7 +121,8 @@ impl Expression {
             )))
     }
 
-    /// Whether it reads the bytes of a connection (manual, 7.3.5), which messages of HTTP have none of.
+    /// Whether it reads the bytes of a connection (manual, 7.3.5), which messages of HTTP have none
+    /// of.
     pub(crate) fn reads_bytes(&self) -> bool {
         const PREFIXES: &[&str] = &[
             "payload",
@@ -153,7 +156,8 @@ impl Expression {
         !self.steps.is_empty()
     }
 
-    /// Its value: of several (headers, cookies), the one that the fetch takes by itself, mostly the last.
+    /// Its value: of several (headers, cookies), the one that the fetch takes by itself, mostly the
+    /// last.
     #[inline]
     pub fn eval<'a>(&'a self, env: &'a Env<'a>) -> Option<Value<'a>> {
         self.next(env, &mut Cursor::once())
@@ -168,8 +172,8 @@ impl Expression {
         value.is_some()
     }
 
-    /// The short way to look for one of all values, where the fetch has one and no converter follows: its function and
-    /// its arguments.
+    /// The short way to look for one of all values, where the fetch has one and no converter
+    /// follows: its function and its arguments.
     #[inline]
     pub(crate) fn any(&self) -> Option<(Any, &Args)> {
         self.fetch.any.filter(|_| self.steps.is_empty()).map(|any| (any, &self.args))
@@ -188,7 +192,8 @@ impl Expression {
     /// The value at `cursor`, which says afterwards whether more may follow.
     #[inline]
     pub fn next<'a>(&'a self, env: &'a Env<'a>, cursor: &mut Cursor) -> Option<Value<'a>> {
-        // Values are large enough for needless moves to be felt: most expressions have no converter.
+        // Values are large enough for needless moves to be felt: most expressions have no
+        // converter.
         if self.steps.is_empty() {
             return (self.fetch.run)(env, &self.args, cursor);
         }
@@ -203,7 +208,8 @@ impl Expression {
     }
 }
 
-/// `number` after `steps`: those at the front that calculate are done here, without making values of what is between.
+/// `number` after `steps`: those at the front that calculate are done here, without making values
+/// of what is between.
 fn calculated<'a>(mut number: i64, steps: &'a [Step], env: &'a Env<'a>) -> Option<Value<'a>> {
     for (at, step) in steps.iter().enumerate() {
         match step.convert.run {
@@ -232,7 +238,8 @@ fn trailing(text: &str, at: usize, span: Span) -> Diagnostic {
         .help("converters are separated by commas; an argument with a parenthesis or a comma needs quotes of its own")
 }
 
-/// The place of a part of a word, if the word stands in the file as it is read (no quotes, no escapes).
+/// The place of a part of a word, if the word stands in the file as it is read (no quotes, no
+/// escapes).
 fn part(text: &str, span: Span, start: usize, end: usize) -> Span {
     if span.len() == text.len() { span.part(start, end) } else { span }
 }
@@ -246,7 +253,8 @@ impl Parser<'_, '_> {
         Diagnostic::alert(message).at(part(self.text, self.span, start, self.at.max(start + 1)))
     }
 
-    /// Takes a keyword: up to a parenthesis, a comma, a blank or the bracket that ends a log format's item.
+    /// Takes a keyword: up to a parenthesis, a comma, a blank or the bracket that ends a log
+    /// format's item.
     fn keyword(&mut self) -> &str {
         let rest = &self.text[self.at..];
         let length = rest.find(['(', ')', ',', ' ', '\t', ']']).unwrap_or(rest.len());

@@ -1,4 +1,5 @@
-//! Custom log formats (manual, 8.2.6): text, aliases and expressions, compiled once, for logs, headers and all `<fmt>`.
+//! Custom log formats (manual, 8.2.6): text, aliases and expressions, compiled once, for logs,
+//! headers and all `<fmt>`.
 //!
 //! The aliases themselves are in [`crate::alias`]; how bytes are quoted and escaped is here.
 
@@ -126,8 +127,8 @@ impl Format {
         }
     }
 
-    /// Whether something in it is known only once the transfer is over. A log line without such a thing is written as
-    /// soon as the server has answered (manual, `option logasap`).
+    /// Whether something in it is known only once the transfer is over. A log line without such a
+    /// thing is written as soon as the server has answered (manual, `option logasap`).
     pub fn is_late(&self) -> bool {
         self.parts.iter().any(|part| match part {
             Part::Alias(alias, _) => alias.late,

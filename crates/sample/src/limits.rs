@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use crate::value::Value;
 
-/// How many bytes variables may hold (`tune.vars.*-max-size`), 0 for no limit. Coarser ones include the finer ones.
+/// How many bytes variables may hold (`tune.vars.*-max-size`), 0 for no limit. Coarser ones include
+/// the finer ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// `global`: all variables of the process.

@@ -1,5 +1,5 @@
-//! What the runtime socket asks of variables: expressions compiled and evaluated on the spot (`set var`).
-//! Called by `control` only.
+//! What the runtime socket asks of variables: expressions compiled and evaluated on the spot
+//! (`set var`). Called by `control` only.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -38,8 +38,8 @@ pub enum Written {
     Format,
 }
 
-/// Sets the process's variable `name` (with `proc.`) to what `words` give now; an expression without a result changes
-/// nothing. The error says what is wrong.
+/// Sets the process's variable `name` (with `proc.`) to what `words` give now; an expression
+/// without a result changes nothing. The error says what is wrong.
 pub fn set_variable(
     process: &Process,
     now_ms: u64,

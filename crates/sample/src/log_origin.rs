@@ -1,4 +1,5 @@
-//! Where a log line was made (`%OG`, manual 8.2.6), and which of these points the lines of a `log-profile` are about.
+//! Where a log line was made (`%OG`, manual 8.2.6), and which of these points the lines of a
+//! `log-profile` are about.
 
 /// The point at which a line is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,6 +1,7 @@
 //! What `log-profile` sections make of log lines by where they were made (manual, 8.3.5).
 //!
-//! `config` reads the sections, `rules` names them in `do-log`, `proxy` asks them before a line goes to a logger.
+//! `config` reads the sections, `rules` names them in `do-log`, `proxy` asks them before a line
+//! goes to a logger.
 
 use crate::format::Format;
 use crate::log_origin::{LogOrigin, LogStep};

@@ -1,5 +1,5 @@
-//! Texts one after another, each behind its length in the variable-length form of the SPOP specification: `req.hdrs_bin` writes them, the
-//! actions on binary headers read them.
+//! Texts one after another, each behind its length in the variable-length form of the SPOP
+//! specification: `req.hdrs_bin` writes them, the actions on binary headers read them.
 
 /// Appends a length.
 pub fn write_length(out: &mut Vec<u8>, length: usize) {

@@ -1,8 +1,10 @@
-//! Regular expressions: compiled once, on bytes, without Unicode, as HAProxy's PCRE patterns are meant.
+//! Regular expressions: compiled once, on bytes, without Unicode, as HAProxy's PCRE patterns are
+//! meant.
 //!
-//! The `regex` crate runs in linear time and takes all patterns that it can. What only PCRE knows (look-around,
-//! back-references, possessive quantifiers) is given to PCRE2, with a limit on the work of one match. Where a list has many
-//! expressions, each is kept [`Lean`]: a few kilobytes instead of tens, for a slower match.
+//! The `regex` crate runs in linear time and takes all patterns that it can. What only PCRE knows
+//! (look-around, back-references, possessive quantifiers) is given to PCRE2, with a limit on the
+//! work of one match. Where a list has many expressions, each is kept [`Lean`]: a few kilobytes
+//! instead of tens, for a slower match.
 
 mod line_end;
 
@@ -31,7 +33,8 @@ enum Engine {
     Backtracking(Box<pcre2::bytes::Regex>),
 }
 
-/// What a match may cost before it is given up as no match: backtracking steps, as PCRE2 counts them.
+/// What a match may cost before it is given up as no match: backtracking steps, as PCRE2 counts
+/// them.
 const MATCH_LIMIT: u32 = 100_000;
 
 /// PCRE2's program for `pattern`, if it has one.
@@ -73,8 +76,8 @@ impl Regex {
         }
     }
 
-    /// Appends `template` to `out` with `\0` to `\9` replaced by what they captured of the first match; says
-    /// whether there was a match.
+    /// Appends `template` to `out` with `\0` to `\9` replaced by what they captured of the first
+    /// match; says whether there was a match.
     pub fn expand(&self, bytes: &[u8], template: &[u8], out: &mut Vec<u8>) -> bool {
         match &self.0 {
             Engine::Linear(regex, end) => {
@@ -143,8 +146,8 @@ impl Regex {
     }
 }
 
-/// A compiled regular expression of which there are many: only its program is kept; what a match needs besides belongs to
-/// the thread and serves all.
+/// A compiled regular expression of which there are many: only its program is kept; what a match
+/// needs besides belongs to the thread and serves all.
 #[derive(Clone, Debug)]
 pub(crate) struct Lean(LeanEngine);
 
@@ -232,7 +235,8 @@ impl Lean {
     }
 }
 
-/// HAProxy's references: a backslash and one digit; any other escaped byte stands for itself, `\xNN` for a byte.
+/// HAProxy's references: a backslash and one digit; any other escaped byte stands for itself,
+/// `\xNN` for a byte.
 fn expand<'m>(group: impl Fn(usize) -> Option<&'m [u8]>, template: &[u8], out: &mut Vec<u8>) {
     let mut rest = template.iter().copied().enumerate();
     while let Some((at, byte)) = rest.next() {
@@ -340,8 +344,8 @@ pub(crate) fn spell_bytes(pattern: &str) -> Cow<'_, str> {
     Cow::Owned(pattern.chars().map(spell).collect())
 }
 
-/// Rewrites what PCRE takes as itself and the `regex` crate as syntax: `[`, `&&`, `--` and `~~` inside a class,
-/// and `{` that begins no repetition.
+/// Rewrites what PCRE takes as itself and the `regex` crate as syntax: `[`, `&&`, `--` and `~~`
+/// inside a class, and `{` that begins no repetition.
 pub(crate) fn translate(pattern: &str) -> String {
     let bytes = pattern.as_bytes();
     let mut out = String::with_capacity(pattern.len() + 8);
@@ -351,7 +355,8 @@ pub(crate) fn translate(pattern: &str) -> String {
     let mut repeats = false;
     while let Some((at, c)) = chars.next() {
         if class_start.is_none() && c == '+' && repeats {
-            // The other crate would take `a++` for `(a+)+`: it gets what it does not know, and PCRE2 the pattern.
+            // The other crate would take `a++` for `(a+)+`: it gets what it does not know, and
+            // PCRE2 the pattern.
             return "(?=)".to_owned();
         }
         repeats = class_start.is_none()
@@ -450,7 +455,8 @@ fn explain(pattern: &str, error: &regex::Error) -> String {
         regex::Error::CompiledTooBig(limit) => {
             format!("the regular expression `{pattern}` is too large: it would take more than {limit} bytes")
         }
-        // The last line says what is wrong; those before it draw an underline that the diagnostic draws itself.
+        // The last line says what is wrong; those before it draw an underline that the diagnostic
+        // draws itself.
         other => {
             let text = other.to_string();
             let cause = text.lines().last().unwrap_or_default().trim_start_matches("error: ");

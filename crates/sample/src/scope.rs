@@ -44,15 +44,18 @@ pub trait Names {
         let _ = name;
         None
     }
-    /// Reads a file named in the configuration (error files, keys), relative to the working directory. At run time none is.
+    /// Reads a file named in the configuration (error files, keys), relative to the working
+    /// directory. At run time none is.
     fn read_file(&self, path: &str) -> Result<Vec<u8>, String> {
         Err(format!("`{path}`: no file is read at run time"))
     }
-    /// Reads a file of patterns, which is often large and read once: its bytes are the caller's, and nobody keeps a copy.
+    /// Reads a file of patterns, which is often large and read once: its bytes are the caller's,
+    /// and nobody keeps a copy.
     fn read_patterns(&self, path: &str) -> Result<Vec<u8>, String> {
         self.read_file(path)
     }
-    /// An environment variable (`env`). The configuration may have changed what the process was started with.
+    /// An environment variable (`env`). The configuration may have changed what the process was
+    /// started with.
     fn variable(&self, name: &[u8]) -> Option<Vec<u8>> {
         use std::os::unix::ffi::{OsStrExt, OsStringExt};
         std::env::var_os(std::ffi::OsStr::from_bytes(name)).map(OsStringExt::into_vec)
@@ -62,7 +65,8 @@ pub trait Names {
         let _ = name;
         None
     }
-    /// The certificates that expressions name, those of `crt-store` sections with `jwt on` among them.
+    /// The certificates that expressions name, those of `crt-store` sections with `jwt on` among
+    /// them.
     fn certificates(&self) -> Arc<crate::keys::Certificates> {
         Arc::default()
     }
@@ -84,7 +88,8 @@ pub trait Names {
     fn resolvers_names(&self) -> Vec<Box<str>> {
         Vec::new()
     }
-    /// A new capture slot of the current frontend for values of up to `length` bytes; `None` outside frontends.
+    /// A new capture slot of the current frontend for values of up to `length` bytes; `None`
+    /// outside frontends.
     fn capture_slot(&self, length: usize) -> Option<usize> {
         let _ = length;
         None

@@ -1,4 +1,5 @@
-//! A client connection as data. Made by `proxy` when a connection is accepted; read by expressions and logs.
+//! A client connection as data. Made by `proxy` when a connection is accepted; read by expressions
+//! and logs.
 
 use runtime::Local;
 use std::cell::{Cell, OnceCell};
@@ -77,7 +78,8 @@ pub struct TlsFacts {
 /// What only some connections have.
 #[derive(Debug, Default)]
 struct Rare {
-    /// The addresses of the connection itself where they are not the session's: rules changed one of those.
+    /// The addresses of the connection itself where they are not the session's: rules changed one
+    /// of those.
     own: Cell<Option<Ends>>,
     /// What came with a PROXY header.
     tlvs: OnceCell<Vec<Tlv>>,
@@ -94,7 +96,8 @@ pub struct Ends {
     pub destination: Endpoint,
 }
 
-/// What a client connection is, for its whole life. All its requests share it, so what changes is in cells.
+/// What a client connection is, for its whole life. All its requests share it, so what changes is
+/// in cells.
 #[derive(Debug)]
 pub struct Session {
     source: Cell<Endpoint>,
@@ -200,7 +203,8 @@ impl Session {
         self.rare.get().and_then(|rare| rare.tlvs.get()).map_or(&[], Vec::as_slice)
     }
 
-    /// The client's address of the connection itself (`fc_src`): `set-src` of rules does not change it.
+    /// The client's address of the connection itself (`fc_src`): `set-src` of rules does not change
+    /// it.
     pub fn connection_source(&self) -> Endpoint {
         self.own().map_or(self.source(), |own| own.source)
     }

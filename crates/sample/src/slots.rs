@@ -6,8 +6,8 @@ use std::net::Ipv4Addr;
 use crate::limits::{ENTRY, count_all, limits};
 use crate::value::{Scratch, Value};
 
-/// The values of one scope. Setting needs no exclusive borrow, because converters set variables while the
-/// request is being read (`set-var()`).
+/// The values of one scope. Setting needs no exclusive borrow, because converters set variables
+/// while the request is being read (`set-var()`).
 #[derive(Debug, Default)]
 pub struct Slots {
     own: RefCell<Own>,
@@ -19,14 +19,16 @@ pub struct Slots {
 #[derive(Debug, Default)]
 struct Own {
     slots: Vec<Slot>,
-    /// The texts of all slots, each behind its length and its room; between them what slots had before.
+    /// The texts of all slots, each behind its length and its room; between them what slots had
+    /// before.
     texts: Vec<u8>,
     /// How much of `texts` no slot means any more.
     waste: usize,
 }
 
-/// A variable's place, eight to a line of memory: where there are thousands, what an access costs is the lines it fetches. Three
-/// bits say what it is, the others hold it or say where it is among the texts. All zero is an empty one.
+/// A variable's place, eight to a line of memory: where there are thousands, what an access costs
+/// is the lines it fetches. Three bits say what it is, the others hold it or say where it is among
+/// the texts. All zero is an empty one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot(u64);
 
@@ -209,7 +211,8 @@ impl Own {
         self.waste = 0;
     }
 
-    /// What the variable in `slot` counts in the limits of `tune.vars.*-max-size`; 0 when it is not set.
+    /// What the variable in `slot` counts in the limits of `tune.vars.*-max-size`; 0 when it is not
+    /// set.
     #[inline]
     fn size(&self, slot: u32) -> usize {
         match self.slots.get(slot as usize).map(|slot| slot.content()) {
@@ -227,8 +230,8 @@ impl Slots {
         self.own.borrow().get(slot)
     }
 
-    /// Sets `slot` if it holds a number, a boolean or an IPv4 address and is given one: then nothing moves, and
-    /// what it counts in the limits stays. Says whether that was so.
+    /// Sets `slot` if it holds a number, a boolean or an IPv4 address and is given one: then
+    /// nothing moves, and what it counts in the limits stays. Says whether that was so.
     #[inline]
     pub(crate) fn replace(&self, slot: u32, value: &Value<'_>) -> bool {
         let Some(new) = Slot::of(value) else { return false };

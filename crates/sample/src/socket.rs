@@ -1,5 +1,6 @@
-//! What only the kernel knows of connections, and how connections fail. The kernel is asked when an expression wants to know, by
-//! `proxy`, which has the sockets; here is only what is asked and what it means.
+//! What only the kernel knows of connections, and how connections fail. The kernel is asked when an
+//! expression wants to know, by `proxy`, which has the sockets; here is only what is asked and what
+//! it means.
 
 use std::io;
 
@@ -30,7 +31,8 @@ pub trait Sockets {
     fn client_tcp(&self) -> Option<TcpFacts>;
     /// What it measured of the connection to the server; `None` also while there is none.
     fn server_tcp(&self) -> Option<TcpFacts>;
-    /// The SYN that the client's connection began with, where the listener saves it (`tcp-ss`) and nobody asked before.
+    /// The SYN that the client's connection began with, where the listener saves it (`tcp-ss`) and
+    /// nobody asked before.
     fn saved_syn(&self) -> Option<Vec<u8>>;
     /// The numbers of the descriptors: the client's, the server's.
     fn descriptors(&self) -> [Option<i32>; 2];
@@ -136,7 +138,8 @@ impl ConnectionError {
     }
 }
 
-/// Names and messages by number: an interface to those who read logs, and therefore in HAProxy's words.
+/// Names and messages by number: an interface to those who read logs, and therefore in HAProxy's
+/// words.
 #[rustfmt::skip]
 const ERRORS: &[(&str, &str)] = &[
     ("",                 "Success"),

@@ -1,4 +1,5 @@
-//! A request with its response, or a TCP stream, as data: what expressions read, rules change and logs tell.
+//! A request with its response, or a TCP stream, as data: what expressions read, rules change and
+//! logs tell.
 //!
 //! Reused between the requests of a connection: [`Transaction::reset`] keeps the memory.
 
@@ -99,7 +100,8 @@ impl Termination {
 /// Instants of a stream in µs of the monotonic clock, 0 for "not reached".
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Times {
-    /// When the stream began to wait for its request: accept for the first, the end of the previous for others.
+    /// When the stream began to wait for its request: accept for the first, the end of the previous
+    /// for others.
     pub idle_from: u64,
     /// When the first byte of the request was there.
     pub started: u64,
@@ -175,7 +177,8 @@ pub struct Transaction {
     pub status: u16,
     /// The status that the server sent, 0 for none.
     pub server_status: u16,
-    /// Bytes received from the client and from the server, heads included (`%U`, `%B` is what went to the client).
+    /// Bytes received from the client and from the server, heads included (`%U`, `%B` is what went
+    /// to the client).
     pub bytes_in: u64,
     /// Bytes sent to the client.
     pub bytes_out: u64,
@@ -191,13 +194,15 @@ pub struct Transaction {
     pub backend_queue: u32,
     /// Bytes kept for the logs: the request line as received, captures, the unique id.
     pub kept: Vec<u8>,
-    /// The request's method, target and version as received (one range: the request line without CRLF).
+    /// The request's method, target and version as received (one range: the request line without
+    /// CRLF).
     pub request_line: Kept,
     /// `capture request header` and `http-request capture`, a slot each.
     pub request_captures: Vec<Kept>,
     /// `capture response header`, a slot each.
     pub response_captures: Vec<Kept>,
-    /// What converters captured: they see the transaction, and cannot change it otherwise. The last of a slot counts.
+    /// What converters captured: they see the transaction, and cannot change it otherwise. The last
+    /// of a slot counts.
     pub late_captures: RefCell<Vec<(CaptureSlot, Box<[u8]>)>>,
     /// `capture cookie`: the client's, the server's.
     pub cookie_captures: [Kept; 2],
@@ -213,7 +218,8 @@ pub struct Transaction {
     pub log_level: Option<Option<u8>>,
     /// The rule that ended the evaluation: its file and line (`last_rule_file`, `last_rule_line`).
     pub last_rule: Option<(&'static str, u32)>,
-    /// The rule that is waited for (`waiting_entity`); it stays here when the wait ends in an error.
+    /// The rule that is waited for (`waiting_entity`); it stays here when the wait ends in an
+    /// error.
     pub waiting_rule: Option<(&'static str, u32)>,
     /// `set-priority-class`, and `set-priority-offset` in ms.
     pub priority: (i32, i32),
@@ -231,11 +237,13 @@ pub struct Transaction {
     pub server_tos: Option<u32>,
     /// Whether the request may not be sent twice (`disable-l7-retry`).
     pub no_replay: bool,
-    /// Whether the client speaks to a forward proxy (`option http-use-proxy-header`, absolute targets).
+    /// Whether the client speaks to a forward proxy (`option http-use-proxy-header`, absolute
+    /// targets).
     pub to_proxy: bool,
     /// Process-wide number of the stream (`%rt`).
     pub id: u64,
-    /// Whether the log is written before the transfer ended (`option logasap`, or nothing in it is late): counts and times get a `+`.
+    /// Whether the log is written before the transfer ended (`option logasap`, or nothing in it is
+    /// late): counts and times get a `+`.
     pub logged_early: bool,
 }
 
@@ -414,7 +422,8 @@ impl Transaction {
         Some((start, self.kept.len() as u32))
     }
 
-    /// Captures `text` in `slot`, as far as the slot of `frontend` takes it; nothing where there is no such slot.
+    /// Captures `text` in `slot`, as far as the slot of `frontend` takes it; nothing where there is
+    /// no such slot.
     pub fn capture(&mut self, frontend: &state::Proxy, slot: CaptureSlot, text: &[u8]) {
         let Some(length) = slot.length(frontend) else { return };
         let kept = self.keep(&text[..text.len().min(length)]);

@@ -1,7 +1,8 @@
-//! What fetches give and converters change: typed values, and HAProxy's casts between the types (manual, 7.1).
+//! What fetches give and converters change: typed values, and HAProxy's casts between the types
+//! (manual, 7.1).
 //!
-//! Bytes are borrowed from the request wherever possible. What must be made is written into [`Scratch`] buffers
-//! from a per-thread free list, so a warm evaluation does not allocate.
+//! Bytes are borrowed from the request wherever possible. What must be made is written into
+//! [`Scratch`] buffers from a per-thread free list, so a warm evaluation does not allocate.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -50,7 +51,8 @@ impl Type {
         }
     }
 
-    /// Whether a value of this type may be cast to `to`; it can still fail for one value (`"abc"` as an address).
+    /// Whether a value of this type may be cast to `to`; it can still fail for one value (`"abc"`
+    /// as an address).
     pub fn casts_to(self, to: Self) -> bool {
         use Type::{Addr, Any, Bin, Bool, Int, Ip4, Ip6, Method, Same, Str};
         match (self, to) {
@@ -300,7 +302,8 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// As an integer: the number at the start of text (0 when there is none), an IPv4 address in host order.
+    /// As an integer: the number at the start of text (0 when there is none), an IPv4 address in
+    /// host order.
     pub fn to_int(&self) -> Option<i64> {
         match self {
             Self::Bool(value) => Some(i64::from(*value)),
@@ -439,7 +442,8 @@ pub fn write_ip4(out: &mut Vec<u8>, address: Ipv4Addr) {
     }
 }
 
-/// The number at the start of `bytes`, with an optional sign; 0 when there is none. `None` for empty text.
+/// The number at the start of `bytes`, with an optional sign; 0 when there is none. `None` for
+/// empty text.
 pub fn leading_int(bytes: &[u8]) -> Option<i64> {
     if bytes.is_empty() {
         return None;
@@ -473,7 +477,8 @@ pub fn parse_ip(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The IPv4 address that text begins with: digits and dots up to anything else (`10.0.0.1:80`, `10.0.0.1, 10.0.0.2`).
+/// The IPv4 address that text begins with: digits and dots up to anything else (`10.0.0.1:80`,
+/// `10.0.0.1, 10.0.0.2`).
 fn leading_ip4(bytes: &[u8]) -> Option<Ipv4Addr> {
     let length = bytes.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.').unwrap_or(bytes.len());
     let mut octets = [0; 4];

@@ -1,7 +1,8 @@
 //! Variables (manual, 2.8): names become slots when the plan is resolved, so a read is an index.
 //!
-//! Scopes `sess`, `txn`, `req`, `res` and `check` live in [`Slots`] of their owners, those of `proc` in `process`. Which name has
-//! which slot is `names`. Here is what reads and sets a variable of either kind within the limits of `tune.vars`.
+//! Scopes `sess`, `txn`, `req`, `res` and `check` live in [`Slots`] of their owners, those of
+//! `proc` in `process`. Which name has which slot is `names`. Here is what reads and sets a
+//! variable of either kind within the limits of `tune.vars`.
 
 mod conditions;
 mod names;
@@ -102,7 +103,8 @@ fn set_within(slots: &Slots, scope: VarScope, slot: u32, env: &Env<'_>, value: &
     true
 }
 
-/// Whether `new` bytes in the place of `old` stay within the limits of a scope and of those around it.
+/// Whether `new` bytes in the place of `old` stay within the limits of a scope and of those around
+/// it.
 fn fits(limits: &Limits, env: &Env<'_>, scope: VarScope, old: usize, new: usize) -> bool {
     let with = |held: usize| (held + new).saturating_sub(old);
     let of = |scope| slots(scope, env).map_or(0, |slots| slots.held());

@@ -1,5 +1,5 @@
-//! The words of a configuration line (or of a runtime command) as the compilers of expressions, conditions
-//! and rules read them: text and the place to point at.
+//! The words of a configuration line (or of a runtime command) as the compilers of expressions,
+//! conditions and rules read them: text and the place to point at.
 
 use diag::Span;
 

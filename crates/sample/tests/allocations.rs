@@ -1,4 +1,5 @@
-//! What requests evaluate over and over allocates nothing once it is warm: common fetches, converters, matches and formats.
+//! What requests evaluate over and over allocates nothing once it is warm: common fetches,
+//! converters, matches and formats.
 
 mod common;
 

@@ -1,10 +1,12 @@
-//! Digests and HMACs by OpenSSL's names, and base64 as HAProxy reads it. The results were made with HAProxy 3.5 and OpenSSL 3.0.
+//! Digests and HMACs by OpenSSL's names, and base64 as HAProxy reads it. The results were made with
+//! HAProxy 3.5 and OpenSSL 3.0.
 
 mod common;
 
 use common::World;
 
-/// A name, the first bytes of the digest of `abc`, and of its HMAC with a key of 150 bytes `k`, where there is one.
+/// A name, the first bytes of the digest of `abc`, and of its HMAC with a key of 150 bytes `k`,
+/// where there is one.
 #[rustfmt::skip]
 const DIGESTS: &[(&str, &str, &str)] = &[
     ("md5", "900150983CD24FB0D6963F7D", "19A1719D935B6A4D9323177A"),

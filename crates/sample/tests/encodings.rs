@@ -35,7 +35,8 @@ fn entry<'m>(map: &'m [(Cbor, Cbor)], key: &str) -> &'m Cbor {
     found.map(|(_, value)| value).expect("the key")
 }
 
-/// What logs show of bytes that a client sent: those that are not printable, and some that are, as `#` and two digits.
+/// What logs show of bytes that a client sent: those that are not printable, and some that are, as
+/// `#` and two digits.
 fn shown(bytes: &[u8], more: &str) -> String {
     let forbidden =
         |byte: &u8| !(32..127).contains(byte) || b"\"#".contains(byte) || more.as_bytes().contains(byte);

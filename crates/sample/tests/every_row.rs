@@ -1,4 +1,6 @@
-//! Every fetch and every converter has a case here: the tests walk the tables and name the rows that have none. A case is an expression and its value; `sint:*` is any number, where only a property of the moment can be told.
+//! Every fetch and every converter has a case here: the tests walk the tables and name the rows
+//! that have none. A case is an expression and its value; `sint:*` is any number, where only a
+//! property of the moment can be told.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Every fetch and every converter refuses what it cannot take: arguments, places without its facts, types. The tests walk the tables.
+//! Every fetch and every converter refuses what it cannot take: arguments, places without its
+//! facts, types. The tests walk the tables.
 
 mod common;
 

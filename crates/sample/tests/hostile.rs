@@ -1,5 +1,6 @@
-//! What clients send to make a proxy work: patterns that only backtrack, deep and large JSON, tokens of any shape. Nothing here measures
-//! time: without its bound a case would not end at all, or would exhaust the stack.
+//! What clients send to make a proxy work: patterns that only backtrack, deep and large JSON,
+//! tokens of any shape. Nothing here measures time: without its bound a case would not end at all,
+//! or would exhaust the stack.
 
 mod common;
 
@@ -9,8 +10,8 @@ use common::World;
 use sample::Test;
 use sample::regex::Regex;
 
-/// Patterns that the linear engine takes although they look dangerous, and those that only PCRE2 takes, each with its verdict on
-/// `aaaa…!` of any length.
+/// Patterns that the linear engine takes although they look dangerous, and those that only PCRE2
+/// takes, each with its verdict on `aaaa…!` of any length.
 const PATTERNS: &[(&str, bool)] = &[
     (r"(a+)+$", true),
     (r"^(a|aa)+$", true),

@@ -98,7 +98,8 @@ proptest! {
         world.place = Place::TcpRequestContent;
         world.transaction.is_http = false;
         world.complete = complete;
-        // The first bytes of TLS and of the remote desktop protocol lead further into their readers.
+        // The first bytes of TLS and of the remote desktop protocol lead further into their
+        // readers.
         for start in [&b""[..], &[0x16, 3, 1, 0, 60, 1, 0, 0, 56, 3, 3], &[3, 0, 0, 40, 0, 0xe0]] {
             world.request_bytes = [start, &bytes].concat();
             for fetch in sample::fetch::all() {

@@ -1,5 +1,6 @@
-//! JSON Web Tokens, encrypted and signed: what decrypts with the right key, and that nothing else does. Keys and tokens were made for
-//! these tests with another implementation (Python's `cryptography`).
+//! JSON Web Tokens, encrypted and signed: what decrypts with the right key, and that nothing else
+//! does. Keys and tokens were made for these tests with another implementation (Python's
+//! `cryptography`).
 
 mod common;
 

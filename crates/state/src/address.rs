@@ -10,7 +10,8 @@ pub enum ServerAddress {
     Ip(SocketAddr),
     /// A UNIX stream socket.
     Unix(PathBuf),
-    /// A socket in Linux's abstract namespace; `padded` with NULs to the full length (`abns`) or not (`abnsz`).
+    /// A socket in Linux's abstract namespace; `padded` with NULs to the full length (`abns`) or
+    /// not (`abnsz`).
     Abstract {
         /// The name, without the leading NUL.
         name: Vec<u8>,

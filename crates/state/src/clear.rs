@@ -1,4 +1,5 @@
-//! `clear counters` (management manual, 9.3): what is counted of servers, proxies and the process begins anew.
+//! `clear counters` (management manual, 9.3): what is counted of servers, proxies and the process
+//! begins anew.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -35,7 +36,8 @@ pub fn proxy(proxy: &Proxy, all: bool) {
     proxy.servers.load().iter().for_each(|own| server(own, all));
 }
 
-/// `clear counters` of the process: its highest rates. Totals of the process are never reset, as in HAProxy.
+/// `clear counters` of the process: its highest rates. Totals of the process are never reset, as in
+/// HAProxy.
 pub fn process(process: &Process) {
     for shard in process.counters.all() {
         shard.connection_rate.clear_max();

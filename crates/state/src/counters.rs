@@ -1,4 +1,5 @@
-//! Counters of frontends, listeners, backends and servers (management manual, 9.1), one copy a worker.
+//! Counters of frontends, listeners, backends and servers (management manual, 9.1), one copy a
+//! worker.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -88,7 +89,8 @@ pub struct ListenerCounters {
 /// One worker's counters of a backend or a server: the two have the same columns.
 #[derive(Debug, Default)]
 pub struct BackendCounters {
-    /// What every proxy counts; for servers `sessions` counts those being served that are counted apart.
+    /// What every proxy counts; for servers `sessions` counts those being served that are counted
+    /// apart.
     pub traffic: Traffic,
     /// HTTP requests in all (`req_tot`).
     pub requests_total: Count,
@@ -116,15 +118,18 @@ pub struct BackendCounters {
     pub places: Places,
     /// Idle connections now, of this worker (`srv_icur`).
     pub idle: Gauge,
-    /// Those of them that served no second request yet (`idle_conn_cur`): who reuses one risks that it does not survive.
+    /// Those of them that served no second request yet (`idle_conn_cur`): who reuses one risks that
+    /// it does not survive.
     pub idle_unproven: Gauge,
-    /// Connections that the worker expects to be needed at once (`need_conn_est`); all expect as many of the server.
+    /// Connections that the worker expects to be needed at once (`need_conn_est`); all expect as
+    /// many of the server.
     pub needed: Latest,
     /// Sums of the times of the last 1,024 requests, in ms (`qtime`, `ctime`, `rtime`, `ttime`).
     pub times: Times,
 }
 
-/// Places of a limit that a worker keeps. It alone adds and takes them one by one; others take all at once when they find none.
+/// Places of a limit that a worker keeps. It alone adds and takes them one by one; others take all
+/// at once when they find none.
 #[derive(Debug, Default)]
 pub struct Places(AtomicU32);
 
@@ -151,8 +156,8 @@ impl Places {
 /// One worker's counters of a server.
 pub type ServerCounters = BackendCounters;
 
-/// Sliding sums over the last 1,024 requests, as HAProxy's averages are made: each new value takes the place
-/// of one 1,024th of the sum. Milliseconds.
+/// Sliding sums over the last 1,024 requests, as HAProxy's averages are made: each new value takes
+/// the place of one 1,024th of the sum. Milliseconds.
 #[derive(Debug, Default)]
 pub struct Times {
     queue: SlidingSum,

@@ -1,6 +1,7 @@
 //! The last malformed request and response of each proxy, for `show errors`.
 //!
-//! Written by `proxy` when a message breaks the rules (or broke them and was let pass), read by `control`.
+//! Written by `proxy` when a message breaks the rules (or broke them and was let pass), read by
+//! `control`.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

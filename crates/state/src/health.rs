@@ -1,6 +1,7 @@
 //! What health checks and agents keep of a server, and what real traffic asks of them (`observe`).
 //!
-//! Written by the checking task and by the runtime socket; read by the statistics. Part of [`crate::Server`].
+//! Written by the checking task and by the runtime socket; read by the statistics. Part of
+//! [`crate::Server`].
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
@@ -10,7 +11,8 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 /// What health checks keep of a server (`check_status`, `check_code`, `check_duration`, …).
 #[derive(Debug, Default)]
 pub struct Health {
-    /// Successes and failures counted towards `rise` and `fall`: 0 to rise + fall - 1, up from `rise` on.
+    /// Successes and failures counted towards `rise` and `fall`: 0 to rise + fall - 1, up from
+    /// `rise` on.
     pub level: AtomicU32,
     /// Checks needed to come up.
     pub rise: AtomicU32,
@@ -26,8 +28,8 @@ pub struct Health {
     pub running: AtomicBool,
     /// Checks exist in the configuration, so that `enable health` may turn them on.
     pub configured: AtomicBool,
-    /// Where the check or agent is asked: `addr` or `agent-addr` of the configuration, or as the runtime socket set it; `None` for
-    /// the server's own address.
+    /// Where the check or agent is asked: `addr` or `agent-addr` of the configuration, or as the
+    /// runtime socket set it; `None` for the server's own address.
     pub address: ArcSwapOption<IpAddr>,
     /// The port where it is asked, from the same sources; 0 for the server's own.
     pub port: AtomicU32,
@@ -35,8 +37,8 @@ pub struct Health {
     pub send: ArcSwapOption<Box<[u8]>>,
     /// Errors in a row seen on real traffic (`observe`).
     pub errors: AtomicU32,
-    /// `init-state`: the level that a server begins with, and has again when it leaves maintenance; 0 for none, else one
-    /// more than the level. Written when the checks start.
+    /// `init-state`: the level that a server begins with, and has again when it leaves maintenance;
+    /// 0 for none, else one more than the level. Written when the checks start.
     initial: AtomicU32,
     /// What was last seen on real traffic: a number of [`Trouble`].
     trouble: AtomicU8,
@@ -90,8 +92,8 @@ impl Health {
         std::task::Poll::Ready(demand)
     }
 
-    /// Ready once the checks are to end; everything else that is asked stays for [`Health::poll_demand`]. The checking task is
-    /// woken whatever is asked.
+    /// Ready once the checks are to end; everything else that is asked stays for
+    /// [`Health::poll_demand`]. The checking task is woken whatever is asked.
     pub fn poll_end(&self, context: &mut std::task::Context<'_>) -> std::task::Poll<()> {
         let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if self.demand.load(Relaxed) == Demand::End as u8 {
@@ -111,8 +113,8 @@ impl Health {
         self.initial.load(Relaxed).checked_sub(1)
     }
 
-    /// Tells of one exchange or connection (`observe`): a success ends a run of errors, the error that makes
-    /// `limit` in a row asks for `action`.
+    /// Tells of one exchange or connection (`observe`): a success ends a run of errors, the error
+    /// that makes `limit` in a row asks for `action`.
     #[inline]
     pub fn observe(&self, seen: Result<(), Trouble>, limit: u32, action: Demand) {
         let Err(trouble) = seen else {
@@ -129,7 +131,8 @@ impl Health {
         }
     }
 
-    /// Begins a new run of errors; gives the length of the one that led to a demand, and the last of its errors.
+    /// Begins a new run of errors; gives the length of the one that led to a demand, and the last
+    /// of its errors.
     pub fn take_errors(&self) -> (u32, Trouble) {
         let trouble = TROUBLES.iter().find(|trouble| **trouble as u8 == self.trouble.load(Relaxed));
         (self.errors.swap(0, Relaxed), trouble.copied().unwrap_or(Trouble::Connection))
@@ -184,8 +187,8 @@ pub struct CheckResult {
     pub description: String,
 }
 
-/// Every check result the statistics know (management manual, 9.1 `check_status`): its name, what it means for
-/// people, its number in `show servers state`, and whether it is a success.
+/// Every check result the statistics know (management manual, 9.1 `check_status`): its name, what
+/// it means for people, its number in `show servers state`, and whether it is a success.
 pub const CHECK_STATUSES: &[(&str, &str, u32, bool)] = &[
     ("UNK", "Unknown", 0, false),
     ("INI", "Initializing", 1, false),

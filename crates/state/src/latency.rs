@@ -1,16 +1,19 @@
-//! How long a server's answers take: an average that follows peaks at once and forgets them with time.
+//! How long a server's answers take: an average that follows peaks at once and forgets them with
+//! time.
 //!
-//! Fed by request tasks when an answer begins or an attempt fails, read by the balancer (`balance peak-ewma`) on
-//! every pick. Relaxed atomics: of two updates in the same instant one may be lost, which an average bears.
+//! Fed by request tasks when an answer begins or an attempt fails, read by the balancer
+//! (`balance peak-ewma`) on every pick. Relaxed atomics: of two updates in the same instant one may
+//! be lost, which an average bears.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The average of a server's answers.
 #[derive(Debug, Default)]
 pub struct Latency {
-    /// The average and when it was last written, in one word: the instant in units of 64 µs in the upper half (it
-    /// goes round after 76 hours, which at worst makes one old average count too much), µs as a float in the lower.
-    /// 0 when nothing was ever measured. Negative when the last answer was a failure.
+    /// The average and when it was last written, in one word: the instant in units of 64 µs in the
+    /// upper half (it goes round after 76 hours, which at worst makes one old average count too
+    /// much), µs as a float in the lower. 0 when nothing was ever measured. Negative when the last
+    /// answer was a failure.
     average: AtomicU64,
     /// Since when the server has had requests, in the same units.
     busy_since: AtomicU32,
@@ -25,8 +28,9 @@ pub enum Answer {
     Bad,
 }
 
-/// For so long, in units of 64 µs (about a millisecond), an average that hardly changed is not written again: other workers read
-/// its line on every pick, and time changes little in it within so short a while. Silence counts from then on.
+/// For so long, in units of 64 µs (about a millisecond), an average that hardly changed is not
+/// written again: other workers read its line on every pick, and time changes little in it within
+/// so short a while. Silence counts from then on.
 const GRACE: u32 = 16;
 
 /// How much above the average an answer must be to be written at once.
@@ -48,16 +52,18 @@ impl Latency {
         if elapsed == 0 {
             return 1.0;
         }
-        // The beginning of the series of e^x, turned over: within 2 % up to x = 1, and it costs a division.
+        // The beginning of the series of e^x, turned over: within 2 % up to x = 1, and it costs a
+        // division.
         let x = elapsed as f32 * 64.0 / decay_us.max(1) as f32;
         1.0 / (1.0 + x * (1.0 + x * (0.5 + x / 6.0)))
     }
 
-    /// Takes an answer into account that took `taken_us`. A peak counts whole at once; what is faster pulls the
-    /// average down in proportion to the time since the last answer, over `decay_us`. A failure counts like an
-    /// answer that took `decay_us`, in the same proportion, so that the average grows by the rate of failures:
-    /// a server that fails fast looks slow. A failure behind a failure doubles it besides, up to `decay_us`: nothing
-    /// but failures is found out within a few requests.
+    /// Takes an answer into account that took `taken_us`. A peak counts whole at once; what is
+    /// faster pulls the average down in proportion to the time since the last answer, over
+    /// `decay_us`. A failure counts like an answer that took `decay_us`, in the same proportion, so
+    /// that the average grows by the rate of failures: a server that fails fast looks slow. A
+    /// failure behind a failure doubles it besides, up to `decay_us`: nothing but failures is found
+    /// out within a few requests.
     pub fn record(&self, now_us: u64, taken_us: u64, answer: Answer, decay_us: u32) {
         let sample = match answer {
             Answer::Good => taken_us as f32,
@@ -68,7 +74,8 @@ impl Latency {
         let (at, average) = match Self::unpack(self.average.load(Relaxed)) {
             None => (now, sample),
             Some((_, average, _)) if !bad && sample > average * PEAK => (now, sample),
-            // The first answer behind the while stands for all of it; of the others only counts whether they are failures.
+            // The first answer behind the while stands for all of it; of the others only counts
+            // whether they are failures.
             Some((then, average, failed)) if since(then, now) < GRACE && !(bad && failed) => {
                 if bad == failed {
                     return;
@@ -82,7 +89,8 @@ impl Latency {
                 (now, if bad && failed { blend.max((2.0 * average).min(sample)) } else { blend })
             }
         };
-        // Not zero even for an answer that took no measurable time: zero says that nothing was measured.
+        // Not zero even for an answer that took no measurable time: zero says that nothing was
+        // measured.
         let average = average.clamp(1.0, MOST_US);
         let average = if bad { -average } else { average };
         runtime::shared::note_write();
@@ -102,10 +110,12 @@ impl Latency {
         }
     }
 
-    /// How long an answer is to be expected to take at `now_us`, in µs. `None` before the first answer.
+    /// How long an answer is to be expected to take at `now_us`, in µs. `None` before the first
+    /// answer.
     ///
-    /// Of a server without requests what was seen counts less with time, so that one that was slow is tried again.
-    /// One with requests may have stopped answering: it will take at least as long as it has been silent.
+    /// Of a server without requests what was seen counts less with time, so that one that was slow
+    /// is tried again. One with requests may have stopped answering: it will take at least as long
+    /// as it has been silent.
     #[inline]
     pub fn read(&self, now_us: u64, decay_us: u32, busy: bool) -> Option<f32> {
         let (then, average, _) = Self::unpack(self.average.load(Relaxed))?;
@@ -125,7 +135,8 @@ impl Latency {
     }
 }
 
-/// The time from `then` to `now`: another thread may have read its clock a little later than this one.
+/// The time from `then` to `now`: another thread may have read its clock a little later than this
+/// one.
 #[inline]
 fn since(then: u32, now: u32) -> u32 {
     (now.wrapping_sub(then) as i32).max(0) as u32

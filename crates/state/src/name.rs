@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwapOption;
 
-/// Names given at run time. They are kept for good, each once, so that who reads a name need not hold on to it.
+/// Names given at run time. They are kept for good, each once, so that who reads a name need not
+/// hold on to it.
 static GIVEN: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
 
 /// A name that reads as a `str` and may be replaced while others read it.

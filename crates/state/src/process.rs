@@ -54,8 +54,9 @@ impl ProcessCounters {
 /// One worker's counts of health checks and agents (`show activity`).
 #[derive(Debug, Default)]
 pub struct CheckCounters {
-    /// Those that wait or run on this worker. Written by any worker: one that hands a check over counts it here at once. On a line of
-    /// its own, which hardly changes: every check that wakes reads those of all workers.
+    /// Those that wait or run on this worker. Written by any worker: one that hands a check over
+    /// counts it here at once. On a line of its own, which hardly changes: every check that wakes
+    /// reads those of all workers.
     present: Padded<AtomicU32>,
     /// Checks begun (`check_started`).
     pub started: Count,
@@ -94,13 +95,17 @@ pub struct Process {
     pub counters: Sharded<ProcessCounters>,
     /// Health checks and agents.
     pub checks: Sharded<CheckCounters>,
-    /// Connections now, of all frontends (`CurrConns`). Written at accept and close; apart from the limits, which every request reads.
+    /// Connections now, of all frontends (`CurrConns`). Written at accept and close; apart from the
+    /// limits, which every request reads.
     pub connections: Padded<AtomicU32>,
-    /// Connections to servers now, used and idle. Written when one is opened and when it is closed; apart from the limits too.
+    /// Connections to servers now, used and idle. Written when one is opened and when it is closed;
+    /// apart from the limits too.
     pub server_connections: Padded<AtomicU32>,
-    /// From so many descriptors in use on no connection is kept idle (`tune.pool-low-fd-ratio`); 0 for no limit.
+    /// From so many descriptors in use on no connection is kept idle (`tune.pool-low-fd-ratio`); 0
+    /// for no limit.
     pub idle_from_fds: AtomicU32,
-    /// From so many on idle connections are closed to make room (`tune.pool-high-fd-ratio`); 0 for no limit.
+    /// From so many on idle connections are closed to make room (`tune.pool-high-fd-ratio`); 0 for
+    /// no limit.
     pub crowded_from_fds: AtomicU32,
     /// The limit on connections of clients (`Maxconn`); `set maxconn global` writes it.
     pub maxconn: AtomicU32,
@@ -110,7 +115,8 @@ pub struct Process {
     pub connection_limit: AtomicU32,
     /// `maxsessrate`, 0 for none.
     pub session_limit: AtomicU32,
-    /// How often a worker was held up by one task (`BlockedTrafficWarnings`). Written by the watchdog.
+    /// How often a worker was held up by one task (`BlockedTrafficWarnings`). Written by the
+    /// watchdog.
     pub held_up: AtomicU32,
     /// Whether a soft stop has begun (`Stopping`).
     pub stopping: AtomicBool,
@@ -120,8 +126,8 @@ pub struct Process {
     pub close_window: AtomicU64,
     /// Until when they are, in ms of the monotonic clock; the highest value stands for never.
     pub close_until: AtomicU64,
-    /// Sequence of streams (`%rt`), where something reads it. Written by every worker with each request then, and with each connection
-    /// of the runtime socket.
+    /// Sequence of streams (`%rt`), where something reads it. Written by every worker with each
+    /// request then, and with each connection of the runtime socket.
     pub streams: AtomicU64,
     /// Connections of the runtime socket so far. Written by whoever takes one.
     pub commanded: AtomicU64,

@@ -69,7 +69,8 @@ pub struct Proxy {
     pub frontend: Sharded<FrontendCounters>,
     /// Counters of the backend's side.
     pub backend: Sharded<BackendCounters>,
-    /// Connections of the frontend now. Written at accept and at close by every worker; apart from what requests read.
+    /// Connections of the frontend now. Written at accept and at close by every worker; apart from
+    /// what requests read.
     pub connections: Padded<AtomicU32>,
     /// The most connections at once (`smax` of the frontend).
     pub connections_max: AtomicU32,
@@ -77,12 +78,14 @@ pub struct Proxy {
     pub maxconn: AtomicU32,
     /// `rate-limit sessions`, 0 for none; `set rate-limit` is the process's own.
     pub session_limit: AtomicU32,
-    /// How many requests of the backend count as full load (`fullconn`), at least 1. Written once, at boot.
+    /// How many requests of the backend count as full load (`fullconn`), at least 1. Written once,
+    /// at boot.
     pub fullconn: AtomicU32,
     admission: AtomicU8,
     /// Requests that wait for any server.
     pub queue: Queue,
-    /// The backend's servers, in the order of the configuration. Replaced whole when a server is added or removed.
+    /// The backend's servers, in the order of the configuration. Replaced whole when a server is
+    /// added or removed.
     pub servers: ArcSwap<Vec<Arc<Server>>>,
     /// The listeners of its frontend.
     pub listeners: ArcSwap<Vec<Arc<Listener>>>,
@@ -94,8 +97,8 @@ pub struct Proxy {
     pub last_session: AtomicU64,
     /// Times the backend went down.
     pub downs: AtomicU32,
-    /// Timeouts in ms, 0 for none: client, server, tunnel, connect, queue, tarpit. Written when a plan is resolved, for
-    /// `fe_client_timeout` and the other fetches of timeouts.
+    /// Timeouts in ms, 0 for none: client, server, tunnel, connect, queue, tarpit. Written when a
+    /// plan is resolved, for `fe_client_timeout` and the other fetches of timeouts.
     pub timeouts: [AtomicU32; 6],
     /// `retries`. Written when a plan is resolved.
     pub retries: AtomicU32,
@@ -103,15 +106,19 @@ pub struct Proxy {
     pub default_backend: OnceLock<Box<str>>,
     /// `guid`; set once, by the configuration.
     pub guid: OnceLock<Box<str>>,
-    /// Whether the configuration names this backend: it stays then. Set while the configuration is read.
+    /// Whether the configuration names this backend: it stays then. Set while the configuration is
+    /// read.
     pub referenced: AtomicBool,
-    /// The longest value of each slot for captures, of requests and of responses. Set while the configuration is read.
+    /// The longest value of each slot for captures, of requests and of responses. Set while the
+    /// configuration is read.
     pub capture_lengths: OnceLock<[Box<[usize]>; 2]>,
     /// Whether it was removed at run time (`del backend`). Written by the runtime socket.
     pub removed: AtomicBool,
-    /// `be-unpublished`, `unpublish backend`: rules of other proxies do not choose it. Written by the runtime socket.
+    /// `be-unpublished`, `unpublish backend`: rules of other proxies do not choose it. Written by
+    /// the runtime socket.
     pub unpublished: AtomicBool,
-    /// Whether cookies are made of the servers' addresses (`cookie … dynamic`). Written by the runtime socket.
+    /// Whether cookies are made of the servers' addresses (`cookie … dynamic`). Written by the
+    /// runtime socket.
     pub dynamic_cookies: AtomicBool,
     /// `dynamic-cookie-key`. Written by the runtime socket.
     pub dynamic_key: ArcSwapOption<Box<str>>,
@@ -238,7 +245,8 @@ impl Proxy {
         )
     }
 
-    /// The sum of the weights that count now: of the active servers, or of the backups when none is active.
+    /// The sum of the weights that count now: of the active servers, or of the backups when none is
+    /// active.
     pub fn total_weight(&self) -> u32 {
         let servers = self.servers.load();
         let sum = |backup| {
@@ -294,7 +302,8 @@ impl Listener {
         }
     }
 
-    /// Has it count what passes through it (`option socket-stats`). Called while the configuration is read.
+    /// Has it count what passes through it (`option socket-stats`). Called while the configuration
+    /// is read.
     pub fn count(&self) {
         self.counters.get_or_init(Sharded::default);
     }
@@ -305,7 +314,8 @@ impl Listener {
         self.counters.get().map(Sharded::mine)
     }
 
-    /// Registers the accepting task, to be woken by [`wake`](Self::wake); the number is for [`is_registered`](Self::is_registered).
+    /// Registers the accepting task, to be woken by [`wake`](Self::wake); the number is for
+    /// [`is_registered`](Self::is_registered).
     pub fn wait(&self, waker: std::task::Waker) -> u32 {
         note_write();
         let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -1,13 +1,16 @@
-//! Requests that wait for a server or a backend: in order of priority class, then of their (offset) arrival.
+//! Requests that wait for a server or a backend: in order of priority class, then of their (offset)
+//! arrival.
 //!
-//! Held behind a mutex, touched only when a limit is reached: never on the path of a request that need not wait.
+//! Held behind a mutex, touched only when a limit is reached: never on the path of a request that
+//! need not wait.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::Waker;
 
-/// Order of service: class, then date of arrival in ms shifted by the offset, then the order of arrival.
+/// Order of service: class, then date of arrival in ms shifted by the offset, then the order of
+/// arrival.
 type Key = (i32, i64, u64);
 
 #[derive(Debug, Default)]
@@ -55,8 +58,8 @@ impl Queue {
         result
     }
 
-    /// Waits in line; `waker` is woken when it is this ticket's turn to try. Returns the ticket and how many
-    /// stand before it. `limit` 0 means none; `None` when the queue is full.
+    /// Waits in line; `waker` is woken when it is this ticket's turn to try. Returns the ticket and
+    /// how many stand before it. `limit` 0 means none; `None` when the queue is full.
     pub fn enter(&self, class: i32, date_ms: i64, limit: u32, waker: Waker) -> Option<(Ticket, u32)> {
         self.with(|waiting| {
             if limit > 0 && waiting.entries.len() >= limit as usize {
@@ -70,7 +73,8 @@ impl Queue {
         })
     }
 
-    /// Leaves the line, having been served or having given up; says whether the ticket was still in it.
+    /// Leaves the line, having been served or having given up; says whether the ticket was still in
+    /// it.
     pub fn leave(&self, ticket: Ticket) -> bool {
         self.with(|waiting| waiting.entries.remove(&ticket.0).is_some())
     }

@@ -1,7 +1,8 @@
 //! Events of about the last second, in one word that any thread may write.
 //!
-//! Coarser than [`runtime::count::Rate`] and without an owner: of two events in the same instant one may be lost.
-//! The balancer compares two servers by it when their loads are equal (`balance random`), nothing is shown of it.
+//! Coarser than [`runtime::count::Rate`] and without an owner: of two events in the same instant
+//! one may be lost. The balancer compares two servers by it when their loads are equal
+//! (`balance random`), nothing is shown of it.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -23,8 +24,8 @@ impl Recent {
         }
     }
 
-    /// Counts one event. Of many in a second one in so many is drawn and counts for the others: readers on other cores keep
-    /// the line, and two servers can be compared all the same.
+    /// Counts one event. Of many in a second one in so many is drawn and counts for the others:
+    /// readers on other cores keep the line, and two servers can be compared all the same.
     #[inline]
     pub fn tick(&self, now_us: u64) {
         let second = (now_us / 1_000_000) as u32;
@@ -38,8 +39,8 @@ impl Recent {
         self.0.store(u64::from(second) << 32 | previous << 16 | current, Relaxed);
     }
 
-    /// Events within the second that ends at `now_us`: those of the running second, and of the one before the
-    /// share that still lies within.
+    /// Events within the second that ends at `now_us`: those of the running second, and of the one
+    /// before the share that still lies within.
     #[inline]
     pub fn per_second(&self, now_us: u64) -> u64 {
         let (current, previous) = self.counts((now_us / 1_000_000) as u32);

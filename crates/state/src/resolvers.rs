@@ -1,4 +1,5 @@
-//! What is counted of name servers (`show resolvers`, `show stat domain resolvers`; management manual, 9.3 and 9.1).
+//! What is counted of name servers (`show resolvers`, `show stat domain resolvers`; management
+//! manual, 9.3 and 9.1).
 //!
 //! Written by the one worker that asks, read by the runtime socket.
 
@@ -69,7 +70,8 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Every counter with its name in `show resolvers`; the statistics call the second `send_error`.
+    /// Every counter with its name in `show resolvers`; the statistics call the second
+    /// `send_error`.
     pub fn named(&self) -> [(&'static str, u64); 15] {
         [
             ("sent", self.sent.get()),

@@ -1,11 +1,12 @@
 //! Rings (configuration manual, 12.5): the last messages of a stream of them, in bounded memory.
 //!
-//! Any thread writes; readers each have a position of their own. A reader that is *attached* (a server that must get every
-//! message) keeps its messages from being overwritten: a full ring then refuses new ones, which are counted. Other
-//! readers lose what is overwritten before they come to it. Nothing here does I/O: a [`Mirror`] may.
+//! Any thread writes; readers each have a position of their own. A reader that is *attached* (a
+//! server that must get every message) keeps its messages from being overwritten: a full ring then
+//! refuses new ones, which are counted. Other readers lose what is overwritten before they come to
+//! it. Nothing here does I/O: a [`Mirror`] may.
 //!
-//! Writing takes a lock for the time of a copy. It is the only lock that a request may meet, and only when its log
-//! line goes into a ring.
+//! Writing takes a lock for the time of a copy. It is the only lock that a request may meet, and
+//! only when its log line goes into a ring.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -92,13 +93,15 @@ impl Ring {
         self.messages.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Appends a message, in place of the oldest where there is no room. `false` when it was refused, and counted:
-    /// an attached reader still needs the oldest, or it is longer than the ring.
+    /// Appends a message, in place of the oldest where there is no room. `false` when it was
+    /// refused, and counted: an attached reader still needs the oldest, or it is longer than the
+    /// ring.
     pub fn write(&self, message: &[u8]) -> bool {
         let need = LENGTH + message.len();
         let mut messages = self.lock();
         if messages.bytes.capacity() == 0 {
-            // All of it with the first message: it never grows, and one that is not used costs nothing.
+            // All of it with the first message: it never grows, and one that is not used costs
+            // nothing.
             messages.bytes.reserve_exact(self.size);
         }
         if need > self.size || !messages.make_room(need, self.size) {
@@ -119,7 +122,8 @@ impl Ring {
 }
 
 impl Messages {
-    /// Drops the oldest messages until `need` bytes fit into `size`; `false` when a reader holds one of them.
+    /// Drops the oldest messages until `need` bytes fit into `size`; `false` when a reader holds
+    /// one of them.
     fn make_room(&mut self, need: usize, size: usize) -> bool {
         while self.bytes.len() + need > size {
             if self.attached.contains(&Some(self.first)) {
@@ -177,8 +181,8 @@ impl Reader {
         Self { ring: ring.clone(), at, attached: Some(place) }
     }
 
-    /// Gives `each` the messages that come next, the first of them and more while no `limit` bytes of them are
-    /// reached; returns the position behind them, for [`advance`](Self::advance).
+    /// Gives `each` the messages that come next, the first of them and more while no `limit` bytes
+    /// of them are reached; returns the position behind them, for [`advance`](Self::advance).
     pub fn peek(&self, limit: usize, mut each: impl FnMut(&[u8])) -> u64 {
         let messages = self.ring.lock();
         let mut offset = self.at.saturating_sub(messages.first) as usize;

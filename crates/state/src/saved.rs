@@ -1,13 +1,15 @@
-//! Server states as `show servers state` prints them and as files keep them across restarts (management manual, 9.3): the
-//! lines of version 1, taken apart. What the columns mean is for those who use them: `init-addr last` while the configuration
-//! is resolved, and whoever puts the states back.
+//! Server states as `show servers state` prints them and as files keep them across restarts
+//! (management manual, 9.3): the lines of version 1, taken apart. What the columns mean is for
+//! those who use them: `init-addr last` while the configuration is resolved, and whoever puts the
+//! states back.
 
 use std::collections::HashMap;
 
 /// How many columns the first writers of version 1 knew; it has grown at its end.
 const FEWEST: usize = 20;
 
-/// Why a text cannot be used, as a whole: what stands in one line is trusted only where all lines are as they were written.
+/// Why a text cannot be used, as a whole: what stands in one line is trusted only where all lines
+/// are as they were written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
     /// It does not begin with a version that is known.

@@ -1,7 +1,9 @@
-//! What request tasks write of a server while they use it: how many it serves, its connections, how long its answers take.
+//! What request tasks write of a server while they use it: how many it serves, its connections, how
+//! long its answers take.
 //!
-//! It stands apart from the rest of the server, and those of servers made one after the other stand together: a
-//! balancer that compares servers at random then finds most of them in the cache, whatever their number.
+//! It stands apart from the rest of the server, and those of servers made one after the other stand
+//! together: a balancer that compares servers at random then finds most of them in the cache,
+//! whatever their number.
 
 use std::ops::Deref;
 use std::sync::atomic::AtomicU32;
@@ -54,8 +56,9 @@ impl Deref for Place {
     }
 }
 
-/// Those of several servers, by number. Servers made one after the other, as a backend's are, are found by arithmetic on a list of
-/// chunks short enough to stay in the nearest cache: a list of places would be one more line to fetch on each look.
+/// Those of several servers, by number. Servers made one after the other, as a backend's are, are
+/// found by arithmetic on a list of chunks short enough to stay in the nearest cache: a list of
+/// places would be one more line to fetch on each look.
 #[derive(Debug)]
 pub struct Row {
     chunks: Box<[Arc<Chunk>]>,
@@ -108,7 +111,8 @@ impl std::ops::Index<usize> for Row {
 pub struct Counted(pub Place);
 
 impl Default for Counted {
-    /// The next place of the chunk that is being filled. Taken once a server, at boot or by the runtime socket.
+    /// The next place of the chunk that is being filled. Taken once a server, at boot or by the
+    /// runtime socket.
     fn default() -> Self {
         static FILLING: Mutex<Option<Place>> = Mutex::new(None);
         let mut filling = FILLING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -1,7 +1,8 @@
 //! A server as it is now: address, weight, administrative and operational state, load and counters.
 //!
-//! Written by the runtime socket and by health checks through the methods here; read by request tasks on
-//! every pick. What is read on that path is one atomic each. Requests that it serves are counted in [`places`].
+//! Written by the runtime socket and by health checks through the methods here; read by request
+//! tasks on every pick. What is read on that path is one atomic each. Requests that it serves are
+//! counted in [`places`].
 
 mod follow;
 mod places;
@@ -26,8 +27,9 @@ use crate::served::Counted;
 use follow::Follow;
 use rise::{Marked, Starter};
 
-/// Changes of any server that a balancer must see, in the whole process: as long as it stands still, no balancer
-/// need look at its servers' versions. Written by whoever changes a server's state, weight or limit.
+/// Changes of any server that a balancer must see, in the whole process: as long as it stands
+/// still, no balancer need look at its servers' versions. Written by whoever changes a server's
+/// state, weight or limit.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
 /// How often any server of the process changed in a way that a balancer must see.
@@ -46,7 +48,8 @@ impl Admin {
     pub const FORCED_MAINT: u32 = 0x01;
     /// In maintenance because the tracked server is.
     pub const INHERITED_MAINT: u32 = 0x02;
-    /// The configuration says `disabled`: a mark of where the maintenance came from, which outlives it.
+    /// The configuration says `disabled`: a mark of where the maintenance came from, which outlives
+    /// it.
     pub const CONFIGURED_MAINT: u32 = 0x04;
     /// `set server … state drain`.
     pub const FORCED_DRAIN: u32 = 0x08;
@@ -122,27 +125,34 @@ pub struct Server {
     pub maxqueue: u32,
     /// Where connections go now; written through [`Server::set_address`].
     pub address: ArcSwap<ServerAddress>,
-    /// How often the address changed: connections opened before the last change lead elsewhere. Written by whoever changes it.
+    /// How often the address changed: connections opened before the last change lead elsewhere.
+    /// Written by whoever changes it.
     moves: AtomicU32,
-    /// Whether that address is the unspecified one, which stands for what the client wanted. Written with the address.
+    /// Whether that address is the unspecified one, which stands for what the client wanted.
+    /// Written with the address.
     unspecified: AtomicBool,
     /// The host name that the address comes from, if any; written through [`Server::set_fqdn`].
     pub fqdn: ArcSwapOption<Box<str>>,
-    /// The name of the SRV records that name, port and weight come from; set once, by the configuration.
+    /// The name of the SRV records that name, port and weight come from; set once, by the
+    /// configuration.
     pub srv_record: OnceLock<Box<str>>,
     /// `guid`; set once, by the configuration.
     pub guid: OnceLock<Box<str>>,
-    /// Whether name servers are asked for its name while it runs (`resolvers`); set by the configuration.
+    /// Whether name servers are asked for its name while it runs (`resolvers`); set by the
+    /// configuration.
     pub resolved: AtomicBool,
     /// Who is told that nothing answers at its address; set once, by who resolves its name.
     doubt: OnceLock<Doubt>,
     /// Who raises its weight when it comes up; set once, where `slowstart` is said.
     pub(crate) starter: OnceLock<Starter>,
-    /// Who is told when it goes up or down; set once, where the configuration wants something done then.
+    /// Who is told when it goes up or down; set once, where the configuration wants something done
+    /// then.
     pub(crate) marked: OnceLock<Marked>,
-    /// The port of the configuration or of an SRV record: what a server without an address will have.
+    /// The port of the configuration or of an SRV record: what a server without an address will
+    /// have.
     pub service_port: AtomicU32,
-    /// How far its port is from the one that the client wanted (`addr:+8`); [`NOT_MAPPED`] where it has one of its own.
+    /// How far its port is from the one that the client wanted (`addr:+8`); [`NOT_MAPPED`] where it
+    /// has one of its own.
     port_offset: AtomicI32,
     /// The weight of the configuration (`initial weight`), 0 to 256.
     pub initial_weight: u32,
@@ -156,20 +166,25 @@ pub struct Server {
     pub version: AtomicU64,
     /// Orders servers by when they last came up (`balance sticky`): 0 for those that always were.
     pub turn: AtomicU64,
-    /// Requests being served now: see [`serving`](Self::serving). Written by every worker that picks this server, when a request comes
-    /// and when it leaves. Where requests are counted apart, the places of the limit that workers took, for requests or to
-    /// keep: written when a worker needs more, and when it gives one back.
+    /// Requests being served now: see [`serving`](Self::serving). Written by every worker that
+    /// picks this server, when a request comes and when it leaves. Where requests are counted
+    /// apart, the places of the limit that workers took, for requests or to keep: written when a
+    /// worker needs more, and when it gives one back.
     pub served: Counted,
-    /// Whether requests are counted in each worker's own `counters`: where nothing compares the servers by this number,
-    /// the sum is wanted now and then only. Set by the balancer when it is made.
+    /// Whether requests are counted in each worker's own `counters`: where nothing compares the
+    /// servers by this number, the sum is wanted now and then only. Set by the balancer when it is
+    /// made.
     pub counts_apart: AtomicBool,
-    /// Whether a limit was set while requests were counted so: they count against it until they leave.
+    /// Whether a limit was set while requests were counted so: they count against it until they
+    /// leave.
     limited_late: AtomicBool,
     /// Whether it was added at run time.
     pub dynamic: AtomicBool,
-    /// Whether it was removed: nothing finds it any more, and what still knows its place finds it in maintenance.
+    /// Whether it was removed: nothing finds it any more, and what still knows its place finds it
+    /// in maintenance.
     pub removed: AtomicBool,
-    /// Whether the configuration names it (`track`, `use-server`, expressions): it may not be removed.
+    /// Whether the configuration names it (`track`, `use-server`, expressions): it may not be
+    /// removed.
     pub referenced: AtomicBool,
     /// Requests waiting for this server.
     pub queue: Queue,
@@ -177,8 +192,8 @@ pub struct Server {
     pub(crate) follow: Follow,
     /// Counters.
     pub counters: Sharded<ServerCounters>,
-    /// The highest number of requests served at once (`smax`). Where they are counted apart, the highest sum that was seen: it is
-    /// looked at whenever a worker has more than ever before.
+    /// The highest number of requests served at once (`smax`). Where they are counted apart, the
+    /// highest sum that was seen: it is looked at whenever a worker has more than ever before.
     pub served_max: AtomicU32,
     /// Whether health checks run.
     pub checked: AtomicBool,
@@ -310,8 +325,8 @@ impl Server {
         self.agent_checked.load(Relaxed) && self.agent.level.load(Relaxed) == 0
     }
 
-    /// Whether a connection may be made at all: running and not in maintenance. A draining server is usable
-    /// for what is bound to it (persistence).
+    /// Whether a connection may be made at all: running and not in maintenance. A draining server
+    /// is usable for what is bound to it (persistence).
     #[inline]
     pub fn is_up(&self) -> bool {
         !self.admin().in_maintenance() && self.operational() != Operational::Stopped
@@ -326,14 +341,16 @@ impl Server {
         self.shown_weight()
     }
 
-    /// The weight as statistics show it: what `slowstart` makes of it, whether the server may be used or not. Rounded up, as HAProxy does.
+    /// The weight as statistics show it: what `slowstart` makes of it, whether the server may be
+    /// used or not. Rounded up, as HAProxy does.
     #[inline]
     pub fn shown_weight(&self) -> u32 {
         let weight = self.weight.load(Relaxed);
         if self.ramp.load(Relaxed) >= 100 { weight } else { (weight * self.sixteenths()).div_ceil(16) }
     }
 
-    /// The share of the weight that counts while `slowstart` raises it, in HAProxy's own steps: 1 to 16.
+    /// The share of the weight that counts while `slowstart` raises it, in HAProxy's own steps: 1
+    /// to 16.
     fn sixteenths(&self) -> u32 {
         ((16 * self.ramp.load(Relaxed) + 100) / 100).min(16)
     }
@@ -344,8 +361,8 @@ impl Server {
         (rises && self.ramp() < 100).then(|| self.sixteenths() * 100 / 16)
     }
 
-    /// The weight that counts now in sixteenths, so that `slowstart` shows even with small weights: 0 when no new
-    /// request may go to it, else at least a sixteenth of its weight.
+    /// The weight that counts now in sixteenths, so that `slowstart` shows even with small weights:
+    /// 0 when no new request may go to it, else at least a sixteenth of its weight.
     pub fn fine_weight(&self) -> u32 {
         if self.effective_weight() == 0 { 0 } else { self.weight.load(Relaxed) * self.sixteenths() }
     }
@@ -384,7 +401,8 @@ impl Server {
         }
     }
 
-    /// Changes the host name that the address comes from; resolving it is for whoever asks name servers.
+    /// Changes the host name that the address comes from; resolving it is for whoever asks name
+    /// servers.
     pub fn set_fqdn(&self, name: Option<&str>) {
         self.fqdn.store(name.map(|name| Arc::new(Box::from(name))));
     }
@@ -401,8 +419,8 @@ impl Server {
         }
     }
 
-    /// How often the address changed, or the server left service. Read before the address, it tells whether a connection
-    /// may still be used.
+    /// How often the address changed, or the server left service. Read before the address, it tells
+    /// whether a connection may still be used.
     #[inline]
     pub fn moves(&self) -> u32 {
         self.moves.load(Acquire)
@@ -425,7 +443,8 @@ impl Server {
         Some(self.port_offset.load(Relaxed)).filter(|offset| *offset != NOT_MAPPED)
     }
 
-    /// Sets that; call it before [`set_address`](Self::set_address), which ends the use of older connections.
+    /// Sets that; call it before [`set_address`](Self::set_address), which ends the use of older
+    /// connections.
     pub fn set_port_offset(&self, offset: Option<i32>) {
         self.port_offset.store(offset.unwrap_or(NOT_MAPPED), Relaxed);
     }
@@ -467,7 +486,8 @@ impl Server {
         true
     }
 
-    /// Lets checks begin again; what the server is until the first one is as at the start (`init-state`).
+    /// Lets checks begin again; what the server is until the first one is as at the start
+    /// (`init-state`).
     pub fn enable_checks(&self, now_ms: u64) {
         let was_up = self.is_up();
         self.checked.store(true, Relaxed);
@@ -477,8 +497,9 @@ impl Server {
         }
     }
 
-    /// The value that means this server in cookies made with `key` (`dynamic-cookie-key`): HAProxy's own recipe of key, address and
-    /// port in four bytes, so that a cluster of both agrees. `None` for a server without an IP address.
+    /// The value that means this server in cookies made with `key` (`dynamic-cookie-key`):
+    /// HAProxy's own recipe of key, address and port in four bytes, so that a cluster of both
+    /// agrees. `None` for a server without an IP address.
     pub fn dynamic_cookie(&self, key: &str) -> Option<String> {
         let ServerAddress::Ip(address) = &**self.address.load() else { return None };
         let mut seed = key.as_bytes().to_vec();

@@ -1,7 +1,9 @@
-//! The connections a worker serves, for `show sess` and `shutdown session`: a register of its own for each worker.
+//! The connections a worker serves, for `show sess` and `shutdown session`: a register of its own
+//! for each worker.
 //!
-//! `proxy` registers a connection at accept, updates its cells with plain stores and lets it go at close. `control`
-//! reads and kills by posting a closure to each worker. Nothing here is shared between threads.
+//! `proxy` registers a connection at accept, updates its cells with plain stores and lets it go at
+//! close. `control` reads and kills by posting a closure to each worker. Nothing here is shared
+//! between threads.
 
 use std::cell::{Cell, RefCell};
 use std::net::{SocketAddr, SocketAddrV4};

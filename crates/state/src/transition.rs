@@ -1,7 +1,8 @@
-//! What follows when a server's state changes: whether its backend can still serve, and how it is told in logs.
+//! What follows when a server's state changes: whether its backend can still serve, and how it is
+//! told in logs.
 //!
-//! The words are HAProxy's, which tools look for. Health checks and the runtime socket call this; sending the
-//! messages is theirs.
+//! The words are HAProxy's, which tools look for. Health checks and the runtime socket call this;
+//! sending the messages is theirs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,13 +29,15 @@ impl Server {
     /// Lets this server of `proxy` follow `tracked` for good (manual, 5.2 `track`).
     pub fn track(self: &Arc<Self>, proxy: &Arc<Proxy>, tracked: &Arc<Self>) {
         if self.follow(proxy, tracked) {
-            // What holds the tracked server back holds this one too, and those that follow it already.
+            // What holds the tracked server back holds this one too, and those that follow it
+            // already.
             inherit(tracked, timer::now_ms(), &|_, _, _| ());
         }
     }
 }
 
-/// What is told when what a proxy does with connections has changed `from` that; nothing where it has not.
+/// What is told when what a proxy does with connections has changed `from` that; nothing where it
+/// has not.
 pub fn admitted(proxy: &Proxy, from: Admission) -> Option<String> {
     let name = &proxy.name;
     match (from, proxy.admission()) {
@@ -59,8 +62,9 @@ pub fn online(proxy: &Proxy) -> (usize, usize) {
     (count(false), count(true))
 }
 
-/// Compares the backend's ability to serve with what was last noted; the message when it lost its last server. Called whenever
-/// a server's state or weight changed: who waits for the backend then looks for room.
+/// Compares the backend's ability to serve with what was last noted; the message when it lost its
+/// last server. Called whenever a server's state or weight changed: who waits for the backend then
+/// looks for room.
 pub fn refresh_backend(proxy: &Proxy, now_ms: u64) -> Option<Note> {
     let down = proxy.total_weight() == 0 && !proxy.servers.load().is_empty();
     // Each that finds room, or nobody to wait for, wakes the next.
@@ -83,8 +87,8 @@ pub fn subject(server: &Server) -> String {
     format!("{kind} {}/{}", server.proxy, server.name)
 }
 
-/// A server is no longer usable: `event` such as `is DOWN`, `why` such as `, reason: …` or nothing; `requeued`
-/// requests that waited for it go elsewhere.
+/// A server is no longer usable: `event` such as `is DOWN`, `why` such as `, reason: …` or nothing;
+/// `requeued` requests that waited for it go elsewhere.
 pub fn left(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: u32) -> String {
     let (active, backup) = online(proxy);
     let on_backup = if active == 0 && backup > 0 { " Running on backup." } else { "" };
@@ -102,7 +106,8 @@ pub fn left(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: u3
     )
 }
 
-/// A server is usable again, or only for what is bound to it: `is UP`, `is stopping`, `enters drain state`.
+/// A server is usable again, or only for what is bound to it: `is UP`, `is stopping`,
+/// `enters drain state`.
 pub fn joined(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: u32) -> String {
     let (active, backup) = online(proxy);
     let on_backup = if active == 0 && backup > 0 { " Running on backup." } else { "" };
@@ -122,8 +127,9 @@ pub fn joined(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: 
 /// Who is told: the backend, the syslog level, the text.
 pub type Tell<'a> = &'a dyn Fn(&Proxy, u8, &str);
 
-/// Changes administrative flags of a server of `proxy`, tells it, and lets those that track the server inherit. `via` says where
-/// that comes from (` via be/s1`, ` (DNS timeout status)`), or nothing. Says whether anything changed.
+/// Changes administrative flags of a server of `proxy`, tells it, and lets those that track the
+/// server inherit. `via` says where that comes from (` via be/s1`, ` (DNS timeout status)`), or
+/// nothing. Says whether anything changed.
 pub fn administer(
     proxy: &Proxy,
     server: &Server,
@@ -159,8 +165,8 @@ pub fn administer(
     true
 }
 
-/// Sets what checks would have found of a server of `proxy`, tells it with `why` it is so (`, changed from CLI`), and lets those that track
-/// the server follow.
+/// Sets what checks would have found of a server of `proxy`, tells it with `why` it is so
+/// (`, changed from CLI`), and lets those that track the server follow.
 pub fn decide(proxy: &Proxy, server: &Server, state: Operational, why: &str, now_ms: u64, tell: Tell<'_>) {
     decide_via(proxy, server, state, (why, ""), now_ms, tell);
 }
@@ -202,8 +208,8 @@ fn decide_via(
     }
 }
 
-/// A server that leaves maintenance is up until its next check says otherwise, unless `init-state` says what it begins with; one that
-/// tracks is as the one tracked.
+/// A server that leaves maintenance is up until its next check says otherwise, unless `init-state`
+/// says what it begins with; one that tracks is as the one tracked.
 pub fn leave_maintenance(server: &Server, now_ms: u64) {
     let checked = server.checked.load(Relaxed);
     let state = match server.tracked() {
@@ -353,7 +359,8 @@ mod tests {
         })
     }
 
-    /// What an administrator does to a server, or to the one that follows it, and what is told of the two.
+    /// What an administrator does to a server, or to the one that follows it, and what is told of
+    /// the two.
     #[rustfmt::skip]
     const CHANGES: &[(&str, u32, u32, &[&str])] = &[
         ("a", Admin::FORCED_MAINT, 0, &["a is going DOWN for maintenance", "t is going DOWN for maintenance via be/a"]),

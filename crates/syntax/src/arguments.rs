@@ -1,7 +1,8 @@
-//! The arguments between the parentheses of a predicate (manual, section 2.2: the second level of quoting).
+//! The arguments between the parentheses of a predicate (manual, section 2.2: the second level of
+//! quoting).
 //!
-//! The same rules as for words, but `\#`, `\$` and `\xNN` are not special, and a comma or the closing parenthesis
-//! delimits.
+//! The same rules as for words, but `\#`, `\$` and `\xNN` are not special, and a comma or the
+//! closing parenthesis delimits.
 
 /// The arguments, and the offset of the byte that ended them: `)`, or the end of the text.
 pub(crate) struct Arguments {
@@ -15,7 +16,8 @@ pub(crate) struct Argument {
     pub(crate) start: usize,
 }
 
-/// Parses from byte `start`, which stands behind the opening parenthesis. `Err` is the offset of a quote without end.
+/// Parses from byte `start`, which stands behind the opening parenthesis. `Err` is the offset of a
+/// quote without end.
 pub(crate) fn parse_arguments(text: &str, start: usize) -> Result<Arguments, usize> {
     let bytes = text.as_bytes();
     let mut values = Vec::new();

@@ -1,7 +1,7 @@
 //! Conditions: what stands behind `.if`, `.elif` and `-cc` (manual, section 2.4).
 //!
-//! The words are put together with single spaces and read as one expression. Everything is parsed even where the
-//! result is known early, so that a mistake is found on every machine.
+//! The words are put together with single spaces and read as one expression. Everything is parsed
+//! even where the result is known early, so that a mistake is found on every machine.
 
 use crate::arguments::parse_arguments;
 use crate::environment::Environment;

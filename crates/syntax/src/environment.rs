@@ -1,7 +1,9 @@
-//! The environment that configurations read and, through `setenv` and its like, change (manual, section 2.3).
+//! The environment that configurations read and, through `setenv` and its like, change (manual,
+//! section 2.3).
 //!
-//! A value rather than the process's own environment, so that a configuration can be checked without side effects and
-//! two can be read at once. The program applies the result to the processes it starts.
+//! A value rather than the process's own environment, so that a configuration can be checked
+//! without side effects and two can be read at once. The program applies the result to the
+//! processes it starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +37,8 @@ impl Environment {
         self.variables.insert(name.into(), value.into());
     }
 
-    /// Sets a variable for the command line, which says so with more right than keywords that set it beside other things.
+    /// Sets a variable for the command line, which says so with more right than keywords that set
+    /// it beside other things.
     pub fn give(&mut self, name: &'static str, value: &str) {
         self.set(name, value);
         self.given.insert(name);
@@ -66,8 +69,9 @@ impl Environment {
         self.variables.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// Expands `$NAME` and `${NAME}` anywhere in `text`: what addresses and file names get in addition to the expansion
-    /// of quoted words, for the sake of old configurations. Unknown variables expand to nothing.
+    /// Expands `$NAME` and `${NAME}` anywhere in `text`: what addresses and file names get in
+    /// addition to the expansion of quoted words, for the sake of old configurations. Unknown
+    /// variables expand to nothing.
     pub fn expand(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;

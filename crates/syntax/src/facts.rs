@@ -1,4 +1,5 @@
-//! What a condition can ask about the program (manual, section 2.4): filled in by the binary, passed to the reader.
+//! What a condition can ask about the program (manual, section 2.4): filled in by the binary,
+//! passed to the reader.
 
 use crate::Version;
 

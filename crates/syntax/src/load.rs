@@ -1,12 +1,14 @@
-//! Reads configuration files, and the `.cfg` files of directories, into a source map (management guide, `-f` and `--`).
+//! Reads configuration files, and the `.cfg` files of directories, into a source map (management
+//! guide, `-f` and `--`).
 
 use diag::{Diagnostic, FileId, SourceMap};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Reads every path in order. Of a directory, the regular files that end in `.cfg` and are not hidden, by name in byte
-/// order. Names in messages are the paths as given. Every unreadable path is reported.
+/// Reads every path in order. Of a directory, the regular files that end in `.cfg` and are not
+/// hidden, by name in byte order. Names in messages are the paths as given. Every unreadable path
+/// is reported.
 pub fn load(sources: &mut SourceMap, paths: &[PathBuf]) -> Result<Vec<FileId>, Vec<Diagnostic>> {
     let mut ids = Vec::new();
     let mut errors = Vec::new();

@@ -1,6 +1,8 @@
-//! Gives the lines of several files, with conditional blocks resolved (manual, sections 2.1 and 2.4).
+//! Gives the lines of several files, with conditional blocks resolved (manual, sections 2.1 and
+//! 2.4).
 //!
-//! Called by `config`, which looks at the words and may change the environment and name the section between two lines.
+//! Called by `config`, which looks at the words and may change the environment and name the section
+//! between two lines.
 
 use crate::condition::evaluate_words;
 use crate::environment::Environment;
@@ -75,8 +77,8 @@ impl<'a> Reader<'a> {
         self.section.push_str(name);
     }
 
-    /// Puts the next line that counts into `line`, whose storage is reused; `false` behind the last line. Lines that
-    /// cannot be split are reported and passed over.
+    /// Puts the next line that counts into `line`, whose storage is reused; `false` behind the last
+    /// line. Lines that cannot be split are reported and passed over.
     pub fn next_line(&mut self, line: &mut Line, diagnostics: &mut Diagnostics) -> bool {
         loop {
             if self.at >= self.text.len() && !self.next_file(diagnostics) {
@@ -291,8 +293,9 @@ fn begins_empty(line: &Line, diagnostics: &mut Diagnostics) -> bool {
     true
 }
 
-/// An empty argument would end the line: what follows would be lost without a word, and what stands last mostly comes from a variable that is not set.
-/// Environment variables may be set to nothing, which their keywords judge themselves.
+/// An empty argument would end the line: what follows would be lost without a word, and what stands
+/// last mostly comes from a variable that is not set. Environment variables may be set to nothing,
+/// which their keywords judge themselves.
 fn empty_argument(line: &Line) -> Option<Diagnostic> {
     let (last, earlier) = line.words.split_last()?;
     let empty = line.words.iter().position(|word| word.is_empty()).filter(|empty| *empty > 0)?;

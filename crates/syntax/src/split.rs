@@ -1,7 +1,8 @@
 //! One line of text into words (manual, sections 2.2 and 2.3).
 //!
-//! Words without quotes, escapes and variables, nearly all of them, are taken from the text as they stand; the others
-//! go through a buffer. Never fails on bytes outside of ASCII: they belong to words.
+//! Words without quotes, escapes and variables, nearly all of them, are taken from the text as they
+//! stand; the others go through a buffer. Never fails on bytes outside of ASCII: they belong to
+//! words.
 
 use crate::environment::Environment;
 use crate::word::{Form, Word};
@@ -134,8 +135,9 @@ impl Splitter<'_> {
         self.word.clear();
     }
 
-    /// A backslash outside of single quotes. One before any other character than those listed stays; so it does before a
-    /// dollar sign where that is none to escape, as in HAProxy (and unlike the table of section 2.2).
+    /// A backslash outside of single quotes. One before any other character than those listed
+    /// stays; so it does before a dollar sign where that is none to escape, as in HAProxy (and
+    /// unlike the table of section 2.2).
     fn escape(&mut self, quoted: bool) -> Result<(), Diagnostic> {
         let escaped = match self.text.get(self.at + 1) {
             Some(b'n') => b'\n',
@@ -231,7 +233,8 @@ impl Splitter<'_> {
         }
     }
 
-    /// Each run of spaces in the value ends a word; what stands before and behind the variable joins its ends.
+    /// Each run of spaces in the value ends a word; what stands before and behind the variable
+    /// joins its ends.
     fn push_words(&mut self, value: &[u8]) {
         for byte in value {
             if !is_space(*byte) {
@@ -242,7 +245,8 @@ impl Splitter<'_> {
         }
     }
 
-    /// An error at the bytes `start..end` of the line, in HAProxy's words, which show the line with a caret.
+    /// An error at the bytes `start..end` of the line, in HAProxy's words, which show the line with
+    /// a caret.
     fn error(&self, start: usize, end: usize, text: &str, advice: &str) -> Diagnostic {
         let blanks = self.text.iter().take_while(|byte| is_space(**byte)).count();
         let line = String::from_utf8_lossy(&self.text[blanks..]);

@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 /// A version such as `3.5-dev5`, `2.4.17`, `2.9-dev3-12` or `1.1.1k`.
 ///
-/// Orders as releases follow each other: `3.5-dev5` before `3.5-dev6` before `3.5-rc1` before `3.5` before `3.5.1`.
+/// Orders as releases follow each other: `3.5-dev5` before `3.5-dev6` before `3.5-rc1` before `3.5`
+/// before `3.5.1`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     numbers: [u32; 4],

@@ -1,4 +1,5 @@
-//! A word and a line, as keyword tables see them: quotes and escapes gone, the place in the file kept.
+//! A word and a line, as keyword tables see them: quotes and escapes gone, the place in the file
+//! kept.
 
 use compact_str::CompactString;
 use diag::{FileId, Span};
@@ -40,7 +41,8 @@ impl Word {
         Self { text: CompactString::new(text), span, form }
     }
 
-    /// The text; bytes that are no UTF-8 (`\x80`, a file in another encoding) as [`base::raw`] writes them.
+    /// The text; bytes that are no UTF-8 (`\x80`, a file in another encoding) as [`base::raw`]
+    /// writes them.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -55,8 +57,8 @@ impl Word {
         self.span
     }
 
-    /// Where the bytes `start..end` of the text stand in the file; the whole word when escapes, quotes or variables
-    /// make that unclear.
+    /// Where the bytes `start..end` of the text stand in the file; the whole word when escapes,
+    /// quotes or variables make that unclear.
     pub fn part(&self, start: usize, end: usize) -> Span {
         match self.form {
             Form::Plain => self.span.part(start, end),

@@ -1,4 +1,5 @@
-//! How long a listener's side of a handshake takes: full with both kinds of keys, resumed. `cargo run --release --example handshakes`.
+//! How long a listener's side of a handshake takes: full with both kinds of keys, resumed.
+//! `cargo run --release --example handshakes`.
 
 #![allow(clippy::unwrap_used, reason = "a measurement that cannot go on stops")]
 

@@ -1,4 +1,5 @@
-//! How long the certificates of a directory take to load and to be put into a listener: `cargo run --release --example load -- DIR`.
+//! How long the certificates of a directory take to load and to be put into a listener:
+//! `cargo run --release --example load -- DIR`.
 
 #![allow(clippy::unwrap_used, reason = "a measurement that cannot go on stops")]
 

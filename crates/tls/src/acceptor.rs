@@ -32,7 +32,8 @@ pub struct Options {
 pub struct Entry {
     /// The certificate.
     pub certificate: Arc<Certificate>,
-    /// The names of its line in a crt-list; without them the certificate's own. `*` makes it a default, `!name` is none of its names.
+    /// The names of its line in a crt-list; without them the certificate's own. `*` makes it a
+    /// default, `!name` is none of its names.
     pub filters: Vec<Box<str>>,
     /// Whether it is a default beside what it answers to (`default-crt`).
     pub is_default: bool,
@@ -68,7 +69,8 @@ pub struct Acceptor {
     keeps_secrets: bool,
 }
 
-/// What a listener has to choose from. Written when a certificate is changed at run time, read once a handshake.
+/// What a listener has to choose from. Written when a certificate is changed at run time, read once
+/// a handshake.
 #[derive(Debug, Default)]
 struct Current {
     /// By place; `None` where one was taken out.
@@ -79,8 +81,8 @@ struct Current {
 #[derive(Debug)]
 struct Prepared {
     entry: Entry,
-    /// What the engine needs to serve it, made when the first client asks: without and with the protocols, without and with the
-    /// answer of the OCSP responder.
+    /// What the engine needs to serve it, made when the first client asks: without and with the
+    /// protocols, without and with the answer of the OCSP responder.
     sides: [[OnceLock<Option<ServerSide>>; 2]; 2],
 }
 
@@ -123,13 +125,14 @@ impl Acceptor {
         Ok(self.write().add(prepared))
     }
 
-    /// Takes out the certificate at that place (`del ssl crt-list`). Connections that it serves go on.
+    /// Takes out the certificate at that place (`del ssl crt-list`). Connections that it serves go
+    /// on.
     pub fn remove(&self, place: u32) {
         self.write().remove(place);
     }
 
-    /// Puts `new` wherever the certificate of that name is served (`commit ssl cert`): at how many places. Connections that are open
-    /// go on with the old one.
+    /// Puts `new` wherever the certificate of that name is served (`commit ssl cert`): at how many
+    /// places. Connections that are open go on with the old one.
     ///
     /// # Errors
     /// What the engine says against it; nothing has changed then.
@@ -245,7 +248,8 @@ fn wanted(hello: &Hello<'_>) -> Wanted {
     let Some(signatures) = hello.signatures else {
         return Wanted { ecdsa: false, rsa: true };
     };
-    // The low byte told the algorithm before TLS 1.3: 1 RSA, 3 ECDSA. 0x0804 to 0x080b are forms of RSA-PSS.
+    // The low byte told the algorithm before TLS 1.3: 1 RSA, 3 ECDSA. 0x0804 to 0x080b are forms of
+    // RSA-PSS.
     let rsa = numbers(signatures).any(|scheme| scheme & 0xff == 1 || (0x0804..=0x080b).contains(&scheme));
     let signs_ecdsa = numbers(signatures).any(|scheme| scheme & 0xff == 3 || scheme == 0x0807);
     let ecdsa_suites =

@@ -1,5 +1,5 @@
-//! Buffers that a connection holds only while bytes of it wait, lent by the worker's thread: an established connection
-//! allocates nothing, and an idle one holds nothing.
+//! Buffers that a connection holds only while bytes of it wait, lent by the worker's thread: an
+//! established connection allocates nothing, and an idle one holds nothing.
 
 use std::cell::RefCell;
 

@@ -1,9 +1,11 @@
-//! What a handshake said, for the fetches that show it (`ssl_fc_client_random`, `ssl_fc_cipherlist_bin`, logs of keys, JA3 …).
+//! What a handshake said, for the fetches that show it (`ssl_fc_client_random`,
+//! `ssl_fc_cipherlist_bin`, logs of keys, JA3 …).
 
 /// What is kept of a handshake.
 #[derive(Debug, Default)]
 pub struct Captured {
-    /// The ClientHello without the message's header, for [`Hello::parse`](crate::hello::Hello::parse). Empty on a client's side.
+    /// The ClientHello without the message's header, for
+    /// [`Hello::parse`](crate::hello::Hello::parse). Empty on a client's side.
     pub hello: Box<[u8]>,
     /// The random bytes of the client (`ssl_fc_client_random`); 0 before they are known.
     pub client_random: [u8; 32],
@@ -18,7 +20,8 @@ pub struct Captured {
 /// A secret of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Secret {
-    /// Its name in files of `SSLKEYLOGFILE`: `CLIENT_TRAFFIC_SECRET_0`; the master secret of TLS 1.2 is `CLIENT_RANDOM`.
+    /// Its name in files of `SSLKEYLOGFILE`: `CLIENT_TRAFFIC_SECRET_0`; the master secret of TLS
+    /// 1.2 is `CLIENT_RANDOM`.
     pub label: Box<str>,
     /// The secret.
     pub bytes: Box<[u8]>,
@@ -35,7 +38,8 @@ const RETRY: [u8; 32] = [
 ];
 
 impl Captured {
-    /// Notes what a hello at the front of `records` says, sent or received. Anything else is passed over.
+    /// Notes what a hello at the front of `records` says, sent or received. Anything else is passed
+    /// over.
     pub(crate) fn note(&mut self, records: &[u8]) {
         let [HANDSHAKE, _, _, _, _, kind, _, _, _, _, _, rest @ ..] = records else { return };
         let Some((random, rest)) = rest.split_first_chunk::<32>() else { return };

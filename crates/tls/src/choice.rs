@@ -1,4 +1,5 @@
-//! Which certificate answers which name: exact names, wildcards of one label, defaults (manual, 5.1 `crt`, `crt-list`).
+//! Which certificate answers which name: exact names, wildcards of one label, defaults (manual, 5.1
+//! `crt`, `crt-list`).
 
 use std::collections::HashMap;
 
@@ -8,7 +9,8 @@ use crate::engine::key::KeyKind;
 #[derive(Debug, Default)]
 struct Named {
     entries: Vec<u32>,
-    /// Those whose line says that the name is none of theirs (`!name`), whatever their wildcards say.
+    /// Those whose line says that the name is none of theirs (`!name`), whatever their wildcards
+    /// say.
     excluded: Vec<u32>,
 }
 
@@ -35,7 +37,8 @@ pub(crate) struct Names<'a> {
     pub(crate) kind: KeyKind,
     /// The names in the certificate.
     pub(crate) own: &'a [Box<str>],
-    /// Those of its line, which stand for them: `*` makes it a default, `!name` is none of its names.
+    /// Those of its line, which stand for them: `*` makes it a default, `!name` is none of its
+    /// names.
     pub(crate) filters: &'a [Box<str>],
     /// Whether it is a default beside that.
     pub(crate) is_default: bool,
@@ -113,7 +116,8 @@ impl Index {
         })
     }
 
-    /// The first ECDSA certificate where the client takes it, else the first RSA one where it takes that, else any.
+    /// The first ECDSA certificate where the client takes it, else the first RSA one where it takes
+    /// that, else any.
     fn best(&self, places: &[u32], wanted: Wanted, excluded: &[u32]) -> Option<usize> {
         let first = |is_rsa: bool| {
             places

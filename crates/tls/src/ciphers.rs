@@ -1,13 +1,14 @@
-//! Strings of ciphers in OpenSSL's syntax (ciphers(1)), lists of suites, curves and signatures: what they come to, in order,
-//! by number in TLS.
+//! Strings of ciphers in OpenSSL's syntax (ciphers(1)), lists of suites, curves and signatures:
+//! what they come to, in order, by number in TLS.
 //!
-//! They are evaluated as OpenSSL does, over all suites of TLS 1.2 and before that it could speak here. Which of those the
-//! engine has is another question ([`crate::has_suite`]).
+//! They are evaluated as OpenSSL does, over all suites of TLS 1.2 and before that it could speak
+//! here. Which of those the engine has is another question ([`crate::has_suite`]).
 
 use crate::names;
 use crate::suites::{Au, Enc, Kx, Mac, Suite, TABLE};
 
-/// A string that comes to nothing, or has a name in it that must be known: that name, or the whole string.
+/// A string that comes to nothing, or has a name in it that must be known: that name, or the whole
+/// string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported(pub Box<str>);
 
@@ -71,7 +72,8 @@ impl List {
             // Only at the front is it anything but the name of nothing.
             return true;
         }
-        // A word of several parts names the suites that all of them name; a part that is unknown names none.
+        // A word of several parts names the suites that all of them name; a part that is unknown
+        // names none.
         self.apply(action, |suite| word.split('+').all(|part| is_named(suite, part)));
         true
     }
@@ -176,7 +178,8 @@ pub fn curves(text: &str) -> Result<Vec<u16>, Unsupported> {
     text.split(':').map(|name| names::group(name).ok_or_else(|| Unsupported(name.into()))).collect()
 }
 
-/// Evaluates `sigalgs` and `client-sigalgs`: signatures, separated by colons, as `RSA+SHA256` or `rsa_pss_rsae_sha256`.
+/// Evaluates `sigalgs` and `client-sigalgs`: signatures, separated by colons, as `RSA+SHA256` or
+/// `rsa_pss_rsae_sha256`.
 ///
 /// # Errors
 /// A name is unknown.

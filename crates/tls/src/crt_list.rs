@@ -1,4 +1,5 @@
-//! The lines of a crt-list: `<crtfile> [\[<sslbindconf> ...\]] [[!]<snifilter> ...]` (manual, 5.1 `crt-list`).
+//! The lines of a crt-list: `<crtfile> [\[<sslbindconf> ...\]] [[!]<snifilter> ...]` (manual, 5.1
+//! `crt-list`).
 //!
 //! The words are taken apart here; what the options mean is the configuration's matter.
 
@@ -21,7 +22,8 @@ pub struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Whether negative filters stand without the wildcard that they would be exceptions of: HAProxy warns of that.
+    /// Whether negative filters stand without the wildcard that they would be exceptions of:
+    /// HAProxy warns of that.
     pub fn excludes_from_nothing(&self) -> bool {
         self.filters.iter().any(|filter| filter.starts_with('!'))
             && !self.filters.iter().any(|filter| filter.starts_with('*'))

@@ -1,4 +1,5 @@
-//! What is known of a TLS connection: the source of `ssl_fc_*`, `ssl_bc_*`, `ssl_c_*`, `%sslv` and `%sslc`.
+//! What is known of a TLS connection: the source of `ssl_fc_*`, `ssl_bc_*`, `ssl_c_*`, `%sslv` and
+//! `%sslc`.
 
 use std::sync::Arc;
 
@@ -28,7 +29,8 @@ pub struct Details {
     pub verify: Outcome,
     /// Our own certificate, on a listener's side.
     pub own: Option<Arc<Certificate>>,
-    /// What was said in the handshake, where that is kept (`tune.ssl.capture-buffer-size`, `tune.ssl.keylog`).
+    /// What was said in the handshake, where that is kept (`tune.ssl.capture-buffer-size`,
+    /// `tune.ssl.keylog`).
     pub captured: Option<Box<Captured>>,
 }
 

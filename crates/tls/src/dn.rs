@@ -53,7 +53,8 @@ impl<'a> Name<'a> {
         Self(attributes.map(|one| (one.attr_type().to_id_string(), one.as_slice())).collect())
     }
 
-    /// All of it: `/C=FR/CN=client`. `None` where a value has a NUL in it: such a name is made to deceive.
+    /// All of it: `/C=FR/CN=client`. `None` where a value has a NUL in it: such a name is made to
+    /// deceive.
     pub fn oneline(&self) -> Option<Vec<u8>> {
         let mut text = Vec::new();
         for (oid, value) in &self.0 {
@@ -79,8 +80,8 @@ impl<'a> Name<'a> {
         Some(text)
     }
 
-    /// The value of an attribute, by short name or object identifier: the `occurrence`-th from the beginning, or from the end where that
-    /// is negative; 0 means the first.
+    /// The value of an attribute, by short name or object identifier: the `occurrence`-th from the
+    /// beginning, or from the end where that is negative; 0 means the first.
     pub fn entry(&self, name: &str, occurrence: i64) -> Option<&'a [u8]> {
         let mut values =
             self.0.iter().filter(|(oid, _)| oid == name || short(oid) == name).map(|(_, value)| *value);
@@ -102,7 +103,8 @@ fn honest(value: &[u8]) -> Option<&[u8]> {
     if value.contains(&0) { None } else { Some(value) }
 }
 
-/// A value with what means something in RFC 2253 behind a backslash, and what cannot be shown as its number.
+/// A value with what means something in RFC 2253 behind a backslash, and what cannot be shown as
+/// its number.
 fn escape(value: &[u8], text: &mut Vec<u8>) {
     for (place, byte) in value.iter().enumerate() {
         let at_end = place == 0 || place + 1 == value.len();

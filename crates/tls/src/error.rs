@@ -1,7 +1,8 @@
-//! Why a TLS connection failed: HAProxy's kind of it (`fc_err`, the error log), and OpenSSL's number and text (`ssl_fc_err`).
+//! Why a TLS connection failed: HAProxy's kind of it (`fc_err`, the error log), and OpenSSL's
+//! number and text (`ssl_fc_err`).
 //!
-//! Numbers and texts are those of OpenSSL 3, because operators compare them and alerts are written for them. Tables of the
-//! engine's own errors stand with the engine.
+//! Numbers and texts are those of OpenSSL 3, because operators compare them and alerts are written
+//! for them. Tables of the engine's own errors stand with the engine.
 
 use std::fmt;
 
@@ -61,7 +62,8 @@ pub struct Error {
     pub kind: Kind,
     /// Why in particular.
     pub reason: Reason,
-    /// What verifying the peer's certificate came to (`X509_V_ERR_…`), 0 where it was not the cause.
+    /// What verifying the peer's certificate came to (`X509_V_ERR_…`), 0 where it was not the
+    /// cause.
     pub verify: u8,
 }
 
@@ -82,7 +84,8 @@ impl Error {
         }
     }
 
-    /// OpenSSL's text (`ssl_fc_err_str`): `error:0A000086:SSL routines::certificate verify failed`. Empty where the code is 0.
+    /// OpenSSL's text (`ssl_fc_err_str`): `error:0A000086:SSL routines::certificate verify failed`.
+    /// Empty where the code is 0.
     pub fn text(&self) -> String {
         match self.code() {
             0 => String::new(),

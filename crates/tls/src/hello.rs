@@ -1,12 +1,14 @@
-//! The ClientHello, taken apart before the engine sees it (RFC 8446, 4.1.2): what chooses the certificate, the protocol and
-//! the engine, and what the `ssl_fc_…hello…` fetches show.
+//! The ClientHello, taken apart before the engine sees it (RFC 8446, 4.1.2): what chooses the
+//! certificate, the protocol and the engine, and what the `ssl_fc_…hello…` fetches show.
 //!
-//! Everything is borrowed from the message. What does not fit together is an error; what is unknown is passed over.
+//! Everything is borrowed from the message. What does not fit together is an error; what is unknown
+//! is passed over.
 
 use crate::error::Reason;
 use crate::record;
 
-/// No ClientHello is longer: OpenSSL's own limit (`SSL3_RT_MAX_PLAIN_LENGTH` and its maximum of a message).
+/// No ClientHello is longer: OpenSSL's own limit (`SSL3_RT_MAX_PLAIN_LENGTH` and its maximum of a
+/// message).
 const LENGTH_MAX: usize = 131_396;
 
 /// Nor does it come in records that are longer together.
@@ -62,7 +64,8 @@ pub fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// A ClientHello on its way, perhaps in many records. Each byte is looked at once, however few come at a time.
+/// A ClientHello on its way, perhaps in many records. Each byte is looked at once, however few come
+/// at a time.
 #[derive(Debug, Default)]
 pub struct Arriving {
     /// All that was received, for whoever makes the handshake.
@@ -202,7 +205,8 @@ impl<'a> Hello<'a> {
         Ok(())
     }
 
-    /// The newest version that the client speaks, of those that are no more than `max`; 0 where there is none.
+    /// The newest version that the client speaks, of those that are no more than `max`; 0 where
+    /// there is none.
     pub fn version_up_to(&self, max: u16) -> u16 {
         match self.versions {
             Some(versions) => {

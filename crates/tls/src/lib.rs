@@ -1,11 +1,12 @@
 //! TLS without sockets: sessions, certificates, and what `bind` and `server` lines say of them.
 //!
-//! A [`Session`] is one connection: bytes go in and come out, `net::Stream` moves them. Listeners make sessions from an
-//! [`Acceptor`], which chooses the certificate by the ClientHello; servers from a [`Connector`]. Everything that a
-//! configuration says is numbers and contents here ([`settings`]); [`names`] has OpenSSL's names for them.
+//! A [`Session`] is one connection: bytes go in and come out, `net::Stream` moves them. Listeners
+//! make sessions from an [`Acceptor`], which chooses the certificate by the ClientHello; servers
+//! from a [`Connector`]. Everything that a configuration says is numbers and contents here
+//! ([`settings`]); [`names`] has OpenSSL's names for them.
 //!
-//! rustls is the engine and is named in [`engine`] alone. It makes handshakes; records are sealed and opened by [`record`].
-//! Called by `net`, `config` and `proxy`.
+//! rustls is the engine and is named in [`engine`] alone. It makes handshakes; records are sealed
+//! and opened by [`record`]. Called by `net`, `config` and `proxy`.
 
 #![forbid(unsafe_code)]
 

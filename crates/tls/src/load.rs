@@ -1,6 +1,7 @@
 //! Certificates, authorities and revocation lists from the files that a configuration names.
 //!
-//! Nothing is half loaded: a file that cannot be used is an error with its name, in HAProxy's words where it has them.
+//! Nothing is half loaded: a file that cannot be used is an error with its name, in HAProxy's words
+//! where it has them.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -14,7 +15,8 @@ use crate::load_error::LoadError;
 use crate::store::{Certificate, Parts, Passphrases};
 use crate::x509;
 
-/// Which files are looked for beside a certificate's (`ssl-load-extra-files`, `ssl-load-extra-del-ext`).
+/// Which files are looked for beside a certificate's (`ssl-load-extra-files`,
+/// `ssl-load-extra-del-ext`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extra {
     /// `.rsa`, `.ecdsa` and `.dsa` where the file itself is missing.
@@ -46,7 +48,8 @@ impl Extra {
 pub struct Files {
     /// Its key.
     pub key: Option<Box<str>>,
-    /// Whether that counts over a key in the certificate's own file: it was named, not merely found.
+    /// Whether that counts over a key in the certificate's own file: it was named, not merely
+    /// found.
     pub key_is_named: bool,
     /// The answer of its OCSP responder.
     pub ocsp: Option<Box<str>>,
@@ -112,7 +115,8 @@ impl Default for Loader {
 }
 
 impl Loader {
-    /// Everything that `path` stands for: a file, the files of a bundle, or those of a directory in order of their names.
+    /// Everything that `path` stands for: a file, the files of a bundle, or those of a directory in
+    /// order of their names.
     ///
     /// # Errors
     /// One of them cannot be used, or there is nothing at that path.
@@ -176,7 +180,8 @@ impl Loader {
         Ok(certificate)
     }
 
-    /// Completes a chain that is only the certificate itself with the one whose first certificate is its issuer.
+    /// Completes a chain that is only the certificate itself with the one whose first certificate
+    /// is its issuer.
     fn complete_chain(&self, certificate: &mut Certificate) {
         let [own] = &*certificate.chain else { return };
         let Ok(own) = x509::Facts::parse(own) else { return };
@@ -190,8 +195,8 @@ impl Loader {
     }
 }
 
-/// Takes the answer in `file`, which may be empty: there is none yet then. One that may not be stapled is passed over with a
-/// warning.
+/// Takes the answer in `file`, which may be empty: there is none yet then. One that may not be
+/// stapled is passed over with a warning.
 fn staple(certificate: &mut Certificate, file: &str, response: &[u8]) -> Result<(), LoadError> {
     if certificate.issuer_der().is_none() {
         let cause = format!(
@@ -233,7 +238,8 @@ fn key(file: &str, passphrases: Option<&Passphrases>) -> Result<PrivateKey, Load
     parts.key.ok_or_else(|| LoadError::new(file, format!("No Private Key found in '{file}'.")))
 }
 
-/// Whether the bytes are a SignedCertificateTimestampList (RFC 6962, 3.3): lengths that fit into each other.
+/// Whether the bytes are a SignedCertificateTimestampList (RFC 6962, 3.3): lengths that fit into
+/// each other.
 fn is_timestamp_list(bytes: &[u8]) -> bool {
     fn vector(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
         let (length, rest) = bytes.split_first_chunk()?;
@@ -249,7 +255,8 @@ fn is_timestamp_list(bytes: &[u8]) -> bool {
     true
 }
 
-/// Authorities and revocation lists of a file or a directory (`ca-file`, `crl-file`); `@system-ca` are those of the system.
+/// Authorities and revocation lists of a file or a directory (`ca-file`, `crl-file`); `@system-ca`
+/// are those of the system.
 ///
 /// # Errors
 /// It cannot be read, or there is nothing of the kind in it.
@@ -282,8 +289,8 @@ pub fn authorities(path: &str) -> Result<Parts, LoadError> {
     Ok(all)
 }
 
-/// The authorities of the system: of `SSL_CERT_DIR`, else of the directory that OpenSSL has on this system. A file that holds
-/// none is passed over.
+/// The authorities of the system: of `SSL_CERT_DIR`, else of the directory that OpenSSL has on this
+/// system. A file that holds none is passed over.
 fn system_authorities() -> Result<Parts, LoadError> {
     let named = std::env::var("SSL_CERT_DIR").ok();
     let path = named.as_deref().unwrap_or("/etc/ssl/certs");

@@ -1,4 +1,5 @@
-//! Answers of OCSP responders (RFC 6960), as far as they are stapled: for which certificate, what they say, for how long.
+//! Answers of OCSP responders (RFC 6960), as far as they are stapled: for which certificate, what
+//! they say, for how long.
 //!
 //! Signatures are not looked at: whoever is shown the answer does that.
 
@@ -50,7 +51,8 @@ impl Response {
     /// Takes an answer apart.
     ///
     /// # Errors
-    /// It is none, it says that the responder failed, or it is about several certificates: in HAProxy's words.
+    /// It is none, it says that the responder failed, or it is about several certificates: in
+    /// HAProxy's words.
     pub fn parse(der: &[u8]) -> Result<Self, &'static str> {
         let unreadable = "Unable to parse OCSP response";
         let mut all = Der(der);

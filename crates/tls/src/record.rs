@@ -1,7 +1,9 @@
-//! The record layer of an established connection (RFC 8446, 5; RFC 5246, 6.2 with RFC 5288 and RFC 7905): one direction each.
+//! The record layer of an established connection (RFC 8446, 5; RFC 5246, 6.2 with RFC 5288 and RFC
+//! 7905): one direction each.
 //!
-//! The engine makes the handshake and then hands out its keys. From there on records are sealed and opened here, from one
-//! caller's buffer into another's, with no allocation and no copy of the engine's own in between.
+//! The engine makes the handshake and then hands out its keys. From there on records are sealed and
+//! opened here, from one caller's buffer into another's, with no allocation and no copy of the
+//! engine's own in between.
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
@@ -16,7 +18,8 @@ pub const PLAINTEXT_MAX: usize = 16384;
 /// What any record here adds to its plaintext at most: header, explicit nonce or type, tag.
 pub const OVERHEAD_MAX: usize = HEADER + 8 + TAG;
 
-/// The longest record that a peer may send: TLS 1.3 allows 256 bytes beyond the plaintext, TLS 1.2 2048.
+/// The longest record that a peer may send: TLS 1.3 allows 256 bytes beyond the plaintext, TLS 1.2
+/// 2048.
 pub const RECORD_MAX: usize = HEADER + PLAINTEXT_MAX + 2048;
 
 const TAG: usize = 16;
@@ -48,7 +51,8 @@ pub(crate) enum Aead {
 }
 
 impl Aead {
-    /// How many records one key may seal: 2^24.5 for AES-GCM (RFC 8446, 5.5), of which less is used.
+    /// How many records one key may seal: 2^24.5 for AES-GCM (RFC 8446, 5.5), of which less is
+    /// used.
     fn limit(self) -> u64 {
         match self {
             Self::Aes128Gcm | Self::Aes256Gcm => 1 << 24,
@@ -75,13 +79,15 @@ pub(crate) struct Framed {
     pub(crate) length: usize,
 }
 
-/// The record that `bytes` begin with; `None` while its header is incomplete. The record itself may be.
+/// The record that `bytes` begin with; `None` while its header is incomplete. The record itself may
+/// be.
 ///
 /// # Errors
 /// No record begins so.
 pub(crate) fn frame(bytes: &[u8]) -> Result<Option<Framed>, Reason> {
     let Some(&[content, major, _, high, low]) = bytes.first_chunk() else {
-        // What is there of the header is judged as early as can be: plain text may end before it is complete.
+        // What is there of the header is judged as early as can be: plain text may end before it is
+        // complete.
         let wrong = bytes.first().is_some_and(|content| !is_content(*content));
         return if wrong { Err(Reason::WrongVersionNumber) } else { Ok(None) };
     };
@@ -165,8 +171,9 @@ impl Direction {
         Some((sequence, nonce))
     }
 
-    /// Seals `first` and `second`, together at most [`PLAINTEXT_MAX`] bytes, into one record at the start of `out`, which has
-    /// room for them and [`overhead`](Self::overhead). `None` only where the key is used up.
+    /// Seals `first` and `second`, together at most [`PLAINTEXT_MAX`] bytes, into one record at the
+    /// start of `out`, which has room for them and [`overhead`](Self::overhead). `None` only where
+    /// the key is used up.
     pub(crate) fn seal(&mut self, content: u8, first: &[u8], second: &[u8], out: &mut [u8]) -> Option<usize> {
         let plain = first.len() + second.len();
         let total = plain + self.overhead();

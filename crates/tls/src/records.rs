@@ -1,4 +1,5 @@
-//! An established connection's records of all kinds: data, alerts, and the handshake messages that may still come.
+//! An established connection's records of all kinds: data, alerts, and the handshake messages that
+//! may still come.
 
 use crate::buffer::Waiting;
 use crate::engine::Kernel;
@@ -9,7 +10,8 @@ use crate::record::{ALERT, APPLICATION_DATA, Direction, HANDSHAKE, HEADER, PLAIN
 const IDLE_RECORDS_MAX: u8 = 32;
 const WARNINGS_MAX: u8 = 5;
 
-/// A NewSessionTicket is the longest message that may come (RFC 8446, 4.6.1): its fields, and 64 KiB twice.
+/// A NewSessionTicket is the longest message that may come (RFC 8446, 4.6.1): its fields, and 64
+/// KiB twice.
 const MESSAGE_MAX: usize = 4 + 16 + 255 + 2 * 65536;
 
 const CLOSE_NOTIFY: u8 = 0;
@@ -172,7 +174,8 @@ impl Records {
         }
     }
 
-    /// Tells the peer that the next record is sealed with the next key, and seals it so. `asks` the peer to do the same.
+    /// Tells the peer that the next record is sealed with the next key, and seals it so. `asks` the
+    /// peer to do the same.
     pub(crate) fn update(&mut self, asks: bool, unsent: &mut Waiting) -> Result<(), Reason> {
         let mut out = [0; 64];
         let message = [KEY_UPDATE, 0, 0, 1, asks.into()];
@@ -199,7 +202,8 @@ impl Records {
         self.alert(WARNING, CLOSE_NOTIFY, unsent);
     }
 
-    /// Seals what fits into `out`, in records of at most `longest` bytes of plaintext: how much plaintext, how much ciphertext.
+    /// Seals what fits into `out`, in records of at most `longest` bytes of plaintext: how much
+    /// plaintext, how much ciphertext.
     pub(crate) fn seal(
         &mut self,
         mut first: &[u8],

@@ -1,8 +1,8 @@
 //! One TLS connection without its socket: bytes go in, bytes come out.
 //!
-//! Received bytes are opened from the caller's buffer into the caller's buffer, and what is sent is sealed into the caller's
-//! buffer. The session keeps what is not a whole record yet, plaintext that the caller had no room for, and sealed bytes that
-//! were not sent. Called by `net::Stream`.
+//! Received bytes are opened from the caller's buffer into the caller's buffer, and what is sent is
+//! sealed into the caller's buffer. The session keeps what is not a whole record yet, plaintext
+//! that the caller had no room for, and sealed bytes that were not sent. Called by `net::Stream`.
 
 use std::sync::Arc;
 
@@ -84,8 +84,8 @@ impl Session {
         Self::new(Phase::Hello(acceptor.clone(), Arriving::begun(received)), acceptor.max_record())
     }
 
-    /// The side of a client; `name` is sent as SNI where there is one. The first call of [`handshake`](Self::handshake) needs
-    /// no bytes.
+    /// The side of a client; `name` is sent as SNI where there is one. The first call of
+    /// [`handshake`](Self::handshake) needs no bytes.
     ///
     /// # Errors
     /// The line's settings leave nothing to offer.
@@ -109,8 +109,8 @@ impl Session {
         }
     }
 
-    /// Takes `received` and goes on with the handshake. `true` once it is complete. Whatever it comes to, [`unsent`](Self::unsent)
-    /// bytes are to be sent.
+    /// Takes `received` and goes on with the handshake. `true` once it is complete. Whatever it
+    /// comes to, [`unsent`](Self::unsent) bytes are to be sent.
     ///
     /// # Errors
     /// The handshake failed.
@@ -215,7 +215,8 @@ impl Session {
     /// How many bytes of ciphertext to receive, at most, for `room` bytes of plaintext.
     #[inline]
     pub fn wanted(&self, room: usize) -> usize {
-        // Whole records of the peer's, if they are as long as can be; and a whole record for the least of rooms.
+        // Whole records of the peer's, if they are as long as can be; and a whole record for the
+        // least of rooms.
         let records = room.div_ceil(record::PLAINTEXT_MAX);
         (room + records * record::OVERHEAD_MAX).max(4096)
     }
@@ -233,7 +234,8 @@ impl Session {
         !self.plain.is_empty() || (!self.kept.is_empty() && whole()) || self.ended != Ended::No
     }
 
-    /// How many bytes of ciphertext are kept. [`take_kept`](Self::take_kept) puts them in front of those received next.
+    /// How many bytes of ciphertext are kept. [`take_kept`](Self::take_kept) puts them in front of
+    /// those received next.
     #[inline]
     pub fn kept(&self) -> usize {
         self.kept.bytes().len()
@@ -245,8 +247,8 @@ impl Session {
         if self.kept.is_empty() { 0 } else { self.kept.take(into) }
     }
 
-    /// Opens the records in `received`, ciphertext that [`take_kept`](Self::take_kept) gave and what came behind it, into
-    /// `room`. What does not make a record, or has no room, is kept.
+    /// Opens the records in `received`, ciphertext that [`take_kept`](Self::take_kept) gave and
+    /// what came behind it, into `room`. What does not make a record, or has no room, is kept.
     ///
     /// # Errors
     /// The connection is broken; an alert for the peer is among the unsent bytes.
@@ -338,8 +340,8 @@ impl Session {
         error
     }
 
-    /// Seals some of `first` and of `second` behind it at the start of `out`: how many bytes of plaintext that are, and of
-    /// ciphertext. `out` has room for a record at least.
+    /// Seals some of `first` and of `second` behind it at the start of `out`: how many bytes of
+    /// plaintext that are, and of ciphertext. `out` has room for a record at least.
     ///
     /// # Errors
     /// The session failed before, or is not established.
@@ -351,15 +353,16 @@ impl Session {
         }
     }
 
-    /// Says that nothing more will be sent (close_notify), once. The bytes are among the unsent ones.
+    /// Says that nothing more will be sent (close_notify), once. The bytes are among the unsent
+    /// ones.
     pub fn close(&mut self) {
         if let Phase::Established(records) = &mut self.phase {
             records.close(&mut self.unsent);
         }
     }
 
-    /// Goes on with a new key, and has the peer do so too if it `asks` for that. `false` where there is none: before TLS 1.3.
-    /// Keys that have sealed much are replaced without being told.
+    /// Goes on with a new key, and has the peer do so too if it `asks` for that. `false` where
+    /// there is none: before TLS 1.3. Keys that have sealed much are replaced without being told.
     pub fn renew_key(&mut self, asks: bool) -> bool {
         match &mut self.phase {
             Phase::Established(records) if self.details.version == TLS13 => {

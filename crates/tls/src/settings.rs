@@ -1,4 +1,5 @@
-//! What a line says of TLS, independent of the engine: numbers of TLS instead of names, contents instead of files.
+//! What a line says of TLS, independent of the engine: numbers of TLS instead of names, contents
+//! instead of files.
 
 use std::sync::Arc;
 

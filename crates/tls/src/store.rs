@@ -50,7 +50,8 @@ impl Parts {
         self.key = self.key.take().or(other.key);
     }
 
-    /// Reads the text of the file called `file`. Other blocks (parameters and the like) are passed over.
+    /// Reads the text of the file called `file`. Other blocks (parameters and the like) are passed
+    /// over.
     ///
     /// # Errors
     /// What cannot be read, with its line.
@@ -167,7 +168,8 @@ impl Certificate {
         self.issuer.as_deref().or(self.chain.get(1).map(|der| &**der))
     }
 
-    /// Takes an answer of its OCSP responder, to be stapled until that is too old. `now` in seconds since 1970.
+    /// Takes an answer of its OCSP responder, to be stapled until that is too old. `now` in seconds
+    /// since 1970.
     ///
     /// # Errors
     /// Why it may not be stapled, in HAProxy's words.

@@ -1,5 +1,5 @@
-//! All cipher suites of TLS 1.2 and before that OpenSSL 3 has, but those with keys or passwords shared beforehand, in the order of
-//! preference that it gives them itself.
+//! All cipher suites of TLS 1.2 and before that OpenSSL 3 has, but those with keys or passwords
+//! shared beforehand, in the order of preference that it gives them itself.
 
 /// A cipher suite.
 #[derive(Debug)]

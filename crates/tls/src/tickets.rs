@@ -1,7 +1,9 @@
-//! Resumption on a listener's side: the keys of its tickets, and the cache of sessions for clients without them.
+//! Resumption on a listener's side: the keys of its tickets, and the cache of sessions for clients
+//! without them.
 //!
-//! A ticket is `name | nonce | sealed (time, session)`. The key that seals it is derived from a key of the configuration and the
-//! nonce, so that keys which several processes share for long never seal twice with the same key and nonce.
+//! A ticket is `name | nonce | sealed (time, session)`. The key that seals it is derived from a key
+//! of the configuration and the nonce, so that keys which several processes share for long never
+//! seal twice with the same key and nonce.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -59,10 +61,12 @@ impl Key {
     }
 }
 
-/// The keys of tickets, shared by the listeners that name the same file, oldest first. The last but one seals, all open.
+/// The keys of tickets, shared by the listeners that name the same file, oldest first. The last but
+/// one seals, all open.
 pub struct TicketKeys {
     keys: RwLock<Vec<Key>>,
-    /// When the keys are replaced, where they were made here; 0 for keys from a file. Written by whoever replaces them.
+    /// When the keys are replaced, where they were made here; 0 for keys from a file. Written by
+    /// whoever replaces them.
     renew_at: AtomicU64,
     /// How long a ticket is good for, in seconds (`tune.ssl.lifetime`).
     lifetime: u32,
@@ -115,7 +119,8 @@ impl TicketKeys {
         Ok(Self { keys: RwLock::new(keys), renew_at: AtomicU64::new(0), lifetime })
     }
 
-    /// Adds a key behind the others and forgets the oldest (`set ssl tls-key`); `false` where it has not the length of those.
+    /// Adds a key behind the others and forgets the oldest (`set ssl tls-key`); `false` where it
+    /// has not the length of those.
     pub fn push(&self, bytes: &[u8]) -> bool {
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         if keys.first().is_some_and(|first| first.bytes.len() != bytes.len()) {
@@ -206,7 +211,8 @@ pub struct SessionCache {
 #[derive(Debug, Default)]
 struct Cached {
     sessions: HashMap<Box<[u8]>, Kept>,
-    /// Keys in the order they came, with the number of their session; those that have left since are passed over.
+    /// Keys in the order they came, with the number of their session; those that have left since
+    /// are passed over.
     order: VecDeque<(Box<[u8]>, u64)>,
     /// The number of the next session.
     next: u64,

@@ -1,5 +1,5 @@
-//! What verifying a certificate comes to, by OpenSSL's numbers, names and texts (`X509_V_…`): `ssl_c_err`, `ssl_c_verify`,
-//! `crt-ignore-err`, `ca-ignore-err`.
+//! What verifying a certificate comes to, by OpenSSL's numbers, names and texts (`X509_V_…`):
+//! `ssl_c_err`, `ssl_c_verify`, `crt-ignore-err`, `ca-ignore-err`.
 
 use std::fmt;
 

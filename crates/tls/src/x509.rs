@@ -116,7 +116,8 @@ impl<'a> Facts<'a> {
         self.0.public_key().raw
     }
 
-    /// Whether it is for a host of that name, which one of its names may cover with a `*` in the first label.
+    /// Whether it is for a host of that name, which one of its names may cover with a `*` in the
+    /// first label.
     pub fn is_for(&self, host: &str) -> bool {
         self.names().iter().any(|name| covers(name, host))
     }
@@ -151,7 +152,8 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Whether a name of a certificate is `host`, or covers it: `*` stands for some of the first label's characters.
+/// Whether a name of a certificate is `host`, or covers it: `*` stands for some of the first
+/// label's characters.
 fn covers(name: &str, host: &str) -> bool {
     let parts =
         |name: &str| name.split_once('.').map(|(label, domain)| (label.to_owned(), domain.to_owned()));

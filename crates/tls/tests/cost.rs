@@ -13,7 +13,8 @@ use tls::{Options, Parameters, TLS12, TLS13};
 #[global_allocator]
 static GLOBAL: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// What a session may hold on our side of the library's border, beside what the library itself takes for its two keys.
+/// What a session may hold on our side of the library's border, beside what the library itself
+/// takes for its two keys.
 const HELD: usize = 2048;
 
 /// Resident bytes of the process.

@@ -1,4 +1,5 @@
-//! What a peer may put on the wire: hellos of all shapes, records that are cut, forged, too long or out of place.
+//! What a peer may put on the wire: hellos of all shapes, records that are cut, forged, too long or
+//! out of place.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,5 @@
-//! Targets of what expressions read: requests, JSON, tokens, addresses and cookies that clients make up.
+//! Targets of what expressions read: requests, JSON, tokens, addresses and cookies that clients
+//! make up.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +11,8 @@ use sample::{Env, Transaction};
 
 use super::{load, quoted};
 
-/// The answer that a proxy gives with `format` as its text; why the configuration is refused where it is.
+/// The answer that a proxy gives with `format` as its text; why the configuration is refused where
+/// it is.
 fn answer(format: &str) -> Result<Arc<Reply>, String> {
     let quoted = quoted(format);
     let Loaded { plan, diagnostics, .. } = load(&format!(
@@ -68,7 +70,8 @@ impl Fixed {
 
 const PLAIN: &[u8] = b"POST / HTTP/1.1\r\nhost: h\r\n\r\n";
 
-/// An expression (the first line) is refused, or has a value for the request behind it, the same one however it is asked.
+/// An expression (the first line) is refused, or has a value for the request behind it, the same
+/// one however it is asked.
 pub fn expression(bytes: &[u8]) {
     let (line, request) = bytes.split_at(memchr::memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1));
     let line = String::from_utf8_lossy(line);
@@ -86,7 +89,8 @@ pub fn expression(bytes: &[u8]) {
     }
 }
 
-/// What is no object has no members; what follows those that are asked for is not looked at. Any bytes become the inside of a JSON string.
+/// What is no object has no members; what follows those that are asked for is not looked at. Any
+/// bytes become the inside of a JSON string.
 pub fn json(bytes: &[u8]) {
     static VALUES: Fixed = Fixed::new(&[
         "req.body,json_query('$.a')",
@@ -103,7 +107,8 @@ pub fn json(bytes: &[u8]) {
     assert!(read.is_ok(), "{} of {}", string.escape_ascii(), bytes.escape_ascii());
 }
 
-/// Bytes as the payload of a token are verified with the key that signed them and no other; bytes as a token never are.
+/// Bytes as the payload of a token are verified with the key that signed them and no other; bytes
+/// as a token never are.
 pub fn jwt(bytes: &[u8]) {
     static SIGNED: Fixed = Fixed::new(&["req.body,ub64enc"]);
     static SIGNATURE: Fixed = Fixed::new(&["req.body,hmac(sha256,a2V5),ub64enc"]);
@@ -128,7 +133,8 @@ pub fn jwt(bytes: &[u8]) {
     assert!(told[1] != "1" && told[2] != "1", "{told:?} of {}", token.escape_ascii());
 }
 
-/// The parts of a target lie in it one behind the other, and what is encoded for a query is decoded to the same.
+/// The parts of a target lie in it one behind the other, and what is encoded for a query is decoded
+/// to the same.
 pub fn url(bytes: &[u8]) {
     let split = uri::split(bytes);
     let (authority, path) = (split.authority_end(), split.path_start());
@@ -175,7 +181,8 @@ fn is_escaped_well(mut bytes: &[u8]) -> bool {
     true
 }
 
-/// Cookies lie in their line one behind the other; one that is removed is no longer found, and the others are.
+/// Cookies lie in their line one behind the other; one that is removed is no longer found, and the
+/// others are.
 pub fn cookies(bytes: &[u8]) {
     let line: Vec<u8> = bytes.iter().copied().filter(|byte| !matches!(byte, b'\r' | b'\n' | 0)).collect();
     let pairs: Vec<_> = cookie::pairs(&line).collect();

@@ -1,4 +1,5 @@
-//! Targets of what TLS takes from outside: hellos, certificates, answers of OCSP responders, and what configurations say.
+//! Targets of what TLS takes from outside: hellos, certificates, answers of OCSP responders, and
+//! what configurations say.
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ pub fn client_hello(bytes: &[u8]) {
             break;
         }
     }
-    // What stands behind a message may be judged only where it is there at once, and then not at all.
+    // What stands behind a message may be judged only where it is there at once, and then not at
+    // all.
     if let Ok(Some(body)) = &at_once {
         assert_eq!(last.as_ref(), Ok(&Some(body.clone())));
         if let Ok(hello) = Hello::parse(body) {
@@ -53,7 +55,8 @@ pub fn pem(bytes: &[u8]) {
     }
 }
 
-/// A chain of certificates behind their lengths, the last one trusted, is judged; certificates are shown.
+/// A chain of certificates behind their lengths, the last one trusted, is judged; certificates are
+/// shown.
 pub fn x509(bytes: &[u8]) {
     let mut chain = Vec::new();
     let mut rest = bytes;

@@ -1,5 +1,6 @@
-//! The workers of a master, and what one life of the master tells the next: a reload is the program executed anew in the
-//! same process, which finds its workers and sockets in an environment variable.
+//! The workers of a master, and what one life of the master tells the next: a reload is the program
+//! executed anew in the same process, which finds its workers and sockets in an environment
+//! variable.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -94,7 +95,8 @@ impl State {
         serving.or_else(|| self.children.iter().rev().find(|child| !child.leaving))
     }
 
-    /// Makes all descriptors outlive the execution of the next life, and writes down which they are.
+    /// Makes all descriptors outlive the execution of the next life, and writes down which they
+    /// are.
     pub(crate) fn save(&self) -> io::Result<String> {
         use rustix::io::{FdFlags, fcntl_setfd};
         use std::os::fd::AsRawFd;

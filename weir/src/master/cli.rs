@@ -1,5 +1,6 @@
-//! The master's command socket (`-S`; management manual, 9.4): its own few commands, and those passed on to a worker
-//! (`@1 show info`, `@!4711 …`, `@@1`). A thread a connection: nobody but an operator comes here.
+//! The master's command socket (`-S`; management manual, 9.4): its own few commands, and those
+//! passed on to a worker (`@1 show info`, `@!4711 …`, `@@1`). A thread a connection: nobody but an
+//! operator comes here.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
@@ -223,7 +224,8 @@ impl Session {
         Ok(stream)
     }
 
-    /// Commands that go before those of the client, so that the worker allows as much as this session does.
+    /// Commands that go before those of the client, so that the worker allows as much as this
+    /// session does.
     fn preface(&self) -> Vec<String> {
         let modes = self.modes.iter().filter(|(_, on)| *on).map(|(name, _)| format!("{name} on"));
         let level = (self.level != Level::Admin).then(|| self.level.name().to_owned());

@@ -1,8 +1,10 @@
-//! The master of master-worker mode (`-W`; management manual, chapter 4): starts a worker, starts another when asked to
-//! reload, tells the old one to finish once the new one serves, and ends with its worker.
+//! The master of master-worker mode (`-W`; management manual, chapter 4): starts a worker, starts
+//! another when asked to reload, tells the old one to finish once the new one serves, and ends with
+//! its worker.
 //!
-//! A reload executes the program anew in the master's process, so that a new configuration and a new program both come
-//! into force. The new worker takes the listening sockets over from the old one. When it cannot start, the old one goes on.
+//! A reload executes the program anew in the master's process, so that a new configuration and a
+//! new program both come into force. The new worker takes the listening sockets over from the old
+//! one. When it cannot start, the old one goes on.
 
 mod children;
 mod cli;
@@ -27,7 +29,8 @@ use crate::system;
 pub(crate) use children::State;
 use children::{Child, Request};
 
-/// Where the program was started: relative names of the command line are meant from there, in every life.
+/// Where the program was started: relative names of the command line are meant from there, in every
+/// life.
 static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
 
 /// What [`split`] made of this process.
@@ -38,7 +41,8 @@ pub(crate) enum Role {
     Master(Ending),
 }
 
-/// The state of an earlier life of this master; `None` in every other process. Call it first: it goes out of the environment.
+/// The state of an earlier life of this master; `None` in every other process. Call it first: it
+/// goes out of the environment.
 pub(crate) fn resume() -> Option<State> {
     if let Ok(directory) = std::env::current_dir() {
         let _ = DIRECTORY.set(directory);
@@ -139,10 +143,11 @@ impl Master {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Obeys signals until the workers have ended. From here on there may be threads: this life forks no more.
+    /// Obeys signals until the workers have ended. From here on there may be threads: this life
+    /// forks no more.
     ///
-    /// Signals are held back in all threads and taken one by one here, where reloads are made too: what comes before or during
-    /// one is there for the next life.
+    /// Signals are held back in all threads and taken one by one here, where reloads are made too:
+    /// what comes before or during one is there for the next life.
     fn watch(self) -> Ending {
         self.await_worker();
         cli::start(&self);
@@ -223,10 +228,12 @@ impl Master {
         system::notify(&format!("READY=1\nMAINPID={}\nSTATUS=Ready.\n", std::process::id()), self.messages);
     }
 
-    /// Takes note of workers that have ended; how all ended when the one that serves did, or none is left.
+    /// Takes note of workers that have ended; how all ended when the one that serves did, or none
+    /// is left.
     fn bury(&self, asked: Option<i32>) -> Option<Ending> {
         loop {
-            // The lock comes first: a reload on another thread would hand on a worker that nobody waits for any more.
+            // The lock comes first: a reload on another thread would hand on a worker that nobody
+            // waits for any more.
             let mut state = self.state();
             let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) else { return None };
             let pid = pid.as_raw_nonzero().get();
@@ -259,7 +266,8 @@ impl Master {
         }
     }
 
-    /// Has the program executed anew, by the thread that obeys signals. `client` is told how the reload went.
+    /// Has the program executed anew, by the thread that obeys signals. `client` is told how the
+    /// reload went.
     pub(crate) fn request(&self, hard: bool, client: OwnedFd) {
         self.state().request = Some(Request { hard, client });
         send(rustix::process::getpid().as_raw_nonzero().get(), Signal::USR2);
@@ -345,8 +353,9 @@ fn name_of(signal: i32) -> String {
     name.to_owned()
 }
 
-/// Tells the master that this worker serves, and serves the connections to the runtime API that it passes on. Without a
-/// master there is nobody to obey, so the worker ends with it, also with one that did not wait for it.
+/// Tells the master that this worker serves, and serves the connections to the runtime API that it
+/// passes on. Without a master there is nobody to obey, so the worker ends with it, also with one
+/// that did not wait for it.
 pub(crate) async fn obey(
     link: UnixStream,
     runtime: Arc<control::Runtime>,

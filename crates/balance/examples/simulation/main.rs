@@ -1,7 +1,7 @@
 //! Prints what each algorithm makes of each scenario, in virtual time: `make bench-balance`.
 //!
-//! The numbers depend on the seed and the model only, not on the machine: they compare algorithms, they measure
-//! nothing.
+//! The numbers depend on the seed and the model only, not on the machine: they compare algorithms,
+//! they measure nothing.
 
 #![allow(missing_docs, unreachable_pub)]
 

@@ -1,10 +1,11 @@
-//! A proxy of many threads before a few servers, in virtual time: the real [`Picker`] chooses, everything else is
-//! modelled. One seed, one outcome.
+//! A proxy of many threads before a few servers, in virtual time: the real [`Picker`] chooses,
+//! everything else is modelled. One seed, one outcome.
 //!
-//! A thread works one job at a time: the first half of a request (with the pick), later the second half. A server
-//! works `slots` requests at once and lets others wait in order; it may pause, warm up, fail. Lines of memory that
-//! threads write in turns are modelled too: each is handed over one after the other, which is what contention
-//! costs. Clients ask again as soon as they have their answer (closed), or requests arrive by chance (open).
+//! A thread works one job at a time: the first half of a request (with the pick), later the second
+//! half. A server works `slots` requests at once and lets others wait in order; it may pause, warm
+//! up, fail. Lines of memory that threads write in turns are modelled too: each is handed over one
+//! after the other, which is what contention costs. Clients ask again as soon as they have their
+//! answer (closed), or requests arrive by chance (open).
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -30,7 +31,8 @@ pub struct Origin {
     pub distance: u64,
     /// Stops for `pause` once in `period`, both in ns.
     pub pause: Option<(u64, u64)>,
-    /// Comes up at this instant, `slow` times slower at first, warm after the second one; weight ramps along.
+    /// Comes up at this instant, `slow` times slower at first, warm after the second one; weight
+    /// ramps along.
     pub joins: Option<(u64, u64, f64)>,
     /// Answers with an error at once from this instant on.
     pub fails_from: Option<u64>,
@@ -62,7 +64,8 @@ pub struct Machine {
     pub groups: usize,
     /// What a request costs a thread but for the pick, in ns.
     pub request: u64,
-    /// What it takes to hand a line of memory from one thread to another, in ns; 0 leaves contention out.
+    /// What it takes to hand a line of memory from one thread to another, in ns; 0 leaves
+    /// contention out.
     pub line: u64,
 }
 
@@ -133,7 +136,8 @@ pub struct Simulation<'a> {
     lines: Vec<u64>,
     /// When the line that a server's requests are counted in is free again.
     counts: Vec<u64>,
-    /// Whether a pick takes a turn of its group. Such algorithms compare nothing, so that each thread counts requests for itself.
+    /// Whether a pick takes a turn of its group. Such algorithms compare nothing, so that each
+    /// thread counts requests for itself.
     turns: bool,
     random: fastrand::Rng,
     latencies: Vec<u64>,
@@ -292,7 +296,8 @@ impl<'a> Simulation<'a> {
         let own = &mut self.requests[request as usize];
         (own.server, own.sent) = (server as u32, self.now);
         if !self.turns {
-            // The counts of servers that are compared were written by others: they come at once, in one transfer's time.
+            // The counts of servers that are compared were written by others: they come at once, in
+            // one transfer's time.
             return 20 + self.machine.line;
         }
         // The line that a pick writes itself is waited for in turn.

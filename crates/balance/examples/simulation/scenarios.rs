@@ -30,8 +30,9 @@ pub const ALGORITHMS: &[(&str, Make)] = &[
     ("peak-ewma 10s", || Algorithm::PeakEwma { decay: Duration::from_secs(10) }),
 ];
 
-/// 64 threads that could do 1.48 million requests a second without any balancing, about what the published machine did
-/// at its best. A line of memory takes 150 ns from one chiplet of an EPYC to another.
+/// 64 threads that could do 1.48 million requests a second without any balancing, about what the
+/// published machine did at its best. A line of memory takes 150 ns from one chiplet of an EPYC to
+/// another.
 const BIG: Machine = Machine { threads: 64, groups: 4, request: 43_200, line: 150 };
 /// The same speed on the 128 threads of the published machine.
 const BIGGER: Machine = Machine { threads: 128, groups: 2, request: 86_400, line: 150 };

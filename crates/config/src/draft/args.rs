@@ -1,4 +1,5 @@
-//! The arguments of a line, taken one after the other with their types checked: what keyword functions read.
+//! The arguments of a line, taken one after the other with their types checked: what keyword
+//! functions read.
 //!
 //! Errors underline the argument and, in the one-line form, use HAProxy's wording.
 
@@ -24,7 +25,8 @@ pub struct Args<'a, 'd> {
     pub diagnostics: &'d mut Diagnostics,
     /// For addresses, in which variables expand without quotes too.
     pub environment: &'d Environment,
-    /// The parameter being read, of lines that have many: what messages name instead of the keyword.
+    /// The parameter being read, of lines that have many: what messages name instead of the
+    /// keyword.
     pub parameter: Option<&'static str>,
     /// What HAProxy reads over here.
     pub lenient: Lenient,
@@ -86,7 +88,8 @@ impl<'a, 'd> Args<'a, 'd> {
         rest
     }
 
-    /// The next argument, which must be there; `what` is it in the manual's words, such as `<name>`.
+    /// The next argument, which must be there; `what` is it in the manual's words, such as
+    /// `<name>`.
     pub fn required(&mut self, what: &str) -> Result<&'a Word, Diagnostic> {
         match self.next() {
             Some(word) => Ok(word),
@@ -104,7 +107,8 @@ impl<'a, 'd> Args<'a, 'd> {
         })
     }
 
-    /// Refuses what is no globally unique identifier: at most 127 letters, digits, `.`, `:`, `-`, `_`.
+    /// Refuses what is no globally unique identifier: at most 127 letters, digits, `.`, `:`, `-`,
+    /// `_`.
     pub fn check_guid(&self, word: &Word) -> Result<(), Diagnostic> {
         let wrong = match word.chars().find(|c| !crate::draft::is_name_character(*c)) {
             _ if word.len() > 127 => "invalid length".to_owned(),

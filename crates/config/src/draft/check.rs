@@ -1,8 +1,8 @@
-//! Drafts of health checks: the lines of `http-check`, `tcp-check` and the check options in their order, before anything
-//! is compiled.
+//! Drafts of health checks: the lines of `http-check`, `tcp-check` and the check options in their
+//! order, before anything is compiled.
 //!
-//! `tables::check` and its siblings parse lines into these; `resolve::check` compiles them, once for each backend that
-//! uses them.
+//! `tables::check` and its siblings parse lines into these; `resolve::check` compiles them, once
+//! for each backend that uses them.
 
 use diag::{Diagnostic, Span};
 use plan::check::{Method, Spelling};
@@ -112,7 +112,8 @@ pub enum ActionDraft<'a> {
 }
 
 impl ActionDraft<'_> {
-    /// Whether it talks to the server, so that messages count it and the order of steps concerns it.
+    /// Whether it talks to the server, so that messages count it and the order of steps concerns
+    /// it.
     pub fn talks(&self) -> bool {
         matches!(
             self,
@@ -317,7 +318,8 @@ impl<'a> CheckDraft<'a> {
             )))
     }
 
-    /// Takes the request of `option httpchk`: joins the first `http-check send` above, if there is one.
+    /// Takes the request of `option httpchk`: joins the first `http-check send` above, if there is
+    /// one.
     pub fn set_option_request(&mut self, request: RequestDraft<'a>) {
         self.mode = CheckMode::Http;
         let mut talking = self.http.iter_mut().filter(|rule| rule.action.talks());

@@ -1,6 +1,7 @@
 //! A keyword as a row of a table.
 //!
-//! The tables are in [`crate::tables`]; `find` looks lines up in them, `-dK` and the keyword reference print the rows.
+//! The tables are in [`crate::tables`]; `find` looks lines up in them, `-dK` and the keyword
+//! reference print the rows.
 
 use base::support::Support;
 use diag::Diagnostic;
@@ -163,7 +164,8 @@ pub struct Keyword {
     pub apply: Apply,
 }
 
-/// What HAProxy reads over in the arguments of a keyword: it counts here too, and a warning tells of it.
+/// What HAProxy reads over in the arguments of a keyword: it counts here too, and a warning tells
+/// of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lenient {
     /// Numbers end at the first byte that is no digit; without digits they are 0.

@@ -1,7 +1,8 @@
-//! What lines of a configuration say before names are looked up: sections and statements as written, the values that keyword
-//! functions make of them, and what a row of a keyword table is.
+//! What lines of a configuration say before names are looked up: sections and statements as
+//! written, the values that keyword functions make of them, and what a row of a keyword table is.
 //!
-//! A row holds the function that reads its line, a statement its row: so these modules know each other.
+//! A row holds the function that reads its line, a statement its row: so these modules know each
+//! other.
 
 pub mod args;
 pub mod bind;

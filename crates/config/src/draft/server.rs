@@ -1,5 +1,5 @@
-//! What a `server`, `server-template` or `default-server` line says, as plain values. Names (tracked servers), expressions and
-//! formats stay words here.
+//! What a `server`, `server-template` or `default-server` line says, as plain values. Names
+//! (tracked servers), expressions and formats stay words here.
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -27,7 +27,8 @@ pub enum InitAddr {
     Ip(IpAddr),
 }
 
-/// What a server line says of PROXY headers: its words in any order, a version only where one is named.
+/// What a server line says of PROXY headers: its words in any order, a version only where one is
+/// named.
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(missing_docs)]
 pub struct SendProxyWords {

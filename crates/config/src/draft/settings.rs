@@ -1,8 +1,8 @@
-//! What the statements of a section say, before names are resolved: plain values, and the statements that can only be
-//! compiled when every proxy is known.
+//! What the statements of a section say, before names are resolved: plain values, and the
+//! statements that can only be compiled when every proxy is known.
 //!
-//! A proxy begins with a clone of its `defaults`; what is rarely changed is shared by `Rc`, so that tens of thousands
-//! of backends inherit cheaply.
+//! A proxy begins with a clone of its `defaults`; what is rarely changed is shared by `Rc`, so that
+//! tens of thousands of backends inherit cheaply.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -370,7 +370,8 @@ impl<'a> Settings<'a> {
         own
     }
 
-    /// The health check of its own: the lines of defaults are forgotten at its first line, but for the kind.
+    /// The health check of its own: the lines of defaults are forgotten at its first line, but for
+    /// the kind.
     pub fn own_check(&mut self) -> &mut CheckDraft<'a> {
         let check = Rc::make_mut(&mut self.check);
         if std::mem::take(&mut self.check_inherited) {
@@ -402,7 +403,8 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// Whether a line of it, or of the defaults that it inherits from, says this; `no …` takes it back.
+    /// Whether a line of it, or of the defaults that it inherits from, says this; `no …` takes it
+    /// back.
     pub fn says(&self, name: &str) -> bool {
         let sections = self.inherits.iter().chain([&self.section]);
         let mut lines = sections.flat_map(|section| &section.statements);
@@ -418,7 +420,8 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// A slot for what is captured of requests. Rules that capture take slots of their own (`len`), all in the order of lines.
+/// A slot for what is captured of requests. Rules that capture take slots of their own (`len`), all
+/// in the order of lines.
 #[derive(Clone, Copy)]
 pub struct DeclaredCapture<'a> {
     /// The header's name; none for `declare capture`.
@@ -448,7 +451,8 @@ pub struct GlobalSettings<'a> {
     pub(crate) bases: Bases<'a>,
     /// `ssl-default-…` and others.
     pub(crate) tls: TlsDefaults<'a>,
-    /// `jwt.decrypt_alg_list`, `jwt.decrypt_enc_list`: a bit for each name of the lists in `sample::convert::jwe`.
+    /// `jwt.decrypt_alg_list`, `jwt.decrypt_enc_list`: a bit for each name of the lists in
+    /// `sample::convert::jwe`.
     pub allowed_jwt: [Option<u32>; 2],
 }
 

@@ -64,7 +64,8 @@ impl Versions {
     }
 }
 
-/// What `bind` lines, `server` lines, lines of crt-lists and the defaults of the global section share.
+/// What `bind` lines, `server` lines, lines of crt-lists and the defaults of the global section
+/// share.
 #[derive(Debug, Clone, Default)]
 pub struct TlsWords<'a> {
     /// Suites of TLS 1.2, in OpenSSL's notation.

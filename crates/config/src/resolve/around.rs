@@ -1,5 +1,6 @@
-//! The plan in use around a server or a backend that is added to it: what its expressions and lines may name. Called where the names of a
-//! configuration are gathered, and where servers are finished.
+//! The plan in use around a server or a backend that is added to it: what its expressions and lines
+//! may name. Called where the names of a configuration are gathered, and where servers are
+//! finished.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -112,7 +113,8 @@ impl<'a> Around<'a> {
         }
     }
 
-    /// Refuses what the plan in use does not have: slots were handed out and measurements chosen when it was resolved.
+    /// Refuses what the plan in use does not have: slots were handed out and measurements chosen
+    /// when it was resolved.
     pub(crate) fn suffices(&self, span: Span) -> Outcome {
         match self.variables.borrow().beyond(&self.plan.variables) {
             Some(what) => Err(Diagnostic::alert(&what).at(span).haproxy(what)),

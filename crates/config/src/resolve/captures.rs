@@ -1,4 +1,5 @@
-//! Slots of captures: those that a frontend declares, and whether those that its rules name (`capture … id`) are there.
+//! Slots of captures: those that a frontend declares, and whether those that its rules name
+//! (`capture … id`) are there.
 
 use diag::Diagnostic;
 use sample::transaction::CaptureSlot;
@@ -22,8 +23,8 @@ pub(crate) fn used(slot: CaptureSlot, words: &[sample::Word<'_>], statement: &St
     CaptureUse { slot, place: number.map_or(statement.span, |word| word.span) }
 }
 
-/// Refuses rules of a frontend that name a slot which it has not. Which frontends come to a backend is known at run time
-/// only: what they lack is not captured there (manual, 4.4 `capture`).
+/// Refuses rules of a frontend that name a slot which it has not. Which frontends come to a backend
+/// is known at run time only: what they lack is not captured there (manual, 4.4 `capture`).
 pub(crate) fn check(
     proxy: &Pending<'_>,
     rules: &Rules,

@@ -1,5 +1,5 @@
-//! `crt-store` sections (manual, section 12.7), as far as they serve JSON Web Tokens: certificates and keys by file and by name. What only
-//! TLS would take of a certificate is refused.
+//! `crt-store` sections (manual, section 12.7), as far as they serve JSON Web Tokens: certificates
+//! and keys by file and by name. What only TLS would take of a certificate is refused.
 
 use crate::draft::settings::Bases;
 use diag::Diagnostic;

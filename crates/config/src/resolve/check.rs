@@ -1,6 +1,8 @@
-//! Health checks: drafts become scripts with compiled expressions, and what was implied is written out.
+//! Health checks: drafts become scripts with compiled expressions, and what was implied is written
+//! out.
 //!
-//! A draft is compiled once for each backend that uses it; one without expressions is shared by all.
+//! A draft is compiled once for each backend that uses it; one without expressions is shared by
+//! all.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -72,8 +74,9 @@ pub(crate) fn check_kind(
     kind
 }
 
-/// Compiles the `healthcheck` sections for the sake of the variables that they name: a server that is added at run time may be the first
-/// to ask for one of them. What is wrong in a section is told where it is used.
+/// Compiles the `healthcheck` sections for the sake of the variables that they name: a server that
+/// is added at run time may be the first to ask for one of them. What is wrong in a section is told
+/// where it is used.
 pub(crate) fn note_variables(healthchecks: &Healthchecks<'_>, context: &Context<'_>) {
     let acls = sample::Acls::new();
     let scope = scope(context, &acls, None, state::Mode::Http, Place::Check);
@@ -213,8 +216,8 @@ fn script(family: Family, mut steps: Vec<Step>, draft: &CheckDraft<'_>) -> Scrip
     Script { family, steps, disable_on_404: draft.disable_on_404, send_state: draft.send_state, evaluates }
 }
 
-/// The lines of `http-check`: the request of `option httpchk` behind the first connection, and an expectation behind
-/// the last request.
+/// The lines of `http-check`: the request of `option httpchk` behind the first connection, and an
+/// expectation behind the last request.
 fn http_rules<'a>(rules: &[RuleDraft<'a>]) -> Vec<RuleDraft<'a>> {
     let mut rules = rules.to_vec();
     let mut talking = rules.iter().enumerate().filter(|(_, rule)| rule.action.talks());
@@ -315,7 +318,8 @@ fn action(draft: &ActionDraft<'_>, scope: &Scope<'_>) -> Result<Action, Diagnost
     })
 }
 
-/// A variable with the conditions behind it. Checks have those of the scopes `proc`, `sess` and `check`.
+/// A variable with the conditions behind it. Checks have those of the scopes `proc`, `sess` and
+/// `check`.
 fn variable(text: Text<'_>, scope: &Scope<'_>) -> Result<(Var, SetConditions), Diagnostic> {
     let at = |message: String| Diagnostic::alert(message).at(text.span);
     let mut parts = text.text.split(',');

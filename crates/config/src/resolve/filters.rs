@@ -1,4 +1,5 @@
-//! The filters of a proxy (manual, chapter 9): which of them are used on which side (`filter-sequence`).
+//! The filters of a proxy (manual, chapter 9): which of them are used on which side
+//! (`filter-sequence`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use syntax::Word;
 use crate::draft::settings::{FilterDraft, FilterKind};
 use crate::resolve::{Context, Pending};
 
-/// Resolves the filters of a proxy: those that trace, in the order of their lines. Those of bandwidth are put where its
-/// rules find them.
+/// Resolves the filters of a proxy: those that trace, in the order of their lines. Those of
+/// bandwidth are put where its rules find them.
 pub(crate) fn filters(proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Arc<TraceFilter>> {
     let (request, response) = proxy.settings.filter_sequence;
     for list in request.iter().chain(&response) {

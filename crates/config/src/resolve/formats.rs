@@ -27,8 +27,9 @@ pub(crate) struct Formats {
 }
 
 impl Formats {
-    /// Whether a line is written as soon as the server has answered, or of a TCP stream is connected: where the
-    /// configuration says so, and where a format has nothing that is known only at the end.
+    /// Whether a line is written as soon as the server has answered, or of a TCP stream is
+    /// connected: where the configuration says so, and where a format has nothing that is known
+    /// only at the end.
     pub(crate) fn are_early(&self, settings: &Settings<'_>, loggers: &[Logger]) -> bool {
         let known = |format: &Format| !format.is_late();
         // A profile has formats of its own.

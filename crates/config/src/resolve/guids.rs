@@ -1,4 +1,5 @@
-//! Globally unique identifiers (`guid`, `guid-prefix`): each names one frontend, backend, socket or server, and no two are the same.
+//! Globally unique identifiers (`guid`, `guid-prefix`): each names one frontend, backend, socket or
+//! server, and no two are the same.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;

@@ -1,5 +1,6 @@
-//! What may inherit rules from a defaults section (manual, 4.2 `http-request`, `tcp-request connection` and their kin): proxies of
-//! one side, and no other defaults section. Called when the sections were read.
+//! What may inherit rules from a defaults section (manual, 4.2 `http-request`,
+//! `tcp-request connection` and their kin): proxies of one side, and no other defaults section.
+//! Called when the sections were read.
 
 use std::collections::HashMap;
 

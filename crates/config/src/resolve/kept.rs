@@ -1,5 +1,6 @@
-//! What is kept of the draft for backends and servers that are added at run time (`add backend`, `add server`): the named `defaults`
-//! sections, and the sections that their lines may name, as text that reads as it was read.
+//! What is kept of the draft for backends and servers that are added at run time (`add backend`,
+//! `add server`): the named `defaults` sections, and the sections that their lines may name, as
+//! text that reads as it was read.
 
 use plan::{DefaultsSection, Kept};
 

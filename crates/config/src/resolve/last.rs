@@ -1,5 +1,6 @@
-//! The addresses that servers had when an earlier process wrote its server states (`init-addr last`; manual, 5.2): only the
-//! columns that say so are read here. All else of a state file is put back when the plan is there.
+//! The addresses that servers had when an earlier process wrote its server states
+//! (`init-addr last`; manual, 5.2): only the columns that say so are read here. All else of a state
+//! file is put back when the plan is there.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,7 +16,8 @@ type Servers = HashMap<(Box<str>, Box<str>), IpAddr>;
 pub(crate) struct LastAddresses(HashMap<PathBuf, Servers>);
 
 impl LastAddresses {
-    /// The address that `server` of `backend` had, whatever its host name was then, as far as the file knows.
+    /// The address that `server` of `backend` had, whatever its host name was then, as far as the
+    /// file knows.
     pub(crate) fn find(&mut self, file: &Path, backend: &str, server: &str) -> Option<IpAddr> {
         if !self.0.contains_key(file) {
             // What is wrong with a file is told when the states are put back.

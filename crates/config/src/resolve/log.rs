@@ -1,4 +1,5 @@
-//! `log` lines: their targets, once every ring, log backend and profile has a name (manual, 4.2 `log`).
+//! `log` lines: their targets, once every ring, log backend and profile has a name (manual, 4.2
+//! `log`).
 
 use crate::system::host_address;
 use std::collections::{HashMap, HashSet};
@@ -28,7 +29,8 @@ pub(crate) struct LogNames {
     pub(crate) backends: HashMap<Box<str>, (ProxyIndex, Mode)>,
     /// What the rings are sent to.
     pub(crate) servers: Vec<RingServer>,
-    /// The rings of `log tcp@…` lines, by the place of the line: proxies that inherit it share them.
+    /// The rings of `log tcp@…` lines, by the place of the line: proxies that inherit it share
+    /// them.
     implicit: HashMap<Span, Arc<Ring>>,
     /// Lines found wrong already: defaults are read by many.
     refused: HashSet<Span>,

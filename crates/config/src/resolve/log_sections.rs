@@ -111,7 +111,8 @@ fn on(profile: &mut LogProfile, statement: &Statement, context: &mut Context<'_>
     Ok(())
 }
 
-/// A format of a profile: whose proxies use it is not known, so it may hold what those in HTTP mode know.
+/// A format of a profile: whose proxies use it is not known, so it may hold what those in HTTP mode
+/// know.
 fn compiled(word: Option<&Word>, context: &Context<'_>) -> Result<Option<Format>, Diagnostic> {
     let Some(word) = word else { return Ok(None) };
     let acls = Acls::default();

@@ -1,8 +1,8 @@
 //! Draft to plan: every name becomes an index or a shared object, every expression is compiled.
 //!
-//! Three passes over the proxies. The first reads what lines say into [`Settings`], inheriting defaults. The second makes
-//! the shared states of all proxies and servers, so that every name can be found. The third compiles what refers to
-//! names and checks that the parts fit together.
+//! Three passes over the proxies. The first reads what lines say into [`Settings`], inheriting
+//! defaults. The second makes the shared states of all proxies and servers, so that every name can
+//! be found. The third compiles what refers to names and checks that the parts fit together.
 
 pub(crate) mod around;
 mod balance;
@@ -65,7 +65,8 @@ pub struct Setting {
     pub default_maxconn: Option<u32>,
     /// Whether programs may be started whatever the global section says.
     pub insecure_fork: bool,
-    /// Sets the priority of this process, for `tune.renice.startup`: from when the global sections are read until all is.
+    /// Sets the priority of this process, for `tune.renice.startup`: from when the global sections
+    /// are read until all is.
     pub set_priority: Option<fn(i32) -> std::io::Result<()>>,
 }
 
@@ -119,7 +120,8 @@ impl Context<'_> {
         }
     }
 
-    /// Relative file names of `section` are meant from its file's directory where `default-path` says so.
+    /// Relative file names of `section` are meant from its file's directory where `default-path`
+    /// says so.
     pub(crate) fn enter(&self, section: &Section) {
         let path = Path::new(self.sources.file(section.file).name());
         *self.names.directory.borrow_mut() = path.parent().unwrap_or(Path::new("")).to_owned();
@@ -241,7 +243,8 @@ fn read_global<'a>(draft: &'a Draft, context: &mut Context<'_>) -> GlobalSetting
     global
 }
 
-/// Decides how many workers run and where: what is made from here on has a copy of its counters for each.
+/// Decides how many workers run and where: what is made from here on has a copy of its counters for
+/// each.
 fn place_workers(global: &mut GlobalSettings<'_>, context: &mut Context<'_>) {
     match Placement::new(topology::machine(), &topology::allowed(), &global.plan.wishes) {
         Ok((placement, warnings)) => {

@@ -1,4 +1,5 @@
-//! What names mean while a plan is resolved: proxies, userlists, files, hosts, users and groups of the system.
+//! What names mean while a plan is resolved: proxies, userlists, files, hosts, users and groups of
+//! the system.
 
 use crate::system::error_text;
 use std::cell::{Cell, OnceCell, RefCell};

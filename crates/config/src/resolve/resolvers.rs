@@ -1,5 +1,5 @@
-//! `resolvers` sections (manual, section 5.3.2): their lines become [`Resolvers`], and `default` is made where the
-//! configuration has none.
+//! `resolvers` sections (manual, section 5.3.2): their lines become [`Resolvers`], and `default` is
+//! made where the configuration has none.
 
 use std::sync::Arc;
 

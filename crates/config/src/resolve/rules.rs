@@ -1,5 +1,5 @@
-//! Lines whose meaning depends on names, compiled in their order: ACLs, rule sets, choices of backends and servers,
-//! error messages, the expressions of global variables.
+//! Lines whose meaning depends on names, compiled in their order: ACLs, rule sets, choices of
+//! backends and servers, error messages, the expressions of global variables.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! `userlist` (manual, section 12.2), `http-errors` (section 12.4) and `healthcheck` (section 12.9).
+//! `userlist` (manual, section 12.2), `http-errors` (section 12.4) and `healthcheck` (section
+//! 12.9).
 
 use std::sync::Arc;
 

@@ -26,7 +26,8 @@ use crate::resolve::rules::scope;
 use crate::resolve::servers::MadeServer;
 use crate::resolve::{Context, Pending, tls, track};
 
-/// Finishes the servers of a proxy, in order; and what the checks of servers added later are, unless a connection is all.
+/// Finishes the servers of a proxy, in order; and what the checks of servers added later are,
+/// unless a connection is all.
 pub(crate) fn server_settings(
     proxy: &Pending<'_>,
     servers: Vec<MadeServer<'_>>,
@@ -121,7 +122,8 @@ pub(crate) fn server_settings(
     (settings, kinds.own)
 }
 
-/// The port of a server that is known by its address alone; `None` where the port may come with a name, or does not matter.
+/// The port of a server that is known by its address alone; `None` where the port may come with a
+/// name, or does not matter.
 fn state_port(own: &ServerSettings) -> Option<u16> {
     match &**own.state.address.load() {
         ServerAddress::Ip(address) if own.state.fqdn.load().is_none() => Some(address.port()),
@@ -194,7 +196,8 @@ fn ignored_cookie(
     );
 }
 
-/// How a server of a log backend gets its lines; and a word about parameters that only such servers have.
+/// How a server of a log backend gets its lines; and a word about parameters that only such servers
+/// have.
 fn log_server(
     draft: &ServerDraft<'_>,
     is_datagram: bool,
@@ -299,7 +302,8 @@ fn check_settings(
     never_local: bool,
     kind: Arc<CheckKind>,
 ) -> CheckSettings {
-    // A check of another port tells its own PROXY header apart; one of the same port follows the server's.
+    // A check of another port tells its own PROXY header apart; one of the same port follows the
+    // server's.
     let elsewhere = draft.check_port.is_some() || draft.check_address.is_some();
     let sends_proxy = draft.send_proxy.resolved() != SendProxy::None;
     CheckSettings {

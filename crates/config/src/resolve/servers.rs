@@ -58,8 +58,8 @@ fn make_backend<'a>(proxy: &Pending<'a>, context: &mut Context<'_>) -> Vec<MadeS
     check_unique(proxy, &lines, context);
     let mut made = Vec::with_capacity(lines.len());
     let taken: HashSet<u32> = lines.iter().filter_map(|line| line.draft.id).collect();
-    // Every server moves the count on, also one with an id of its own: an id is the place in the list where it can
-    // be, and consistent hashing stands on it.
+    // Every server moves the count on, also one with an id of its own: an id is the place in the
+    // list where it can be, and consistent hashing stands on it.
     let mut last = 0;
     for line in lines {
         last += 1;
@@ -240,8 +240,8 @@ fn make_server<'a>(
         disabled: draft.disabled,
         checked: draft.check,
     });
-    // The first failure of a server with checks brings it down. Of one without, HAProxy shows it too where a `default-server` line
-    // stands above.
+    // The first failure of a server with checks brings it down. Of one without, HAProxy shows it
+    // too where a `default-server` line stands above.
     let shown = !draft.disabled && !proxy.settings.default_server_lines.is_empty();
     let level = if draft.check || shown { draft.rise } else { 0 };
     for (value, number) in
@@ -306,8 +306,8 @@ fn address(line: &ServerLine<'_>, proxy: &Pending<'_>, context: &mut Context<'_>
     }
 }
 
-/// Looks a server's name up by the methods of `init-addr`; `last,libc` when none are named, and `none` behind them for a
-/// server with `resolvers`.
+/// Looks a server's name up by the methods of `init-addr`; `last,libc` when none are named, and
+/// `none` behind them for a server with `resolvers`.
 fn lookup(line: &ServerLine<'_>, proxy: &Pending<'_>, context: &mut Context<'_>) -> Option<IpAddr> {
     let host = host_name(&line.place.place)?;
     let service = matches!(host, Host::Name { name, .. } if is_service(name));

@@ -112,8 +112,8 @@ pub(crate) fn acceptor(
     Ok(Some(Arc::new(Acceptor::new(listening).map_err(failed)?)))
 }
 
-/// The client's side of a `server` line; `None` without `ssl` and `check-ssl`. Which name the server
-/// is sent comes later ([`server_name`]).
+/// The client's side of a `server` line; `None` without `ssl` and `check-ssl`. Which name the
+/// server is sent comes later ([`server_name`]).
 ///
 /// # Errors
 /// A file or a name in it is wrong.
@@ -320,7 +320,8 @@ fn client_verify(
     })
 }
 
-/// The certificates that a name means: those of a file with what stands beside it, or of a directory.
+/// The certificates that a name means: those of a file with what stands beside it, or of a
+/// directory.
 fn certificates(
     name: Text<'_>,
     defaults: &TlsDefaults<'_>,

@@ -1,4 +1,5 @@
-//! Servers that have the state of another (manual, 5.2 `track`): whom they follow, and why they may not.
+//! Servers that have the state of another (manual, 5.2 `track`): whom they follow, and why they may
+//! not.
 
 use std::sync::atomic::Ordering::Relaxed;
 

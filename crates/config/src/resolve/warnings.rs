@@ -153,7 +153,8 @@ fn warn(proxy: &Pending<'_>, context: &mut Context<'_>, text: impl FnOnce(&str, 
         .push(Diagnostic::warning(message).at(proxy.section.name.span()).haproxy_whole(haproxy));
 }
 
-/// The order in which rule sets are evaluated, whatever the order of their lines: keyword, and its name with an article.
+/// The order in which rule sets are evaluated, whatever the order of their lines: keyword, and its
+/// name with an article.
 const ORDER: &[(&str, &str)] = &[
     ("tcp-request connection", "a 'tcp-request connection'"),
     ("tcp-request session", "a 'tcp-request session'"),

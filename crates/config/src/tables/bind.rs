@@ -23,7 +23,7 @@ use crate::tables::threads::thread_set;
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[BindKeyword] = &[
-    //  name                arguments        what it does                                        setting
+    // name arguments what it does setting
     row("accept-netscaler-cip", "<magic>",   "connections begin with a NetScaler Client IP header", |d, a| { d.netscaler_magic = Some(a.integer("the magic number", 1, u32::MAX)?); Ok(()) }),
     row("accept-proxy",     "",              "connections begin with a PROXY header",            |d, _| { d.accept_proxy = true; Ok(()) }),
     row("backlog",          "<backlog>",     "how many connections may wait to be accepted",     |d, a| number(&mut d.backlog, a, 0, u32::MAX)),

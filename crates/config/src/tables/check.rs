@@ -1,5 +1,5 @@
-//! `http-check`, `tcp-check` and `external-check` (manual, section 4.2): what health checks ask and expect. The lines
-//! become drafts here; `expect` lines are read in [`super::check_expect`].
+//! `http-check`, `tcp-check` and `external-check` (manual, section 4.2): what health checks ask and
+//! expect. The lines become drafts here; `expect` lines are read in [`super::check_expect`].
 
 use crate::tables::check_words::{hexadecimal, push, value};
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ use crate::system::resolve_host;
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    //    name                        where  arguments           what it does                                        setting
+    // name where arguments what it does setting
     proxy("http-check comment",       DLBH, "<string>",          "names the steps behind it",                         comment),
     proxy("http-check connect",       DLBH, CONNECT,             "opens a connection",                                connect),
     proxy("http-check disable-on-404", DLBH, "",                 "a 404 takes a server out gently",                   |s, a| { Rc::make_mut(&mut s.check).disable_on_404 = true; a.finish() }),

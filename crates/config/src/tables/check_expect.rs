@@ -1,4 +1,5 @@
-//! `http-check expect` and `tcp-check expect` (manual, section 4.2): what stands before the match, and the matches.
+//! `http-check expect` and `tcp-check expect` (manual, section 4.2): what stands before the match,
+//! and the matches.
 
 use diag::Diagnostic;
 use plan::check::{Method, Spelling};

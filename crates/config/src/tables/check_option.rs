@@ -1,5 +1,5 @@
-//! `option httpchk` and `option tcp-check` (manual, section 4.2), and the lines of `healthcheck` sections that choose a
-//! kind of check (section 12.9).
+//! `option httpchk` and `option tcp-check` (manual, section 4.2), and the lines of `healthcheck`
+//! sections that choose a kind of check (section 12.9).
 
 use super::check_protocol::{ldap, mysql, pgsql, redis, smtp, spop, ssl_hello};
 use crate::draft::args::Args;
@@ -11,7 +11,7 @@ use crate::draft::settings::Settings;
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    //    name                where              arguments                                              what it does                                    setting
+    // name where arguments what it does setting
     proxy("option httpchk",   DLB,               "[ <method> ] [ <uri> ] [ <version> ] [ <host> ]",     "checks servers by a request",                  httpchk),
     proxy("option tcp-check", DLB,               "",                                                    "checks servers by a script of tcp-check lines", tcp_check),
     proxy("type",             Where::HEALTHCHECK, "<type> [<parameter>...]",                            "the kind of the check",                        kind),

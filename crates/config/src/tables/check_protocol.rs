@@ -1,5 +1,6 @@
-//! `option redis-check` and its kin (manual, section 4.2): health checks that speak a little of a protocol. Each is a
-//! script of what is sent and what must come back, as `tcp-check` lines would make it.
+//! `option redis-check` and its kin (manual, section 4.2): health checks that speak a little of a
+//! protocol. Each is a script of what is sent and what must come back, as `tcp-check` lines would
+//! make it.
 
 use diag::Diagnostic;
 use plan::check::Spelling;
@@ -14,7 +15,7 @@ use crate::draft::settings::Settings;
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    //    name                   where  arguments                                what it does                                       setting
+    // name where arguments what it does setting
     proxy("option redis-check",   DLB, "",                                      "checks servers by a PING of Redis",               redis),
     proxy("option smtpchk",       DLB, "[ <hello> <domain> ]",                  "checks servers by a greeting of SMTP",            smtp),
     proxy("option ldap-check",    DLB, "",                                      "checks servers by an anonymous bind of LDAPv3",   ldap),
@@ -31,7 +32,8 @@ fn set<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>, steps: Vec<Rule
     Ok(())
 }
 
-/// A connection with the server line's options, closed as usual: the other side counts no aborted client.
+/// A connection with the server line's options, closed as usual: the other side counts no aborted
+/// client.
 fn connect<'a>() -> RuleDraft<'a> {
     ActionDraft::Connect(ConnectDraft { default: true, linger: true, ..ConnectDraft::default() }).into()
 }
@@ -44,8 +46,8 @@ fn expect(draft: ExpectDraft<'_>) -> RuleDraft<'_> {
     ActionDraft::Expect(Box::new(draft)).into()
 }
 
-/// An expectation of what `pattern` matches once `least` bytes are there. The patterns are those of this file: an
-/// error is a mistake in it, which tests find.
+/// An expectation of what `pattern` matches once `least` bytes are there. The patterns are those of
+/// this file: an error is a mistake in it, which tests find.
 fn pattern<'a>(least: usize, pattern: &str) -> Result<ExpectDraft<'a>, Diagnostic> {
     let regex = Regex::new(pattern, false)
         .map_err(|error| Diagnostic::alert(format!("a pattern of a check is wrong: {error}")))?;
@@ -105,14 +107,15 @@ pub(super) fn smtp<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> 
     set(settings, args, steps)
 }
 
-/// The reply to the hello: any good one; without `min-recv`, so that a line cut short is waited for. A refusal is
-/// recognised first, as no more of it will come.
+/// The reply to the hello: any good one; without `min-recv`, so that a line cut short is waited
+/// for. A refusal is recognised first, as no more of it will come.
 fn hello_reply<'a>() -> Result<RuleDraft<'a>, Diagnostic> {
     reply(None, "^(?:2[0-9]{2}-[^\r]*\r\n)*2[0-9]{2}[ \r]")
 }
 
 pub(super) fn ldap<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    // RFC 4511: message 1, bind request, version 3, no name, simple authentication without a password.
+    // RFC 4511: message 1, bind request, version 3, no name, simple authentication without a
+    // password.
     let bind = b"\x30\x0c\x02\x01\x01\x60\x07\x02\x01\x03\x04\x00\x80\x00";
     let message = ExpectDraft { on_error: Some("Not LDAPv3 protocol".into()), ..pattern(14, r"^\x30")? };
     let steps = vec![
@@ -177,8 +180,8 @@ pub(super) fn mysql<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) ->
     };
     let answer = |after_greeting| expect(ExpectDraft::new(MatcherDraft::Mysql { after_greeting }));
     let Some(name) = name else { return set(settings, args, vec![connect(), answer(false)]) };
-    // The login need not wait for the greeting, and the good-bye neither for the answer (COM_QUIT: the server counts
-    // no aborted connection).
+    // The login need not wait for the greeting, and the good-bye neither for the answer (COM_QUIT:
+    // the server counts no aborted connection).
     let mut bytes = login(name, kind);
     bytes.extend_from_slice(b"\x01\0\0\0\x01");
     set(settings, args, vec![connect(), send(bytes), answer(false), answer(true)])
@@ -199,8 +202,8 @@ fn login(name: &str, kind: Login) -> Vec<u8> {
     if kind == Login::Pre41 {
         body.extend_from_slice(b"\x00\x80\x00\x00\x01");
     } else {
-        // CLIENT_PROTOCOL_41, CLIENT_SECURE_CONNECTION and maybe CLIENT_PLUGIN_AUTH, 16 MB packets, utf8, 23 bytes of
-        // nothing.
+        // CLIENT_PROTOCOL_41, CLIENT_SECURE_CONNECTION and maybe CLIENT_PLUGIN_AUTH, 16 MB packets,
+        // utf8, 23 bytes of nothing.
         body.extend_from_slice(&[0, 0x82, if kind == Login::Post80 { 8 } else { 0 }, 0]);
         body.extend_from_slice(b"\x00\x80\x00\x01\x21");
         body.extend_from_slice(&[0; 23]);
@@ -217,7 +220,8 @@ fn login(name: &str, kind: Login) -> Vec<u8> {
 }
 
 pub(super) fn ssl_hello<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    // A hello of TLS 1.2 (RFC 5246 section 7.4.1.2) with a fixed random, common suites, no compression.
+    // A hello of TLS 1.2 (RFC 5246 section 7.4.1.2) with a fixed random, common suites, no
+    // compression.
     const SUITES: &[u8] =
         b"\xc0\x2f\xc0\x30\xc0\x2b\xc0\x2c\xc0\x13\xc0\x14\x00\x9c\x00\x9d\x00\x2f\x00\x35\x00\x0a";
     let mut hello = b"\x03\x03".to_vec();
@@ -239,8 +243,8 @@ pub(super) fn ssl_hello<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>
 }
 
 pub(super) fn spop<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    // A HAPROXY-HELLO (SPOE, 3.2.4): a final frame of stream and frame 0 with the versions, the largest frame, no
-    // capability, and the note that it is a health check.
+    // A HAPROXY-HELLO (SPOE, 3.2.4): a final frame of stream and frame 0 with the versions, the
+    // largest frame, no capability, and the note that it is a health check.
     let mut frame = b"\x01\0\0\0\x01\0\0".to_vec();
     frame.extend_from_slice(b"\x12supported-versions\x08\x032.0");
     frame.extend_from_slice(b"\x0emax-frame-size\x03\xfc\xf0\x06");

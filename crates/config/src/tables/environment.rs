@@ -1,4 +1,5 @@
-//! `setenv`, `localpeer` and others (manual, section 3.1): the keywords that act while lines are still being read.
+//! `setenv`, `localpeer` and others (manual, section 3.1): the keywords that act while lines are
+//! still being read.
 
 use base::support::Support;
 use syntax::{Environment, Word};

@@ -83,7 +83,8 @@ fn trace(args: &mut Args<'_, '_>) -> Result<TraceFilter, Diagnostic> {
         match word.as_str() {
             "name" => trace.name = args.value()?.as_str().into(),
             "random-forwarding" => trace.random_forwarding = true,
-            // Nothing is parsed by filters any more, so there is nothing to be random about: as in HAProxy.
+            // Nothing is parsed by filters any more, so there is nothing to be random about: as in
+            // HAProxy.
             "random-parsing" => {}
             "max-fwd" => {
                 let word = args.value()?;

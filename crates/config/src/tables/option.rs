@@ -14,7 +14,7 @@ use crate::draft::settings::{LogFormatChoice, Settings};
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    //    name                                  where  arguments  what it does                                                   setting
+    // name where arguments what it does setting
     proxy("option abortonclose",                DFLB, "", "drops requests of clients that closed while waiting",                |s, a| maybe(&mut s.options.abortonclose, a)).negatable(),
     proxy("option accept-unsafe-violations-in-http-request",  DFL, "", "lets through requests that break the rules of HTTP",     |s, a| flag(&mut s.options.accept_unsafe_request, a)).negatable(),
     proxy("option accept-unsafe-violations-in-http-response", DLB, "", "lets through responses that break the rules of HTTP",    |s, a| flag(&mut s.options.accept_unsafe_response, a)).negatable(),

@@ -1,4 +1,5 @@
-//! How a backend shares requests out and how clients stay with a server (manual, 4.2 `balance`, `hash-type`, `cookie`).
+//! How a backend shares requests out and how clients stay with a server (manual, 4.2 `balance`,
+//! `hash-type`, `cookie`).
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::draft::settings::Settings;
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    //    name                   where  arguments                                         what it does                     setting
+    // name where arguments what it does setting
     proxy("balance",             DLB, "<algorithm> [ <arguments> ]",                     "how servers are chosen: see balancing.md", balance).lenient_words(),
     proxy("hash-type",           DLB, "<method> [<function> [<modifier>]]",              "how a hash becomes a server",    hash_type).lenient_words(),
     proxy("hash-balance-factor", DLB, "<factor>",                                        "the most load of a hashed server, in percent of the average", hash_balance_factor).lenient_numbers(),

@@ -21,7 +21,7 @@ use crate::tables::{server, server_address};
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    //    name                    where  arguments                what it does                                            setting
+    // name where arguments what it does setting
     proxy("mode",                 DFLB, "{ tcp | http | log | spop }", "what is forwarded",                               mode)
         .partial("`spop`, `haterm` and `health` are not supported yet"),
     proxy("id",                   FLB,  "<value>",               "its number in the statistics",                          id).lenient_numbers(),

@@ -1,5 +1,5 @@
-//! The lines of `resolvers` sections (manual, section 5.3.2) and the parameters of server lines about resolving names
-//! (section 5.2). `resolve::resolvers` makes sections of the lines.
+//! The lines of `resolvers` sections (manual, section 5.3.2) and the parameters of server lines
+//! about resolving names (section 5.2). `resolve::resolvers` makes sections of the lines.
 
 use base::support::Support;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! Lines whose meaning depends on names: ACLs, rule sets, choices of backends and servers, errors. They are kept in
-//! their order here and compiled by `resolve::rules` when every proxy is known.
+//! Lines whose meaning depends on names: ACLs, rule sets, choices of backends and servers, errors.
+//! They are kept in their order here and compiled by `resolve::rules` when every proxy is known.
 
 use base::units::DefaultUnit::Milliseconds;
 

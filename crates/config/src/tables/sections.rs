@@ -1,5 +1,5 @@
-//! The lines of the small sections: `userlist` (manual, section 12.2), `http-errors` (section 12.4), `log-profile` (8.3.5),
-//! `crt-store` (section 12.7).
+//! The lines of the small sections: `userlist` (manual, section 12.2), `http-errors` (section
+//! 12.4), `log-profile` (8.3.5), `crt-store` (section 12.7).
 
 use crate::draft::keyword::{Apply, Keyword, Lenient, Where};
 use base::support::Support;

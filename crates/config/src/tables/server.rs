@@ -1,6 +1,8 @@
-//! `server`, `server-template` and `default-server` lines (manual, section 5.2): their parameters as plain values.
+//! `server`, `server-template` and `default-server` lines (manual, section 5.2): their parameters
+//! as plain values.
 //!
-//! Names (tracked servers), expressions and formats stay words here; `resolve::server` looks them up.
+//! Names (tracked servers), expressions and formats stay words here; `resolve::server` looks them
+//! up.
 
 use std::rc::Rc;
 
@@ -23,7 +25,7 @@ use balance::HashKey;
 /// The rows but those about checks, which are in [`crate::tables::server_check`].
 #[rustfmt::skip]
 pub static TABLE: &[ServerKeyword] = &[
-    //  name                  arguments        what it does                                                 setting
+    // name arguments what it does setting
     row("backup",             "",              "serves only when all others are down",                      |d, _| { d.backup = true; Ok(()) }),
     row("no-backup",          "",              "serves with the others",                                    |d, _| { d.backup = false; Ok(()) }),
     row("cc",                 "<algorithm>",   "TCP's congestion control",                                  |d, a| text(&mut d.congestion, a)),
@@ -72,7 +74,8 @@ pub fn rows() -> impl Iterator<Item = &'static ServerKeyword> {
     TABLE.iter().chain(server_check::TABLE).chain(resolvers::SERVER_TABLE).chain(tls::SERVER)
 }
 
-/// Applies the parameters left in `args`. `title` is `server be/s1` or `default-server`, for messages.
+/// Applies the parameters left in `args`. `title` is `server be/s1` or `default-server`, for
+/// messages.
 pub fn parse_params<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>, title: &str) -> Outcome {
     args.lenient = Lenient::NUMBERS;
     while let Some(word) = args.next() {

@@ -1,6 +1,8 @@
-//! Addresses on server lines (manual, section 5.2): where a server is, and from where it is reached (`source`).
+//! Addresses on server lines (manual, section 5.2): where a server is, and from where it is reached
+//! (`source`).
 //!
-//! Names of hosts stay names here unless they are a `source`'s; [`crate::resolve`] and the `resolvers` sections look them up.
+//! Names of hosts stay names here unless they are a `source`'s; [`crate::resolve`] and the
+//! `resolvers` sections look them up.
 
 use std::net::IpAddr;
 
@@ -13,7 +15,8 @@ use crate::draft::args::Args;
 use crate::draft::keyword::{Outcome, not_supported};
 use crate::system::resolve_host;
 
-/// What stands behind `source`, up to the end of the line or the first word that does not belong to it.
+/// What stands behind `source`, up to the end of the line or the first word that does not belong to
+/// it.
 pub(crate) fn parse_source(args: &mut Args<'_, '_>) -> Result<Source, Diagnostic> {
     let word = args.required("<addr>[:<port>[-<port>]]")?;
     let (address, ports) = source_address(word, args)?;

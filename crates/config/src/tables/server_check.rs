@@ -1,4 +1,5 @@
-//! The parameters of server lines about health checks, agents and what they cause (manual, section 5.2).
+//! The parameters of server lines about health checks, agents and what they cause (manual, section
+//! 5.2).
 
 use std::net::IpAddr;
 
@@ -16,7 +17,7 @@ use crate::tables::server_row::{ServerKeyword, delay, interval, number, row, tex
 /// The rows.
 #[rustfmt::skip]
 pub(crate) static TABLE: &[ServerKeyword] = &[
-    //  name                  arguments        what it does                                                 setting
+    // name arguments what it does setting
     row("addr",               "<address>",     "where it is checked instead",                               addr),
     row("check",              "",              "checks its health",                                         |d, _| { d.check = true; Ok(()) }),
     row("no-check",           "",              "does not check its health",                                 |d, _| { d.check = false; Ok(()) }),

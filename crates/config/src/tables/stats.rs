@@ -11,7 +11,7 @@ use crate::tables::global::SECONDS;
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    //    name                  where  arguments          what it does                                        setting
+    // name where arguments what it does setting
     proxy("stats enable",       DFLB, "",                 "serves the statistics page",                      |s, a| { page(s); a.finish() }).lenient_words(),
     proxy("stats uri",          DFLB, "<prefix>",         "where the page is",                               uri).lenient_words(),
     proxy("stats realm",        DFLB, "<realm>",          "the realm shown when a password is asked for",    realm).lenient_words(),

@@ -1,5 +1,5 @@
-//! The keywords of `global` about threads and CPUs (manual, chapter 3.1 and 3.2): what they say is kept as
-//! [`runtime::placement::Wishes`], which makes the workers of it.
+//! The keywords of `global` about threads and CPUs (manual, chapter 3.1 and 3.2): what they say is
+//! kept as [`runtime::placement::Wishes`], which makes the workers of it.
 
 use diag::Diagnostic;
 use plan::bind::Shards;
@@ -83,8 +83,8 @@ fn thread_group<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) ->
     Ok(())
 }
 
-/// A thread belongs to the group that named it last. What is left of another group must follow one another still, which is seen to
-/// when workers are placed.
+/// A thread belongs to the group that named it last. What is left of another group must follow one
+/// another still, which is seen to when workers are placed.
 fn take_threads(
     global: &mut GlobalSettings<'_>,
     args: &mut Args<'_, '_>,
@@ -113,7 +113,8 @@ fn set(word: &Word, text: &str) -> Result<NumberSet, Diagnostic> {
     NumberSet::parse(text).map_err(|message| Diagnostic::alert(message).at(word.span()))
 }
 
-/// `all`, `1-4`, `1/odd`, `2/1-4`, for `thread` of a bind line: a lone set counts threads over the process.
+/// `all`, `1-4`, `1/odd`, `2/1-4`, for `thread` of a bind line: a lone set counts threads over the
+/// process.
 pub fn thread_set(word: &Word, text: &str) -> Result<ThreadSet, Diagnostic> {
     match text.split_once('/') {
         Some((group, threads)) => {

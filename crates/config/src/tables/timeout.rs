@@ -14,7 +14,7 @@ use crate::draft::settings::Settings;
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    //    name                       where  arguments    what it is                                                  setting
+    // name where arguments what it is setting
     proxy("timeout client",          DFL_FORWARD,  "<timeout>", "inactivity of the client",                                  |s, a| set(s, |t| &mut t.client, a)),
     proxy("timeout client-fin",      DFL,  "<timeout>", "inactivity of the client once one side has closed",         |s, a| set(s, |t| &mut t.client_fin, a)),
     proxy("timeout client-hs",       DFL,  "<timeout>", "the client's handshake",                                    |s, a| set(s, |t| &mut t.client_handshake, a)),

@@ -1,5 +1,5 @@
-//! `tune.*` of the `global` section (manual, section 3.2): those the data path reads, and those that only matter to
-//! parts that are not here, which get a warning.
+//! `tune.*` of the `global` section (manual, section 3.2): those the data path reads, and those
+//! that only matter to parts that are not here, which get a warning.
 
 use base::units::DefaultUnit::Seconds;
 use diag::Diagnostic;
@@ -19,7 +19,8 @@ const COPY: &str = "forwarding never copies more than it must here";
 
 /// The largest of any other size.
 const MOST: u64 = u32::MAX as u64 / 2;
-/// The largest `tune.bufsize`: the head of a message is told by offsets of 32 bits, and nobody means more.
+/// The largest `tune.bufsize`: the head of a message is told by offsets of 32 bits, and nobody
+/// means more.
 const MOST_BUFFER: usize = 256 << 20;
 
 /// The rows.
@@ -210,7 +211,8 @@ fn bufsize<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outc
     Ok(())
 }
 
-/// What is said is how much is logged; the plan has one more, as the default of 1024 means 1023 in HAProxy.
+/// What is said is how much is logged; the plan has one more, as the default of 1024 means 1023 in
+/// HAProxy.
 fn log_uri_length<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     number(&mut global.plan.tune.log_uri_length, args, 0, 65535)?;
     global.plan.tune.log_uri_length += 1;

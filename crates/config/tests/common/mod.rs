@@ -12,7 +12,8 @@ pub(crate) fn load(text: &str) -> Loaded {
     config::load_sources(sources, vec![file], &boot())
 }
 
-/// Loads a text as `test.cfg` behind a file whose defaults hold the timeouts that HAProxy warns of without.
+/// Loads a text as `test.cfg` behind a file whose defaults hold the timeouts that HAProxy warns of
+/// without.
 pub(crate) fn load_quietly(text: &str) -> Loaded {
     let mut sources = SourceMap::new();
     let files = vec![sources.add("first.cfg", QUIET), sources.add("test.cfg", text)];

@@ -1,5 +1,6 @@
-//! Backends that come and go at run time: `add backend`, `del backend`, `show defaults` (management manual, 9.3). What a backend is made of is
-//! the binary's affair ([`crate::Keeper`]); what may be done when is decided here.
+//! Backends that come and go at run time: `add backend`, `del backend`, `show defaults` (management
+//! manual, 9.3). What a backend is made of is the binary's affair ([`crate::Keeper`]); what may be
+//! done when is decided here.
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
@@ -72,7 +73,8 @@ pub(crate) fn show_defaults(call: &mut Call<'_>) -> Reply {
     Reply::Text(out)
 }
 
-/// Why a backend may not be removed, whatever is waited for; or that it may once its streams are gone.
+/// Why a backend may not be removed, whatever is waited for; or that it may once its streams are
+/// gone.
 pub(crate) fn obstacle(view: &View, name: &str) -> Result<(), &'static str> {
     let Some(proxy) =
         view.proxies.iter().map(|proxy| &proxy.state).find(|proxy| proxy.is_backend && *proxy.name == *name)

@@ -1,5 +1,6 @@
-//! Malformed messages: `show errors` (management manual, 9.3), in HAProxy's form. What HAProxy has there of its own buffers
-//! and flags and Weir has not is zero; what was wrong stands behind the lengths in words.
+//! Malformed messages: `show errors` (management manual, 9.3), in HAProxy's form. What HAProxy has
+//! there of its own buffers and flags and Weir has not is zero; what was wrong stands behind the
+//! lengths in words.
 
 use std::fmt::Write;
 use std::sync::Arc;

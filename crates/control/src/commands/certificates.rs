@@ -1,5 +1,6 @@
-//! Certificates of JSON Web Tokens at run time: `new`, `set`, `commit`, `abort`, `del`, `dump` and `show ssl cert`; `add`, `del` and
-//! `show ssl jwt` (management manual, 9.3). What only TLS would take is refused.
+//! Certificates of JSON Web Tokens at run time: `new`, `set`, `commit`, `abort`, `del`, `dump` and
+//! `show ssl cert`; `add`, `del` and `show ssl jwt` (management manual, 9.3). What only TLS would
+//! take is refused.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -86,7 +87,8 @@ pub(crate) fn del(call: &mut Call<'_>) -> Reply {
 
 const NOT_FOUND: &str = "Can't display the certificate: Not found or the certificate is a bundle!\n";
 
-/// What a name means: with `*` the certificate that waits, with `\*` one whose name begins so. With whether it waits.
+/// What a name means: with `*` the certificate that waits, with `\*` one whose name begins so. With
+/// whether it waits.
 fn named(all: &Certificates, name: &str) -> Option<Shown> {
     if let Some(name) = name.strip_prefix('*') {
         let (own, certificate) = all.uncommitted().filter(|(own, _)| **own == *name)?;

@@ -1,5 +1,5 @@
-//! What developers look at: libraries and tasks (management manual, 9.3). Only what is known here is told: tasks are counted but have no
-//! names.
+//! What developers look at: libraries and tasks (management manual, 9.3). Only what is known here
+//! is told: tasks are counted but have no names.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,7 +15,8 @@ pub(crate) fn libs(_: &mut Call<'_>) -> Reply {
     }
 }
 
-/// The files of a process's memory map: the range that each takes, its size, its path; in the order of their addresses.
+/// The files of a process's memory map: the range that each takes, its size, its path; in the order
+/// of their addresses.
 fn libraries(maps: &str) -> String {
     let mut ranges: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for line in maps.lines() {

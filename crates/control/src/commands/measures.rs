@@ -1,5 +1,6 @@
-//! What costs memory and time: `show pools`, `set profiling`, `show profiling` (management manual, 9.3). Pools are those that workers keep of
-//! their own; of tasks the turns are timed, and those of requests, streams and checks alone; locks and memory are not measured.
+//! What costs memory and time: `show pools`, `set profiling`, `show profiling` (management manual,
+//! 9.3). Pools are those that workers keep of their own; of tasks the turns are timed, and those of
+//! requests, streams and checks alone; locks and memory are not measured.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,5 +1,5 @@
-//! Lists of patterns at run time: `show`, `add`, `del`, `set`, `clear` of ACLs and maps, and whole versions prepared
-//! aside and committed at once.
+//! Lists of patterns at run time: `show`, `add`, `del`, `set`, `clear` of ACLs and maps, and whole
+//! versions prepared aside and committed at once.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -30,7 +30,8 @@ impl Kind {
     }
 }
 
-/// The version (`@3`) and the list that come first among the arguments, and how many words they took.
+/// The version (`@3`) and the list that come first among the arguments, and how many words they
+/// took.
 fn list(call: &Call<'_>, kind: Kind) -> Result<(Option<u32>, Arc<List>, usize), Reply> {
     let (version, at) = match call.arg(0).strip_prefix('@') {
         Some(digits) => match digits.parse() {

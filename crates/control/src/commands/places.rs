@@ -1,5 +1,6 @@
-//! Where servers are, and where checks and agents ask: `set server … addr`, `check-addr`, `check-port`, `agent-addr`, `agent-port`
-//! (management manual, 9.3). Nothing changes where any word is wrong.
+//! Where servers are, and where checks and agents ask: `set server … addr`, `check-addr`,
+//! `check-port`, `agent-addr`, `agent-port` (management manual, 9.3). Nothing changes where any
+//! word is wrong.
 
 use std::fmt::{self, Display};
 use std::net::{IpAddr, SocketAddr};

@@ -1,5 +1,6 @@
-//! Servers that come and go at run time: `add server`, `del server`, `wait`, `show default-server` (management manual, 9.3).
-//! What a server is made of is the binary's affair ([`Keeper`]); what may be done when is decided here.
+//! Servers that come and go at run time: `add server`, `del server`, `wait`, `show default-server`
+//! (management manual, 9.3). What a server is made of is the binary's affair ([`Keeper`]); what may
+//! be done when is decided here.
 
 use std::fmt::Write;
 use std::sync::Arc;

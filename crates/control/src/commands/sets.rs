@@ -1,4 +1,5 @@
-//! Commands that change something: servers, frontends, limits, counters, and the connection's own settings.
+//! Commands that change something: servers, frontends, limits, counters, and the connection's own
+//! settings.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -115,7 +116,8 @@ pub(crate) fn set_server(call: &mut Call<'_>) -> Reply {
     })
 }
 
-/// Only a server in maintenance, which nothing of the configuration calls by its name, may have another.
+/// Only a server in maintenance, which nothing of the configuration calls by its name, may have
+/// another.
 fn rename(proxy: &ProxyView, server: &Server, name: &str) -> Reply {
     if name.is_empty() {
         return error("set server <b>/<s> name requires a new name.");
@@ -170,7 +172,8 @@ fn leading_number(text: &str) -> Option<(i64, &str)> {
     number.parse().ok().map(|number| (number, rest))
 }
 
-/// Absolute weights from 0 to 256, or a percentage of the initial one. Static algorithms allow 0 and all only.
+/// Absolute weights from 0 to 256, or a percentage of the initial one. Static algorithms allow 0
+/// and all only.
 fn change_weight(runtime: &Runtime, proxy: &ProxyView, server: &Server, text: &str) -> Reply {
     if text.is_empty() {
         return error("Require <weight> or <weight%>.");

@@ -188,7 +188,8 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonym
         _ => 2,
     };
     let configured = server.health.configured.load(Relaxed);
-    // Checks of a server that began in maintenance are marked as resting whether there are any or not.
+    // Checks of a server that began in maintenance are marked as resting whether there are any or
+    // not.
     let rests = match configured {
         true => server.admin().in_maintenance(),
         false => server.admin().0 & Admin::CONFIGURED_MAINT != 0,

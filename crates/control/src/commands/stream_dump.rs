@@ -1,8 +1,9 @@
-//! How `show sess` shows a stream: the line and the detailed dump of HAProxy (management manual, 9.3 `show sess`), with
-//! the keys that tools look for. Called by [`crate::commands::streams`].
+//! How `show sess` shows a stream: the line and the detailed dump of HAProxy (management manual,
+//! 9.3 `show sess`), with the keys that tools look for. Called by [`crate::commands::streams`].
 //!
-//! What HAProxy has there of its own engine and Weir has not (flags, counts of wake-ups, pointers) is zero or `(nil)`;
-//! what is due but not known here is empty. States of both ends and what either direction waits for are HAProxy's numbers.
+//! What HAProxy has there of its own engine and Weir has not (flags, counts of wake-ups, pointers)
+//! is zero or `(nil)`; what is due but not known here is empty. States of both ends and what either
+//! direction waits for are HAProxy's numbers.
 
 use std::fmt::Write;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! Streams under way: `show sess`, `shutdown session`, `shutdown sessions`. What a stream looks like is made by
-//! [`crate::commands::stream_dump`].
+//! Streams under way: `show sess`, `shutdown session`, `shutdown sessions`. What a stream looks
+//! like is made by [`crate::commands::stream_dump`].
 
 use base::clock::now_ms;
 use base::units::{DefaultUnit, parse_duration};
@@ -38,7 +38,8 @@ impl Wanted {
     }
 }
 
-/// Runs `work` on every worker and collects what they return. A process without workers (a test) runs it here.
+/// Runs `work` on every worker and collects what they return. A process without workers (a test)
+/// runs it here.
 pub(crate) async fn on_every_worker<R: Send + 'static>(
     work: impl Fn() -> R + Clone + Send + 'static,
 ) -> Vec<R> {

@@ -1,5 +1,6 @@
-//! `trace`, `show trace`, `debug counters`, `debug dev log|delay|loop` (management manual, 9.3). Nothing here can be traced that way yet, and no rare events are counted:
-//! the commands answer so in the shapes that they have. What a stream goes through is shown by `filter trace`.
+//! `trace`, `show trace`, `debug counters`, `debug dev log|delay|loop` (management manual, 9.3).
+//! Nothing here can be traced that way yet, and no rare events are counted: the commands answer so
+//! in the shapes that they have. What a stream goes through is shown by `filter trace`.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! What the forms of the statistics page ask for (configuration manual, `stats admin`): one action on some servers of a backend.
+//! What the forms of the statistics page ask for (configuration manual, `stats admin`): one action
+//! on some servers of a backend.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

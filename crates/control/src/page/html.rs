@@ -1,5 +1,6 @@
-//! The HTML of the statistics page: one table a proxy, readable on a phone, light or dark as the reader's system is,
-//! without script. Made row by row, so that a farm of ten thousand servers never holds a worker for long.
+//! The HTML of the statistics page: one table a proxy, readable on a phone, light or dark as the
+//! reader's system is, without script. Made row by row, so that a farm of ten thousand servers
+//! never holds a worker for long.
 
 use std::fmt::Write;
 use std::sync::Arc;

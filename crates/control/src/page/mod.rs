@@ -1,5 +1,6 @@
-//! The statistics page (configuration manual, `stats enable`): requests in, HTML, CSV or JSON out; what its forms ask for is done by
-//! `forms`. A pure function over the state; `proxy` does the matching of the URI, the authentication and the sending.
+//! The statistics page (configuration manual, `stats enable`): requests in, HTML, CSV or JSON out;
+//! what its forms ask for is done by `forms`. A pure function over the state; `proxy` does the
+//! matching of the URI, the authentication and the sending.
 
 pub(crate) mod forms;
 mod html;

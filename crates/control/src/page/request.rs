@@ -40,7 +40,8 @@ pub struct PageResponse {
     pub status: u16,
     /// Headers, names in lower case; the length is not among them.
     pub headers: Vec<(&'static str, String)>,
-    /// The body, in pieces that each take little time to make. A piece may be empty, which must not end a chunked body.
+    /// The body, in pieces that each take little time to make. A piece may be empty, which must not
+    /// end a chunked body.
     pub body: Box<dyn Iterator<Item = Vec<u8>>>,
 }
 

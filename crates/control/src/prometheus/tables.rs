@@ -25,7 +25,8 @@ pub(super) enum As {
     Tally(fn(&Tally) -> &[(&'static str, u32)]),
 }
 
-/// A metric of proxies and servers: its name behind `haproxy_<object>_`, its column, its form, whether it counts.
+/// A metric of proxies and servers: its name behind `haproxy_<object>_`, its column, its form,
+/// whether it counts.
 #[derive(Clone, Copy)]
 pub(super) struct Metric {
     pub(super) name: &'static str,
@@ -172,7 +173,8 @@ pub(super) const METRICS: &[Metric] = &[
     total ("http_cache_hint_hits_total",        C::cache_hint_hits),
 ];
 
-/// Those and the counters of modules (`extra-counters`): what stands behind the columns that every version has.
+/// Those and the counters of modules (`extra-counters`): what stands behind the columns that every
+/// version has.
 pub(super) static WITH_MODULES: LazyLock<Vec<Metric>> = LazyLock::new(|| {
     let of_modules = COLUMNS.iter().enumerate().skip(COMMON_COLUMNS).map(|(column, known)| {
         let module = known.name.split('_').next().unwrap_or_default();

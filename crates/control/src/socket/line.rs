@@ -1,5 +1,5 @@
-//! A line of the runtime socket: commands between `;`, words between blanks, `\` taking the meaning from the next
-//! character, and `<<` at the end announcing a payload (management manual, 9.3).
+//! A line of the runtime socket: commands between `;`, words between blanks, `\` taking the meaning
+//! from the next character, and `<<` at the end announcing a payload (management manual, 9.3).
 
 /// One command's words.
 pub(crate) type Words = Vec<String>;
@@ -16,7 +16,8 @@ pub(crate) struct Line {
 /// The longest pattern that may follow `<<`.
 const MAX_PATTERN: usize = 64;
 
-/// Parses a line. A carriage return before its end stands for an empty command behind the others, as in HAProxy.
+/// Parses a line. A carriage return before its end stands for an empty command behind the others,
+/// as in HAProxy.
 pub(crate) fn parse(line: &str) -> Line {
     let line = line.strip_suffix('\n').unwrap_or(line);
     let (line, returned) = line.strip_suffix('\r').map_or((line, false), |line| (line, true));
@@ -43,7 +44,8 @@ pub(crate) fn parse(line: &str) -> Line {
     Line { commands, payload_end }
 }
 
-/// Takes ` <<pattern` off the end: it must follow a blank, and the pattern must be short and without blanks.
+/// Takes ` <<pattern` off the end: it must follow a blank, and the pattern must be short and
+/// without blanks.
 fn split_payload(line: &str) -> (&str, Option<String>) {
     match line.rfind("<<") {
         Some(at) => {

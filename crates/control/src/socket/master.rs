@@ -1,5 +1,5 @@
-//! The commands of a master's socket (`-S`; management manual, 9.4), as its help and the references list them. What they do
-//! is the program's.
+//! The commands of a master's socket (`-S`; management manual, 9.4), as its help and the references
+//! list them. What they do is the program's.
 
 use crate::socket::table::CommandRow;
 use base::support::Support;

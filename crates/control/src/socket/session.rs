@@ -1,4 +1,5 @@
-//! One connection to the runtime socket: reads lines, runs commands, writes answers (management manual, 9.3).
+//! One connection to the runtime socket: reads lines, runs commands, writes answers (management
+//! manual, 9.3).
 
 use std::future::poll_fn;
 use std::io;
@@ -17,7 +18,8 @@ use crate::call::{Follow, Reply, Settings, Severity};
 use crate::socket::{line, table};
 use crate::view::{Level, Runtime, SeverityOutput};
 
-/// One of the connections that there may be at once (`stats maxconn`), given back when it is dropped.
+/// One of the connections that there may be at once (`stats maxconn`), given back when it is
+/// dropped.
 pub struct Place(Arc<Runtime>);
 
 impl Place {
@@ -66,7 +68,8 @@ pub type HandOver = Box<dyn FnOnce() -> std::pin::Pin<Box<dyn Future<Output = ()
 /// The command that asks for it: its answer is no text.
 const GET_SOCKETS: &str = "_getsocks";
 
-/// Serves one connection of a runtime socket until it closes, idles too long, or one command line is done.
+/// Serves one connection of a runtime socket until it closes, idles too long, or one command line
+/// is done.
 ///
 /// # Errors
 /// What the socket says; the caller has nothing to do about it.
@@ -151,7 +154,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         }
     }
 
-    /// One line with its end; `None` when the connection is over. What has no end is not run: it may be cut off.
+    /// One line with its end; `None` when the connection is over. What has no end is not run: it
+    /// may be cut off.
     async fn read_line(&mut self, longest: usize) -> io::Result<Option<String>> {
         let mut bytes = Vec::new();
         loop {
@@ -257,7 +261,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         Ok(true)
     }
 
-    /// Writes the messages of a ring; with `wait` also those that come, until the client says anything or goes.
+    /// Writes the messages of a ring; with `wait` also those that come, until the client says
+    /// anything or goes.
     async fn follow(&mut self, mut follow: Follow, wait: bool) -> io::Result<()> {
         loop {
             let batch = follow.next_batch();

@@ -1,4 +1,5 @@
-//! The table of commands of the runtime socket, and how a command is found, allowed and helped with.
+//! The table of commands of the runtime socket, and how a command is found, allowed and helped
+//! with.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -72,7 +73,7 @@ const CERT: &str =
 /// Every command of the worker (management manual 9.3), in alphabetical order as `help` lists them.
 #[rustfmt::skip]
 pub(crate) const COMMANDS: &[Command] = &[
-    //    words                       usage                               level     what it does                                                                       function
+    // words usage level what it does function
     row  ("_getsocks",                "",                                 Admin,    "pass the listening sockets to another process",                                     |_| Reply::Quit),
     later("abort ssl ca-file",        "<cafile>",                         Admin,    "abort a transaction for a CA file"),
     row  ("abort ssl cert",           "<certfile>",                       Admin,    "abort a transaction for a certificate file", certificates::abort).partial(CERT),
@@ -248,7 +249,8 @@ pub(crate) fn run(
         };
         return error(listing(&title, words));
     };
-    // The mode is asked for before the level, as HAProxy does: what is missing is told in the same order.
+    // The mode is asked for before the level, as HAProxy does: what is missing is told in the same
+    // order.
     match command.mode {
         Mode::Expert if !settings.expert => {
             return error("This command is restricted to expert mode only.");
@@ -268,7 +270,8 @@ pub(crate) fn run(
     watchdog::during(watchdog::Task::Command, || run(&mut Call { runtime, args, payload, settings }))
 }
 
-/// Commands that share the most leading words with `words`, the last one possibly cut short, then by likeness.
+/// Commands that share the most leading words with `words`, the last one possibly cut short, then
+/// by likeness.
 fn matching(words: &[String]) -> Vec<&'static Command> {
     let listed = || COMMANDS.iter().filter(|command| command.mode == Mode::Normal);
     let shared = |command: &Command| {
@@ -305,7 +308,8 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// The help text: a title, the commands that match, and those always shown. Every level sees all commands.
+/// The help text: a title, the commands that match, and those always shown. Every level sees all
+/// commands.
 fn listing(title: &str, words: &[String]) -> String {
     let mut shown = if words.is_empty() { Vec::new() } else { matching(words) };
     if shown.is_empty() {

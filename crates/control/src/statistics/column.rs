@@ -1,5 +1,5 @@
-//! The columns of the statistics in the order of the management manual's 9.1, and a row of their values. What the
-//! values are is told in `stat`; read by everything that shows them.
+//! The columns of the statistics in the order of the management manual's 9.1, and a row of their
+//! values. What the values are is told in `stat`; read by everything that shows them.
 
 use state::Proxy;
 
@@ -184,7 +184,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// A column as rows of this kind describe it: of some the nature depends on what the row is about.
+    /// A column as rows of this kind describe it: of some the nature depends on what the row is
+    /// about.
     pub(crate) fn describe(self, position: usize, column: &Column) -> Column {
         const ACT: usize = C::act as usize;
         const BCK: usize = C::bck as usize;

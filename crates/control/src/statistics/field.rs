@@ -1,4 +1,5 @@
-//! Typed values with their tags, and the three ways of writing them: CSV or plain, typed, JSON (management manual 9.2).
+//! Typed values with their tags, and the three ways of writing them: CSV or plain, typed, JSON
+//! (management manual 9.2).
 
 use std::borrow::Cow;
 use std::fmt::Write;

@@ -14,7 +14,8 @@ const fn row(name: &'static str, tags: &'static str, text: &'static str) -> Colu
     Column { name, tags, text }
 }
 
-/// Positions are part of the interface: a field not filled in is left out, its number stays its own.
+/// Positions are part of the interface: a field not filled in is left out, its number stays its
+/// own.
 #[rustfmt::skip]
 pub(crate) const FIELDS: &[Column] = &[
     row("Name",                        "POS", "Product name"),
@@ -101,8 +102,8 @@ pub(crate) const FIELDS: &[Column] = &[
     row("NbThreadGroups",              "CGS", "Number of started thread groups (global.thread-groups)"),
 ];
 
-/// The values, by name; what does not exist here (compression, TLS, peers) is zero, as in a process that never used it.
-/// With `precise`, times have fractions (`float`).
+/// The values, by name; what does not exist here (compression, TLS, peers) is zero, as in a process
+/// that never used it. With `precise`, times have fractions (`float`).
 pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, Value)> {
     let view = runtime.view();
     let process = &runtime.process;

@@ -1,4 +1,5 @@
-//! The rows of `show stat` and of the page in pieces of output: CSV, typed and JSON, and the schema of the last.
+//! The rows of `show stat` and of the page in pieces of output: CSV, typed and JSON, and the schema
+//! of the last.
 
 use std::fmt::Write;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! `show resolvers` and the statistics of name servers, `show stat domain resolvers` (management manual, 9.3 and 9.1).
+//! `show resolvers` and the statistics of name servers, `show stat domain resolvers` (management
+//! manual, 9.3 and 9.1).
 
 use std::fmt::Write;
 
@@ -60,7 +61,8 @@ fn values(section: &Section, nameserver: &NameServer) -> impl Iterator<Item = Va
     names.into_iter().chain(nameserver.counters.named().map(|(_, value)| Value::from(value)))
 }
 
-/// The counters of all name servers as metrics of the Prometheus exporter, those that `wanted` takes by their names.
+/// The counters of all name servers as metrics of the Prometheus exporter, those that `wanted`
+/// takes by their names.
 pub(crate) fn metrics(view: &View, wanted: impl Fn(&str) -> bool) -> String {
     let mut out = String::new();
     let servers =

@@ -1,5 +1,5 @@
-//! The statistics of frontends, listeners, backends and servers as rows of typed values. Read by `show stat`, the
-//! statistics page, its CSV and JSON, and the metrics.
+//! The statistics of frontends, listeners, backends and servers as rows of typed values. Read by
+//! `show stat`, the statistics page, its CSV and JSON, and the metrics.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -120,7 +120,8 @@ fn spliced<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
     row.put(C::h1_spliced_bytes_out, sum(shards, |shard| of(shard).spliced_out.get()));
 }
 
-/// The columns of HTTP/1 and 2 that frontends and backends have, of connections of theirs: open, and made in all.
+/// The columns of HTTP/1 and 2 that frontends and backends have, of connections of theirs: open,
+/// and made in all.
 fn protocols(row: &mut Row, http: bool, open: u32, opened: u64, streams: u64, bytes: (u64, u64)) {
     const OF_HTTP_2: [C; 13] = [
         C::h2_headers_rcvd,
@@ -315,8 +316,9 @@ pub(crate) fn backend_is_up(proxy: &Proxy) -> bool {
     proxy.total_weight() > 0 || proxy.servers.load().is_empty()
 }
 
-/// The most sessions at once. Each worker knows its own peak, and they need not have been at the same time: their sum is no
-/// less than the true peak, which is no more than the `limits` on connections, of which 0 is none.
+/// The most sessions at once. Each worker knows its own peak, and they need not have been at the
+/// same time: their sum is no less than the true peak, which is no more than the `limits` on
+/// connections, of which 0 is none.
 fn peak<T>(shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic, current: u32, limits: [u32; 2]) -> u32 {
     let sum: i64 = shards.all().map(|shard| of(shard).sessions.max()).sum();
     let limit = limits.into_iter().filter(|limit| *limit > 0).min().unwrap_or(u32::MAX);
@@ -383,7 +385,8 @@ fn backend_row(view: &ProxyView, show: Show) -> Row {
     row
 }
 
-/// What a backend's servers have of its bytes, connections and streams; the rest of them it answered itself.
+/// What a backend's servers have of its bytes, connections and streams; the rest of them it
+/// answered itself.
 fn of_servers(row: &mut Row, servers: &[Arc<Server>], http: bool) {
     let total = |of: fn(&BackendCounters) -> u64| servers.iter().map(|s| sum(&s.counters, of)).sum::<u64>();
     let (sent, received) = (total(|s| s.traffic.bytes_in.get()), total(|s| s.traffic.bytes_out.get()));
@@ -414,7 +417,8 @@ pub(crate) fn ip(address: &ServerAddress) -> Option<SocketAddr> {
     }
 }
 
-/// The status of a server: UP, DOWN, NOLB, MAINT, DRAIN, with the check level when it is on the way to another.
+/// The status of a server: UP, DOWN, NOLB, MAINT, DRAIN, with the check level when it is on the way
+/// to another.
 pub(crate) fn server_status(server: &Server) -> String {
     let admin = server.admin();
     let watched = server.watched();

@@ -1,4 +1,5 @@
-//! Servers that hang, lie, flood or come and go: every check ends in a verdict, in time and in bounded memory.
+//! Servers that hang, lie, flood or come and go: every check ends in a verdict, in time and in
+//! bounded memory.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Claims about whole checks, written as configurations, against servers of this process on ports the kernel chooses.
+//! Claims about whole checks, written as configurations, against servers of this process on ports
+//! the kernel chooses.
 
 mod answers;
 mod hostile;
@@ -113,7 +114,8 @@ fn load(text: &str) -> (Checks, Told) {
     (Checks::new(&plan, Arc::new(Process::default()), Arc::new(notify), None), told)
 }
 
-/// A backend `be` with the server `s1` at `address`, checked as `lines` say; `more` are parameters of the server.
+/// A backend `be` with the server `s1` at `address`, checked as `lines` say; `more` are parameters
+/// of the server.
 fn backend(lines: &str, address: SocketAddr, more: &str) -> (Checks, Told) {
     load(&format!(
         "global\n node n1\nbackend be\n timeout check 100ms\n timeout connect 1s\n {lines}\n server s1 {address} check inter 300ms fastinter 5ms downinter 5ms rise 2 fall 3 {more}\n"

@@ -1,4 +1,5 @@
-//! The pages of errors and the replies of rules, rendered into the transaction; `serve::reply` sends them.
+//! The pages of errors and the replies of rules, rendered into the transaction; `serve::reply`
+//! sends them.
 
 use std::sync::Arc;
 

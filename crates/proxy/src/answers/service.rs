@@ -1,5 +1,6 @@
-//! Answers made by other crates: the statistics page and the services that rules name. Their bodies come in pieces, so that
-//! a page of tens of thousands of servers neither stalls its worker nor fills its memory.
+//! Answers made by other crates: the statistics page and the services that rules name. Their bodies
+//! come in pieces, so that a page of tens of thousands of servers neither stalls its worker nor
+//! fills its memory.
 
 use std::future::poll_fn;
 

@@ -10,7 +10,8 @@ use runtime::Buffer;
 use super::Presence;
 use crate::flow::{Coding, Flow, Path, Socket};
 
-/// Reads the head of the next request in what was received: its length, or `None` if it is not complete.
+/// Reads the head of the next request in what was received: its length, or `None` if it is not
+/// complete.
 #[inline]
 pub(super) fn read_head(
     socket: &mut Socket,
@@ -37,7 +38,8 @@ pub(super) fn body_length(socket: &Socket, head: &Head) -> Result<BodyLength, Pa
     Ok(length)
 }
 
-/// Takes the hop-by-hop fields away (RFC 9110, 7.6.1); says whether the connection may take another request.
+/// Takes the hop-by-hop fields away (RFC 9110, 7.6.1); says whether the connection may take another
+/// request.
 #[inline]
 pub(super) fn clean_request(head: &mut Head) -> bool {
     head.clean_connection();
@@ -88,8 +90,8 @@ pub(crate) struct Framed {
     pub(crate) drops_trailers: bool,
 }
 
-/// Says in the response whether its connection stays, and how a body goes that the client could not read as it comes. What
-/// was `kept` alive may stay so if it `may` be.
+/// Says in the response whether its connection stays, and how a body goes that the client could not
+/// read as it comes. What was `kept` alive may stay so if it `may` be.
 pub(super) fn frame_response(
     head: &mut Head,
     framed: Framed,

@@ -1,5 +1,6 @@
-//! What comes before the first byte of a client's messages: of a proxy in front of us a NetScaler Client IP header, a PROXY
-//! header, or one behind the other; then the handshake of TLS. Called by `session` between the rules on connections and those on sessions.
+//! What comes before the first byte of a client's messages: of a proxy in front of us a NetScaler
+//! Client IP header, a PROXY header, or one behind the other; then the handshake of TLS. Called by
+//! `session` between the rules on connections and those on sessions.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -12,7 +13,8 @@ use sample::{ConnectionError, Endpoint, TlsFacts, Tlv};
 
 use crate::client::Client;
 
-/// The headers that rules want before the first byte of a connection (`expect-proxy`, `expect-netscaler-cip`).
+/// The headers that rules want before the first byte of a connection (`expect-proxy`,
+/// `expect-netscaler-cip`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Expected {
     pub(crate) proxy: bool,
@@ -26,8 +28,8 @@ enum Kind {
     Netscaler { magic: u32 },
 }
 
-/// Receives the headers that rules or the bind line want, of which the addresses of the last one are those of the session,
-/// and begins TLS. What follows stays in the connection's buffer.
+/// Receives the headers that rules or the bind line want, of which the addresses of the last one
+/// are those of the session, and begins TLS. What follows stays in the connection's buffer.
 ///
 /// # Errors
 /// Why there is none, as it is logged (8.2.5).
@@ -92,7 +94,8 @@ fn facts(details: &tls::Details, failure: Option<tls::Error>) -> TlsFacts {
     }
 }
 
-/// Whether the client left before it said anything, which `option dontlognull` keeps out of the logs.
+/// Whether the client left before it said anything, which `option dontlognull` keeps out of the
+/// logs.
 pub(crate) fn is_silent(why: ConnectionError) -> bool {
     let of_headers = [OF_PROXY, OF_NETSCALER];
     of_headers.iter().any(|failures| why == failures.empty || why == failures.abort)

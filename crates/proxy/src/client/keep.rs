@@ -1,4 +1,5 @@
-//! Whether connections are kept after a response, as far as the configuration and the process are concerned.
+//! Whether connections are kept after a response, as far as the configuration and the process are
+//! concerned.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -8,7 +9,8 @@ use plan::proxy::ConnectionMode;
 use super::Link;
 
 impl Link {
-    /// Whether the server's connection is kept: `option httpclose` of the backend closes it, `option http-server-close` of either.
+    /// Whether the server's connection is kept: `option httpclose` of the backend closes it,
+    /// `option http-server-close` of either.
     pub(crate) fn keeps_server(&self, backend: &Proxy) -> bool {
         backend.options.connection == ConnectionMode::KeepAlive
             && self.frontend.options.connection != ConnectionMode::ServerClose
@@ -20,8 +22,8 @@ impl Link {
         mode != ConnectionMode::Close && !self.worker.is_stopping() && !self.is_crowded()
     }
 
-    /// Whether the frontend's own connection limit has been lowered below what it serves; then connections close
-    /// after their request instead of staying.
+    /// Whether the frontend's own connection limit has been lowered below what it serves; then
+    /// connections close after their request instead of staying.
     fn is_crowded(&self) -> bool {
         let state = &self.frontend.state;
         let limit = state.maxconn.load(Relaxed);

@@ -1,8 +1,8 @@
-//! The client's side: what a connection has ([`Link`]), what a request has of it ([`Client`]), and the protocol in between
-//! ([`Downstream`]).
+//! The client's side: what a connection has ([`Link`]), what a request has of it ([`Client`]), and
+//! the protocol in between ([`Downstream`]).
 //!
-//! The steps of a request call the methods of [`Client`] and [`Downstream`] and do not know which protocol answers. Made by
-//! `session`.
+//! The steps of a request call the methods of [`Client`] and [`Downstream`] and do not know which
+//! protocol answers. Made by `session`.
 
 mod h1;
 pub(crate) mod handshake;
@@ -38,21 +38,23 @@ use crate::worker::Worker;
 pub(crate) use h1::Framed;
 pub(crate) use wait::{Presence, Watch};
 
-/// What a connection has, however many requests it serves at once. The places it takes in the limits are given back when it
-/// is dropped.
+/// What a connection has, however many requests it serves at once. The places it takes in the
+/// limits are given back when it is dropped.
 pub(crate) struct Link {
     pub(crate) session: Session,
     pub(crate) frontend: Rc<LocalProxy>,
     pub(crate) worker: Rc<Worker>,
-    /// Connections to servers that only this client may use (`http-reuse never`, NTLM), longest kept first.
+    /// Connections to servers that only this client may use (`http-reuse never`, NTLM), longest
+    /// kept first.
     pub(crate) private: RefCell<Option<Box<Private>>>,
     /// The server of the last request, for `option prefer-last-server`.
     pub(crate) last_server: RefCell<Weak<LocalServer>>,
     _load: Load,
 }
 
-/// A client as one request sees it: its connection, and what belongs to the request alone. Boxed, and handed from step to
-/// step. Idle connections are many: what only some of them need stands behind a pointer.
+/// A client as one request sees it: its connection, and what belongs to the request alone. Boxed,
+/// and handed from step to step. Idle connections are many: what only some of them need stands
+/// behind a pointer.
 pub(crate) struct Client {
     pub(crate) link: Rc<Link>,
     /// The one deadline that the request waits for at a time.
@@ -86,7 +88,8 @@ impl Link {
         self.frontend.prepared()
     }
 
-    /// Counts something for the frontend, and for the listener if it counts (`option socket-stats`).
+    /// Counts something for the frontend, and for the listener if it counts
+    /// (`option socket-stats`).
     #[inline]
     pub(crate) fn count(&self, add: impl Fn(&Traffic)) {
         add(&self.frontend.state.frontend.mine().traffic);
@@ -144,7 +147,8 @@ impl Client {
 }
 
 impl Downstream {
-    /// What was received and nobody has taken yet: of TCP streams, and for what is told of a malformed request.
+    /// What was received and nobody has taken yet: of TCP streams, and for what is told of a
+    /// malformed request.
     #[inline]
     pub(crate) fn received(&self) -> &[u8] {
         let Self::H1(socket) = self;
@@ -168,7 +172,8 @@ impl Downstream {
         socket.poll_fill(context)
     }
 
-    /// Ready when there is something to receive, or the connection has ended. No memory is held meanwhile.
+    /// Ready when there is something to receive, or the connection has ended. No memory is held
+    /// meanwhile.
     #[inline]
     pub(crate) fn poll_arrival(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self::H1(socket) = self;
@@ -188,7 +193,8 @@ impl Downstream {
         socket.release();
     }
 
-    /// Reads the head of the next request in what was received: its length, or `None` if it is not complete.
+    /// Reads the head of the next request in what was received: its length, or `None` if it is not
+    /// complete.
     ///
     /// # Errors
     /// What was received is no request.
@@ -219,16 +225,17 @@ impl Downstream {
         h1::body_length(socket, head)
     }
 
-    /// Takes what is between the client and us out of a request: rules and servers do not see it. Says whether the
-    /// connection may take another request.
+    /// Takes what is between the client and us out of a request: rules and servers do not see it.
+    /// Says whether the connection may take another request.
     #[inline]
     pub(crate) fn clean_request(&self, head: &mut Head) -> bool {
         let Self::H1(_) = self;
         h1::clean_request(head)
     }
 
-    /// Says in the response whether its connection stays, and how its body goes where the client could not read it as it
-    /// comes. A connection that was to be `kept` may stay so if it `may` be.
+    /// Says in the response whether its connection stays, and how its body goes where the client
+    /// could not read it as it comes. A connection that was to be `kept` may stay so if it `may`
+    /// be.
     pub(crate) fn frame_response(
         &self,
         head: &mut Head,
@@ -240,7 +247,8 @@ impl Downstream {
         h1::frame_response(head, framed, kept, may)
     }
 
-    /// Decodes what is here of a body that nothing was taken of yet; says whether that is all of it.
+    /// Decodes what is here of a body that nothing was taken of yet; says whether that is all of
+    /// it.
     ///
     /// # Errors
     /// It is badly coded.
@@ -249,19 +257,22 @@ impl Downstream {
         crate::flow::decode(length, socket.received(), out)
     }
 
-    /// What is here of a body that nothing was taken of yet, so that [`put_back`](Self::put_back) can bring it again.
+    /// What is here of a body that nothing was taken of yet, so that [`put_back`](Self::put_back)
+    /// can bring it again.
     pub(crate) fn keep(&self, length: BodyLength, out: &mut Vec<u8>) {
         let Self::H1(socket) = self;
         h1::keep(socket, length, out);
     }
 
-    /// Puts `kept` back in the place of what `flow` has not sent of it, so that the body can be taken from its beginning.
+    /// Puts `kept` back in the place of what `flow` has not sent of it, so that the body can be
+    /// taken from its beginning.
     pub(crate) fn put_back(&mut self, kept: &[u8], flow: &Flow) {
         let Self::H1(socket) = self;
         h1::put_back(socket, kept, flow);
     }
 
-    /// Takes what `flow` had not taken yet of a body that nobody reads; says whether all of it was here.
+    /// Takes what `flow` had not taken yet of a body that nobody reads; says whether all of it was
+    /// here.
     pub(crate) fn skip_body(&mut self, flow: &mut Flow) -> bool {
         let Self::H1(socket) = self;
         h1::skip_body(socket, flow)
@@ -350,7 +361,8 @@ impl Downstream {
         socket.stream.set_mark(mark);
     }
 
-    /// Throws away what came and nobody will read, so that closing is no reset; says how much that was.
+    /// Throws away what came and nobody will read, so that closing is no reset; says how much that
+    /// was.
     pub(crate) fn discard_received(&self) -> usize {
         let Self::H1(socket) = self;
         socket.received().len() + socket.stream.discard_received()
@@ -373,7 +385,8 @@ impl Drop for Client {
 }
 
 impl Drop for Link {
-    /// Gives back the places that `accept` took in the limits of the process, the frontend and the listener.
+    /// Gives back the places that `accept` took in the limits of the process, the frontend and the
+    /// listener.
     fn drop(&mut self) {
         let (process, frontend) = (&self.worker.shared.process, &self.session.frontend);
         let listener = &self.session.listener;

@@ -1,5 +1,5 @@
-//! Waiting on behalf of a client. Every wait ends when what was waited for is there, when the stream is killed, when its
-//! limit passes, and, where that matters, when the client leaves.
+//! Waiting on behalf of a client. Every wait ends when what was waited for is there, when the
+//! stream is killed, when its limit passes, and, where that matters, when the client leaves.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -12,8 +12,8 @@ use sample::ConnectionError;
 use super::{Client, Downstream, h1};
 use crate::fault::Fault;
 
-/// How long a connection that is closed with unread bytes is still read, so that its client sees the answer
-/// instead of a reset.
+/// How long a connection that is closed with unread bytes is still read, so that its client sees
+/// the answer instead of a reset.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// The most that is read and thrown away then.
@@ -112,8 +112,8 @@ impl Client {
         Ok(())
     }
 
-    /// Ends our side and reads on for a while: closing with unread bytes would make the kernel send a reset that
-    /// can overtake the answer.
+    /// Ends our side and reads on for a while: closing with unread bytes would make the kernel send
+    /// a reset that can overtake the answer.
     pub(crate) async fn linger(&mut self) {
         self.side.finish();
         let deadline = self.frontend.timeouts.client_fin.unwrap_or(LINGER).min(LINGER);

@@ -1,5 +1,6 @@
-//! `option checkcache`: a response that sets a cookie and may be kept by a cache is refused, so that no session ends
-//! up with another user. Called by `exchange` between the rules and our own cookie.
+//! `option checkcache`: a response that sets a cookie and may be kept by a cache is refused, so
+//! that no session ends up with another user. Called by `exchange` between the rules and our own
+//! cookie.
 
 use http::{Head, KnownName, Method};
 use plan::Proxy;

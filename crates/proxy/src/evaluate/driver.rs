@@ -1,5 +1,6 @@
-//! The one driver of all rule sets: runs a set, does on the way what its rules wait for, and notices meanwhile that the
-//! client left, that the stream was killed and that the time for it is over.
+//! The one driver of all rule sets: runs a set, does on the way what its rules wait for, and
+//! notices meanwhile that the client left, that the stream was killed and that the time for it is
+//! over.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -34,7 +35,8 @@ pub(super) enum About<'a> {
     Reply { held: usize },
     /// An HTTP request, as `tcp-request content` rules see it, looked at again until this instant.
     Content { proxy: &'a Proxy, until: u64 },
-    /// What the client of a TCP stream has sent so far, looked at again until this instant or until no more can come.
+    /// What the client of a TCP stream has sent so far, looked at again until this instant or until
+    /// no more can come.
     Stream { proxy: &'a Proxy, until: u64, complete: bool },
     /// What the server of a TCP stream has sent so far.
     Answer { proxy: &'a Proxy, upstream: &'a mut Upstream, until: u64, complete: bool },
@@ -192,7 +194,8 @@ fn note_wait(x: Option<&mut Exchange>, about: &About<'_>) {
     }
 }
 
-/// Waits until so much of the request's body is there, for `time` or as long as the configuration says.
+/// Waits until so much of the request's body is there, for `time` or as long as the configuration
+/// says.
 pub(crate) async fn hold_body(
     client: &mut Client,
     x: &mut Exchange,

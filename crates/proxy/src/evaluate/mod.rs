@@ -1,6 +1,8 @@
-//! Running the rule sets of a frontend and a backend, in the order in which they see a connection, a request and a response.
+//! Running the rule sets of a frontend and a backend, in the order in which they see a connection,
+//! a request and a response.
 //!
-//! All sets are run by one driver ([`driver`]); what their verdicts make of a message is told in [`verdict`].
+//! All sets are run by one driver ([`driver`]); what their verdicts make of a message is told in
+//! [`verdict`].
 
 pub(crate) mod cacheable;
 mod driver;
@@ -51,7 +53,8 @@ pub(crate) async fn tcp_session(client: &mut Client) -> Result<(), Stop> {
     driver::run(client, None, &frontend.tcp_session, &mut About::Connection).await.map(drop)
 }
 
-/// All that a frontend says of a request: `tcp-request content`, `http-request`, `redirect`, statistics.
+/// All that a frontend says of a request: `tcp-request content`, `http-request`, `redirect`,
+/// statistics.
 pub(crate) async fn of_frontend(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     if has_nothing_to_ask(&client.frontend) && x.trace.is_none() {
         return Ok(());
@@ -222,8 +225,8 @@ pub(crate) async fn of_reply(client: &mut Client, x: &mut Exchange) -> Result<()
     Ok(())
 }
 
-/// Whether `http-after-response` rules are to see the response: they see every one, whoever made it, to a request that
-/// was understood.
+/// Whether `http-after-response` rules are to see the response: they see every one, whoever made
+/// it, to a request that was understood.
 fn has_after_response(client: &Client, x: &Exchange) -> bool {
     let has = |proxy: &Proxy| !proxy.http_after_response.is_empty();
     (has(&client.frontend) || x.backend.as_ref().is_some_and(|backend| has(backend)))
@@ -244,7 +247,8 @@ async fn run_after_response(client: &mut Client, x: &mut Exchange, held: usize) 
     Ok(())
 }
 
-/// `monitor-uri` and `monitor fail`. The target matches as it came, or by its path when it is in absolute form.
+/// `monitor-uri` and `monitor fail`. The target matches as it came, or by its path when it is in
+/// absolute form.
 fn monitor(client: &Client, x: &mut Exchange, frontend: &Proxy) -> Result<(), Stop> {
     let target = x.txn.request.target();
     let wanted = frontend.monitor_uri.as_deref();
@@ -260,7 +264,8 @@ fn monitor(client: &Client, x: &mut Exchange, frontend: &Proxy) -> Result<(), St
     Err(Stop::Reply)
 }
 
-/// `tcp-request content` of a TCP frontend, waiting up to `inspect-delay` for what its rules look at.
+/// `tcp-request content` of a TCP frontend, waiting up to `inspect-delay` for what its rules look
+/// at.
 pub(crate) async fn of_tcp_frontend(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     let frontend = client.frontend.clone();
     trace::enter(x, Analyser::InspectFrontend);
@@ -295,8 +300,8 @@ async fn on_stream(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Resu
     driver::run(client, Some(x), &proxy.tcp_request, about).await.map(drop)
 }
 
-/// `tcp-response content` of a TCP backend: looked at when the server's first bytes are there, and again with more
-/// of them until `inspect-delay` is over.
+/// `tcp-response content` of a TCP backend: looked at when the server's first bytes are there, and
+/// again with more of them until `inspect-delay` is over.
 pub(crate) async fn of_tcp_response(
     client: &mut Client,
     x: &mut Exchange,

@@ -1,4 +1,5 @@
-//! What a rule's final verdict makes of a request, a response or a stream: the answer, the counters, the termination state.
+//! What a rule's final verdict makes of a request, a response or a stream: the answer, the
+//! counters, the termination state.
 
 use std::sync::Arc;
 

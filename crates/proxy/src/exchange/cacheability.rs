@@ -1,4 +1,5 @@
-//! Whether a cache may keep a response (RFC 9111, 3), as `option checkcache` and `cookie … nocache` ask.
+//! Whether a cache may keep a response (RFC 9111, 3), as `option checkcache` and `cookie … nocache`
+//! ask.
 
 use http::{Head, KnownName, Method};
 
@@ -14,7 +15,8 @@ pub(crate) struct Cacheability {
     pub(crate) cookie: bool,
 }
 
-/// What a cache may keep of the response to a request with `method`. Of several directives the last one counts, as in HAProxy.
+/// What a cache may keep of the response to a request with `method`. Of several directives the last
+/// one counts, as in HAProxy.
 pub(crate) fn of(method: Method, response: &Head) -> Cacheability {
     let by_default = matches!(method, Method::Get | Method::Head | Method::Options | Method::Trace)
         && CACHEABLE.contains(&response.status());

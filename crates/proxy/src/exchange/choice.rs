@@ -21,13 +21,15 @@ pub(crate) struct Choice {
     pub(crate) hash: Option<u32>,
     /// What persistence asks for.
     pub(crate) bound: Option<Bound>,
-    /// Whether `ignore-persist` says that the client's cookie is nobody's business: it is neither used nor set.
+    /// Whether `ignore-persist` says that the client's cookie is nobody's business: it is neither
+    /// used nor set.
     pub(crate) is_ignored: bool,
     /// When the client's cookie was set.
     pub(crate) dates: Dates,
     /// What the client's cookie said, for the response.
     pub(crate) cookie: Seen,
-    /// The address to connect to instead of the server's (`dispatch`, `transparent`, `set-dst` with no server).
+    /// The address to connect to instead of the server's (`dispatch`, `transparent`, `set-dst` with
+    /// no server).
     pub(crate) address: Option<SocketAddr>,
     /// No idle connection, please: the last one was stale.
     pub(crate) fresh: bool,

@@ -1,4 +1,5 @@
-//! Why a stream ended, as its layers saw it (`term_events`): noted when it ends, by `exchange`, `conclude`, `relay` and `tunnel`.
+//! Why a stream ended, as its layers saw it (`term_events`): noted when it ends, by `exchange`,
+//! `conclude`, `relay` and `tunnel`.
 
 use sample::{ConnectionError, End, Ending, Link, Phase};
 

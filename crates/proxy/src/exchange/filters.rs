@@ -1,5 +1,5 @@
-//! Which filters stand in the way of a stream's two directions: `filter bwlim-in|bwlim-out` that rules have switched on, and
-//! `filter trace`. Called where a direction is about to begin.
+//! Which filters stand in the way of a stream's two directions: `filter bwlim-in|bwlim-out` that
+//! rules have switched on, and `filter trace`. Called where a direction is about to begin.
 
 use runtime::timer::now_ms;
 use sample::bandwidth::BandwidthLimit;
@@ -7,7 +7,8 @@ use sample::bandwidth::BandwidthLimit;
 use crate::exchange::Exchange;
 use crate::flow::{Gate, Throttle, Tracer};
 
-/// Puts a gate before one direction of `x` where a filter asks for one and there is none yet. What is staged is a head.
+/// Puts a gate before one direction of `x` where a filter asks for one and there is none yet. What
+/// is staged is a head.
 pub(crate) fn install(x: &mut Exchange, upload: bool) {
     if x.txn.bandwidth.is_empty() && x.trace.is_none() {
         return;

@@ -14,8 +14,8 @@ use crate::exchange::Exchange;
 use crate::exchange::report;
 use crate::exchange::trace;
 
-/// The whole second of an instant in microseconds, in milliseconds: what is kept of the last session of a server or backend,
-/// where 0 is never.
+/// The whole second of an instant in microseconds, in milliseconds: what is kept of the last
+/// session of a server or backend, where 0 is never.
 pub(crate) fn second_of(instant_us: u64) -> u64 {
     (instant_us / 1_000_000 * 1_000).max(1)
 }
@@ -41,7 +41,8 @@ pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
             traffic.spliced_out.add(from_client);
         }
     }
-    // A request that nobody answered counts among the other codes; a connection that just ends made none.
+    // A request that nobody answered counts among the other codes; a connection that just ends made
+    // none.
     let counts = x.txn.is_http && (x.txn.status > 0 || !x.txn.request.method().is_empty());
     if counts {
         frontend.traffic.responses.add(x.txn.status);
@@ -100,7 +101,8 @@ impl<'a> Moved<'a> {
     }
 }
 
-/// Counts the bytes of the stream so far, `bytes_in` and `bytes_out` in all, that were not counted yet by `now_ms`.
+/// Counts the bytes of the stream so far, `bytes_in` and `bytes_out` in all, that were not counted
+/// yet by `now_ms`.
 fn count_bytes(client: &Client, moved: Moved<'_>, bytes_in: u64, bytes_out: u64, now_ms: u64) {
     let new_in = bytes_in.saturating_sub(moved.counted.0);
     let new_out = bytes_out.saturating_sub(moved.counted.1);

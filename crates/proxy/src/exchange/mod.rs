@@ -1,5 +1,6 @@
-//! What is known of one exchange, an HTTP request and its response, or of one TCP stream, from its first byte to its log
-//! line; and what may be told of it: to expressions ([`view`]), to logs ([`report`]), to counters ([`finish`]).
+//! What is known of one exchange, an HTTP request and its response, or of one TCP stream, from its
+//! first byte to its log line; and what may be told of it: to expressions ([`view`]), to logs
+//! ([`report`]), to counters ([`finish`]).
 
 pub(crate) mod cacheability;
 mod choice;
@@ -29,7 +30,8 @@ use sockets::ServerSocket;
 
 pub(crate) use choice::{Bound, Choice, Dates, Seen};
 
-/// What a request in progress needs beside its connection. Reused, so that a warm request allocates nothing.
+/// What a request in progress needs beside its connection. Reused, so that a warm request allocates
+/// nothing.
 #[derive(Default)]
 pub(crate) struct Exchange {
     /// What rules and logs see of it.
@@ -51,7 +53,8 @@ pub(crate) struct Exchange {
     pub(crate) response_body: ResponseBody,
     /// The body of an answer made here.
     pub(crate) reply: Stored,
-    /// The error that the answer made here stands for, whatever its page says (`errorloc`, `errorfile`); 0 for none.
+    /// The error that the answer made here stands for, whatever its page says (`errorloc`,
+    /// `errorfile`); 0 for none.
     pub(crate) error_status: u16,
     /// Whether any byte of a final response was sent to the client.
     pub(crate) answered: bool,
@@ -97,7 +100,8 @@ pub(crate) struct ResponseBody {
     pub(crate) length: BodyLength,
     /// What rules see of its beginning.
     pub(crate) seen: Vec<u8>,
-    /// Whether a rule waited for something since its head was there: the time is no longer that of the head.
+    /// Whether a rule waited for something since its head was there: the time is no longer that of
+    /// the head.
     pub(crate) waited: bool,
 }
 
@@ -206,7 +210,8 @@ impl Exchange {
         !self.upload.is_received() || self.upload.is_blocked()
     }
 
-    /// Whether the request can be sent from its beginning again: nothing of its body was taken yet, or all of it was kept.
+    /// Whether the request can be sent from its beginning again: nothing of its body was taken yet,
+    /// or all of it was kept.
     pub(crate) fn can_rewind(&self) -> bool {
         self.upload.consumed() == 0 || !self.request_body.kept.is_empty()
     }

@@ -1,5 +1,6 @@
-//! What is logged of a connection and its streams, and when: at their end, at the steps of `log-steps`, where a rule says
-//! `do-log`, and of connections that never became a stream (manual, 8.2.1, 8.2.5 and 8.3).
+//! What is logged of a connection and its streams, and when: at their end, at the steps of
+//! `log-steps`, where a rule says `do-log`, and of connections that never became a stream (manual,
+//! 8.2.1, 8.2.5 and 8.3).
 //!
 //! Called by every step of an exchange or relay; the lines themselves go through [`crate::log`].
 
@@ -34,8 +35,8 @@ pub(crate) fn accepted(client: &Client, x: &Exchange) {
     }
 }
 
-/// The server has answered, or of a TCP stream is connected: the line of that step, or the only one, if it need not wait
-/// for the end.
+/// The server has answered, or of a TCP stream is connected: the line of that step, or the only
+/// one, if it need not wait for the end.
 pub(crate) fn early(client: &Client, x: &mut Exchange, origin: LogOrigin) {
     let asap = client.frontend.logs_early;
     if !(asap || client.frontend.log_steps.holds(origin)) || !client.prepared().logs {
@@ -77,7 +78,8 @@ fn log(client: &Client, x: &Exchange, origin: LogOrigin) {
     view::with(client, x, |env| write(client, env, origin, &report));
 }
 
-/// What arrived was no request, or none in time: a line of a connection that failed, at whatever steps requests are logged.
+/// What arrived was no request, or none in time: a line of a connection that failed, at whatever
+/// steps requests are logged.
 pub(crate) fn no_request(client: &Client, x: &Exchange) {
     if !client.prepared().logs {
         return;
@@ -142,8 +144,8 @@ fn connect_line(client: &Client, x: &Exchange) {
     send(client, INFO, &text);
 }
 
-/// A connection that failed before it became a stream (8.2.5): `error-log-format`, or the line of old. `why` is in
-/// HAProxy's words.
+/// A connection that failed before it became a stream (8.2.5): `error-log-format`, or the line of
+/// old. `why` is in HAProxy's words.
 pub(crate) fn session_error(client: &Client, why: &str) {
     if !client.prepared().logs {
         return;

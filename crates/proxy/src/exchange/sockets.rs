@@ -1,5 +1,5 @@
-//! What expressions ask the kernel about the connections of a stream. Made for a moment, with every view of a stream; asks nothing by
-//! itself.
+//! What expressions ask the kernel about the connections of a stream. Made for a moment, with every
+//! view of a stream; asks nothing by itself.
 
 use std::os::fd::RawFd;
 
@@ -50,7 +50,8 @@ pub(crate) fn take(client: &Client, x: &mut Exchange, upstream: &Upstream) {
     x.server_socket = ServerSocket::Open(number);
 }
 
-/// Notes that the connection to the server is about to go; what logs want to know of it is asked now.
+/// Notes that the connection to the server is about to go; what logs want to know of it is asked
+/// now.
 pub(crate) fn leave(client: &Client, x: &mut Exchange) {
     client.entry.server_fd.set(-1);
     if let ServerSocket::Open(number) = x.server_socket {

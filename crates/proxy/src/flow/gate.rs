@@ -1,8 +1,10 @@
-//! What holds the bytes of one direction back: limits of bandwidth and filters that trace (configuration manual, 9.7 and 9.1).
+//! What holds the bytes of one direction back: limits of bandwidth and filters that trace
+//! (configuration manual, 9.7 and 9.1).
 //!
-//! A [`Flow`](super::Flow) with a gate asks it before it sends; one without pays for none of this. Heads pass freely,
-//! bodies and TCP streams are held back. Limits are kept over a window of their period that slides on: what was sent in the
-//! period before counts as far as the window still reaches into it.
+//! A [`Flow`](super::Flow) with a gate asks it before it sends; one without pays for none of this.
+//! Heads pass freely, bodies and TCP streams are held back. Limits are kept over a window of their
+//! period that slides on: what was sent in the period before counts as far as the window still
+//! reaches into it.
 
 use std::task::{Context, Poll};
 
@@ -63,7 +65,8 @@ impl Throttle {
     /// When a portion may be sent, if nothing is until then.
     fn ready_at(&self, wanted: u64) -> u64 {
         let room = self.limit - wanted.min(self.least);
-        // How far into a period the sum of the one before counts for no more than `room`; parts of a byte do not count.
+        // How far into a period the sum of the one before counts for no more than `room`; parts of
+        // a byte do not count.
         let after = |sum: u64, room: u64| {
             let still = (u128::from(room) + 1) * u128::from(self.period);
             match still.div_ceil(u128::from(sum.max(1))) {
@@ -170,8 +173,8 @@ mod tests {
             let total: u64 = sent.iter().map(|(_, n)| n).sum();
             // A full period at once, and then the limit: never more, and not much less.
             assert!(total <= limit * (periods + 1), "{limit} in {period}: {total}");
-            // Portions as large as the limit wait until the one before is forgotten; so do those of periods as short as
-            // the clock's grain.
+            // Portions as large as the limit wait until the one before is forgotten; so do those of
+            // periods as short as the clock's grain.
             let least =
                 if min_size >= limit || period < 20 { limit * periods / 2 } else { limit * periods * 9 / 10 };
             assert!(total >= least, "{limit} in {period}: {total}");

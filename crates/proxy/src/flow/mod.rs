@@ -1,9 +1,11 @@
-//! One direction of a message or of a TCP stream: bytes come from a [`Source`] and leave through a [`Sink`].
+//! One direction of a message or of a TCP stream: bytes come from a [`Source`] and leave through a
+//! [`Sink`].
 //!
-//! A [`Flow`] is either verbatim or payload ([`Path`]). Verbatim bytes go from one HTTP/1 or TCP socket to another as they are
-//! coded, out of the buffer that they came into, or through a pipe. Payload is taken apart and written anew, whatever either
-//! side speaks. Either way a flow knows how the body ends and which of the buffered bytes belong to it, so that a pipelined
-//! request behind it is left alone. Called by the steps of an exchange, by `tunnel` and by `respond`.
+//! A [`Flow`] is either verbatim or payload ([`Path`]). Verbatim bytes go from one HTTP/1 or TCP
+//! socket to another as they are coded, out of the buffer that they came into, or through a pipe.
+//! Payload is taken apart and written anew, whatever either side speaks. Either way a flow knows
+//! how the body ends and which of the buffered bytes belong to it, so that a pipelined request
+//! behind it is left alone. Called by the steps of an exchange, by `tunnel` and by `respond`.
 
 mod gate;
 mod pump;
@@ -41,7 +43,8 @@ pub(crate) enum Path {
 /// Bodies up to this size are copied behind their head: cheaper than two pieces for the kernel.
 const COPY: usize = 2048;
 
-/// No path has smaller segments than IPv6 promises (RFC 8200, 5), less headers with all their options.
+/// No path has smaller segments than IPv6 promises (RFC 8200, 5), less headers with all their
+/// options.
 const SEGMENT: usize = 1280 - 120;
 
 /// Bodies from this length on go through a pipe where the options allow it.
@@ -100,13 +103,16 @@ pub(crate) struct Flow {
     pub(crate) gate: Option<Box<Gate>>,
     /// Whether the last call moved anything: the caller then moves its deadline.
     pub(crate) moved: bool,
-    /// Whether the caller ends the receiver's connection as soon as all has been sent: the two then leave together.
+    /// Whether the caller ends the receiver's connection as soon as all has been sent: the two then
+    /// leave together.
     pub(crate) ends: bool,
     /// Whether the last read brought more than a small buffer takes: the next is worth a large one.
     bulk: bool,
-    /// Whether the receiver had to be waited for since the last read: what it does not take yet is kept small.
+    /// Whether the receiver had to be waited for since the last read: what it does not take yet is
+    /// kept small.
     slow: bool,
-    /// Whether the kernel holds the end of what was written last, less than a segment, for what comes next.
+    /// Whether the kernel holds the end of what was written last, less than a segment, for what
+    /// comes next.
     held: bool,
 }
 
@@ -166,8 +172,8 @@ impl Flow {
         self.ready
     }
 
-    /// How many bytes of the body have left the buffer since it was [started](Self::start), as they are sent on, wherever they are
-    /// now: sent, staged, or lost with a connection that broke.
+    /// How many bytes of the body have left the buffer since it was [started](Self::start), as they
+    /// are sent on, wherever they are now: sent, staged, or lost with a connection that broke.
     pub(crate) fn consumed(&self) -> u64 {
         self.admitted - self.ready as u64
     }

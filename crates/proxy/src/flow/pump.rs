@@ -34,8 +34,8 @@ impl Flow {
         }
     }
 
-    /// How many of the next bytes may be moved without being looked at: of a known length, of the current chunk, or
-    /// all until the close.
+    /// How many of the next bytes may be moved without being looked at: of a known length, of the
+    /// current chunk, or all until the close.
     fn spliceable(&self) -> u64 {
         match (&self.framing, self.path) {
             (Framing::Length(n), Path::Verbatim) => *n,
@@ -45,7 +45,8 @@ impl Flow {
         }
     }
 
-    /// Looks at the bytes of `buffer` that were not looked at yet, and makes those of the body ready to be sent.
+    /// Looks at the bytes of `buffer` that were not looked at yet, and makes those of the body
+    /// ready to be sent.
     pub(crate) fn admit(&mut self, buffer: &mut Buffer) -> Result<(), FlowError> {
         let fresh = buffer.len() - self.ready;
         if fresh == 0 || self.is_received() {
@@ -71,7 +72,8 @@ impl Flow {
                 (taken as usize, taken as usize)
             }
             Framing::Chunked(decoder) => {
-                // One spelling for all that read it after us: nobody finds the end of a chunk elsewhere.
+                // One spelling for all that read it after us: nobody finds the end of a chunk
+                // elsewhere.
                 let Normalized { used, kept } = decoder
                     .normalize(&mut buffer.filled_mut()[self.ready..])
                     .map_err(|_| FlowError::Coding)?;
@@ -90,7 +92,8 @@ impl Flow {
         Ok(())
     }
 
-    /// Takes what `buffer` has of a body that nobody reads, and forgets it; says whether that was the end of it.
+    /// Takes what `buffer` has of a body that nobody reads, and forgets it; says whether that was
+    /// the end of it.
     ///
     /// # Errors
     /// It is badly coded.
@@ -129,8 +132,8 @@ impl Flow {
         Ok(())
     }
 
-    /// Moves the body on as far as both sides allow; `Ready` once all of it has been sent. What needs not be looked at
-    /// goes through the pipe, if there is one.
+    /// Moves the body on as far as both sides allow; `Ready` once all of it has been sent. What
+    /// needs not be looked at goes through the pipe, if there is one.
     pub(crate) fn poll_pump(
         &mut self,
         context: &mut Context<'_>,
@@ -318,7 +321,8 @@ impl Flow {
         }
     }
 
-    /// The receiver takes no more for now: what it may not take for long is kept in as little memory as holds it.
+    /// The receiver takes no more for now: what it may not take for long is kept in as little
+    /// memory as holds it.
     #[cold]
     fn wait_for_receiver(&mut self, buffer: &mut Buffer) -> Poll<Result<(), FlowError>> {
         self.slow = true;

@@ -1,4 +1,5 @@
-//! Sending what a direction has ready: in one call where it can be, in whole segments, and held back where a filter says so.
+//! Sending what a direction has ready: in one call where it can be, in whole segments, and held
+//! back where a filter says so.
 
 use std::task::{Context, Poll, ready};
 

@@ -1,4 +1,5 @@
-//! A socket and what was received from it and not used yet. Clients and servers of HTTP/1 and of TCP are one each.
+//! A socket and what was received from it and not used yet. Clients and servers of HTTP/1 and of
+//! TCP are one each.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -9,7 +10,8 @@ use runtime::Buffer;
 /// A connected socket with its received bytes.
 pub(crate) struct Socket {
     pub(crate) stream: Stream,
-    /// Bytes received and not consumed; `None` while there are none, so that idle connections hold no buffer.
+    /// Bytes received and not consumed; `None` while there are none, so that idle connections hold
+    /// no buffer.
     pub(crate) input: Option<Buffer>,
 }
 

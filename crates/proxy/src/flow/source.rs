@@ -1,4 +1,5 @@
-//! Where the bytes of a direction come from: a socket that speaks HTTP/1, or what lies here already.
+//! Where the bytes of a direction come from: a socket that speaks HTTP/1, or what lies here
+//! already.
 
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
@@ -93,8 +94,8 @@ impl Stored {
         self.yielded = false;
     }
 
-    /// Takes pieces until there is a portion, or the body has ended. Pieces may be empty and take their time all the same,
-    /// so that others have their turn after a while.
+    /// Takes pieces until there is a portion, or the body has ended. Pieces may be empty and take
+    /// their time all the same, so that others have their turn after a while.
     pub(crate) fn poll_gather(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let since = Instant::now();
         while let Some(pieces) = &mut self.pieces

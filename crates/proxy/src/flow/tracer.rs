@@ -1,8 +1,10 @@
-//! What `filter trace` tells of a stream on standard error (configuration manual, 9.1), in HAProxy's lines.
+//! What `filter trace` tells of a stream on standard error (configuration manual, 9.1), in
+//! HAProxy's lines.
 //!
-//! HAProxy takes a stream through analysers and shows in every line which of them are still to come on
-//! either channel. Weir has no analysers, but the same steps in the same order: [`Trace`] keeps the two
-//! masks as HAProxy would, and is told where a step begins and ends. A stream is named by its number.
+//! HAProxy takes a stream through analysers and shows in every line which of them are still to come
+//! on either channel. Weir has no analysers, but the same steps in the same order: [`Trace`] keeps
+//! the two masks as HAProxy would, and is told where a step begins and ends. A stream is named by
+//! its number.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;

@@ -1,4 +1,5 @@
-//! What stands before a log line in each format (configuration manual, 4.2 `log`; RFC 3164 and RFC 5424).
+//! What stands before a log line in each format (configuration manual, 4.2 `log`; RFC 3164 and RFC
+//! 5424).
 
 use std::fmt::Write as _;
 
@@ -131,7 +132,8 @@ impl Outbox {
         }
     }
 
-    /// `1 2026-11-22T02:51:39.636911+00:00 host tag pid msgid [data] `; a dash for what is not there.
+    /// `1 2026-11-22T02:51:39.636911+00:00 host tag pid msgid [data] `; a dash for what is not
+    /// there.
     fn rfc5424(&mut self, line: &Line<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(b"1 ");
         match line.stamp {

@@ -1,7 +1,9 @@
-//! `backing-file` of a ring (configuration manual, 12.5): a file of the ring's size that has its latest messages.
+//! `backing-file` of a ring (configuration manual, 12.5): a file of the ring's size that has its
+//! latest messages.
 //!
-//! Messages stand in it one a line, from the start to the end and then over the oldest from the start again; a line
-//! that is cut by the end of the file goes on at its start. What an earlier process left is kept beside it, as `.bak`.
+//! Messages stand in it one a line, from the start to the end and then over the oldest from the
+//! start again; a line that is cut by the end of the file goes on at its start. What an earlier
+//! process left is kept beside it, as `.bak`.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

@@ -1,9 +1,9 @@
-//! Log lines on their way out (configuration manual, 4.2 `log`): profiles, sampling, levels, and sending without ever
-//! waiting. What cannot be sent is counted.
+//! Log lines on their way out (configuration manual, 4.2 `log`): profiles, sampling, levels, and
+//! sending without ever waiting. What cannot be sent is counted.
 //!
-//! Who makes lines (`report`, health checks, log forwarders) calls [`Outbox`]. What stands before a line is
-//! `header`, where it leaves for good `socket`, how rings are sent on `feed`, how messages of others come in
-//! `receive` and `syslog`, and `mirror` keeps the files of rings.
+//! Who makes lines (`report`, health checks, log forwarders) calls [`Outbox`]. What stands before a
+//! line is `header`, where it leaves for good `socket`, how rings are sent on `feed`, how messages
+//! of others come in `receive` and `syslog`, and `mirror` keeps the files of rings.
 
 pub(crate) mod header;
 mod mirror;
@@ -77,8 +77,8 @@ impl Outbox {
         }
     }
 
-    /// Writes what is reported of a proxy's stream to each of its loggers that takes it. Each text is rendered when it
-    /// is first wanted, and once.
+    /// Writes what is reported of a proxy's stream to each of its loggers that takes it. Each text
+    /// is rendered when it is first wanted, and once.
     pub(crate) fn write(&mut self, shared: &Shared, proxy: &Proxy, env: &Env<'_>, report: &Report<'_>) {
         let mut lines = std::mem::take(&mut self.lines);
         let (mut has_common, mut has_structured) = (false, false);
@@ -157,7 +157,8 @@ impl Outbox {
         self.framed = framed;
     }
 
-    /// Sends a line to a server of a log backend; `text` is the line without its header, which `log-hash` looks at.
+    /// Sends a line to a server of a log backend; `text` is the line without its header, which
+    /// `log-hash` looks at.
     fn balance(&mut self, shared: &Shared, backend: usize, text: &[u8], framed: &mut Vec<u8>) -> bool {
         let prepared = &shared.proxies[backend];
         let hash = match &prepared.plan.balance.algorithm {

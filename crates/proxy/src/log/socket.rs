@@ -1,4 +1,5 @@
-//! Places that take each log line at once or lose it: datagram sockets and descriptors. Called by [`super::Outbox`].
+//! Places that take each log line at once or lose it: datagram sockets and descriptors. Called by
+//! [`super::Outbox`].
 
 use std::collections::HashMap;
 use std::io;

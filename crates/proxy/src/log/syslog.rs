@@ -1,11 +1,12 @@
-//! Reading log messages of others (RFC 3164, RFC 5424). What is not in either form passes whole, behind a header as RFC 3164
-//! has it.
+//! Reading log messages of others (RFC 3164, RFC 5424). What is not in either form passes whole,
+//! behind a header as RFC 3164 has it.
 
 use plan::log::LogFormat;
 
 use super::header::{Line, Origin, Stamp};
 
-/// The level of a message without a priority. RFC 3164, 4.3.3, has notice; as in HAProxy no `log` line passes over it.
+/// The level of a message without a priority. RFC 3164, 4.3.3, has notice; as in HAProxy no `log`
+/// line passes over it.
 const UNSAID: u8 = 0;
 
 /// Reads a message. Its text and fields are parts of `bytes`.
@@ -75,8 +76,8 @@ fn rfc5424<'a>(bytes: &'a [u8], line: &mut Line<'a>) -> Option<()> {
     Some(())
 }
 
-/// Where the structured data at the start of `bytes` end: `-`, or elements in brackets, in whose quoted values a
-/// backslash escapes.
+/// Where the structured data at the start of `bytes` end: `-`, or elements in brackets, in whose
+/// quoted values a backslash escapes.
 fn structured_end(bytes: &[u8]) -> Option<usize> {
     let ends = |at: usize| matches!(bytes.get(at), None | Some(b' ')).then_some(at);
     if bytes.first() == Some(&b'-') {
@@ -99,8 +100,8 @@ fn structured_end(bytes: &[u8]) -> Option<usize> {
     if at == 0 { None } else { ends(at) }
 }
 
-/// `Nov 22 02:51:39 host tag[pid]: text`. The host is what stands behind the date, as the RFC has it, also where a
-/// sender left it out.
+/// `Nov 22 02:51:39 host tag[pid]: text`. The host is what stands behind the date, as the RFC has
+/// it, also where a sender left it out.
 fn rfc3164<'a>(bytes: &'a [u8], line: &mut Line<'a>) -> Option<()> {
     const STAMP: usize = 15;
     let (stamp, rest) = bytes.split_at_checked(STAMP)?;

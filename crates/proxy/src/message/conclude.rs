@@ -1,4 +1,5 @@
-//! What becomes of both connections after a whole response: kept for the next request, kept for this client alone, or closed.
+//! What becomes of both connections after a whole response: kept for the next request, kept for
+//! this client alone, or closed.
 //!
 //! Called by `exchange` at its end, and by `fields`, which tells both sides beforehand.
 
@@ -46,7 +47,8 @@ pub(crate) fn after_response(
     if x.keep_alive && uploaded { Next::KeepAlive } else { Next::Close }
 }
 
-/// Keeps the connection to the server for other requests, or for this client alone, or closes it; says whether it is kept.
+/// Keeps the connection to the server for other requests, or for this client alone, or closes it;
+/// says whether it is kept.
 fn keep_upstream(client: &Client, x: &Exchange, backend: &Proxy, upstream: Upstream) -> bool {
     let Upstream::H1(mut connection) = upstream;
     let head = &x.txn.response;
@@ -90,7 +92,8 @@ fn ending(x: &Exchange, kept: bool) -> Ending {
     Ending { end, server: Link::Closed, client_closed: false }
 }
 
-/// Notes the server of the connection's last request where the next one may ask for it (`option prefer-last-server`).
+/// Notes the server of the connection's last request where the next one may ask for it
+/// (`option prefer-last-server`).
 fn note_last(client: &Client, backend: &Proxy, connection: &Connection) {
     if backend.options.prefer_last_server {
         client.last_server.replace(Rc::downgrade(&connection.open.server));

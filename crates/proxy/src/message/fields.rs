@@ -1,5 +1,5 @@
-//! The header fields that the proxy itself adds, changes or removes on the way: `Client` and its kin,
-//! `option forwardfor|originalto|forwarded`, the unique id.
+//! The header fields that the proxy itself adds, changes or removes on the way: `Client` and its
+//! kin, `option forwardfor|originalto|forwarded`, the unique id.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr};
@@ -56,7 +56,8 @@ fn frame_request(x: &mut Exchange) -> Result<(), Fault> {
             // A rule made it one. A server that took it would read the body as the tunnel's bytes.
             return Err(Fault::Internal);
         }
-        // It has no content, whatever it says (RFC 9110, 9.3.6): a server that believed it would read the tunnel's bytes.
+        // It has no content, whatever it says (RFC 9110, 9.3.6): a server that believed it would
+        // read the tunnel's bytes.
         x.txn.request.remove_body_length();
     }
     let is_framed = x.txn.request.settle_framing(x.request_body.length).map_err(|_| Fault::Internal)?;
@@ -78,8 +79,8 @@ fn unique_id_header(client: &Client, x: &mut Exchange) {
     }
 }
 
-/// `option forwardfor` or `originalto` of the frontend and the backend: either's exception holds, the backend's
-/// name counts, and `if-none` only where neither wants the header always.
+/// `option forwardfor` or `originalto` of the frontend and the backend: either's exception holds,
+/// the backend's name counts, and `if-none` only where neither wants the header always.
 fn forward_for(x: &mut Exchange, options: [Option<&ForwardFor>; 2], ip: Option<IpAddr>) {
     let [frontend, backend] = options;
     let Some(option) = backend.or(frontend) else { return };
@@ -186,7 +187,8 @@ fn push_ip(text: &mut Vec<u8>, ip: Option<IpAddr>) {
     };
 }
 
-/// Whether an expression's text may stand for a node or a port; anything else could end the parameter (RFC 7239, 6.3).
+/// Whether an expression's text may stand for a node or a port; anything else could end the
+/// parameter (RFC 7239, 6.3).
 fn is_obfuscated(name: &[u8]) -> bool {
     !name.is_empty()
         && name.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
@@ -200,7 +202,8 @@ fn push_obfuscated(text: &mut Vec<u8>, name: &[u8]) {
     text.extend_from_slice(name);
 }
 
-/// Whether a text is a host, with or without a port: a name of letters, digits, hyphens and dots, or an address.
+/// Whether a text is a host, with or without a port: a name of letters, digits, hyphens and dots,
+/// or an address.
 fn is_host(text: &[u8]) -> bool {
     if let Some(rest) = text.strip_prefix(b"[") {
         let Some(end) = rest.iter().position(|byte| *byte == b']') else { return false };
@@ -229,7 +232,8 @@ fn is_number(digits: &[u8]) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok()
 }
 
-/// One parameter, quoted where it is no token; hosts and what may have a port always are, as in HAProxy.
+/// One parameter, quoted where it is no token; hosts and what may have a port always are, as in
+/// HAProxy.
 fn push(value: &mut Vec<u8>, name: &str, text: &[u8], quoted: bool) {
     if !value.is_empty() {
         value.push(b';');
@@ -250,7 +254,8 @@ fn push(value: &mut Vec<u8>, name: &str, text: &[u8], quoted: bool) {
     }
 }
 
-/// Makes the response's head what the client is to see, stages it, and sets how its body is forwarded.
+/// Makes the response's head what the client is to see, stages it, and sets how its body is
+/// forwarded.
 ///
 /// # Errors
 /// Rules made a response of it that cannot be sent with the body that it has.
@@ -281,8 +286,9 @@ fn is_bodiless(x: &Exchange) -> bool {
     x.head_only || matches!(x.txn.response.status(), 204 | 304)
 }
 
-/// Has the response say how its body is framed, whatever rules made of its status, of the request's method and of the
-/// fields that do. False: they took the framing away, and the end of the connection is the end of the body.
+/// Has the response say how its body is framed, whatever rules made of its status, of the request's
+/// method and of the fields that do. False: they took the framing away, and the end of the
+/// connection is the end of the body.
 fn frame_response(x: &mut Exchange) -> Result<bool, Fault> {
     let (client_expects, server_sends) = (!is_bodiless(x), x.response_body.length != BodyLength::None);
     if x.is_tunnel {
@@ -303,7 +309,8 @@ fn frame_response(x: &mut Exchange) -> Result<bool, Fault> {
     }
 }
 
-/// Has the response say what the client must know of its connection and of the body's end; the way that its body goes.
+/// Has the response say what the client must know of its connection and of the body's end; the way
+/// that its body goes.
 pub(crate) fn frame_for_client(
     client: &Client,
     x: &mut Exchange,

@@ -101,8 +101,8 @@ fn limit(client: &Client, x: &Exchange) -> Result<(), Fault> {
     if client.timer.deadline() <= timer::now_ms() { Err(Fault::RequestTimeout) } else { Ok(()) }
 }
 
-/// A connection that ended or expired without a byte: an error only the first time and unless `option
-/// http-ignore-probes` says otherwise, and worth a word unless `option dontlognull` does.
+/// A connection that ended or expired without a byte: an error only the first time and unless
+/// `option http-ignore-probes` says otherwise, and worth a word unless `option dontlognull` does.
 fn empty(client: &Client, x: &mut Exchange, fault: Fault) -> Stop {
     let options = &client.frontend.options;
     if client.session.requests.get() > 0 || options.http_ignore_probes {
@@ -151,8 +151,8 @@ fn parse(client: &mut Client, x: &mut Exchange) -> Result<bool, Stop> {
     }
 }
 
-/// A request with a breach of the rules that is let pass: kept for `show errors` all the same, and too many of them end the
-/// connection.
+/// A request with a breach of the rules that is let pass: kept for `show errors` all the same, and
+/// too many of them end the connection.
 #[cold]
 fn note_glitch(client: &mut Client, breach: &http::ParseError) -> Result<(), Stop> {
     capture_error(client, breach);
@@ -170,7 +170,8 @@ fn capture_error(client: &mut Client, error: &http::ParseError) {
     crate::exchange::finish::note_malformed(client, None, input, error);
 }
 
-/// Counts the request, complete `now`, and notes what logs and later steps need of it as it was received.
+/// Counts the request, complete `now`, and notes what logs and later steps need of it as it was
+/// received.
 fn complete(client: &mut Client, x: &mut Exchange, now: u64) -> Result<(), Stop> {
     let length = client.side.body_length(&x.txn.request).map_err(|error| {
         capture_error(client, &error);

@@ -1,5 +1,6 @@
-//! The response: waiting for its head while the request is still on its way, and forwarding its body. What becomes of the
-//! connections afterwards is the matter of [`conclude`](crate::message::conclude).
+//! The response: waiting for its head while the request is still on its way, and forwarding its
+//! body. What becomes of the connections afterwards is the matter of
+//! [`conclude`](crate::message::conclude).
 
 use state::server::Trouble;
 use std::future::poll_fn;
@@ -48,7 +49,8 @@ impl Deadlines {
         }
     }
 
-    /// Counts anew from `now`: for the client where `client` is waited for, for the server where `server` is.
+    /// Counts anew from `now`: for the client where `client` is waited for, for the server where
+    /// `server` is.
     fn restart(&mut self, connection: &Client, now: u64, client: bool, server: bool) {
         let at = |waited: bool, timeout: Option<Duration>| match timeout {
             Some(timeout) if waited => now.saturating_add(timeout.as_millis() as u64),
@@ -59,8 +61,9 @@ impl Deadlines {
         connection.timer.set(self.client_at.min(self.server_at));
     }
 
-    /// As [`restart`](Self::restart) after something moved. Where `option independent-streams` says so, bytes sent to a
-    /// side do not count as its activity: only those received from it do, or its taking what had to wait.
+    /// As [`restart`](Self::restart) after something moved. Where `option independent-streams` says
+    /// so, bytes sent to a side do not count as its activity: only those received from it do, or
+    /// its taking what had to wait.
     fn moved(&mut self, connection: &Client, x: &Exchange, client: bool, server: bool) {
         let before = (self.client_at, self.server_at);
         self.restart(connection, timer::now_ms(), client, server);
@@ -90,8 +93,9 @@ enum Expired {
     Server,
 }
 
-/// Whether it is the server that is waited for: for its response once it has the whole request, before that for its
-/// taking what is here of it. A client that is slow to send its body is nothing to blame a server for.
+/// Whether it is the server that is waited for: for its response once it has the whole request,
+/// before that for its taking what is here of it. A client that is slow to send its body is nothing
+/// to blame a server for.
 fn server_owes(x: &Exchange) -> bool {
     x.upload.is_received() || x.upload.is_blocked()
 }
@@ -296,7 +300,8 @@ async fn interim(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `capture response header`: what the server said, before any rule; rules may put something else in the place of it.
+/// `capture response header`: what the server said, before any rule; rules may put something else
+/// in the place of it.
 fn capture(client: &Client, x: &mut Exchange) {
     for (index, capture) in client.frontend.response_captures.iter().enumerate() {
         let Some(name) = &capture.header else { continue };
@@ -319,7 +324,8 @@ fn note_head(x: &mut Exchange, upstream: &Upstream) {
     let status = x.txn.response.status();
     x.txn.server_status = status;
     x.txn.status = status;
-    // A refusal to do what a client asked for is no failure (manual, `observe`): 501 and 505 are such.
+    // A refusal to do what a client asked for is no failure (manual, `observe`): 501 and 505 are
+    // such.
     let failed = matches!(status, 500..=599) && !matches!(status, 501 | 505);
     let failed = failed && upstream.server().observe == Observe::Layer7;
     tell(upstream.server(), if failed { Err(Trouble::Status) } else { Ok(()) });
@@ -360,7 +366,8 @@ pub(crate) async fn forward(
                 Poll::Ready(Err(fault)) => return Poll::Ready(Err(fault)),
             }
         }
-        // An answer that came early is complete; the request still has to be, for the connections to go on.
+        // An answer that came early is complete; the request still has to be, for the connections
+        // to go on.
         if x.download.is_finished() && (upload_failed || x.upload.is_finished()) {
             return Poll::Ready(Ok(()));
         }
@@ -400,7 +407,8 @@ pub(crate) async fn forward(
     if outcome.is_err() {
         upstream.reset();
         if x.download.is_received() {
-            // The server has said all that it had to say: what went wrong is between the client and us.
+            // The server has said all that it had to say: what went wrong is between the client and
+            // us.
             x.phase = Phase::Last;
         }
     }
@@ -418,7 +426,8 @@ fn fit_out(client: &Client, x: &mut Exchange, backend: &Proxy) {
     x.download.pipe = splice_pipe(client, backend, &x.download, |o| o.splice_response || o.splice_auto);
 }
 
-/// A body found to be badly coded before any of the response has left makes the whole a bad response: the client is told.
+/// A body found to be badly coded before any of the response has left makes the whole a bad
+/// response: the client is told.
 fn unsent(x: &mut Exchange, backend: &Proxy, upstream: &Upstream, fault: Fault) -> Fault {
     if fault != Fault::BadResponseBody || x.download.sent > 0 {
         return fault;
@@ -449,7 +458,8 @@ fn download_fault(client: &mut Client, x: &mut Exchange, error: &FlowError) -> F
             client.session.error.set(error);
             Fault::ClientAborted
         }
-        // A body that only the close ends is complete for what anybody can tell, unless it was a reset.
+        // A body that only the close ends is complete for what anybody can tell, unless it was a
+        // reset.
         FlowError::Read(error) => {
             x.txn.server_error = error;
             Fault::Truncated
@@ -459,7 +469,8 @@ fn download_fault(client: &mut Client, x: &mut Exchange, error: &FlowError) -> F
     }
 }
 
-/// A pipe for one direction, where the options of either proxy ask for one and the body is worth it.
+/// A pipe for one direction, where the options of either proxy ask for one and the body is worth
+/// it.
 pub(crate) fn splice_pipe(
     client: &Client,
     backend: &Proxy,
@@ -483,8 +494,8 @@ pub(crate) fn look(x: &mut Exchange, upstream: &Upstream) {
     let _ = upstream.decode(x.response_body.length, &mut x.response_body.seen);
 }
 
-/// Waits until `wanted` bytes of the response's body, all of it, or a buffer full are there, and decodes them for
-/// rules to look at (`wait-for-body`). They are still forwarded as they came.
+/// Waits until `wanted` bytes of the response's body, all of it, or a buffer full are there, and
+/// decodes them for rules to look at (`wait-for-body`). They are still forwarded as they came.
 pub(crate) async fn hold(
     client: &mut Client,
     x: &mut Exchange,
@@ -521,8 +532,8 @@ pub(crate) async fn send_first(client: &mut Client, x: &mut Exchange, upstream: 
     .await;
 }
 
-/// Waits for more bytes of the server of a TCP stream, for rules that look at them, while the client's go on; says
-/// whether there are.
+/// Waits for more bytes of the server of a TCP stream, for rules that look at them, while the
+/// client's go on; says whether there are.
 pub(crate) async fn more(
     client: &mut Client,
     x: &mut Exchange,

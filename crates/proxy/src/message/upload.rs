@@ -1,5 +1,5 @@
-//! The request on its way to the server: its head as it is sent, its body as far as it must be held first
-//! (`option http-buffer-request`, rules that look at it, retries), and sending it once more.
+//! The request on its way to the server: its head as it is sent, its body as far as it must be held
+//! first (`option http-buffer-request`, rules that look at it, retries), and sending it once more.
 
 use http::{BodyLength, KnownName, Method};
 use std::task::{Context, Poll};
@@ -67,8 +67,8 @@ impl Allowed {
     }
 }
 
-/// Waits until `wanted` bytes of the body, or all of it, or a whole buffer, are there, and decodes them for
-/// rules to look at. What was held is still sent as it came.
+/// Waits until `wanted` bytes of the body, or all of it, or a whole buffer, are there, and decodes
+/// them for rules to look at. What was held is still sent as it came.
 pub(crate) async fn hold(
     client: &mut Client,
     x: &mut Exchange,
@@ -143,7 +143,8 @@ async fn hold_within(
     }
 }
 
-/// Has rules see what of the body is there, without waiting for more. What is wrong with it shows when it is sent on.
+/// Has rules see what of the body is there, without waiting for more. What is wrong with it shows
+/// when it is sent on.
 pub(crate) fn look(client: &Client, x: &mut Exchange) {
     if !x.request_body.is_complete && x.has_body() {
         let _ = decode(client, x);
@@ -182,7 +183,8 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, serv
         x.txn.request.write_to(staged);
     }
     filters::install(x, true);
-    // Broken coding shows when the body is pumped: the head goes out first, as it would have anyway.
+    // Broken coding shows when the body is pumped: the head goes out first, as it would have
+    // anyway.
     let _ = client.side.admit(&mut x.upload);
     if !x.upload.is_received() {
         let wanted = |options: &plan::Options| options.splice_request || options.splice_auto;
@@ -190,8 +192,9 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, serv
     }
 }
 
-/// Puts back what an attempt took of the body, so that the client's buffer begins with the whole of it again and
-/// nothing counts as taken. Only where [`Exchange::can_rewind`] says so; an attempt that took nothing changes nothing.
+/// Puts back what an attempt took of the body, so that the client's buffer begins with the whole of
+/// it again and nothing counts as taken. Only where [`Exchange::can_rewind`] says so; an attempt
+/// that took nothing changes nothing.
 pub(crate) fn rewind(client: &mut Client, x: &mut Exchange) {
     if x.upload.consumed() > 0 {
         client.side.put_back(&x.request_body.kept, &x.upload);

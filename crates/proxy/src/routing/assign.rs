@@ -1,5 +1,6 @@
-//! Which server serves the request: persistence, `use-server`, balancing, and waiting in line where limits
-//! are reached (configuration manual, 4.2 `balance`, `cookie`, `use-server`, `maxconn`, `fullconn`).
+//! Which server serves the request: persistence, `use-server`, balancing, and waiting in line where
+//! limits are reached (configuration manual, 4.2 `balance`, `cookie`, `use-server`, `maxconn`,
+//! `fullconn`).
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -60,8 +61,8 @@ impl Drop for Lease {
     }
 }
 
-/// How many requests a server may serve now: `maxconn`, lowered towards `minconn` while the backend is not
-/// busy (`fullconn`), and while the server has just come up (`slowstart`). 0 for no limit.
+/// How many requests a server may serve now: `maxconn`, lowered towards `minconn` while the backend
+/// is not busy (`fullconn`), and while the server has just come up (`slowstart`). 0 for no limit.
 fn limit(backend: &Proxy, server: &state::Server) -> u32 {
     let most = server.maxconn.load(Relaxed);
     if most == 0 {
@@ -126,7 +127,8 @@ fn try_assign(
     let preferred = preferred(client, backend, avoid);
     let is_preferred = preferred.is_some();
     let picked = preferred.or_else(|| pick(backend, wish)).ok_or(Fault::NoServer)?;
-    // Persistence, the last server once more and what comes out of the backend's queue are no choices of the balancer (`lbtot`).
+    // Persistence, the last server once more and what comes out of the backend's queue are no
+    // choices of the balancer (`lbtot`).
     let count = || {
         if !is_preferred && Some(picked.index) != avoid {
             picked.state.counters.mine().chosen.add(1);
@@ -155,8 +157,9 @@ fn pick(backend: &LocalProxy, wish: Wish) -> Option<Rc<LocalServer>> {
     backend.prepared().picker().pick(wish, |server| limit(backend, server)).and_then(|at| backend.server(at))
 }
 
-/// The server that the client authenticated to over a connection of its own (NTLM), or that of the connection's last request (`option
-/// prefer-last-server`), if it may be used, its queue is not longer than `max-keep-alive-queue` allows, and no hash decides.
+/// The server that the client authenticated to over a connection of its own (NTLM), or that of the
+/// connection's last request (`option prefer-last-server`), if it may be used, its queue is not
+/// longer than `max-keep-alive-queue` allows, and no hash decides.
 fn preferred(client: &Client, backend: &LocalProxy, avoid: Option<usize>) -> Option<Rc<LocalServer>> {
     if client.private.borrow().is_none() && !backend.options.prefer_last_server
         || backend.balance.algorithm.hashes()
@@ -327,8 +330,8 @@ fn waiting<T>(
     }
 }
 
-/// What became of a client for which no server was reached yet: a broken connection ends its stream, a closed side does where it is to
-/// be watched.
+/// What became of a client for which no server was reached yet: a broken connection ends its
+/// stream, a closed side does where it is to be watched.
 pub(crate) fn left(
     client: &mut Client,
     x: &Exchange,

@@ -51,8 +51,8 @@ pub(crate) fn answer(status: u16) -> Answer {
     if matches!(status, 500..=599) && !matches!(status, 501 | 505) { Answer::Bad } else { Answer::Good }
 }
 
-/// Counts what went wrong with a server, where it is the `last` word on the request, and tells the one who watches it
-/// (`observe`).
+/// Counts what went wrong with a server, where it is the `last` word on the request, and tells the
+/// one who watches it (`observe`).
 pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault, last: bool) {
     let of_server = lease.server().state.counters.mine();
     let of_backend = backend.state.backend.mine();

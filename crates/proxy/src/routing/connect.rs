@@ -58,7 +58,8 @@ pub(crate) async fn obtain(
         connection.uses += 1;
         settings.state.counters.mine().reuses.add(1);
         backend.state.backend.mine().reuses.add(1);
-        // The clock is read again only where time has passed since: deadlines are counted from here.
+        // The clock is read again only where time has passed since: deadlines are counted from
+        // here.
         x.txn.times.connected = if x.txn.retries == 0 { x.txn.times.queued } else { now_us() };
         return Ok(Upstream::H1(connection));
     }
@@ -77,8 +78,8 @@ fn reuse(client: &Client, backend: &Proxy, server: &LocalServer, key: &[u8]) -> 
     client.worker.pools.take(server, ask)
 }
 
-/// Whether the request is its client connection's first, which nobody but us could send again if the server's end is gone; where
-/// `retry-on` lets us do that whatever became of it, none is.
+/// Whether the request is its client connection's first, which nobody but us could send again if
+/// the server's end is gone; where `retry-on` lets us do that whatever became of it, none is.
 fn is_first(client: &Client, backend: &Proxy) -> bool {
     let on = &backend.retry_on;
     client.session.requests.get() <= 1 && !(on.conn_failure && on.empty_response && on.response_timeout)
@@ -201,7 +202,8 @@ async fn open(
     settings: &Rc<LocalServer>,
     key: Box<[u8]>,
 ) -> Result<Upstream, Fault> {
-    // Before the address: a change between the two makes the connection outdated, never current by mistake.
+    // Before the address: a change between the two makes the connection outdated, never current by
+    // mistake.
     let moves = settings.state.moves();
     let target = target(client, x, settings).ok_or(Fault::ConnectFailed(ConnectionError::SOCKET))?;
     let mut opened = place(client, settings).await?;
@@ -254,8 +256,9 @@ pub(super) fn set_options(stream: &Stream, backend: &Proxy) {
     }
 }
 
-/// Counts the connection to be opened. Where descriptors run short (`tune.pool-high-fd-ratio`), or a server takes no
-/// more connections than its `maxconn` (`strict-maxconn`), an idle one is closed for it.
+/// Counts the connection to be opened. Where descriptors run short (`tune.pool-high-fd-ratio`), or
+/// a server takes no more connections than its `maxconn` (`strict-maxconn`), an idle one is closed
+/// for it.
 async fn place(client: &Client, server: &Rc<LocalServer>) -> Result<Open, Fault> {
     let worker = &client.worker;
     let process = &worker.shared.process;
@@ -335,7 +338,8 @@ fn socks4_fault(why: socks4::Failure) -> Fault {
     })
 }
 
-/// Connects within `allowed`. Where a client is to be watched (`option abortonclose`), its leaving ends the attempt.
+/// Connects within `allowed`. Where a client is to be watched (`option abortonclose`), its leaving
+/// ends the attempt.
 async fn dial(
     client: &mut Client,
     x: &Exchange,
@@ -376,8 +380,8 @@ async fn dial(
     .await
 }
 
-/// Whether small writes may wait for acknowledgements until there is a second: most requests are one write, and most
-/// connections of clients that open one for each request serve but one.
+/// Whether small writes may wait for acknowledgements until there is a second: most requests are
+/// one write, and most connections of clients that open one for each request serve but one.
 fn may_wait(x: &Exchange, settings: &ServerSettings) -> bool {
     x.txn.is_http && settings.socks4.is_none()
 }
@@ -400,7 +404,8 @@ fn connect_fault(error: &io::Error) -> Fault {
     Fault::Resource(resource)
 }
 
-/// Where to connect to: the server's address, the client's port where it has none, or what `set-dst` said.
+/// Where to connect to: the server's address, the client's port where it has none, or what
+/// `set-dst` said.
 fn target(client: &Client, x: &Exchange, settings: &ServerSettings) -> Option<Target> {
     if let Some(address) = x.choice.address {
         return Some(Target::Ip(address));

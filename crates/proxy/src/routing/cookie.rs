@@ -1,4 +1,5 @@
-//! Persistence by cookie (configuration manual, 4.2 `cookie`): reading it in requests, writing it in responses.
+//! Persistence by cookie (configuration manual, 4.2 `cookie`): reading it in requests, writing it
+//! in responses.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -80,8 +81,8 @@ fn find_other(backend: &LocalProxy, value: &[u8]) -> Option<Rc<LocalServer>> {
     backend.server(backend.servers.iter().find(serves)?.index)
 }
 
-/// Reads the persistence cookie, binds the request to the server it names, and takes out of the request what
-/// the server is not to see.
+/// Reads the persistence cookie, binds the request to the server it names, and takes out of the
+/// request what the server is not to see.
 pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy) {
     capture_of_client(client, x);
     let Some(cookie) = &backend.cookie else { return };
@@ -96,7 +97,8 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
     x.choice.is_ignored = ignored;
     let name = cookie.name.as_bytes();
     x.txn.termination.cookie = b'N';
-    // `use-server` comes before it: the cookie then chooses nothing, and there is none to be told of.
+    // `use-server` comes before it: the cookie then chooses nothing, and there is none to be told
+    // of.
     let is_chosen = x.choice.bound.is_some();
     if let Some(chosen) = &x.choice.bound {
         x.choice.cookie = Seen::Server(chosen.server.clone());
@@ -229,7 +231,8 @@ pub(crate) fn of_response(client: &Client, x: &mut Exchange, backend: &LocalProx
     let name = cookie.name.as_bytes();
     let value = value_of(key.as_ref().map(|key| &***key), lease.server());
     let Some(value) = value else {
-        // A server without a value of its own (a backup server, say): what the client has of another is taken away.
+        // A server without a value of its own (a backup server, say): what the client has of
+        // another is taken away.
         if cookie.operation == CookieOperation::Insert {
             insert(x, cookie, None, lease.server());
         } else if sets(x, name) {
@@ -295,7 +298,8 @@ fn is_stale(cookie: &Cookie, Dates { last, first }: Dates) -> bool {
         || cookie.max_life.is_some() != first.is_some()
 }
 
-/// The line that sets the cookie to `value`, with the dates that the limits ask for: of now, and of its first time.
+/// The line that sets the cookie to `value`, with the dates that the limits ask for: of now, and of
+/// its first time.
 fn set_cookie(cookie: &Cookie, value: &[u8], dates: Dates) -> Vec<u8> {
     let dated = cookie.max_idle.is_some() || cookie.max_life.is_some();
     let mut line = [cookie.name.as_bytes(), b"=", value].concat();

@@ -1,7 +1,9 @@
-//! Idle connections lent to health checks, and those that checks opened and leave to requests (`check-reuse-pool`).
+//! Idle connections lent to health checks, and those that checks opened and leave to requests
+//! (`check-reuse-pool`).
 //!
-//! A check asks as the first request of a client's connection would: what it sent cannot be sent again. It counts neither as a
-//! request nor as a connection of one. Called by the binary, for `health`, on the worker that the check runs on.
+//! A check asks as the first request of a client's connection would: what it sent cannot be sent
+//! again. It counts neither as a request nor as a connection of one. Called by the binary, for
+//! `health`, on the worker that the check runs on.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -37,7 +39,8 @@ impl Lent {
     }
 }
 
-/// Takes an idle connection to `server` of the backend, one that requests of the connection name `name` may use; empty for those that have none.
+/// Takes an idle connection to `server` of the backend, one that requests of the connection name
+/// `name` may use; empty for those that have none.
 pub async fn take(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) -> Option<Lent> {
     let (worker, local) = find(backend, server)?;
     let key = key(name);
@@ -52,7 +55,8 @@ pub async fn take(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) -> 
     Some(Lent(connection))
 }
 
-/// Keeps a connection that a check opened when the address of `server` had changed `moves` times, on which nothing is outstanding.
+/// Keeps a connection that a check opened when the address of `server` had changed `moves` times,
+/// on which nothing is outstanding.
 pub fn keep(backend: &Proxy, server: &Arc<ServerSettings>, name: &str, stream: Stream, moves: u32) {
     let Some((worker, local)) = find(backend, server) else { return stream.reset_on_close() };
     let limit = local.state.maxconn.load(std::sync::atomic::Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! Which backend and which server serve a request, how the server is reached, and what follows when it fails.
+//! Which backend and which server serve a request, how the server is reached, and what follows when
+//! it fails.
 
 pub(crate) mod assign;
 pub(crate) mod attempt;

@@ -1,5 +1,5 @@
-//! Trying again (configuration manual, 4.2 `retries`, `retry-on`, `option redispatch`): whether, where, and when.
-//! Called where attempts are made, `exchange` and `relay`.
+//! Trying again (configuration manual, 4.2 `retries`, `retry-on`, `option redispatch`): whether,
+//! where, and when. Called where attempts are made, `exchange` and `relay`.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -17,8 +17,8 @@ use crate::fault::{Fault, RetryKind};
 use crate::routing::assign::{Lease, left};
 use crate::server::local::LocalServer;
 
-/// Whether a request on a connection that had been idle met its closing, and may be sent again: nothing came
-/// back, and the method says that twice is as good as once (RFC 9110, 9.2.2).
+/// Whether a request on a connection that had been idle met its closing, and may be sent again:
+/// nothing came back, and the method says that twice is as good as once (RFC 9110, 9.2.2).
 pub(crate) fn is_stale(x: &Exchange, fault: Fault) -> bool {
     matches!(fault, Fault::EmptyResponse | Fault::SendFailed)
         && x.txn.request.method_id().is_idempotent()
@@ -102,7 +102,8 @@ pub(crate) async fn before_retry(
         Target::Same(lease)
     };
     if refused && !(redispatches && others) {
-        // The same server: not at once, but after a second, or `timeout connect` if that is less (manual, `retries`).
+        // The same server: not at once, but after a second, or `timeout connect` if that is less
+        // (manual, `retries`).
         let second = Duration::from_secs(1);
         let pause = backend.timeouts.connect.unwrap_or(second).min(second);
         client.pause(pause, watch).await?;
@@ -116,8 +117,9 @@ pub(crate) fn count_retry(backend: &Proxy, failed: &LocalServer) {
     backend.state.backend.mine().retries.add(1);
 }
 
-/// Whether this retry may go to another server than the one that `failed` (`option redispatch`): when its turn has come, when the
-/// server is down, and at once when nothing binds the request to it and there are `others`.
+/// Whether this retry may go to another server than the one that `failed` (`option redispatch`):
+/// when its turn has come, when the server is down, and at once when nothing binds the request to
+/// it and there are `others`.
 fn may_redispatch(
     client: &Client,
     x: &Exchange,
@@ -135,8 +137,8 @@ fn may_redispatch(
     if interval == 0 || forced() {
         return false;
     }
-    // `-n`: what is left of the retries without the last n, and each multiple of that. Of more than there are the sign is lost, as in
-    // HAProxy; where nothing is left, every retry has its turn.
+    // `-n`: what is left of the retries without the last n, and each multiple of that. Of more than
+    // there are the sign is lost, as in HAProxy; where nothing is left, every retry has its turn.
     let every = if interval > 0 { interval.into() } else { i64::from(retries) + 1 + i64::from(interval) };
     let its_turn = i64::from(x.txn.retries) % every.abs().max(1) == 0;
     let down = matches!(failed.state.operational(), Operational::Stopped | Operational::Starting);

@@ -1,5 +1,5 @@
-//! Which backend (`use_backend`, `default_backend`), which server by rule (`use-server`), and the hash of the
-//! key that `balance` asks for.
+//! Which backend (`use_backend`, `default_backend`), which server by rule (`use-server`), and the
+//! hash of the key that `balance` asks for.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -63,7 +63,8 @@ pub(crate) fn choose(client: &Client, x: &mut Exchange) -> Result<Rc<LocalProxy>
     Ok(backend)
 }
 
-/// The backend of the first `use_backend` that holds. A name made at run time that is no backend's ends the search.
+/// The backend of the first `use_backend` that holds. A name made at run time that is no backend's
+/// ends the search.
 fn choose_by_rule(
     frontend: &Proxy,
     backends: &Backends,
@@ -86,8 +87,9 @@ fn choose_by_rule(
     None
 }
 
-/// `use-server`: the first rule that holds and whose server can be used, which `force-persist` and `option persist` make of
-/// any. A name made at run time that is no server's ends the search. Cookies come after it.
+/// `use-server`: the first rule that holds and whose server can be used, which `force-persist` and
+/// `option persist` make of any. A name made at run time that is no server's ends the search.
+/// Cookies come after it.
 pub(crate) fn bind_server(client: &Client, x: &mut Exchange, backend: &LocalProxy) {
     if x.choice.bound.is_some() {
         return;

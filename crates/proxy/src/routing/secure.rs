@@ -22,8 +22,9 @@ pub(super) fn server_name(client: &Client, x: &Exchange, settings: &ServerSettin
     (!name.is_empty()).then_some(name)
 }
 
-/// Sends `preamble`, what comes before TLS, and makes the handshake, all within the time that is left to connect. Where a
-/// client is to be watched (`option abortonclose`), its leaving ends the attempt.
+/// Sends `preamble`, what comes before TLS, and makes the handshake, all within the time that is
+/// left to connect. Where a client is to be watched (`option abortonclose`), its leaving ends the
+/// attempt.
 pub(super) async fn begin(
     client: &mut Client,
     x: &Exchange,

@@ -1,7 +1,8 @@
 //! Accepting connections: limits first, then a worker of the group, then the session.
 //!
-//! Each listening socket is watched by one worker. Of two workers of its group drawn at random, the one with
-//! fewer connections gets the new one; it goes there as a descriptor, before any reactor knows it.
+//! Each listening socket is watched by one worker. Of two workers of its group drawn at random, the
+//! one with fewer connections gets the new one; it goes there as a descriptor, before any reactor
+//! knows it.
 
 use std::cell::OnceCell;
 use std::future::poll_fn;
@@ -60,8 +61,8 @@ fn start(newcomer: Newcomer) {
     });
 }
 
-/// Accepts from `listener`, bind number `bind` of frontend number `frontend`, until the frontend stops.
-/// `workers` are those that may serve its connections.
+/// Accepts from `listener`, bind number `bind` of frontend number `frontend`, until the frontend
+/// stops. `workers` are those that may serve its connections.
 pub async fn serve(
     worker: Rc<Worker>,
     mut listener: Listener,
@@ -128,8 +129,8 @@ pub async fn serve(
     }
 }
 
-/// `disable frontend`, and what a successor that cannot share the address asks for: the port is free meanwhile.
-/// Whoever connects to a socket that cannot be paused waits.
+/// `disable frontend`, and what a successor that cannot share the address asks for: the port is
+/// free meanwhile. Whoever connects to a socket that cannot be paused waits.
 async fn sit_out(proxy: &plan::Proxy, entry: &state::Listener, listener: &mut Listener) {
     let paused = listener.pause().is_ok();
     poll_fn(|context: &mut Context<'_>| {
@@ -189,7 +190,8 @@ fn has_rate_limit(worker: &Worker, proxy: &plan::Proxy) -> bool {
     limits.iter().any(|limit| limit.load(Relaxed) > 0)
 }
 
-/// How long the rate limits (`maxconnrate`, `maxsessrate`, `rate-limit sessions`) make the next accept wait.
+/// How long the rate limits (`maxconnrate`, `maxsessrate`, `rate-limit sessions`) make the next
+/// accept wait.
 fn rate_wait(worker: &Worker, proxy: &plan::Proxy) -> Duration {
     let process = &worker.shared.process;
     let now = now_ms();
@@ -208,11 +210,13 @@ fn is_privileged(accepted: &Accepted) -> bool {
     accepted.peer.is_some_and(|peer| peer.port() < 1024)
 }
 
-/// Takes the places of a connection just accepted; waits when another listener took the last one meanwhile.
+/// Takes the places of a connection just accepted; waits when another listener took the last one
+/// meanwhile.
 async fn reserve(worker: &Worker, proxy: &plan::Proxy, listener: &Arc<state::Listener>) -> bool {
     let process = &worker.shared.process;
     if has_rate_limit(worker, proxy) {
-        // The connection before it is counted first; its own wait may have begun before that one came.
+        // The connection before it is counted first; its own wait may have begun before that one
+        // came.
         tokio::task::yield_now().await;
         loop {
             let wait = rate_wait(worker, proxy);
@@ -275,7 +279,8 @@ async fn pause_after(worker: &Worker, error: &io::Error) {
         _ => {
             let process = &worker.shared.process;
             process.counters.mine().accept_failures.add(1);
-            // Half of the descriptors are for connections to servers: who is accepted without one gets a 503.
+            // Half of the descriptors are for connections to servers: who is accepted without one
+            // gets a 503.
             let few = process.connections.load(Relaxed) / 2;
             let until = now_ms() + SHORTAGE.as_millis() as u64;
             while process.connections.load(Relaxed) > few && now_ms() < until {

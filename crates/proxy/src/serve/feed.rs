@@ -1,5 +1,6 @@
-//! Sending what is in rings to their servers, over streams (configuration manual, 12.5; RFC 6587): one task a server,
-//! which lives as long as its worker. While a server is away its messages stay in the ring.
+//! Sending what is in rings to their servers, over streams (configuration manual, 12.5; RFC 6587):
+//! one task a server, which lives as long as its worker. While a server is away its messages stay
+//! in the ring.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -29,8 +30,8 @@ thread_local! {
     static STOP: RefCell<(bool, Vec<Waker>)> = const { RefCell::new((false, Vec::new())) };
 }
 
-/// Lets the calling worker's tasks end once their rings are empty: a process that stops takes no connection away from its
-/// successor, and waits for none that is its own.
+/// Lets the calling worker's tasks end once their rings are empty: a process that stops takes no
+/// connection away from its successor, and waits for none that is its own.
 pub fn stop() {
     let waiting = STOP.with_borrow_mut(|(stopping, waiting)| {
         *stopping = true;
@@ -49,7 +50,8 @@ fn is_stopping(context: &mut Context<'_>) -> bool {
     })
 }
 
-/// Starts this worker's share of the tasks. From then on their rings keep what their servers have not got.
+/// Starts this worker's share of the tasks. From then on their rings keep what their servers have
+/// not got.
 pub fn start(worker: &Rc<Worker>) {
     let workers = runtime::shard::workers().max(1);
     for (number, server) in worker.shared.plan.ring_servers.iter().enumerate() {
@@ -178,7 +180,8 @@ async fn write_all(
     (written, Ok(()))
 }
 
-/// Appends a message as `log-proto` has it. A line feed within a message would end it, so it is sent as a blank.
+/// Appends a message as `log-proto` has it. A line feed within a message would end it, so it is
+/// sent as a blank.
 fn frame(proto: LogProto, message: &[u8], out: &mut Vec<u8>) {
     match proto {
         LogProto::Legacy => {

@@ -122,8 +122,8 @@ fn denied(client: &Client, x: &mut Exchange, proxy: &LocalProxy, stop: Stop) -> 
     stop
 }
 
-/// Sends the request to a server and waits for the head of its final response; tries again where that is
-/// allowed (`retries`, `retry-on`, `option redispatch`).
+/// Sends the request to a server and waits for the head of its final response; tries again where
+/// that is allowed (`retries`, `retry-on`, `option redispatch`).
 async fn obtain_response(
     client: &mut Client,
     x: &mut Exchange,
@@ -151,7 +151,8 @@ async fn obtain_response(
                     return Ok((upstream, lease));
                 }
                 Err((fault, true)) if retry::is_stale(x, fault) => {
-                    // The server closed an idle connection just as we used it: not its fault, nor a retry.
+                    // The server closed an idle connection just as we used it: not its fault, nor a
+                    // retry.
                     x.choice.fresh = true;
                     x.txn.response.clear();
                     upload::rewind(client, x);

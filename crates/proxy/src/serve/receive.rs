@@ -1,5 +1,6 @@
-//! Log messages of others (configuration manual, 12.6 `log-forward`): over streams, told apart as RFC 6587 says, and
-//! as datagrams. Each goes to the loggers of its section at once; nothing is answered.
+//! Log messages of others (configuration manual, 12.6 `log-forward`): over streams, told apart as
+//! RFC 6587 says, and as datagrams. Each goes to the loggers of its section at once; nothing is
+//! answered.
 
 use std::future::poll_fn;
 use std::io;
@@ -27,7 +28,8 @@ const DATAGRAM: usize = 65_535;
 /// The most digits of a length before a message.
 const DIGITS: usize = 10;
 
-/// Receives from a stream until it ends, idles for `timeout client`, or breaks the rules of its framing.
+/// Receives from a stream until it ends, idles for `timeout client`, or breaks the rules of its
+/// framing.
 pub(crate) async fn stream(mut connection: Box<Client>) {
     let proxy = connection.frontend.clone();
     let Some(forward) = &proxy.log_forward else { return };
@@ -35,7 +37,8 @@ pub(crate) async fn stream(mut connection: Box<Client>) {
     // None of its messages is a request that is still to come.
     connection.entry.requests.set(1);
     loop {
-        // An idle stream may be ended by a soft stop, whose successor takes the sender's next connection.
+        // An idle stream may be ended by a soft stop, whose successor takes the sender's next
+        // connection.
         connection.entry.activity.set(Activity::Waiting);
         connection.entry.active_ms.set(now_ms());
         connection.timer.set_after(now_ms(), allowed);
@@ -56,8 +59,8 @@ pub(crate) async fn stream(mut connection: Box<Client>) {
     }
 }
 
-/// Forwards the messages that are whole; the rest of a stream that `ended` is one too. `false` when the framing is
-/// broken or a message too long.
+/// Forwards the messages that are whole; the rest of a stream that `ended` is one too. `false` when
+/// the framing is broken or a message too long.
 fn take_messages(connection: &mut Client, proxy: &Proxy, forward: &LogForward, ended: bool) -> bool {
     let peer = address(&connection.session.source());
     let worker = connection.worker.clone();

@@ -159,7 +159,8 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
     conclude(client, x, sent, whole)
 }
 
-/// Sends the head of the transaction's response and, where there is to be one, the body that lies in `reply`.
+/// Sends the head of the transaction's response and, where there is to be one, the body that lies
+/// in `reply`.
 async fn send_reply(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     let bodiless = x.head_only || matches!(x.txn.response.status(), 100..=199 | 204 | 304);
     let length = match x.reply.pieces {
@@ -214,7 +215,8 @@ fn conclude(client: &Client, x: &mut Exchange, sent: Result<(), Fault>, whole: b
     Next::Close
 }
 
-/// Whether the request's body is all here: it is then thrown away, and what follows is the next request.
+/// Whether the request's body is all here: it is then thrown away, and what follows is the next
+/// request.
 fn upload_is_over(client: &mut Client, x: &mut Exchange) -> bool {
     if x.txn.request.is_empty() && x.txn.request.method().is_empty() {
         return false;
@@ -222,8 +224,8 @@ fn upload_is_over(client: &mut Client, x: &mut Exchange) -> bool {
     client.side.skip_body(&mut x.upload)
 }
 
-/// Reads the rest of a request's body, which nobody wants any more, so that the next request can follow; says whether
-/// it came to its end.
+/// Reads the rest of a request's body, which nobody wants any more, so that the next request can
+/// follow; says whether it came to its end.
 pub(crate) async fn drain(client: &mut Client, x: &mut Exchange) -> bool {
     let allowed = client.frontend.timeouts.client;
     while !client.side.skip_body(&mut x.upload) {

@@ -1,8 +1,9 @@
-//! A connection from accept to close: `tcp-request connection` rules, what a proxy before us sends first
-//! ([`handshake`]), `tcp-request session` rules, then requests one after the other (HTTP) or one stream (TCP).
+//! A connection from accept to close: `tcp-request connection` rules, what a proxy before us sends
+//! first ([`handshake`]), `tcp-request session` rules, then requests one after the other (HTTP) or
+//! one stream (TCP).
 //!
-//! An idle keep-alive connection rests here, in a future that holds no buffer; the future of a request in
-//! progress lives in a box that is reused ([`Exchanges`]).
+//! An idle keep-alive connection rests here, in a future that holds no buffer; the future of a
+//! request in progress lives in a box that is reused ([`Exchanges`]).
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -29,7 +30,8 @@ use crate::exchange::{Arrival, Next};
 use crate::serve::accept::Newcomer;
 use crate::worker::Worker;
 
-/// Boxes for the futures of requests in progress: as many as requests ever ran at once on this worker.
+/// Boxes for the futures of requests in progress: as many as requests ever ran at once on this
+/// worker.
 pub(crate) struct Exchanges<M, F> {
     make: M,
     free: RefCell<Vec<Pin<Box<Option<F>>>>>,
@@ -233,11 +235,12 @@ fn count_session(connection: &Client) {
     connection.worker.shared.process.counters.mine().session_rate.tick(now_ms);
 }
 
-/// Waits for the first byte of the next request: no buffer is held meanwhile. `None` when the connection is to end.
+/// Waits for the first byte of the next request: no buffer is held meanwhile. `None` when the
+/// connection is to end.
 async fn wait_for_request(connection: &mut Client) -> Option<Arrival> {
     if !connection.side.is_drained() {
-        // Requests that came together ask the sockets for little: without this, a client that goes on sending such
-        // would keep the worker for itself.
+        // Requests that came together ask the sockets for little: without this, a client that goes
+        // on sending such would keep the worker for itself.
         tokio::task::coop::consume_budget().await;
         return Some(Arrival::Ready);
     }
@@ -269,8 +272,8 @@ async fn wait_for_request(connection: &mut Client) -> Option<Arrival> {
     .await
 }
 
-/// What comes before any request: `tcp-request connection` rules, headers of proxies, `tcp-request session`
-/// rules. `false` when the connection is refused.
+/// What comes before any request: `tcp-request connection` rules, headers of proxies,
+/// `tcp-request session` rules. `false` when the connection is refused.
 async fn open(connection: &mut Client) -> bool {
     let Ok(expected) = evaluate::tcp_connection(connection).await else {
         connection.frontend.state.frontend.mine().denied_connections.add(1);

@@ -180,7 +180,8 @@ fn count(client: &Client, x: &Exchange, fault: Fault) {
     let server = x.txn.server.as_ref().map(|server| server.counters.mine());
     for counters in [Some(backend.state.backend.mine()), server].into_iter().flatten() {
         match fault {
-            // Who leaves the queue, or while a server is being reached, has aborted no transfer yet.
+            // Who leaves the queue, or while a server is being reached, has aborted no transfer
+            // yet.
             Fault::ClientAborted if matches!(x.phase, Phase::Queue | Phase::Connect) => {}
             Fault::ClientAborted | Fault::ClientReset | Fault::ClientTimeout => counters.client_aborts.add(1),
             Fault::ServerTimeout => counters.server_aborts.add(1),

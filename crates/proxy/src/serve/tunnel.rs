@@ -1,5 +1,5 @@
-//! Two directions of bytes at once, until both have ended: TCP streams, and HTTP connections that an upgrade
-//! or CONNECT turned into tunnels.
+//! Two directions of bytes at once, until both have ended: TCP streams, and HTTP connections that
+//! an upgrade or CONNECT turned into tunnels.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -258,7 +258,8 @@ pub(crate) async fn run(
     outcome
 }
 
-/// What the layers saw (`term_events`): of the `halves`, those towards the server and towards the client, one may have ended before.
+/// What the layers saw (`term_events`): of the `halves`, those towards the server and towards the
+/// client, one may have ended before.
 fn ending(
     is_http: bool,
     outcome: Result<(), Fault>,

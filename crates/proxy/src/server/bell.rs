@@ -1,7 +1,8 @@
-//! Tells the sweeper of idle connections which servers something happened at, so that it looks at those alone.
+//! Tells the sweeper of idle connections which servers something happened at, so that it looks at
+//! those alone.
 //!
-//! A waker has to be `Send`, although everything here happens on one worker: the locks are never waited for, and none is
-//! taken by a request. Called by `pool`.
+//! A waker has to be `Send`, although everything here happens on one worker: the locks are never
+//! waited for, and none is taken by a request. Called by `pool`.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,7 +50,8 @@ impl Board {
         }
     }
 
-    /// The places that were rung for since the last call, in `places`, whose memory is kept for the next.
+    /// The places that were rung for since the last call, in `places`, whose memory is kept for the
+    /// next.
     pub(crate) fn take(&self, places: &mut Vec<Place>) {
         places.clear();
         std::mem::swap(places, &mut self.rung().places);

@@ -11,8 +11,8 @@ use super::Open;
 use super::local::LocalServer;
 use crate::flow::Socket;
 
-/// What makes connections to one server differ: they are shared only between requests of the same key.
-/// Empty for plain connections.
+/// What makes connections to one server differ: they are shared only between requests of the same
+/// key. Empty for plain connections.
 pub(crate) type Key = Box<[u8]>;
 
 /// A connection to a server. Boxed once when it is opened and handed from step to step.
@@ -27,7 +27,8 @@ pub(crate) struct Connection {
     pub(crate) private: bool,
     /// Our end and theirs, told once.
     pub(crate) ends: Option<(Endpoint, Endpoint)>,
-    /// Whether its writes still wait for what was sent before to be acknowledged: the first needs not be told otherwise.
+    /// Whether its writes still wait for what was sent before to be acknowledged: the first needs
+    /// not be told otherwise.
     pub(crate) late_nodelay: bool,
     /// Counts it as open for as long as it lives, and tells where it leads.
     pub(crate) open: Open,
@@ -51,8 +52,8 @@ impl Connection {
         &self.open.server
     }
 
-    /// Closes a connection on which nothing is outstanding: with a reset, which spares both kernels the long
-    /// goodbye and the port that it would occupy.
+    /// Closes a connection on which nothing is outstanding: with a reset, which spares both kernels
+    /// the long goodbye and the port that it would occupy.
     pub(crate) fn discard(self) {
         self.socket.stream.reset_on_close();
     }
@@ -70,7 +71,8 @@ impl Connection {
         self.uses > 1
     }
 
-    /// Reads until the head of a response is complete. The head stays in what was received; its length is returned.
+    /// Reads until the head of a response is complete. The head stays in what was received; its
+    /// length is returned.
     ///
     /// # Errors
     /// None will come.

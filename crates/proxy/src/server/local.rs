@@ -1,8 +1,9 @@
 //! Proxies and servers as one worker holds them.
 //!
-//! What all workers share of the plan is counted by each worker once, when it first has to do with it; its tasks count among
-//! themselves ([`Local`]). A request therefore takes and gives back a proxy and a server without a write that another worker would see. A server
-//! that a task holds keeps its place (`plan::servers`), also across a wait.
+//! What all workers share of the plan is counted by each worker once, when it first has to do with
+//! it; its tasks count among themselves ([`Local`]). A request therefore takes and gives back a
+//! proxy and a server without a write that another worker would see. A server that a task holds
+//! keeps its place (`plan::servers`), also across a wait.
 
 use std::cell::RefCell;
 use std::ops::Deref;

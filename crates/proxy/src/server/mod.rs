@@ -1,5 +1,5 @@
-//! The server's side: connections to servers ([`Upstream`]), those that are idle ([`pool`]), and servers as one worker holds
-//! them ([`local`]).
+//! The server's side: connections to servers ([`Upstream`]), those that are idle ([`pool`]), and
+//! servers as one worker holds them ([`local`]).
 //!
 //! The steps of a request call the methods of [`Upstream`] and do not know which protocol answers.
 
@@ -129,7 +129,8 @@ impl Upstream {
         connection.socket.received()
     }
 
-    /// Decodes what is here of a body that nothing was taken of yet; says whether that is all of it.
+    /// Decodes what is here of a body that nothing was taken of yet; says whether that is all of
+    /// it.
     ///
     /// # Errors
     /// It is badly coded.

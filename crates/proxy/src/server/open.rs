@@ -1,4 +1,5 @@
-//! Counting connections to servers, for the process and for each server, wherever in the process they are.
+//! Counting connections to servers, for the process and for each server, wherever in the process
+//! they are.
 
 use std::rc::Rc;
 use std::sync::Arc;

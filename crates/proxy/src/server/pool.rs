@@ -1,7 +1,8 @@
 //! Idle connections to servers, one set a worker (`http-reuse`, `pool-*`, `max-reuse`).
 //!
-//! A connection that has been idle is taken only if the kernel has told nothing of it since: no system call.
-//! One task a worker, the sweeper, is told of every server with an event on an idle connection and drops what was closed.
+//! A connection that has been idle is taken only if the kernel has told nothing of it since: no
+//! system call. One task a worker, the sweeper, is told of every server with an event on an idle
+//! connection and drops what was closed.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -55,7 +56,8 @@ struct Elsewhere {
     idle: i64,
 }
 
-/// What one worker's idle connections have in common; the connections stand with their servers ([`LocalServer::pool`]).
+/// What one worker's idle connections have in common; the connections stand with their servers
+/// ([`LocalServer::pool`]).
 pub(crate) struct Pools {
     board: Arc<Board>,
     process: Arc<Process>,
@@ -143,7 +145,8 @@ impl Pools {
         }
         connection.socket.input = None;
         let pool = &mut *settings.pool.borrow_mut();
-        // One is always kept; more only as far as they were ever needed at once, the one coming back included.
+        // One is always kept; more only as far as they were ever needed at once, the one coming
+        // back included.
         let elsewhere = pool.elsewhere(&settings.state);
         let own = settings.state.counters.mine();
         let used = match settings.state.counts_apart.load(Relaxed) {
@@ -221,8 +224,8 @@ impl Pools {
         }
     }
 
-    /// Drops what the kernel has told something of, at the servers that `places` is filled with; closes half of what nobody
-    /// needed where it is time. Returns the next instant to look.
+    /// Drops what the kernel has told something of, at the servers that `places` is filled with;
+    /// closes half of what nobody needed where it is time. Returns the next instant to look.
     fn sweep(&self, locals: &Locals, now: u64, places: &mut Vec<Place>) -> u64 {
         self.board.take(places);
         for (backend, index) in places.iter() {
@@ -254,7 +257,8 @@ impl Pools {
 }
 
 impl ServerPool {
-    /// Drops the idle connections that the kernel has told something of, all of them where the server is down.
+    /// Drops the idle connections that the kernel has told something of, all of them where the
+    /// server is down.
     fn look(&mut self, server: &LocalServer) {
         let Some((bell, waker)) = &self.bell else { return };
         bell.reset();
@@ -270,8 +274,8 @@ impl ServerPool {
         self.spare = self.spare.min(self.idle.len());
     }
 
-    /// What other workers hold. They write it on every request, and whoever reads it takes the lines from them: once a millisecond
-    /// will do.
+    /// What other workers hold. They write it on every request, and whoever reads it takes the
+    /// lines from them: once a millisecond will do.
     fn elsewhere(&mut self, server: &Server) -> Elsewhere {
         let matters = !self.idle.is_empty() || server.counts_apart.load(Relaxed);
         if !matters || runtime::shard::workers() == 1 {

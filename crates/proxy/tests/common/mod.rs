@@ -30,7 +30,8 @@ fn head_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
 }
 
-/// Reads until a head and `body` bytes are there. False when the other side ended before. Allocates nothing.
+/// Reads until a head and `body` bytes are there. False when the other side ended before. Allocates
+/// nothing.
 fn read_message(stream: &mut TcpStream, body: usize) -> bool {
     let mut buffer = [0; 4096];
     let mut filled = 0;
@@ -69,8 +70,8 @@ pub(crate) fn plan(text: &str) -> Plan {
     loaded.plan.unwrap_or_else(|| panic!("the configuration has errors: {:?}", loaded.diagnostics))
 }
 
-/// Starts the workers of the plan, with a listener for each frontend on a port that the kernel chose; gives their addresses, in the
-/// order of the plan. Once a process.
+/// Starts the workers of the plan, with a listener for each frontend on a port that the kernel
+/// chose; gives their addresses, in the order of the plan. Once a process.
 pub(crate) fn serve(plan: impl Into<Arc<Plan>>) -> Vec<SocketAddr> {
     let plan = plan.into();
     let threads = plan.global.workers();

@@ -1,4 +1,5 @@
-//! The aliases of log formats (manual, 8.2.6), a row each, and those that tell names, counts and states.
+//! The aliases of log formats (manual, 8.2.6), a row each, and those that tell names, counts and
+//! states.
 
 mod addresses;
 mod said;
@@ -68,7 +69,8 @@ impl std::fmt::Debug for Alias {
     }
 }
 
-/// When the value is there. Where a log format has no late one, its line is written when the server has answered.
+/// When the value is there. Where a log format has no late one, its line is written when the server
+/// has answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Known {
     /// Before the transfer is over.
@@ -275,7 +277,8 @@ fn log_origin(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     write_bytes(env.log_origin.name().as_bytes(), flags, out);
 }
 
-/// How it ended; a connection that failed before it became a stream was refused while a request was awaited.
+/// How it ended; a connection that failed before it became a stream was refused while a request was
+/// awaited.
 fn end_of(env: &Env<'_>) -> Termination {
     let failed = env.session.is_some_and(|session| session.error.get() != ConnectionError::default());
     match env.transaction {

@@ -1,4 +1,5 @@
-//! Aliases of log formats that show what clients and servers said: request lines, captured headers and cookies.
+//! Aliases of log formats that show what clients and servers said: request lines, captured headers
+//! and cookies.
 //!
 //! Whoever reads a log trusts its shape: bytes that could forge one are never written as they came.
 
@@ -35,7 +36,8 @@ fn is_forbidden_in_capture(byte: u8) -> bool {
     is_forbidden_in_line(byte) || matches!(byte, b'{' | b'|' | b'}')
 }
 
-/// Writes what clients and servers said: what is forbidden as `#` and two digits, and what `+E` names behind a backslash.
+/// Writes what clients and servers said: what is forbidden as `#` and two digits, and what `+E`
+/// names behind a backslash.
 fn shown(bytes: &[u8], forbidden: fn(u8) -> bool, flags: Flags, out: &mut Vec<u8>) {
     if !flags.escape {
         return escaped(bytes, b'#', forbidden, out);
@@ -90,7 +92,8 @@ pub(super) fn http_query(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
     line_part(Some(&target[start..]), flags, out);
 }
 
-/// The slots that the frontend has of a kind, one for each column of the log; none for a request that was not understood.
+/// The slots that the frontend has of a kind, one for each column of the log; none for a request
+/// that was not understood.
 fn slots(env: &Env<'_>, kind: fn(usize) -> CaptureSlot) -> impl Iterator<Item = CaptureSlot> {
     let lengths = env.session.and_then(|session| session.frontend.capture_lengths.get());
     let begun = env.transaction.is_some_and(|transaction| transaction.captures_any(kind(0)));

@@ -23,7 +23,8 @@ fn write_log_date(us: Option<u64>, flags: Flags, out: &mut Vec<u8>) {
         if *known != seconds {
             let date = DATES.with_borrow_mut(|dates| dates.local(seconds));
             text.clear();
-            // Writing to a string cannot fail. The ms that follow are cut off: they are not of the second.
+            // Writing to a string cannot fail. The ms that follow are cut off: they are not of the
+            // second.
             let _ = date.write_log(0, text);
             text.truncate(text.len().saturating_sub(3));
             *known = seconds;

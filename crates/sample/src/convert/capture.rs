@@ -1,4 +1,5 @@
-//! Capturing what passes through an expression, in the slots of the frontend (manual, `declare capture`).
+//! Capturing what passes through an expression, in the slots of the frontend (manual,
+//! `declare capture`).
 
 use super::{Convert, row};
 use crate::args::{Arg, Args, Kind, Spec, arg};

@@ -1,5 +1,5 @@
-//! AES in the modes GCM and CBC. Nonces, keys, tags and associated data are given in base64, as they stand or in
-//! variables.
+//! AES in the modes GCM and CBC. Nonces, keys, tags and associated data are given in base64, as
+//! they stand or in variables.
 
 use aes::{Aes128, Aes192, Aes256};
 use base64::Engine;
@@ -132,7 +132,8 @@ fn aes_gcm_dec<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option
     Some(Value::Bin(out.into()))
 }
 
-/// Nothing in this mode covers associated data: what is given must be there, and has no other effect.
+/// Nothing in this mode covers associated data: what is given must be there, and has no other
+/// effect.
 fn aes_cbc_enc<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
     let (vector, key) = (vector(args.get(1), env)?, key(args.get(2), env, args.int(0)?)?);
     associated(args.get(3), env)?;

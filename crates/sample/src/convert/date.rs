@@ -141,7 +141,8 @@ impl Zone {
     }
 }
 
-/// `strftime(3)` in the C locale, with `%N` for parts of the second and a number of digits before it (`%3N`).
+/// `strftime(3)` in the C locale, with `%N` for parts of the second and a number of digits before
+/// it (`%3N`).
 pub(crate) fn strftime(format: &[u8], seconds: i64, micros: u32, zone: Zone, out: &mut Vec<u8>) {
     let date = Date::at_offset(seconds, zone.offset());
     let mut rest = format.iter();
@@ -225,7 +226,8 @@ fn directive_of(directive: u8, date: &Date, seconds: i64, zone: Zone, out: &mut 
     }
 }
 
-/// The year and week of ISO 8601, in which weeks begin on Monday and belong to the year of their Thursday.
+/// The year and week of ISO 8601, in which weeks begin on Monday and belong to the year of their
+/// Thursday.
 fn iso_week(year: i64, year_day: i64, weekday: i64) -> (i64, i64) {
     let days_of = |year: i64| day_of_year(year, 12, 31);
     let thursday = year_day + 3 - (weekday + 6) % 7;

@@ -1,5 +1,6 @@
-//! Message digests by name, and the HMAC (RFC 2104) over any of them. The names are OpenSSL's, those of its signature schemes and the
-//! numbers of ASN.1 among them, whatever their case. Used by the converters of [`super::hash`].
+//! Message digests by name, and the HMAC (RFC 2104) over any of them. The names are OpenSSL's,
+//! those of its signature schemes and the numbers of ASN.1 among them, whatever their case. Used by
+//! the converters of [`super::hash`].
 
 use blake2::{Blake2b512, Blake2s256};
 use md5::Md5;
@@ -14,7 +15,8 @@ use sm3::Sm3;
 pub(super) struct Algorithm {
     /// What it is called, first as users know it, in small letters.
     names: &'static [&'static str],
-    /// The bytes that it works on at a time; 0 for one that makes as many bytes as one likes, of which there is no HMAC.
+    /// The bytes that it works on at a time; 0 for one that makes as many bytes as one likes, of
+    /// which there is no HMAC.
     block: usize,
     /// Appends the digest of parts.
     hash: fn(&[&[u8]], &mut Vec<u8>),
@@ -47,7 +49,8 @@ const fn row(block: usize, hash: fn(&[&[u8]], &mut Vec<u8>), names: &'static [&'
     Algorithm { names, block, hash }
 }
 
-/// Names that OpenSSL 3 still knows although it makes such digests no more: with them haproxy gives nothing, ever.
+/// Names that OpenSSL 3 still knows although it makes such digests no more: with them haproxy gives
+/// nothing, ever.
 const GONE: &[&str] = &["md4", "rsa-md4", "md4withrsaencryption", "whirlpool"];
 
 fn of<D: Digest>(parts: &[&[u8]], out: &mut Vec<u8>) {

@@ -58,8 +58,8 @@ fn base64_encode<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<Va
     encode(&value, &STANDARD)
 }
 
-/// Appends what base64 stands for. As in HAProxy each four characters may end in padding, not the last alone, and bits that belong to no
-/// byte may be set.
+/// Appends what base64 stands for. As in HAProxy each four characters may end in padding, not the
+/// last alone, and bits that belong to no byte may be set.
 pub(super) fn b64(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let start = out.len();
     if STANDARD.decode_vec(text, out).is_ok() {

@@ -44,7 +44,8 @@ fn fields(bytes: &[u8]) -> impl Iterator<Item = Option<(i64, usize, usize, usize
 /// The shortest message: begin, length, type and checksum.
 const SHORTEST: usize = 26;
 
-/// Whether the message has the head, the lengths and the checksum that it must have; `None` while bytes are missing.
+/// Whether the message has the head, the lengths and the checksum that it must have; `None` while
+/// bytes are missing.
 fn check(bytes: &[u8]) -> Option<bool> {
     if bytes.len() < SHORTEST {
         return None;

@@ -1,5 +1,5 @@
-//! AES in Galois/Counter mode (NIST SP 800-38D) with nonces of any length, as OpenSSL takes them. Used by the converters `aes_gcm_…` and by
-//! encrypted tokens.
+//! AES in Galois/Counter mode (NIST SP 800-38D) with nonces of any length, as OpenSSL takes them.
+//! Used by the converters `aes_gcm_…` and by encrypted tokens.
 
 use aes::cipher::{BlockCipher, BlockEncryptMut, BlockSizeUser, Key, KeyInit, StreamCipher, consts::U16};
 use aes::{Aes128, Aes192, Aes256};
@@ -59,7 +59,8 @@ where
     tag
 }
 
-/// The counter that the stream begins with: one of 12 bytes stands in front of the number 1, any other is hashed.
+/// The counter that the stream begins with: one of 12 bytes stands in front of the number 1, any
+/// other is hashed.
 fn first_counter(hash: &GHash, nonce: &[u8]) -> [u8; 16] {
     if nonce.len() == 12 {
         let mut counter = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
@@ -82,7 +83,8 @@ fn hashed(mut hash: GHash, extra: &[u8], text: &[u8]) -> [u8; 16] {
 mod tests {
     use super::*;
 
-    /// Made with another implementation (OpenSSL, through Python's `cryptography`): key 00 01 …, nonce 64 65 …, data `extra`.
+    /// Made with another implementation (OpenSSL, through Python's `cryptography`): key 00 01 …,
+    /// nonce 64 65 …, data `extra`.
     const CASES: &[(usize, usize, &str)] = &[
         (
             16,

@@ -13,7 +13,7 @@ const AVALANCHE: &[Spec] = &[opt(Kind::Int)];
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    //  name      arguments                                       takes       gives       what it does
+    // name arguments takes gives what it does
     row("crc32",  AVALANCHE,                                      Type::Bin,  Type::Int,  "CRC-32",                           crc32),
     row("crc32c", AVALANCHE,                                      Type::Bin,  Type::Int,  "CRC-32C",                          crc32c),
     row("djb2",   AVALANCHE,                                      Type::Bin,  Type::Int,  "the hash djb2",                    djb2),

@@ -1,5 +1,6 @@
-//! Looking into JSON (RFC 8259) along a path, `$.a.b[0]`, without making anything of the rest: the text is read up to what the path means
-//! and no further, as HAProxy does. Of a key that stands twice the first counts. Used by `json_query` and `jwt_…_query`.
+//! Looking into JSON (RFC 8259) along a path, `$.a.b[0]`, without making anything of the rest: the
+//! text is read up to what the path means and no further, as HAProxy does. Of a key that stands
+//! twice the first counts. Used by `json_query` and `jwt_…_query`.
 
 use crate::args::Prepared;
 
@@ -33,7 +34,8 @@ pub(super) enum Found<'t> {
 }
 
 impl Path {
-    /// `$`, then `.key` and `[index]`, in which a backslash makes a dot or bracket a part of the key; `['key']` is a key too.
+    /// `$`, then `.key` and `[index]`, in which a backslash makes a dot or bracket a part of the
+    /// key; `['key']` is a key too.
     ///
     /// # Errors
     /// What is wrong.
@@ -60,7 +62,8 @@ impl Path {
         Ok(Self(steps))
     }
 
-    /// What stands there in `text`; `None` for objects, null and nothing, and where the text up to there is no JSON.
+    /// What stands there in `text`; `None` for objects, null and nothing, and where the text up to
+    /// there is no JSON.
     pub(super) fn find<'t>(&self, text: &'t [u8]) -> Option<Found<'t>> {
         let mut reader = Reader { text, at: 0, depth: 0 };
         for step in &self.0 {
@@ -123,7 +126,8 @@ impl<'t> Reader<'t> {
         (self.depth <= DEPTH).then_some(())
     }
 
-    /// A comma, or the end with that bracket. What may stand behind the last comma is nothing, as in HAProxy.
+    /// A comma, or the end with that bracket. What may stand behind the last comma is nothing, as
+    /// in HAProxy.
     fn goes_on(&mut self, bracket: u8) -> Option<bool> {
         match self.peek()? {
             b',' => {
@@ -231,7 +235,8 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Goes behind the value that stands here. Calls itself no deeper than objects and arrays may stand.
+    /// Goes behind the value that stands here. Calls itself no deeper than objects and arrays may
+    /// stand.
     fn skip(&mut self) -> Option<()> {
         match self.peek()? {
             b'{' => {
@@ -286,7 +291,8 @@ pub(super) fn unescape(mut raw: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// The character of the digits behind `\u`, which may take a second `\u`, and how many bytes that was.
+/// The character of the digits behind `\u`, which may take a second `\u`, and how many bytes that
+/// was.
 fn character(digits: &[u8]) -> Option<(char, usize)> {
     let unit = |digits: &[u8]| u16::from_str_radix(std::str::from_utf8(digits.get(..4)?).ok()?, 16).ok();
     let first = unit(digits)?;

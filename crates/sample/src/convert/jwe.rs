@@ -1,5 +1,6 @@
-//! Encrypted JSON Web Tokens in compact form (RFC 7516): five parts, of which the second is the key of the fourth. How that key is found
-//! is the header's `alg`, how the contents are decrypted its `enc` (RFC 7518, 4.1 and 5.1).
+//! Encrypted JSON Web Tokens in compact form (RFC 7516): five parts, of which the second is the key
+//! of the fourth. How that key is found is the header's `alg`, how the contents are decrypted its
+//! `enc` (RFC 7518, 4.1 and 5.1).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -121,7 +122,8 @@ fn secret_of(text: &[u8]) -> Option<Vec<u8>> {
         .ok()
 }
 
-/// What cannot be decrypted is nothing, whatever is wrong with it: the manual speaks of an empty string, but in HAProxy `-m found` tells.
+/// What cannot be decrypted is nothing, whatever is wrong with it: the manual speaks of an empty
+/// string, but in HAProxy `-m found` tells.
 fn decrypted<'a>(token: &Value<'_>, key: Option<&PrivateKey>) -> Option<Value<'a>> {
     let contents = decrypt(token.bytes()?, key?)?;
     Some(Value::Bin(Bytes::Made(Scratch::copy(&contents))))
@@ -217,8 +219,8 @@ fn key_length(encryption: &str) -> usize {
     }
 }
 
-/// The key of the contents, by the header's algorithm and a key of the kind that it takes. Of a secret that is longer than it need be the
-/// beginning counts.
+/// The key of the contents, by the header's algorithm and a key of the kind that it takes. Of a
+/// secret that is longer than it need be the beginning counts.
 fn contents_key(
     token: &Token<'_>,
     algorithm: &str,
@@ -275,8 +277,8 @@ fn open_oaep(key: &PrivateDecryptingKey, algorithm: &'static OaepAlgorithm, text
     key.decrypt(algorithm, text, &mut out, None).ok().map(|key| key.to_vec())
 }
 
-/// A wrong padding gives a key that is good for nothing instead of an error: who sent the token must not learn which it was
-/// (RFC 7516, 11.5).
+/// A wrong padding gives a key that is good for nothing instead of an error: who sent the token
+/// must not learn which it was (RFC 7516, 11.5).
 fn open_pkcs1(key: &PrivateDecryptingKey, text: &[u8], length: usize) -> Vec<u8> {
     let opened = Pkcs1PrivateDecryptingKey::new(key.clone()).ok().and_then(|key| {
         let mut out = vec![0; key.min_output_size()];
@@ -290,7 +292,8 @@ fn open_pkcs1(key: &PrivateDecryptingKey, text: &[u8], length: usize) -> Vec<u8>
     })
 }
 
-/// What both sides of a Diffie-Hellman exchange agree on, through the Concat KDF with one round of SHA-256 at a time (RFC 7518, 4.6.2).
+/// What both sides of a Diffie-Hellman exchange agree on, through the Concat KDF with one round of
+/// SHA-256 at a time (RFC 7518, 4.6.2).
 fn agreed(token: &Token<'_>, purpose: &str, key: &PrivateKey, length: usize) -> Option<Vec<u8>> {
     let PrivateKey::Curve(curve, secret) = key else { return None };
     let peer = point(token.header.get("epk")?, *curve)?;

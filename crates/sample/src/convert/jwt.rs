@@ -19,7 +19,7 @@ const QUERY: &[Spec] = &[opt(Kind::Str), opt(Kind::Str)];
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    //  name                   arguments                                              takes       gives       what it does
+    // name arguments takes gives what it does
     row("jwt_header_query",    QUERY,                                                 Type::Str,  Type::Any,  "a token's header, or what a JSON path finds in it",  jwt_header_query).prepared(prepare_query),
     row("jwt_payload_query",   QUERY,                                                 Type::Str,  Type::Any,  "a token's payload, or what a JSON path finds in it", jwt_payload_query).prepared(prepare_query),
     row("jwt_verify",          &[arg(Kind::StrOrVariable), arg(Kind::StrOrVariable)], Type::Str,  Type::Int,  "1 if a token's signature is right",                  jwt_verify).prepared(prepare_verify),
@@ -60,7 +60,8 @@ fn jwt_payload_query<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Op
     query(&value, 1, args)
 }
 
-/// The public key that stands in the configuration, and all of them for a name that a variable will hold.
+/// The public key that stands in the configuration, and all of them for a name that a variable will
+/// hold.
 #[derive(Debug)]
 struct Public(Option<Arc<PublicKey>>, Arc<Certificates>);
 
@@ -72,8 +73,8 @@ struct Named(Option<Arc<Stored>>, Arc<Certificates>);
 
 impl Prepared for Named {}
 
-/// Reads the key where it is a file's name; what is no file is a secret. A variable is looked at when it is used, and may name the files
-/// that stand elsewhere in the configuration.
+/// Reads the key where it is a file's name; what is no file is a secret. A variable is looked at
+/// when it is used, and may name the files that stand elsewhere in the configuration.
 fn prepare_verify(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     let algorithm = String::from_utf8_lossy(text_of(&args[0])).into_owned();
     if matches!(args[0], Arg::Bytes(_)) && kind_of(algorithm.as_bytes()).is_err() {
@@ -220,7 +221,8 @@ type Signed<'t> = (&'t [u8], Vec<u8>);
 fn signed(token: &[u8]) -> Result<Signed<'_>, i64> {
     let parts = token.iter().filter(|byte| **byte == b'.').count() + 1;
     let last = token.iter().rposition(|byte| *byte == b'.').filter(|_| parts == 3).ok_or(INVALID_TOKEN)?;
-    // RFC 7515, 2: without padding. Where there is some it counts as digits, as in HAProxy, so that the signature is a wrong one.
+    // RFC 7515, 2: without padding. Where there is some it counts as digits, as in HAProxy, so that
+    // the signature is a wrong one.
     let encoded: Vec<u8> =
         token[last + 1..].iter().map(|byte| if *byte == b'=' { b'_' } else { *byte }).collect();
     let signature = URL_LENIENT.decode(encoded).map_err(|_| INVALID_TOKEN)?;

@@ -1,4 +1,5 @@
-//! Converters (manual, 7.3.1): what changes a value. A family is a file with a table; a row is a keyword.
+//! Converters (manual, 7.3.1): what changes a value. A family is a file with a table; a row is a
+//! keyword.
 
 // Every preparing function has the signature of `Prepare`, whatever it does with its arguments.
 #![allow(clippy::ptr_arg)]

@@ -1,4 +1,5 @@
-//! MQTT 3.1, 3.1.1 and 5.0: the first packets of a connection, CONNECT and CONNACK (OASIS MQTT 5.0, chapters 2 and 3).
+//! MQTT 3.1, 3.1.1 and 5.0: the first packets of a connection, CONNECT and CONNACK (OASIS MQTT 5.0,
+//! chapters 2 and 3).
 
 use super::{Convert, row};
 use crate::args::{Arg, Args, Kind, arg, text_of};
@@ -8,7 +9,7 @@ use crate::value::{Scratch, Type, Value, write_int};
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    //  name                 arguments                            takes       gives       what it does
+    // name arguments takes gives what it does
     row("mqtt_is_valid",     &[],                                 Type::Bin,  Type::Bool, "whether it is a right CONNECT or CONNACK packet", mqtt_is_valid),
     row("mqtt_field_value",  &[arg(Kind::Str), arg(Kind::Str)],   Type::Bin,  Type::Str,  "a field or property of such a packet",            mqtt_field_value).prepared(prepare_field),
 ];
@@ -16,7 +17,8 @@ pub(super) static CONVERTS: &[Convert] = &[
 const CONNECT: u8 = 1;
 const CONNACK: u8 = 2;
 
-/// Fields by name: what `mqtt_field_value` calls them. Properties have their own numbers, from 1 on.
+/// Fields by name: what `mqtt_field_value` calls them. Properties have their own numbers, from 1
+/// on.
 const FIELDS: &[(&str, u8)] = &[
     ("flags", FLAGS),
     ("protocol_name", PROTOCOL_NAME),

@@ -139,7 +139,8 @@ fn prepare_fp(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
     }
 }
 
-/// What tells systems apart that share an address: eight bytes that the manual lays out, and what the mode asks for.
+/// What tells systems apart that share an address: eight bytes that the manual lays out, and what
+/// the mode asks for.
 fn ip_fp<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     let bytes = value.bytes()?;
     let mode = args.int(0).unwrap_or(0);

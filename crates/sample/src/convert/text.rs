@@ -14,7 +14,7 @@ const FIELD: &[Spec] = &[arg(Kind::Int), arg(Kind::Str), opt(Kind::Int)];
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    //  name            arguments                                                              takes       gives       what it does
+    // name arguments takes gives what it does
     row("lower",        &[],                                                                   Type::Str,  Type::Str,  "in lower case",                                    lower),
     row("upper",        &[],                                                                   Type::Str,  Type::Str,  "in upper case",                                    upper),
     row("length",       &[],                                                                   Type::Str,  Type::Int,  "its length in bytes",                              length),
@@ -134,14 +134,16 @@ fn parts<'b>(
         .filter(move |(start, end)| !skip_empty || start < end)
 }
 
-/// Fields from the `index`-th on (from the end if negative), `count` of them, all with 0, one without.
+/// Fields from the `index`-th on (from the end if negative), `count` of them, all with 0, one
+/// without.
 fn pick<'a>(value: Value<'a>, args: &'a Args, skip_empty: bool) -> Option<Value<'a>> {
     let bytes = value.into_str()?;
     let (index, delimiters) = (args.int(0)?, args.bytes(1)?);
     let count = args.int(2).unwrap_or(1);
     let nth = usize::try_from(index.unsigned_abs()).ok()?.checked_sub(1);
     let nth = nth?;
-    // How many more, and `None` for all to the end: so many as 0 and fewer ask for, or where fewer are there.
+    // How many more, and `None` for all to the end: so many as 0 and fewer ask for, or where fewer
+    // are there.
     let more = usize::try_from(count).ok().and_then(|count| count.checked_sub(1));
     let (start, end) = if index > 0 {
         let mut found = parts(&bytes, delimiters, skip_empty).skip(nth);

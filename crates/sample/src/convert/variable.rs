@@ -1,4 +1,5 @@
-//! Converters that keep or drop the value as it passes: variables, captures, conditions, names of proxies and servers.
+//! Converters that keep or drop the value as it passes: variables, captures, conditions, names of
+//! proxies and servers.
 
 use super::{Convert, row};
 use crate::args::{Arg, Args, Kind, arg, opt, text_of};
@@ -11,7 +12,7 @@ use crate::vars::SetConditions;
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
-    //  name          arguments                                                                                      takes       gives       what it does
+    // name arguments takes gives what it does
     row("set-var",    &[arg(Kind::Variable), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str)],        Type::Any,  Type::Same, "kept in a variable",                        set_var).prepared(prepare_set_var),
     row("unset-var",  &[arg(Kind::Variable)],                                                                        Type::Any,  Type::Same, "with a variable emptied",                   unset_var),
     row("when",       &[arg(Kind::Str), opt(Kind::Str), opt(Kind::Str)],                                             Type::Any,  Type::Same, "only when a condition holds",               when).prepared(prepare_when),

@@ -1,4 +1,5 @@
-//! The client's connection, its PROXY protocol header, the connection to the server (manual, 7.3.3 and 7.3.4).
+//! The client's connection, its PROXY protocol header, the connection to the server (manual, 7.3.3
+//! and 7.3.4).
 
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, Args, Kind, arg};

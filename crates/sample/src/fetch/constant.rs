@@ -11,7 +11,7 @@ use crate::value::{Scratch, Type, Value};
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
-    //  name            arguments                                  gives         where             what it is
+    // name arguments gives where what it is
     row("always_false", &[],                                       Type::Bool,   Columns::ALWAYS,  "false",                                           always_false),
     row("always_true",  &[],                                       Type::Bool,   Columns::ALWAYS,  "true",                                            always_true),
     row("bool",         &[arg(Kind::Str)],                         Type::Bool,   Columns::ALWAYS,  "a constant boolean",                              constant).prepared(prepare_bool),

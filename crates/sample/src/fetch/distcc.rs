@@ -1,5 +1,5 @@
-//! Messages of distcc, the distributed compiler (its protocol's documentation: tokens of four letters, each with a number of eight
-//! hexadecimal digits, some with so many bytes behind it).
+//! Messages of distcc, the distributed compiler (its protocol's documentation: tokens of four
+//! letters, each with a number of eight hexadecimal digits, some with so many bytes behind it).
 
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, Args, Kind, Spec, arg, opt, text_of};
@@ -32,7 +32,8 @@ fn prepare(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The number of the wanted token and where what follows it begins, in the bytes of the direction looked at.
+/// The number of the wanted token and where what follows it begins, in the bytes of the direction
+/// looked at.
 fn find<'a>(env: &Env<'a>, args: &Args) -> Option<(usize, &'a [u8])> {
     let bytes = if args.int(2) == Some(1) { env.response_bytes } else { env.request_bytes };
     let (token, mut occurrence) = (args.bytes(0)?, args.int(1).unwrap_or(1));

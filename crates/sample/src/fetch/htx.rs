@@ -1,5 +1,6 @@
-//! A message as HAProxy's HTX would hold it: a start line, a block a header, one for their end, one for the body (manual, 7.3.7).
-//! The message itself is held otherwise (`http::Head`); sizes are what it would take there.
+//! A message as HAProxy's HTX would hold it: a start line, a block a header, one for their end, one
+//! for the body (manual, 7.3.7). The message itself is held otherwise (`http::Head`); sizes are
+//! what it would take there.
 
 use http::Head;
 

@@ -12,7 +12,7 @@ use crate::value::{Type, Value};
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
-    //  name              arguments                           gives      where              what it is
+    // name arguments gives where what it is
     row("req.body",       &[],                                Type::Bin, Columns::REQUEST,  "the body as far as it came",           req_body).prepared(keep_body),
     row("req.body_len",   &[],                                Type::Int, Columns::REQUEST,  "its length as far as it came",         req_body_len).prepared(keep_body),
     row("req.body_size",  &[],                                Type::Int, Columns::REQUEST,  "its length as announced",              req_body_size).prepared(keep_body),

@@ -1,4 +1,5 @@
-//! Fetches (manual, 7.3.2 to 7.3.7): keywords that give values. A family is a file with a table; a row is a keyword.
+//! Fetches (manual, 7.3.2 to 7.3.7): keywords that give values. A family is a file with a table; a
+//! row is a keyword.
 
 // Every preparing function has the signature of `Prepare`, whatever it does with its arguments.
 #![allow(clippy::ptr_arg)]
@@ -41,7 +42,8 @@ use crate::value::{Type, Value};
 /// Where a fetch that has several values stands among them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
-    /// Whether all values are wanted, one after another (ACLs), and not the one the fetch takes by itself.
+    /// Whether all values are wanted, one after another (ACLs), and not the one the fetch takes by
+    /// itself.
     pub all: bool,
     /// How many were given so far. The evaluation counts.
     pub given: u32,
@@ -97,7 +99,8 @@ pub struct Fetch {
     pub run: Run,
     /// The further check of its arguments.
     pub prepare: Option<Prepare>,
-    /// The short way for conditions, which look for one of all values; what has none is asked for each by `run`.
+    /// The short way for conditions, which look for one of all values; what has none is asked for
+    /// each by `run`.
     pub any: Option<Any>,
     /// Whether it is known only once the transfer is over: a log line that has one waits for that.
     pub late: bool,
@@ -156,7 +159,8 @@ impl Fetch {
     }
 }
 
-/// What stands for the fetch of an expression that begins with a log line; no name that a configuration could write.
+/// What stands for the fetch of an expression that begins with a log line; no name that a
+/// configuration could write.
 pub(crate) static MESSAGE: Fetch = row("", &[], Type::Str, Columns(u32::MAX), "the log line", |env, _, _| {
     Some(Value::str(env.request_bytes))
 });

@@ -13,7 +13,7 @@ use crate::value::{Scratch, Type, Value, parse_ip};
 
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
-    //  name               arguments                                             gives         where                  what it is
+    // name arguments gives where what it is
     row("method",          &[],                                                  Type::Method, Columns::REQUEST_KEPT, "the method",                                    method),
     row("path",            &[],                                                  Type::Str,    Columns::REQUEST,      "the path, without host and query",              path),
     row("pathq",           &[],                                                  Type::Str,    Columns::REQUEST,      "the path with the query",                       pathq),
@@ -264,7 +264,8 @@ fn authorization<'a>(env: &Env<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// The user that the client says to be, and whether the password is right; nothing where it does not say so in a way that can be read.
+/// The user that the client says to be, and whether the password is right; nothing where it does
+/// not say so in a way that can be read.
 fn user(env: &Env<'_>, args: &Args) -> Option<(String, bool)> {
     let Arg::Userlist(list) = args.get(0) else { return None };
     let (user, password) = auth::basic(authorization(env)?)?;

@@ -1,4 +1,5 @@
-//! The stream as a whole: which of its ends gave up, what its rules decided, what its layers look like (manual, 7.3.2 and 7.3.4).
+//! The stream as a whole: which of its ends gave up, what its rules decided, what its layers look
+//! like (manual, 7.3.2 and 7.3.4).
 
 use std::io::Write;
 

@@ -1,4 +1,5 @@
-//! Dates, timing events and byte counts of a stream (manual, 8.4), for fetches and for the aliases of log formats.
+//! Dates, timing events and byte counts of a stream (manual, 8.4), for fetches and for the aliases
+//! of log formats.
 
 use super::constant::time_unit;
 use super::{Cursor, Fetch, row};

@@ -1,4 +1,5 @@
-//! Names that HAProxy knows and that are not built here: using one is an error that says what it needs.
+//! Names that HAProxy knows and that are not built here: using one is an error that says what it
+//! needs.
 
 #[rustfmt::skip]
 pub(super) const NAMES: &[&str] = &[

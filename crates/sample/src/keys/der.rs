@@ -1,5 +1,6 @@
-//! As much of DER as keys and certificates need (X.690; RFC 5280, 4.1; RFC 5958; RFC 8017, A.1): walking through elements, and
-//! writing the frame that the cryptographic library wants around a key.
+//! As much of DER as keys and certificates need (X.690; RFC 5280, 4.1; RFC 5958; RFC 8017, A.1):
+//! walking through elements, and writing the frame that the cryptographic library wants around a
+//! key.
 
 use super::{Curve, PrivateKey, PublicKey, curve_key, rsa};
 
@@ -72,7 +73,8 @@ pub(super) fn key_kind(der: &[u8]) -> Option<String> {
     }
 }
 
-/// The public key of a certificate: behind version, serial number, signature's algorithm, issuer, validity and subject.
+/// The public key of a certificate: behind version, serial number, signature's algorithm, issuer,
+/// validity and subject.
 pub(super) fn certificate_key(der: &[u8]) -> Option<PublicKey> {
     let (certificate, _) = take(der, SEQUENCE)?;
     let (mut rest, _) = take(certificate, SEQUENCE)?;
@@ -134,7 +136,8 @@ fn write_integer(number: &[u8], out: &mut Vec<u8>) {
     write(INTEGER, &bytes, out);
 }
 
-/// RSA's key of PKCS #1 from its numbers: modulus, public exponent, private one, both primes, both exponents, coefficient.
+/// RSA's key of PKCS #1 from its numbers: modulus, public exponent, private one, both primes, both
+/// exponents, coefficient.
 pub(super) fn rsa_key(numbers: [&[u8]; 8]) -> Vec<u8> {
     let mut contents = Vec::new();
     write_integer(&[0], &mut contents);

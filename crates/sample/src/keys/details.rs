@@ -1,4 +1,5 @@
-//! What is told of a certificate (`show ssl cert`; management manual, 9.3): read from its DER (RFC 5280, 4.1).
+//! What is told of a certificate (`show ssl cert`; management manual, 9.3): read from its DER (RFC
+//! 5280, 4.1).
 
 use std::fmt::Write;
 

@@ -1,5 +1,6 @@
-//! Keys of JSON Web Tokens: from PEM files, from certificates, from JSON Web Keys (RFC 7517); and the certificates that expressions may
-//! name. Used by the converters `jwt_…`; knows nothing of tokens.
+//! Keys of JSON Web Tokens: from PEM files, from certificates, from JSON Web Keys (RFC 7517); and
+//! the certificates that expressions may name. Used by the converters `jwt_…`; knows nothing of
+//! tokens.
 
 mod der;
 mod details;
@@ -128,7 +129,8 @@ impl Certificate {
     }
 }
 
-/// The public key in a PEM file: `PUBLIC KEY` holds it behind the name of its algorithm, `RSA PUBLIC KEY` by itself.
+/// The public key in a PEM file: `PUBLIC KEY` holds it behind the name of its algorithm,
+/// `RSA PUBLIC KEY` by itself.
 pub fn public_key(text: &str) -> Option<PublicKey> {
     blocks(text).find_map(|(kind, der)| match kind {
         "RSA PUBLIC KEY" => Some(PublicKey(der.into())),

@@ -1,5 +1,6 @@
-//! The certificates that expressions may name, by file or by store and name; how the runtime socket changes them (management manual,
-//! 9.3: `set ssl cert` and its kin). Filled while a configuration is resolved, read by requests.
+//! The certificates that expressions may name, by file or by store and name; how the runtime socket
+//! changes them (management manual, 9.3: `set ssl cert` and its kin). Filled while a configuration
+//! is resolved, read by requests.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -9,7 +10,8 @@ use arc_swap::ArcSwapOption;
 
 use super::{Certificate, PublicKey};
 
-/// A place for a certificate. It stays where it is once an expression knows it; what it holds may change.
+/// A place for a certificate. It stays where it is once an expression knows it; what it holds may
+/// change.
 #[derive(Debug)]
 pub struct Stored {
     /// The name it is listed by.
@@ -64,7 +66,8 @@ struct Pending {
 pub struct Certificates {
     /// By each of their names.
     known: RwLock<BTreeMap<Box<str>, Arc<Stored>>>,
-    /// Bare public keys by their file, which nothing changes. Written while a configuration is resolved.
+    /// Bare public keys by their file, which nothing changes. Written while a configuration is
+    /// resolved.
     public: RwLock<BTreeMap<Box<str>, Arc<PublicKey>>>,
     pending: Mutex<Option<Pending>>,
 }
@@ -136,8 +139,8 @@ impl Certificates {
         self.pending().as_ref().map(|pending| (pending.stored.name.clone(), Arc::clone(&pending.certificate)))
     }
 
-    /// `set ssl cert`: begins a change, or changes what waits. Gives the name, and whether the change was begun. With `key` the text is
-    /// the private key of the certificate that is there.
+    /// `set ssl cert`: begins a change, or changes what waits. Gives the name, and whether the
+    /// change was begun. With `key` the text is the private key of the certificate that is there.
     ///
     /// # Errors
     /// Why it cannot be, a line.

@@ -1,7 +1,8 @@
 //! The lines of a list: keys and values as bytes, each in a numbered slot that indexes refer to.
 //!
-//! What a file holds stays in the one piece that was read, lines point into it; only what is added or changed later has
-//! bytes of its own. A slot that was freed is used again, so that a list that rules add to and delete from does not grow.
+//! What a file holds stays in the one piece that was read, lines point into it; only what is added
+//! or changed later has bytes of its own. A slot that was freed is used again, so that a list that
+//! rules add to and delete from does not grow.
 
 use std::ops::Range;
 
@@ -72,7 +73,8 @@ impl Texts for Entries {
 }
 
 impl Entries {
-    /// Reads the text of a pattern file; with `split_values` the first word of a line is its key (manual, 7.1 and `map`).
+    /// Reads the text of a pattern file; with `split_values` the first word of a line is its key
+    /// (manual, 7.1 and `map`).
     pub(crate) fn load(file: Vec<u8>, split_values: bool) -> Result<Self, String> {
         if file.len() > LONGEST_FILE {
             return Err("the file is longer than 4 GiB".into());
@@ -224,7 +226,8 @@ fn line(
     let text = &text[..text.len() - text.iter().rev().take_while(|byte| **byte == b'\r').count()];
     let indent = text.iter().take_while(|byte| blank(byte)).count();
     let (start, end) = (range.start + indent, range.start + text.len());
-    // A sharp that has a space before it is a pattern, as the manual's advice for such patterns goes.
+    // A sharp that has a space before it is a pattern, as the manual's advice for such patterns
+    // goes.
     if start == end || (file[start] == b'#' && indent == 0) {
         return None;
     }

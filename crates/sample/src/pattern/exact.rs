@@ -1,4 +1,5 @@
-//! Strings compared whole, and the beginnings and ends of strings: hash tables of slots, in which keys are not kept twice.
+//! Strings compared whole, and the beginnings and ends of strings: hash tables of slots, in which
+//! keys are not kept twice.
 
 use std::hash::BuildHasher;
 
@@ -12,7 +13,8 @@ pub(super) const FEW: usize = 6;
 
 type Hasher = foldhash::fast::RandomState;
 
-/// Slots by the hash of their key. Equal keys stand next to each other; the first of the list is found.
+/// Slots by the hash of their key. Equal keys stand next to each other; the first of the list is
+/// found.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
     table: HashTable<Slot>,
@@ -190,7 +192,8 @@ impl Affix {
         }
     }
 
-    /// Of the prefixes of `bytes` the longest, of their suffixes the first in the list, as HAProxy's maps choose.
+    /// Of the prefixes of `bytes` the longest, of their suffixes the first in the list, as
+    /// HAProxy's maps choose.
     #[inline]
     pub(crate) fn find(&self, bytes: &[u8], texts: &impl Texts) -> Option<Slot> {
         match &self.many {

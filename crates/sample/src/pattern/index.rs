@@ -1,6 +1,8 @@
-//! Compiled patterns: the structure that answers fastest for each match method (manual, 7.1), and that takes single changes.
+//! Compiled patterns: the structure that answers fastest for each match method (manual, 7.1), and
+//! that takes single changes.
 //!
-//! An [`Index`] holds slots of a list of texts, which are given to each call; [`super::list`] and [`crate::acl`] make it.
+//! An [`Index`] holds slots of a list of texts, which are given to each call; [`super::list`] and
+//! [`crate::acl`] make it.
 
 use super::entries::{Slot, Texts};
 use super::exact::{Affix, Exact};
@@ -99,8 +101,9 @@ impl Index {
         }
     }
 
-    /// The slot of a pattern that matches `value`, which has the type the method expects. Any of several unless
-    /// `first` asks for the one a map takes: the longest prefix, the smallest network, else the first of the list.
+    /// The slot of a pattern that matches `value`, which has the type the method expects. Any of
+    /// several unless `first` asks for the one a map takes: the longest prefix, the smallest
+    /// network, else the first of the list.
     #[inline]
     pub(crate) fn find(&self, value: &Value<'_>, first: bool, texts: &impl Texts) -> Option<Slot> {
         match (self, value) {
@@ -300,7 +303,8 @@ mod tests {
             let mut present: Vec<(Slot, i64, i64)> = Vec::new();
             for _ in 0..3000 {
                 if random.bool() || present.is_empty() {
-                    // A network of 16 addresses' worth of lengths, or a range, as a first and a last number.
+                    // A network of 16 addresses' worth of lengths, or a range, as a first and a
+                    // last number.
                     let length = random.u32(24..=32);
                     let first = random.i64(0..256) & !((1 << (32 - length)) - 1);
                     let (first, last, text) = match method {

@@ -1,4 +1,5 @@
-//! A list of patterns that lives on while it is looked into: its lines, the indexes that views made of them, and changes.
+//! A list of patterns that lives on while it is looked into: its lines, the indexes that views made
+//! of them, and changes.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -73,7 +74,8 @@ struct Indexed {
 #[derive(Debug)]
 struct Contents {
     entries: Entries,
-    /// Lines by their key as written: what changes by key ask, and how strings with their case are compared.
+    /// Lines by their key as written: what changes by key ask, and how strings with their case are
+    /// compared.
     keys: Keys,
     indexed: Vec<Indexed>,
 }
@@ -98,8 +100,8 @@ pub struct List {
     /// Who uses it: more is said while the configuration is read.
     users: Mutex<String>,
     fixed: Option<Fixed>,
-    /// Written by whoever changes it; each reader takes a lock of its own, which no other thread writes. Made of the
-    /// words of an ACL when they are first shown or changed.
+    /// Written by whoever changes it; each reader takes a lock of its own, which no other thread
+    /// writes. Made of the words of an ACL when they are first shown or changed.
     contents: OnceLock<Box<ShardedLock<Contents>>>,
     /// Whether it was ever changed: an ACL looks into the words it was written with until then.
     changed: AtomicBool,
@@ -113,8 +115,8 @@ impl Contents {
         Self { entries, keys, indexed: Vec::new() }
     }
 
-    /// The number of the index for that method, made if it is not there. With `strict` a pattern that the method cannot
-    /// take is an error, else it never matches.
+    /// The number of the index for that method, made if it is not there. With `strict` a pattern
+    /// that the method cannot take is an error, else it never matches.
     fn index(&mut self, method: Method, ignore_case: bool, strict: bool) -> Result<usize, String> {
         let same = |other: &Indexed| (other.method, other.ignore_case) == (method, ignore_case);
         if let Some(at) = self.indexed.iter().position(same) {
@@ -293,7 +295,8 @@ impl List {
         })
     }
 
-    /// The first line of a map whose value `is` what is looked for; a line without one has an empty one.
+    /// The first line of a map whose value `is` what is looked for; a line without one has an empty
+    /// one.
     pub fn find_value(&self, is: impl Fn(&[u8]) -> bool) -> Option<Line> {
         self.read(|contents| {
             let entries = &contents.entries;
@@ -395,8 +398,9 @@ impl List {
         })
     }
 
-    /// Replaces all lines at once (`commit map`): no lookup sees a mixture. What is new is made before readers wait, and what is
-    /// old goes after; long lists take long, so that this is nothing for a worker's turn.
+    /// Replaces all lines at once (`commit map`): no lookup sees a mixture. What is new is made
+    /// before readers wait, and what is old goes after; long lists take long, so that this is
+    /// nothing for a worker's turn.
     pub fn replace(&self, lines: Vec<NewLine>) {
         let ways = self.read(|contents| {
             contents.indexed.iter().map(|indexed| (indexed.method, indexed.ignore_case)).collect::<Vec<_>>()
@@ -468,7 +472,8 @@ impl View {
         })
     }
 
-    /// The template of the first regular expression that matches, with its references filled (`map_regm`).
+    /// The template of the first regular expression that matches, with its references filled
+    /// (`map_regm`).
     pub fn expand(&self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
         self.list.read(|contents| {
             let Some(Indexed { index: Some(Index::Regex(regexes)), .. }) = contents.indexed.get(self.at)

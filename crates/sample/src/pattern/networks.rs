@@ -1,5 +1,5 @@
-//! Addresses in networks: a trie for each family, so that the smallest network that holds an address is found in a few steps
-//! whatever their number.
+//! Addresses in networks: a trie for each family, so that the smallest network that holds an
+//! address is found in a few steps whatever their number.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,5 @@
-//! Parts of a path or a name between delimiters (`-m dir`, `-m dom`): a hash table of the patterns, asked for each run of parts.
+//! Parts of a path or a name between delimiters (`-m dir`, `-m dom`): a hash table of the patterns,
+//! asked for each run of parts.
 
 use smallvec::SmallVec;
 
@@ -100,7 +101,8 @@ impl Parts {
     }
 }
 
-/// Whether `pattern` stands in `bytes` between delimiters or ends. A pattern of delimiters only never does.
+/// Whether `pattern` stands in `bytes` between delimiters or ends. A pattern of delimiters only
+/// never does.
 fn has_part(bytes: &[u8], pattern: &[u8], delimiters: &[u8], ignore_case: bool) -> bool {
     if pattern.is_empty() {
         return false;

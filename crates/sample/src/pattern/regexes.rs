@@ -1,5 +1,6 @@
-//! Many regular expressions at once: most can only match a text that holds certain bytes, so that one look for the
-//! bytes of all leaves few to be tried. Those of which nothing is known are tried together.
+//! Many regular expressions at once: most can only match a text that holds certain bytes, so that
+//! one look for the bytes of all leaves few to be tried. Those of which nothing is known are tried
+//! together.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;

@@ -18,7 +18,8 @@ pub struct PatternSets {
 }
 
 impl PatternSets {
-    /// The list of a file (`file@`, the default), of a file that may be missing (`opt@`), or of no file (`virt@`). What `read` gives of a file is kept by nobody else.
+    /// The list of a file (`file@`, the default), of a file that may be missing (`opt@`), or of no
+    /// file (`virt@`). What `read` gives of a file is kept by nobody else.
     pub fn file(
         &mut self,
         name: &str,
@@ -85,7 +86,8 @@ impl PatternSets {
         Ok(self.push(List::of_acl(origin, self.lists.len() as u32, entries, method, ignore_case)))
     }
 
-    /// Gives lists their numbers: those that were asked for, and the others what is free, in the order of the configuration.
+    /// Gives lists their numbers: those that were asked for, and the others what is free, in the
+    /// order of the configuration.
     pub fn finish(&mut self) {
         let taken: HashSet<u32> = self.wanted.values().copied().collect();
         let mut free = (0..).filter(|number| !taken.contains(number));

@@ -1,5 +1,6 @@
-//! Many substrings at once: of each pattern a few bytes that few others have stand in a hash table, and each place of a text
-//! asks for the bytes that stand there. Patterns come and go without building anything anew.
+//! Many substrings at once: of each pattern a few bytes that few others have stand in a hash table,
+//! and each place of a text asks for the bytes that stand there. Patterns come and go without
+//! building anything anew.
 
 use std::hash::BuildHasher;
 
@@ -170,7 +171,8 @@ impl Substrings {
         }
     }
 
-    /// Hands the slot of each pattern that stands in `text` to `visit`, perhaps more than once, until that returns true.
+    /// Hands the slot of each pattern that stands in `text` to `visit`, perhaps more than once,
+    /// until that returns true.
     pub(crate) fn each(&self, text: &[u8], texts: &impl Texts, mut visit: impl FnMut(Slot) -> bool) {
         if let Some((finder, slot)) = &self.alone {
             if finder.find(text).is_some() {

@@ -1,5 +1,6 @@
-//! The end of a text as PCRE means it: `$` and `\Z` match at the very end, and before a line end there. The `regex` crate knows
-//! the very end only, so that a text with a line end is looked at a second time without it.
+//! The end of a text as PCRE means it: `$` and `\Z` match at the very end, and before a line end
+//! there. The `regex` crate knows the very end only, so that a text with a line end is looked at a
+//! second time without it.
 //!
 //! A text that ends otherwise, as nearly all do, costs nothing more.
 

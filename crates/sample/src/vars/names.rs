@@ -22,7 +22,8 @@ impl Mentioned {
     }
 }
 
-/// The variables of a plan: which name has which slot; and what else its expressions ask to be kept.
+/// The variables of a plan: which name has which slot; and what else its expressions ask to be
+/// kept.
 #[derive(Debug, Default)]
 pub struct Variables {
     names: HashMap<(VarScope, Box<str>), u32>,
@@ -91,7 +92,8 @@ impl Variables {
         self.wants_request_line
     }
 
-    /// Notes that an expression or format of the plan reads our address on the connection to the server.
+    /// Notes that an expression or format of the plan reads our address on the connection to the
+    /// server.
     pub fn want_backend_source(&mut self) {
         self.wants_backend_source = true;
     }
@@ -126,7 +128,8 @@ impl Variables {
         self.wants_bodies = true;
     }
 
-    /// Whether one does: then rules see what of a body came with its head, even where nothing waits for more.
+    /// Whether one does: then rules see what of a body came with its head, even where nothing waits
+    /// for more.
     pub fn wants_bodies(&self) -> bool {
         self.wants_bodies
     }
@@ -136,7 +139,8 @@ impl Variables {
         self.wants_stream_numbers = true;
     }
 
-    /// Whether one does: then streams of all workers are numbered in one sequence, else each worker has its own.
+    /// Whether one does: then streams of all workers are numbered in one sequence, else each worker
+    /// has its own.
     pub fn wants_stream_numbers(&self) -> bool {
         self.wants_stream_numbers
     }
@@ -148,8 +152,8 @@ impl Variables {
         Self { names: self.names.clone(), mentioned: Arc::new(Mentioned(RwLock::new(mentioned))), ..*self }
     }
 
-    /// What this copy came to ask for that `plan` does not have: a variable that nothing else names, or something that is
-    /// kept only where an expression of the configuration wants it.
+    /// What this copy came to ask for that `plan` does not have: a variable that nothing else
+    /// names, or something that is kept only where an expression of the configuration wants it.
     pub fn beyond(&self, plan: &Self) -> Option<String> {
         if let Some((_, name)) = self.names.keys().find(|key| !plan.names.contains_key(*key)) {
             return Some(format!("variable '{name}' is not used in the configuration"));

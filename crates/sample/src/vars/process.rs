@@ -1,4 +1,5 @@
-//! Process-wide variables (`proc.`): one lock each, read and written by all workers and by the runtime socket.
+//! Process-wide variables (`proc.`): one lock each, read and written by all workers and by the
+//! runtime socket.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, RwLock};

@@ -1,4 +1,5 @@
-//! What requests often evaluate, over one request that is at hand: for what counts allocations, and for what measures time.
+//! What requests often evaluate, over one request that is at hand: for what counts allocations, and
+//! for what measures time.
 #![allow(dead_code)]
 
 use super::World;

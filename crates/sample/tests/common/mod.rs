@@ -258,7 +258,8 @@ impl World {
         }
     }
 
-    /// The value of an expression as `type:text`; the message where it does not compile, `none` without a value.
+    /// The value of an expression as `type:text`; the message where it does not compile, `none`
+    /// without a value.
     pub fn eval(&self, text: &str) -> String {
         let expression = match Expression::compile_str(text, Span::default(), &self.scope()) {
             Ok(expression) => expression,

@@ -1,6 +1,8 @@
-//! Servers that have the state of another (manual, 5.2 `track`): whom each follows, and who follows it.
+//! Servers that have the state of another (manual, 5.2 `track`): whom each follows, and who follows
+//! it.
 //!
-//! Written when a configuration is resolved and when a server is added at run time; read by whoever changes a server's state.
+//! Written when a configuration is resolved and when a server is added at run time; read by whoever
+//! changes a server's state.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -16,7 +18,8 @@ pub(crate) struct Follow {
 }
 
 impl Server {
-    /// Notes that this server of `proxy` follows `tracked` for good; says whether it followed none before.
+    /// Notes that this server of `proxy` follows `tracked` for good; says whether it followed none
+    /// before.
     pub(crate) fn follow(self: &Arc<Self>, proxy: &Arc<Proxy>, tracked: &Arc<Self>) -> bool {
         if self.follow.tracked.set(tracked.clone()).is_err() {
             return false;
@@ -31,7 +34,8 @@ impl Server {
         self.follow.tracked.get()
     }
 
-    /// The server at the end of the chain, which is the one that is checked; the server itself where it follows none.
+    /// The server at the end of the chain, which is the one that is checked; the server itself
+    /// where it follows none.
     pub fn watched(&self) -> &Server {
         let mut last = self;
         while let Some(next) = last.tracked() {
@@ -40,7 +44,8 @@ impl Server {
         last
     }
 
-    /// The servers that follow this one, with their backends: the latest declared first, as HAProxy tells them.
+    /// The servers that follow this one, with their backends: the latest declared first, as HAProxy
+    /// tells them.
     pub fn followers(&self) -> Vec<(Arc<Proxy>, Arc<Server>)> {
         let followers = self.follow.followers.lock().unwrap_or_else(PoisonError::into_inner);
         let alive =

@@ -1,6 +1,8 @@
-//! Places at a server: counting its requests, one by one or each worker for itself, and keeping to its limit.
+//! Places at a server: counting its requests, one by one or each worker for itself, and keeping to
+//! its limit.
 //!
-//! Nothing here waits: who finds no place queues in [`queue`](crate::queue). Called by `balance` and by `proxy::assign`.
+//! Nothing here waits: who finds no place queues in [`queue`](crate::queue). Called by `balance`
+//! and by `proxy::assign`.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -42,7 +44,8 @@ impl Server {
         self.served_max.raise(served);
     }
 
-    /// Counts one request less; the next that waits for this server may then try. To be called by the worker that entered.
+    /// Counts one request less; the next that waits for this server may then try. To be called by
+    /// the worker that entered.
     #[inline]
     pub fn leave(&self, tally: Tally) {
         match tally {
@@ -125,7 +128,8 @@ impl Server {
         }
     }
 
-    /// Keeps a place for the worker's next request as long as a quarter of all is nobody's: whoever waits then finds one there.
+    /// Keeps a place for the worker's next request as long as a quarter of all is nobody's: whoever
+    /// waits then finds one there.
     #[inline]
     fn give_place_back(&self, own: &ServerCounters) {
         let limit = self.maxconn.load(Relaxed);
@@ -178,7 +182,8 @@ mod tests {
         assert_eq!(server.served.0.load(Relaxed), 0);
     }
 
-    /// A server that so many workers know. Tests run side by side, and their number is the process's.
+    /// A server that so many workers know. Tests run side by side, and their number is the
+    /// process's.
     fn with_workers(count: usize) -> Arc<Server> {
         static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
         let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

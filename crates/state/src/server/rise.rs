@@ -1,4 +1,5 @@
-//! Servers that come up, at once or slowly (manual, 5.2 `slowstart`), and who is told when they go up or down.
+//! Servers that come up, at once or slowly (manual, 5.2 `slowstart`), and who is told when they go
+//! up or down.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -23,7 +24,8 @@ impl std::fmt::Debug for Marked {
 }
 
 impl Server {
-    /// Says who is told when it goes up or down (`on-marked-up`, `on-marked-down`); the first word counts.
+    /// Says who is told when it goes up or down (`on-marked-up`, `on-marked-down`); the first word
+    /// counts.
     pub fn on_mark(&self, tell: impl Fn(bool) + Send + Sync + 'static) {
         let _ = self.marked.set(Marked(Box::new(tell)));
     }
@@ -40,8 +42,8 @@ impl Server {
         let _ = self.starter.set(Starter(Box::new(raise)));
     }
 
-    /// Brings a server up that was down or in maintenance: with the whole of its weight, or as `slowstart` says. Says whether what
-    /// checks find of it changed.
+    /// Brings a server up that was down or in maintenance: with the whole of its weight, or as
+    /// `slowstart` says. Says whether what checks find of it changed.
     pub fn come_up(&self, now_ms: u64) -> bool {
         let Some(Starter(raise)) = self.starter.get() else {
             self.set_ramp(100);

@@ -65,7 +65,8 @@ impl PrivateKey {
         Some(self.key.public_key()?.as_ref() == facts.key_info())
     }
 
-    /// The key with its chain, for a handshake. `schemes` limits what it signs with, unless it is empty.
+    /// The key with its chain, for a handshake. `schemes` limits what it signs with, unless it is
+    /// empty.
     pub(super) fn certified(
         &self,
         chain: &[Arc<[u8]>],

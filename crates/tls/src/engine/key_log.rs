@@ -1,6 +1,7 @@
 //! Secrets of a handshake, for logs of keys (`tune.ssl.keylog`).
 //!
-//! rustls tells them in the midst of a handshake; they are left for the connection whose turn it is ([`take_secrets`]).
+//! rustls tells them in the midst of a handshake; they are left for the connection whose turn it is
+//! ([`take_secrets`]).
 
 use std::cell::RefCell;
 

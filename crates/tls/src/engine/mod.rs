@@ -1,7 +1,8 @@
-//! All of rustls is named in this module and those below it: handshakes, their configurations, verification by webpki, keys.
+//! All of rustls is named in this module and those below it: handshakes, their configurations,
+//! verification by webpki, keys.
 //!
-//! The engine makes handshakes. The keys that come out of one go to the record layer ([`crate::record`]); what is left of the
-//! engine then is what replaces keys and takes tickets.
+//! The engine makes handshakes. The keys that come out of one go to the record layer
+//! ([`crate::record`]); what is left of the engine then is what replaces keys and takes tickets.
 
 mod error;
 pub(crate) mod key;
@@ -29,7 +30,8 @@ const INCOMING_MAX: usize = 1 << 18;
 /// A handshake under way.
 pub(crate) struct Handshake {
     end: End,
-    /// What was received and is not used up. rustls sees the first `window` bytes, which end with a record.
+    /// What was received and is not used up. rustls sees the first `window` bytes, which end with a
+    /// record.
     incoming: Vec<u8>,
     window: usize,
     /// Early data of the client, in order.
@@ -81,8 +83,8 @@ impl Handshake {
         Self { end, incoming, window: 0, early: Vec::new() }
     }
 
-    /// Takes `received` and goes on as far as that allows. What has to be sent is appended to `out`, after an error too. `true`
-    /// once the handshake is complete.
+    /// Takes `received` and goes on as far as that allows. What has to be sent is appended to
+    /// `out`, after an error too. `true` once the handshake is complete.
     pub(crate) fn advance(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<bool, Error> {
         if self.incoming.len() + received.len() > INCOMING_MAX {
             return Err(Error::handshake(Reason::PacketLengthTooLong));
@@ -125,8 +127,8 @@ impl Handshake {
         step
     }
 
-    /// Appends the alert that the engine has for the peer: what it had to say before has been given out, and asking
-    /// it once more would have it look at the same messages again.
+    /// Appends the alert that the engine has for the peer: what it had to say before has been given
+    /// out, and asking it once more would have it look at the same messages again.
     fn last_words(&mut self, out: &mut Vec<u8>) {
         let incoming = &mut self.incoming[..self.window];
         let _ = match &mut self.end {

@@ -100,7 +100,8 @@ impl ServerSide {
         config.alpn_protocols = served.alpn.iter().map(|name| name.to_vec()).collect();
         config.ignore_client_order = !parameters.prefer_client;
         config.enable_secret_extraction = true;
-        // Early data may come once only: rustls takes it from sessions that are kept here, not from tickets.
+        // Early data may come once only: rustls takes it from sessions that are kept here, not from
+        // tickets.
         config.max_early_data_size = served.early_data;
         config.ticketer = match &shared.tickets {
             Some(tickets) if served.early_data == 0 => tickets.clone(),
@@ -128,7 +129,8 @@ impl fmt::Debug for ClientSide {
 pub(crate) struct Asked<'a> {
     /// Whom to trust; `None` with `verify none`.
     pub(crate) trust: Option<&'a Trust>,
-    /// The name that the certificate must have, where it is not the one that is sent (`verifyhost`).
+    /// The name that the certificate must have, where it is not the one that is sent
+    /// (`verifyhost`).
     pub(crate) host: Option<&'a str>,
     pub(crate) alpn: &'a [Box<[u8]>],
     /// Our own chain and key (`crt`).

@@ -1,7 +1,7 @@
 //! The certificates of peers, as rustls asks about them.
 //!
-//! rustls calls a verifier in the midst of a handshake and takes yes or no. What was found, and forgiven, is left for the
-//! connection whose turn it is ([`take_outcome`]).
+//! rustls calls a verifier in the midst of a handshake and takes yes or no. What was found, and
+//! forgiven, is left for the connection whose turn it is ([`take_outcome`]).
 
 use std::cell::Cell;
 use std::fmt;
@@ -22,7 +22,8 @@ use crate::verify::{Purpose, Signed, Trusted};
 use crate::verify_code::{self as code, VerifyCode};
 use crate::x509;
 
-/// What verification found in the peer's chain; all 0 where nothing was wrong or nothing was verified.
+/// What verification found in the peer's chain; all 0 where nothing was wrong or nothing was
+/// verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// The last error of all, forgiven or not (`ssl_c_verify`).
@@ -65,8 +66,8 @@ fn trusted(trust: &Trust) -> Trusted {
     Trusted::new(trust.authorities.iter().chain(&trust.unnamed), &trust.crls, check)
 }
 
-/// Verifies a chain outside of a handshake, at `now` in seconds since 1970: whether every fault was forgiven. Each is told with its
-/// depth, counted from `own`, as DER like all of them.
+/// Verifies a chain outside of a handshake, at `now` in seconds since 1970: whether every fault was
+/// forgiven. Each is told with its depth, counted from `own`, as DER like all of them.
 pub fn verify_chain(
     trust: &Trust,
     own: &[u8],
@@ -102,7 +103,8 @@ fn refusal(code: VerifyCode) -> Error {
     })
 }
 
-/// Verifies a chain with what `trusted` has, and leaves the outcome. `forgiven` tells of each fault and its depth whether to go on.
+/// Verifies a chain with what `trusted` has, and leaves the outcome. `forgiven` tells of each fault
+/// and its depth whether to go on.
 fn verify(
     trusted: &Trusted,
     own: &CertificateDer<'_>,

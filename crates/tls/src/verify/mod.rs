@@ -1,8 +1,10 @@
-//! Verification of X.509 chains in OpenSSL's order, with its numbers (RFC 5280, 6; X509_verify_cert(3)).
+//! Verification of X.509 chains in OpenSSL's order, with its numbers (RFC 5280, 6;
+//! X509_verify_cert(3)).
 //!
-//! A chain is built from the peer's certificate upwards, each issuer looked for among the trusted certificates first. Then it is
-//! looked over several times, as OpenSSL does: extensions, strength, revocation, signatures and dates, names. Each fault is
-//! told with its depth, and the caller forgives it or not (`ca-ignore-err`, `crt-ignore-err`).
+//! A chain is built from the peer's certificate upwards, each issuer looked for among the trusted
+//! certificates first. Then it is looked over several times, as OpenSSL does: extensions, strength,
+//! revocation, signatures and dates, names. Each fault is told with its depth, and the caller
+//! forgives it or not (`ca-ignore-err`, `crt-ignore-err`).
 
 mod build;
 mod constraints;
@@ -25,7 +27,8 @@ pub(crate) enum Purpose {
     Server,
 }
 
-/// A signature: the algorithm that made it and the key that it is to be checked with, both as the contents of their DER.
+/// A signature: the algorithm that made it and the key that it is to be checked with, both as the
+/// contents of their DER.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Signed<'a> {
     pub(crate) algorithm: &'a [u8],
@@ -141,7 +144,8 @@ impl Trusted {
     }
 }
 
-/// Critical extensions, authorities that are none, what certificates may be used for, and lengths of paths.
+/// Critical extensions, authorities that are none, what certificates may be used for, and lengths
+/// of paths.
 fn check_extensions(all: &[Parsed<'_>], purpose: Purpose, forgive: Forgive<'_>) -> Result<(), Refused> {
     let mut below = 0;
     for (depth, own) in all.iter().enumerate() {

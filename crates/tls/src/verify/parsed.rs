@@ -133,7 +133,8 @@ impl<'a> Parsed<'a> {
         same(key, issuer.subject_key()) && same(serial, Some(issuer.certificate.raw_serial()))
     }
 
-    /// Whether it may have issued `other`, by names and identifiers. What its key may do is looked at later.
+    /// Whether it may have issued `other`, by names and identifiers. What its key may do is looked
+    /// at later.
     pub(super) fn issued(&self, other: &Self) -> bool {
         self.subject() == other.issuer() && other.points_to(self)
     }

@@ -101,7 +101,8 @@ pub(crate) fn pair(acceptor: &Arc<Acceptor>, connector: &Connector, name: &str) 
     (client, server)
 }
 
-/// Sends `text` from one side to the other, in pieces of `cut` bytes of ciphertext and into rooms of `room` bytes.
+/// Sends `text` from one side to the other, in pieces of `cut` bytes of ciphertext and into rooms
+/// of `room` bytes.
 pub(crate) fn carry(from: &mut Session, to: &mut Session, text: &[u8], cut: usize, room: usize) -> Vec<u8> {
     let mut wire = from.unsent().to_vec();
     from.sent(wire.len());
