@@ -55,16 +55,31 @@ for n in $(seq 20); do
     conditions+="    http-request deny if a$n"$'\n'
 done
 
-measure() { # name pid port connections path extra... : appends "user system rate" in µs per request
-    local name=$1 pid=$2 port=$3 connections=$4 path=$5
-    shift 5
-    local before after answer
-    before=$(ticks "$pid")
-    answer=$(ask run "target=127.0.0.1:$port" "path=$path" "connections=$connections" "seconds=$seconds" "$@")
-    after=$(ticks "$pid")
-    [ "$(value errors <<<"$answer")" = 0 ] || echo "$name: $answer" >&2
-    echo "$before $after $(value requests <<<"$answer") $(value rate <<<"$answer")" | awk -v hz="$hz" '
-        {printf "%.3f %.3f %.0f\n", ($3-$1)*1e6/hz/$5, ($4-$2)*1e6/hz/$5, $6}' >>"$dir/$name.result"
+declare -A pid port before requests rates
+
+begin() { # name config load... : starts it and warms it up
+    start "$1" "$2"
+    pid[$1]=$PID port[$1]=$PORT
+    ask run "target=127.0.0.1:$PORT" seconds=1 "${@:3}" >/dev/null
+    before[$1]=$(ticks "$PID") requests[$1]=0 rates[$1]=
+}
+
+slice() { # name load... : a part of a round
+    local answer
+    answer=$(ask run "target=127.0.0.1:${port[$1]}" seconds=0.5 "${@:2}")
+    [ "$(value errors <<<"$answer")" = 0 ] || echo "$1: $answer" >&2
+    requests[$1]=$((requests[$1] + $(value requests <<<"$answer")))
+    rates[$1]+="$(value rate <<<"$answer")"$'\n'
+}
+
+end() { # name: stops it and appends "user system rate" in µs per request
+    local after rate
+    after=$(ticks "${pid[$1]}")
+    rate=$(printf %s "${rates[$1]}" | median)
+    echo "${before[$1]} $after ${requests[$1]} $rate" | awk -v hz="$hz" '
+        {printf "%.3f %.3f %.0f\n", ($3-$1)*1e6/hz/$5, ($4-$2)*1e6/hz/$5, $6}' >>"$dir/$1.result"
+    PID=${pid[$1]}
+    stop
 }
 
 calls() { # pid port connections path extra...: system calls per request, counted by strace for a moment
@@ -122,14 +137,15 @@ scenario() { # title target mode rules connections url names extra...
     local config name
     config=$(proxy_config "$mode" "$rules")
     rm -f "$dir"/*.result
-    # A process of its own for each round: where its memory happens to lie counts for several hundredths.
+    # New processes for each round: where memory happens to lie counts for several hundredths. Within a round all take turns
+    # every half second, so that what else the machine does falls on all of them.
+    local work=("path=$url" "connections=$connections" "$@")
     for _ in $(seq "$rounds"); do
-        for name in $names; do
-            start "$name" "$config"
-            ask run "target=127.0.0.1:$PORT" "path=$url" "connections=$connections" seconds=1 "$@" >/dev/null
-            measure "$name" "$PID" "$PORT" "$connections" "$url" "$@"
-            stop
+        for name in $names; do begin "$name" "$config" "${work[@]}"; done
+        for _ in $(seq $((seconds * 2))); do
+            for name in $names; do slice "$name" "${work[@]}"; done
         done
+        for name in $names; do end "$name"; done
     done
     for name in $names; do
         start "$name" "$config"
