@@ -13,8 +13,6 @@ const LEFT: &[(&str, &str, usize)] = &[
     ("state",   "",        2),
     ("sample",  "",        10),
     ("config",  "draft",   6),
-    ("proxy",   "client",  2),
-    ("proxy",   "serve",   2),
     ("proxy",   "server",  4),
     ("weir",    "",        2),
 ];

@@ -7,7 +7,7 @@ use http::{
 };
 use runtime::Buffer;
 
-use super::Presence;
+use super::presence::Presence;
 use crate::flow::{Coding, Flow, Path, Socket};
 
 /// Reads the head of the next request in what was received: its length, or `None` if it is not

@@ -7,6 +7,7 @@
 mod h1;
 pub(crate) mod handshake;
 mod keep;
+mod presence;
 mod wait;
 
 use std::cell::RefCell;
@@ -36,7 +37,8 @@ use crate::shared::Prepared;
 use crate::worker::Worker;
 
 pub(crate) use h1::Framed;
-pub(crate) use wait::{Presence, Watch};
+pub(crate) use presence::Presence;
+pub(crate) use wait::Watch;
 
 /// What a connection has, however many requests it serves at once. The places it takes in the
 /// limits are given back when it is dropped.

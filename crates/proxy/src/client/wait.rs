@@ -9,6 +9,7 @@ use plan::Proxy;
 use runtime::timer;
 use sample::ConnectionError;
 
+use super::presence::Presence;
 use super::{Client, Downstream, h1};
 use crate::fault::Fault;
 
@@ -18,17 +19,6 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// The most that is read and thrown away then.
 const LINGER_BYTES: usize = 1 << 20;
-
-/// What a client does while it is only waited for something else.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Presence {
-    /// Nothing new, or more requests.
-    Here,
-    /// It closed its side.
-    Closed,
-    /// Its connection broke.
-    Broken,
-}
 
 /// Who else may end a wait.
 #[derive(Debug, Clone, Copy)]

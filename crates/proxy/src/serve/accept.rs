@@ -7,7 +7,6 @@
 use std::cell::OnceCell;
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -21,6 +20,7 @@ use runtime::timer::{self, now_ms, now_us};
 use runtime::worker::{self, Load};
 use state::proxy::Admission;
 
+use crate::serve::newcomer::Newcomer;
 use crate::worker::Worker;
 
 /// How long accepting pauses when descriptors or memory ran out, unless a connection ends before.
@@ -28,16 +28,6 @@ const SHORTAGE: Duration = Duration::from_millis(100);
 
 /// How often it is looked meanwhile whether one has ended.
 const LOOK: Duration = Duration::from_millis(1);
-
-/// A connection on its way to the worker that will serve it.
-pub(crate) struct Newcomer {
-    pub(crate) socket: OwnedFd,
-    pub(crate) peer: Option<std::net::SocketAddr>,
-    pub(crate) frontend: usize,
-    pub(crate) bind: usize,
-    pub(crate) load: Load,
-    pub(crate) accepted_us: u64,
-}
 
 thread_local! {
     /// What the calling worker does with a newcomer; set once when the worker starts to serve.

@@ -3,6 +3,7 @@
 pub mod accept;
 pub mod feed;
 pub(crate) mod http;
+mod newcomer;
 pub mod receive;
 pub(crate) mod reply;
 pub(crate) mod session;

@@ -27,7 +27,7 @@ use state::sessions::{self, Activity};
 use crate::client::{Client, handshake};
 use crate::evaluate;
 use crate::exchange::{Arrival, Next};
-use crate::serve::accept::Newcomer;
+use crate::serve::newcomer::Newcomer;
 use crate::worker::Worker;
 
 /// Boxes for the futures of requests in progress: as many as requests ever ran at once on this
