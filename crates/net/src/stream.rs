@@ -9,6 +9,7 @@
 //! is then sealed, but perhaps not sent: whoever waits for an answer calls [`Stream::poll_flush`]
 //! first, and whoever ends our side [`Stream::poll_shutdown`]. Both are nothing on a plain stream.
 
+use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,6 +32,8 @@ pub struct Stream {
     place: Place,
     /// What encrypts, where something does.
     tls: Option<Box<Session>>,
+    /// Whether the end of it is to be no proper one: nothing is said in TLS either.
+    breaks_off: Cell<bool>,
 }
 
 /// A connection between two workers: out of the reactor of one, and not yet in that of the other.
@@ -44,7 +47,7 @@ pub struct Detached {
 impl Stream {
     /// A connected, non-blocking socket, for the calling worker.
     pub fn from_fd(socket: OwnedFd, is_tcp: bool) -> Self {
-        Self { place: Place::apart(socket, is_tcp), tls: None }
+        Self { place: Place::apart(socket, is_tcp), tls: None, breaks_off: Cell::new(false) }
     }
 
     /// Whether it speaks TCP: no UNIX or abstract socket, nor one end of a pair.
@@ -244,14 +247,16 @@ impl Stream {
     /// A connection that another worker has [detached](Self::detach), for the calling worker.
     pub fn attach(detached: Detached) -> Self {
         let Detached { socket, is_tcp, tls } = detached;
-        Self { place: Place::apart(socket, is_tcp), tls }
+        Self { place: Place::apart(socket, is_tcp), tls, breaks_off: Cell::new(false) }
     }
 
     /// As [`poll_shutdown`](Self::poll_shutdown), but waits for nothing: what the kernel does not
     /// take at once is lost. For the end of connections whose messages were sent.
     #[inline]
     pub fn close(&mut self) {
-        if let Some(tls) = &mut self.tls {
+        if let Some(tls) = &mut self.tls
+            && !self.breaks_off.get()
+        {
             tls.close();
             let mut context = Context::from_waker(std::task::Waker::noop());
             // Nobody is left who would try again.
@@ -268,6 +273,7 @@ impl Stream {
 
     /// Makes closing send a reset instead of what is still queued.
     pub fn reset_on_close(&self) {
+        self.breaks_off.set(true);
         let _ = SockRef::from(&self.as_fd()).set_linger(Some(Duration::ZERO));
     }
 
@@ -275,6 +281,7 @@ impl Stream {
     /// process may repair sockets; else, or with `rst_ttl`, a reset leaves that travels so many
     /// hops only, one where nothing is said.
     pub fn vanish(&self, rst_ttl: Option<u8>) {
+        self.breaks_off.set(true);
         if !self.is_tcp() {
             return;
         }

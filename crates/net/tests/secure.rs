@@ -132,6 +132,28 @@ fn a_side_that_ends_says_so_and_one_that_breaks_off_does_not() {
 }
 
 #[test]
+fn a_connection_that_is_to_break_off_says_no_goodbye_when_it_is_closed() {
+    run(async || {
+        for version in [TLS12, TLS13] {
+            for breaks_off in [false, true] {
+                let (acceptor, connector) = ends(version);
+                let (mut client, mut server) = pair(&acceptor, &connector);
+                shake(&mut client, &mut server).await;
+                if breaks_off {
+                    server.reset_on_close();
+                }
+                server.close();
+                drop(server);
+                let mut room = [0; 100];
+                let read = poll_fn(|context| client.poll_read(context, &mut room)).await;
+                let clean = read.is_ok_and(|n| n == 0) && client.tls().unwrap().ended() == Ended::Cleanly;
+                assert_eq!(clean, !breaks_off, "{version:x}");
+            }
+        }
+    });
+}
+
+#[test]
 fn session_tickets_leave_a_connection_idle_and_data_does_not() {
     run(async || {
         let (acceptor, connector) = ends(TLS13);
