@@ -13,6 +13,9 @@ use crate::tables::server_row::{ServerKeyword, row as server};
 const LEGACY: &str = "older versions than TLS 1.2 are not supported yet";
 const NO_H2: &str = "`h2` is left out: HTTP/2 is not supported yet";
 
+const RESUMED: &str = "`no-ssl-reuse` alone says whether sessions are resumed";
+const SUITES: &str = "suites without ECDHE, with CBC or for older versions are left out";
+
 /// The rows of `bind` lines.
 #[rustfmt::skip]
 pub static BIND: &[BindKeyword] = &[
@@ -31,7 +34,7 @@ pub static BIND: &[BindKeyword] = &[
     bind("crt-ignore-err",   "all | <error>[,...]", "faults of a client's certificate that are let pass",         |d, a| word(&mut d.tls.crt_ignore, a)),
     bind("ca-ignore-err",    "all | <error>[,...]", "faults of the certificates above it that are let pass",      |d, a| word(&mut d.tls.ca_ignore, a)),
     bind("verify",           "none | optional | required", "whether clients need a certificate",  |d, a| verify(&mut d.tls.words, a, true)),
-    bind("ciphers",          "<ciphers>",     "suites up to TLS 1.2, in OpenSSL's notation",      |d, a| word(&mut d.tls.words.ciphers, a)),
+    bind("ciphers",          "<ciphers>",     "suites up to TLS 1.2, in OpenSSL's notation",      |d, a| word(&mut d.tls.words.ciphers, a)).partial(SUITES),
     bind("ciphersuites",     "<suites>",      "suites of TLS 1.3",                                |d, a| word(&mut d.tls.words.ciphersuites, a)),
     bind("curves",           "<curves>",      "groups for the exchange of keys, preferred first", |d, a| word(&mut d.tls.words.curves, a)),
     bind("ecdhe",            "<curve>",       "the same, for one",                                |d, a| ecdhe(&mut d.tls.words, a)),
@@ -77,7 +80,7 @@ pub static SERVER: &[ServerKeyword] = &[
     server("no-check-ssl",   "",              "checks speak plain text",                          |d, _| { d.tls.check = Some(false); Ok(()) }),
     server("check-sni",      "<name>",        "the name that checks send",                        |d, a| word(&mut d.tls.check_sni, a)),
     server("check-alpn",     "<protocols>",   "the protocols that checks offer",                  |d, a| word(&mut d.tls.check_alpn, a)).partial(NO_H2),
-    server("ciphers",        "<ciphers>",     "suites up to TLS 1.2, in OpenSSL's notation",      |d, a| word(&mut d.tls.words.ciphers, a)),
+    server("ciphers",        "<ciphers>",     "suites up to TLS 1.2, in OpenSSL's notation",      |d, a| word(&mut d.tls.words.ciphers, a)).partial(SUITES),
     server("ciphersuites",   "<suites>",      "suites of TLS 1.3",                                |d, a| word(&mut d.tls.words.ciphersuites, a)),
     server("curves",         "<curves>",      "groups for the exchange of keys, preferred first", |d, a| word(&mut d.tls.words.curves, a)),
     server("sigalgs",        "<sigalgs>",     "what its key may sign with",                       |d, a| word(&mut d.tls.words.sigalgs, a)),
@@ -94,8 +97,8 @@ pub static SERVER: &[ServerKeyword] = &[
     server("no-tlsv11",      "",              "no TLS 1.1",                                       |d, a| without(&mut d.tls.words.versions, a)),
     server("no-tlsv12",      "",              "no TLS 1.2",                                       |d, a| without(&mut d.tls.words.versions, a)),
     server("no-tlsv13",      "",              "no TLS 1.3",                                       |d, a| without(&mut d.tls.words.versions, a)),
-    server("tls-tickets",    "",              "sessions may be resumed with tickets",             |d, _| { d.tls.words.tickets = Some(true); Ok(()) }),
-    server("no-tls-tickets", "",              "no tickets are taken",                             |d, _| { d.tls.words.tickets = Some(false); Ok(()) }),
+    server("tls-tickets",    "",              "sessions may be resumed with tickets",             |_, _| Ok(())).without_effect(RESUMED),
+    server("no-tls-tickets", "",              "no tickets are taken",                             |_, _| Ok(())).without_effect(RESUMED),
 ];
 
 /// A value that stays a word until files are read and names looked up.
@@ -104,22 +107,33 @@ pub(super) fn word<'a>(value: &mut Option<Text<'a>>, args: &mut Args<'a, '_>) ->
     Ok(())
 }
 
-/// `ssl-default-bind-options`, `ssl-default-server-options`.
+/// `ssl-default-bind-options`, and without `strict_sni` `ssl-default-server-options`, where some words
+/// mean nothing.
 pub(super) fn options<'a>(
     words: &mut TlsWords<'a>,
-    strict_sni: &mut Option<bool>,
+    mut strict_sni: Option<&mut Option<bool>>,
     args: &mut Args<'a, '_>,
 ) -> Outcome {
     args.required("`ssl-min-ver TLSv1.2` and others")?;
     loop {
         let option = args.last().as_str();
         match option {
+            "no-tls-tickets" | "tls-tickets" | "prefer-client-ciphers" | "strict-sni"
+                if strict_sni.is_none() =>
+            {
+                let keyword = args.keyword();
+                args.warn(format!("'{keyword}': '{option}' has no effect on connections to servers"));
+            }
             "ssl-min-ver" => words.versions.min = Some(version(args)?),
             "ssl-max-ver" => words.versions.max = Some(version(args)?),
             "no-tls-tickets" => words.tickets = Some(false),
             "tls-tickets" => words.tickets = Some(true),
             "prefer-client-ciphers" => words.prefer_client = true,
-            "strict-sni" => *strict_sni = Some(true),
+            "strict-sni" => {
+                if let Some(strict) = &mut strict_sni {
+                    **strict = Some(true);
+                }
+            }
             _ if option.starts_with("force-") && number(option).is_some() => {
                 force(&mut words.versions, args)?;
             }
