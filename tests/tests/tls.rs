@@ -383,3 +383,32 @@ fn certificates_that_cannot_serve_are_refused_with_their_file() {
     }
     let _ = std::fs::remove_dir_all(&directory);
 }
+
+#[test]
+fn a_body_without_a_length_that_is_cut_off_is_not_taken_for_whole() {
+    let authority = Authority::new();
+    let certificate = shown(&authority.issue(&["one.test"]));
+    let (port, server) = (free_port(), free_port());
+    let mut origin = Command::new("openssl")
+        .args(["s_server", "-quiet", "-cert", &certificate, "-key", &certificate, "-accept"])
+        .arg(format!("127.0.0.1:{server}"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("openssl runs");
+    let text = format!(
+        "{DEFAULTS}listen l\n bind 127.0.0.1:{port}\n retries 20\n server s 127.0.0.1:{server} ssl verify none\n"
+    );
+    let weir = Weir::start(&text, &[port]);
+    let mut client = Client::connect(port);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut input = origin.stdin.take().expect("it was asked for");
+    input.write_all(b"HTTP/1.1 200 OK\r\n\r\nhalf of it").expect("it listens");
+    input.flush().expect("it listens");
+    assert!(client.read_head().starts_with("HTTP/1.1 200"));
+    let _ = origin.kill();
+    let _ = origin.wait();
+    client.read_to_end();
+    assert!(eventually(|| weir.messages().contains(" SD-- ")), "{}", weir.messages());
+}

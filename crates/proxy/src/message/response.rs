@@ -362,6 +362,10 @@ pub(crate) async fn forward(
             // What `conclude::after_response` does then, in the same turn.
             x.download.ends = !x.keep_alive && x.upload.is_finished();
             match poll_download(client, x, upstream, context) {
+                // Only the sender's word tells the end of such a body from a connection cut off.
+                Poll::Ready(Ok(())) if endless && upstream.is_cut_off() => {
+                    return Poll::Ready(Err(Fault::Truncated));
+                }
                 Poll::Ready(Ok(())) | Poll::Pending => {}
                 Poll::Ready(Err(fault)) => return Poll::Ready(Err(fault)),
             }

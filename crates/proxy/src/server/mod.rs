@@ -170,6 +170,12 @@ impl Upstream {
         Sink::H1(&mut connection.socket.stream)
     }
 
+    /// Whether the server's side ended in TLS without the word that it is the end (close_notify).
+    pub(crate) fn is_cut_off(&self) -> bool {
+        let Self::H1(connection) = self;
+        connection.socket.stream.tls().is_some_and(|tls| tls.ended() == tls::Ended::Cut)
+    }
+
     /// Has the server told at once that nobody waits for what is outstanding.
     pub(crate) fn reset(&self) {
         let Self::H1(connection) = self;
