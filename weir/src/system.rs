@@ -19,7 +19,7 @@ use crate::messages::{Messages, output};
 const PER_CONNECTION: u64 = 2;
 /// Descriptors that a process has whatever it serves, and those that each worker needs for itself.
 const FIXED: u64 = 9;
-const PER_WORKER: u64 = 4;
+const PER_WORKER: u64 = 5;
 /// Descriptors for everything else, where there are enough.
 const RESERVE: u64 = 100;
 /// The most connections allowed by default, as HAProxy's packages have it.

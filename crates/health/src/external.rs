@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use runtime::timer::timeout;
 use state::Mode;
 use state::server::ServerAddress;
 use tokio::process::Command;
@@ -63,7 +64,7 @@ pub(crate) async fn run(
         Some(check) => check + settings.connect_timeout.unwrap_or(Duration::ZERO),
         None => settings.inter,
     };
-    match tokio::time::timeout(limit, child.wait()).await {
+    match timeout(limit, child.wait()).await {
         Ok(Ok(status)) if status.success() => Outcome::new("PROCOK", 0, ""),
         Ok(Ok(status)) => Outcome::new("PROCERR", status.code().unwrap_or(-1), ""),
         Ok(Err(error)) => Outcome::new("SOCKERR", 0, error_text(&error)),

@@ -13,8 +13,8 @@ use net::socks4;
 use net::stream::Stream;
 use plan::check::{Connect, Port};
 use plan::server::SendProxy;
+use runtime::timer::{Elapsed, now_ms, timeout_at};
 use state::server::ServerAddress;
-use tokio::time::{Instant, timeout_at};
 
 use crate::facts::Facts;
 use crate::idle::{Home, Lent};
@@ -27,7 +27,8 @@ const ROOM: usize = 4096;
 pub(crate) struct Link<'a> {
     /// `None` once it was given away.
     carrier: Option<Carrier>,
-    deadline: Instant,
+    /// In ms of the worker's clock.
+    deadline: u64,
     /// Ends as usual instead of by a reset.
     linger: bool,
     /// Where it may be left to requests.
@@ -50,7 +51,7 @@ pub(crate) enum LinkError {
 }
 
 impl<'a> Link<'a> {
-    fn new(carrier: Carrier, deadline: Instant, linger: bool, home: Option<Home<'a>>) -> Self {
+    fn new(carrier: Carrier, deadline: u64, linger: bool, home: Option<Home<'a>>) -> Self {
         Self { carrier: Some(carrier), deadline, linger, home, settled: false }
     }
 
@@ -126,7 +127,12 @@ impl Drop for Link<'_> {
     }
 }
 
-fn flatten<T>(result: Result<io::Result<T>, tokio::time::error::Elapsed>) -> Result<T, LinkError> {
+/// `limit` behind `start`, in ms of the worker's clock.
+fn after(start: u64, limit: Duration) -> u64 {
+    start.saturating_add(limit.as_millis() as u64)
+}
+
+fn flatten<T>(result: Result<io::Result<T>, Elapsed>) -> Result<T, LinkError> {
     match result {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(LinkError::Io(error)),
@@ -163,7 +169,7 @@ pub(crate) async fn obtain<'a>(
         && let Some(lent) = idle.take(wanted).await
     {
         let allowed = subject.settings.timeout.unwrap_or(subject.settings.inter);
-        return Ok(Link::new(Carrier::Lent(lent), Instant::now() + allowed, false, home));
+        return Ok(Link::new(Carrier::Lent(lent), after(now_ms(), allowed), false, home));
     }
     open(subject, context, step, facts, home).await
 }
@@ -182,11 +188,11 @@ async fn open<'a>(
     let target = target(subject, step, facts).map_err(ConnectError::Unknown)?;
     let via = settings.socks4.filter(|_| step.via_socks4 || step.default);
     let header = send_proxy(subject, step);
-    let start = Instant::now();
+    let start = now_ms();
     // `timeout check` counts from when the connection stands; without it `inter` limits all.
     let connect_by = match (settings.timeout, settings.connect_timeout) {
-        (Some(_), Some(connect)) => start + connect.min(settings.inter),
-        _ => start + settings.inter,
+        (Some(_), Some(connect)) => after(start, connect.min(settings.inter)),
+        _ => after(start, settings.inter),
     };
     let reached = via.map_or_else(|| target.clone(), Target::Ip);
     let dial = dial::to_server(subject.peer.own(), context.sockets, &reached);
@@ -212,7 +218,7 @@ async fn open<'a>(
     {
         secure(&mut link, connector, tls.check_name.as_deref()).await?;
     }
-    link.deadline = settings.timeout.map_or(start + settings.inter, |answer| Instant::now() + answer);
+    link.deadline = settings.timeout.map_or(after(start, settings.inter), |answer| after(now_ms(), answer));
     Ok(link)
 }
 
@@ -240,11 +246,11 @@ pub(crate) async fn open_plain(
     connect_limit: Option<Duration>,
     limit: Duration,
 ) -> Result<Link<'static>, ConnectError> {
-    let start = Instant::now();
-    let connect_by = start + connect_limit.unwrap_or(limit).min(limit);
+    let start = now_ms();
+    let connect_by = after(start, connect_limit.unwrap_or(limit).min(limit));
     let dial = dial::to_server(peer.own(), context.sockets, target);
     match timeout_at(connect_by, dial.connect(target)).await {
-        Ok(Ok(stream)) => Ok(Link::new(Carrier::Own(stream, 0), start + limit, false, None)),
+        Ok(Ok(stream)) => Ok(Link::new(Carrier::Own(stream, 0), after(start, limit), false, None)),
         Ok(Err(error)) => Err(ConnectError::Failed(error)),
         Err(_) => Err(ConnectError::Timeout),
     }

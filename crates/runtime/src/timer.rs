@@ -7,10 +7,18 @@
 
 use std::cell::RefCell;
 use std::future::poll_fn;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
 use slab::Slab;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use crate::wheel::Wheel;
 
@@ -158,30 +166,88 @@ pub async fn sleep(duration: Duration) {
     timer.expired().await;
 }
 
-/// Fires the worker's timers; runs as one task of each worker, for ever.
-pub async fn drive() {
-    let mut pause = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
-    poll_fn(|context| {
-        loop {
-            let next = TIMERS.with_borrow_mut(|timers| {
-                let next = timers.fire(now_ms());
-                timers.driver_at = next;
-                timers.driver = Some(context.waker().clone());
-                next
-            });
-            if next == NEVER {
-                return Poll::<()>::Pending;
-            }
-            // One more millisecond: our clock drops the fraction, the deadline must have passed
-            // whole.
-            let at = epoch() + Duration::from_millis(next);
-            pause.as_mut().reset(at.into());
-            if pause.as_mut().poll(context).is_pending() {
-                return Poll::Pending;
-            }
-        }
+/// What was waited for did not come in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Elapsed;
+
+/// Waits for `future`, at most for `limit`.
+///
+/// # Errors
+/// The time was over first.
+pub async fn timeout<F: Future>(limit: Duration, future: F) -> Result<F::Output, Elapsed> {
+    timeout_at(now_ms().saturating_add(limit.as_millis() as u64), future).await
+}
+
+/// Waits for `future`, at most until `deadline`, in ms of [`now_ms`].
+///
+/// # Errors
+/// The time was over first.
+pub async fn timeout_at<F: Future>(deadline: u64, future: F) -> Result<F::Output, Elapsed> {
+    let timer = Timer::new();
+    timer.set(deadline);
+    let mut future = pin!(future);
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Ok(output)),
+        Poll::Pending => timer.poll_expired(context).map(|()| Err(Elapsed)),
     })
-    .await;
+    .await
+}
+
+/// The kernel's timer that wakes the worker for the earliest of its deadlines. The reactor hears of
+/// it as of any other descriptor, so that a turn without a deadline reads no clock and computes no
+/// time to sleep.
+#[derive(Debug)]
+pub struct Alarm(OwnedFd);
+
+impl Alarm {
+    /// One that is not set.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        Ok(Self(timerfd_create(TimerfdClockId::Monotonic, flags)?))
+    }
+
+    /// Sets `alarm` to go off once `at` ms of [`now_ms`] have passed whole: that clock drops the
+    /// fraction, so that what began within a millisecond would end up to one too early.
+    fn set(alarm: &OwnedFd, at: u64) -> io::Result<()> {
+        // Nothing means never, to the kernel.
+        let us = at.saturating_add(1).saturating_mul(1000).saturating_sub(now_us()).max(1);
+        let it_value = Timespec { tv_sec: (us / 1_000_000) as i64, tv_nsec: (us % 1_000_000 * 1000) as i64 };
+        let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
+        timerfd_settime(alarm, TimerfdTimerFlags::empty(), &once)?;
+        Ok(())
+    }
+}
+
+/// Fires the worker's timers; runs as one task of each worker, for ever.
+///
+/// # Errors
+/// The reactor takes no further descriptor.
+pub async fn drive(alarm: Alarm) -> io::Result<()> {
+    #[expect(deprecated, reason = "what it warns of, a descriptor that changes, an OwnedFd is not")]
+    let watched = AsyncFd::with_interest(alarm.0, Interest::READABLE)?;
+    let mut armed = NEVER;
+    poll_fn(|context| {
+        // Going off again is another event: nothing has to be read.
+        while let Poll::Ready(ready) = watched.poll_read_ready(context) {
+            ready?.clear_ready();
+            armed = NEVER;
+        }
+        let next = TIMERS.with_borrow_mut(|timers| {
+            let next = timers.fire(now_ms());
+            timers.driver_at = next;
+            timers.driver = Some(context.waker().clone());
+            next
+        });
+        if next != armed && next != NEVER {
+            Alarm::set(watched.get_ref(), next)?;
+            armed = next;
+        }
+        Poll::<io::Result<()>>::Pending
+    })
+    .await
 }
 
 #[cfg(test)]
@@ -191,10 +257,10 @@ mod tests {
     use std::rc::Rc;
 
     fn run<F: Future>(future: F) -> F::Output {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
         let local = tokio::task::LocalSet::new();
         local.block_on(&runtime, async {
-            tokio::task::spawn_local(drive());
+            tokio::task::spawn_local(drive(Alarm::new().unwrap()));
             future.await
         })
     }
@@ -238,6 +304,17 @@ mod tests {
             })
             .await;
             assert!(now_ms() >= start + 25);
+        });
+    }
+
+    #[test]
+    fn what_is_waited_for_ends_with_it_or_with_its_limit() {
+        run(async {
+            let start = now_ms();
+            assert_eq!(timeout(Duration::from_millis(20), std::future::pending::<()>()).await, Err(Elapsed));
+            assert!(now_ms() >= start + 20);
+            assert_eq!(timeout(Duration::from_secs(3600), sleep(Duration::from_millis(1))).await, Ok(()));
+            assert_eq!(timeout(Duration::ZERO, std::future::ready(1)).await, Ok(1));
         });
     }
 

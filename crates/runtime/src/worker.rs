@@ -176,10 +176,10 @@ impl Inboxes {
                     topology::show_list(&place.cpus.unwrap_or_default())
                 );
             }
-            match runtime() {
-                Ok(runtime) => {
+            match runtime().and_then(|runtime| Ok((runtime, timer::Alarm::new()?))) {
+                Ok((runtime, alarm)) => {
                     let _ = tell.send(Ok(()));
-                    run(&runtime, index, inbox, place.busy_polling, main);
+                    run((&runtime, alarm), index, inbox, place.busy_polling, main);
                 }
                 Err(error) => {
                     let _ = tell.send(Err(error));
@@ -193,14 +193,15 @@ impl Inboxes {
 
 fn runtime() -> io::Result<LocalRuntime> {
     Builder::new_current_thread()
-        .enable_all()
+        // Time is kept by `timer`: tokio's own would read the clock in each turn.
+        .enable_io()
         .max_blocking_threads(4)
         .event_interval(61)
         .build_local(LocalOptions::default())
 }
 
 fn run<F, Fut>(
-    runtime: &LocalRuntime,
+    (runtime, alarm): (&LocalRuntime, timer::Alarm),
     index: usize,
     mut inbox: UnboundedReceiver<Message>,
     busy_polling: bool,
@@ -214,7 +215,13 @@ fn run<F, Fut>(
     let _ = boxes.metrics[index].set(runtime.handle().metrics());
     let taken = &boxes.messages[index].0;
     runtime.block_on(async move {
-        tokio::task::spawn_local(timer::drive());
+        tokio::task::spawn_local(async move {
+            if let Err(error) = timer::drive(alarm).await {
+                // Without deadlines nothing of a worker can be relied on.
+                eprintln!("worker {index}: no timer: {error}");
+                std::process::abort();
+            }
+        });
         tokio::task::spawn_local(watchdog::answer(index));
         tokio::task::spawn_local(async move {
             while let Some(message) = inbox.recv().await {

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use base::units::{DefaultUnit, parse_duration};
+use runtime::timer::sleep;
 use state::Server;
 
 use crate::call::{Call, Reply, Severity, error};
@@ -142,7 +143,7 @@ pub(crate) fn wait(call: &mut Call<'_>) -> Reply {
     let (runtime, name) = (call.runtime.clone(), call.arg(2).to_owned());
     match call.arg(1) {
         "" => Reply::Later(Box::pin(async move {
-            tokio::time::sleep(delay).await;
+            sleep(delay).await;
             Reply::Text("Done.\n".to_owned())
         })),
         "srv-removable" if name.is_empty() => error("Missing server name (<backend>/<server>)."),
@@ -166,7 +167,7 @@ async fn await_backend_removable(runtime: Arc<Runtime>, name: String, delay: Dur
         if Instant::now() >= deadline {
             return error("Wait delay expired.");
         }
-        tokio::time::sleep(LOOK).await;
+        sleep(LOOK).await;
     }
 }
 
@@ -191,6 +192,6 @@ async fn await_removable(runtime: Arc<Runtime>, name: String, delay: Duration) -
         if Instant::now() >= deadline {
             return error("Wait delay expired.");
         }
-        tokio::time::sleep(LOOK).await;
+        sleep(LOOK).await;
     }
 }

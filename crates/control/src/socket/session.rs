@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 
 use base::clock::now_ms;
 use runtime::Local;
+use runtime::timer::timeout;
 use state::Proxy;
 use state::process::ProcessCounters;
 use state::proxy::{Mode, ProxySeed};
@@ -159,8 +160,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     async fn read_line(&mut self, longest: usize) -> io::Result<Option<String>> {
         let mut bytes = Vec::new();
         loop {
-            let timeout = self.settings.timeout;
-            let chunk = match tokio::time::timeout(timeout, self.socket.fill_buf()).await {
+            let chunk = match timeout(self.settings.timeout, self.socket.fill_buf()).await {
                 Ok(chunk) => chunk?,
                 Err(_) => return Ok(None),
             };
@@ -207,7 +207,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     }
 
     async fn write_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match tokio::time::timeout(self.settings.timeout, self.socket.write_all(bytes)).await {
+        match timeout(self.settings.timeout, self.socket.write_all(bytes)).await {
             Ok(Ok(())) => {
                 let process = self.runtime.process.counters.mine();
                 process.bytes_out.add(bytes.len() as u64);

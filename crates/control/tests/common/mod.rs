@@ -92,8 +92,9 @@ pub(crate) fn runtime() -> Arc<Runtime> {
 }
 
 pub(crate) fn ask_at(runtime: &Arc<Runtime>, level: Level, input: &str) -> String {
-    let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    executor.block_on(async {
+    let executor = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    tokio::task::LocalSet::new().block_on(&executor, async {
+        tokio::task::spawn_local(runtime::timer::drive(runtime::timer::Alarm::new().unwrap()));
         let (mut ours, theirs) = duplex(1 << 20);
         ours.write_all(input.as_bytes()).await.unwrap();
         ours.shutdown().await.unwrap();

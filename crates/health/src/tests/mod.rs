@@ -21,10 +21,10 @@ use crate::{Checks, Outcome};
 
 /// Runs `test` as a worker does: one thread, local tasks, the worker's timers.
 fn worker<T>(test: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {
-        tokio::task::spawn_local(runtime::timer::drive());
-        tokio::time::timeout(Duration::from_secs(20), test).await.expect("done in time")
+        tokio::task::spawn_local(runtime::timer::drive(runtime::timer::Alarm::new().unwrap()));
+        runtime::timer::timeout(Duration::from_secs(20), test).await.expect("done in time")
     })
 }
 
@@ -135,6 +135,6 @@ fn told(outcome: &Outcome) -> (&'static str, Option<i32>, &str) {
 /// Waits until `done`, letting other tasks run.
 async fn until(done: impl Fn() -> bool) {
     while !done() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        runtime::timer::sleep(Duration::from_millis(1)).await;
     }
 }

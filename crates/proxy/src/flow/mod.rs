@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_sender_that_pauses_behind_a_full_buffer_holds_nothing_back() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
         for (length, ended) in [
             (BodyLength::Length(1 << 20), false),
             (BodyLength::UntilClose, false),
