@@ -394,6 +394,33 @@ fn a_client_that_leaves_ends_the_attempt_to_connect_with_abortonclose() {
     }
 }
 
+#[test]
+fn a_client_that_owes_the_rest_is_blamed_while_a_server_is_being_reached() {
+    let (full, _waiting) = full_port();
+    let backend = format!("server s 127.0.0.1:{}", full.local_addr().expect("an address").port());
+    let part = "POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nhalf";
+    let chunks = "POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n";
+    let ended = format!("{chunks}0\r\n\r\n");
+    let (patient, hasty) =
+        ("timeout client 50ms\n  timeout connect 1h", "timeout client 50ms\n  timeout connect 200ms");
+    let cases = [
+        (patient, part, " 400 cC-- "),
+        (patient, chunks, " 400 cC-- "),
+        (hasty, LAST, " 503 sC-- "),
+        (hasty, &format!("{part} more"), " 503 sC-- "),
+        (hasty, &ended, " 503 sC-- "),
+        ("mode tcp\n  timeout client 50ms\n  timeout connect 200ms", "", " cC-- "),
+        ("mode tcp\n  timeout client 50ms\n  timeout connect 200ms", "hello", " sC-- "),
+    ];
+    for (timeouts, bytes, logged) in cases {
+        let scene = Scene::start(&format!("retries 0\n  {timeouts}"), "", &backend);
+        let mut client = Client::connect(scene.port);
+        client.send(bytes);
+        let line = scene.line();
+        assert!(line.contains(logged), "{timeouts} {bytes}: {line}");
+    }
+}
+
 /// How a client leaves.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Leaving {

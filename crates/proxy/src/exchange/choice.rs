@@ -35,6 +35,10 @@ pub(crate) struct Choice {
     pub(crate) fresh: bool,
     /// What goes before the head on a new connection: the PROXY header.
     pub(crate) preamble: Vec<u8>,
+    /// When the server must have been reached, in ms of the worker's clock.
+    pub(crate) connect_by: u64,
+    /// Whether the client sent more of its request while a server was being reached.
+    pub(crate) heard_late: bool,
 }
 
 impl Choice {
@@ -48,6 +52,7 @@ impl Choice {
         self.address = None;
         self.fresh = false;
         self.preamble.clear();
+        self.heard_late = false;
     }
 }
 

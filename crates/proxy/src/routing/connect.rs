@@ -1,12 +1,11 @@
 //! A connection to the server chosen: an idle one if the request may use it, else a new one.
 
-use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll};
+use std::task::Context;
 use std::time::Duration;
 
 use net::dial::SourceError;
@@ -14,7 +13,7 @@ use net::{Stream, Target, proxy_protocol, socks4};
 use plan::proxy::Reuse;
 use plan::server::{SendProxy, UseSource};
 use plan::{Proxy, ServerSettings};
-use runtime::timer::{self, now_us};
+use runtime::timer::{self, NEVER, now_ms, now_us};
 use rustix::io::Errno;
 use sample::transaction::TimeoutSlot;
 use sample::{ConnectionError, Endpoint, Env};
@@ -26,7 +25,8 @@ use crate::exchange::Exchange;
 use crate::exchange::view;
 use crate::fault::Fault;
 use crate::flow::Socket;
-use crate::routing::assign::{self, Lease};
+use crate::routing::assign::Lease;
+use crate::routing::reach::reach;
 use crate::routing::secure;
 use crate::server::h1::Connection;
 use crate::server::local::LocalServer;
@@ -304,7 +304,7 @@ async fn place(client: &Client, server: &Rc<LocalServer>) -> Result<Open, Fault>
 /// Connects by way of a SOCKS4 proxy, all within `allowed`.
 async fn through(
     client: &mut Client,
-    x: &Exchange,
+    x: &mut Exchange,
     settings: &ServerSettings,
     proxy: SocketAddr,
     target: &Target,
@@ -317,16 +317,8 @@ async fn through(
     };
     let mut stream = dial(client, x, settings, &Target::Ip(proxy), allowed, (false, watch)).await?;
     let mut handshake = socks4::Handshake::new(*wanted);
-    // The deadline of the connection is the timer's still.
-    let timer = &client.timer;
-    poll_fn(|context: &mut Context<'_>| {
-        if let Poll::Ready(outcome) = handshake.poll(context, &mut stream) {
-            return Poll::Ready(outcome.map_err(socks4_fault));
-        }
-        timer.poll_expired(context).map(|()| Err(Fault::ConnectTimeout))
-    })
-    .await
-    .map(|()| stream)
+    reach(client, x, watch, |context| handshake.poll(context, &mut stream).map_err(socks4_fault)).await?;
+    Ok(stream)
 }
 
 fn socks4_fault(why: socks4::Failure) -> Fault {
@@ -342,7 +334,7 @@ fn socks4_fault(why: socks4::Failure) -> Fault {
 /// ends the attempt.
 async fn dial(
     client: &mut Client,
-    x: &Exchange,
+    x: &mut Exchange,
     settings: &ServerSettings,
     target: &Target,
     allowed: Option<Duration>,
@@ -359,25 +351,12 @@ async fn dial(
     dial.mark = x.txn.server_mark;
     dial.late_ack = late_ack;
     dial.late_nodelay = may_wait(x, settings);
-    client.timer.set_after(timer::now_ms(), allowed);
+    x.choice.connect_by = allowed.map_or(NEVER, |allowed| now_ms() + allowed.as_millis() as u64);
     client.entry.activity.set(Activity::Connecting);
     let mut connecting = pin!(dial.connect(target));
-    poll_fn(|context: &mut Context<'_>| {
-        if let Poll::Ready(result) = connecting.as_mut().poll(context) {
-            return Poll::Ready(result.map_err(|error| connect_fault(&error)));
-        }
-        // A stream of TCP may have said all it had to say.
-        if (watch || x.txn.is_http)
-            && let Some(fault) = assign::left(client, x, context, watch)
-        {
-            return Poll::Ready(Err(fault));
-        }
-        if let Poll::Ready(killed) = client.poll_killed(context) {
-            return Poll::Ready(Err(killed));
-        }
-        client.timer.poll_expired(context).map(|()| Err(Fault::ConnectTimeout))
-    })
-    .await
+    let step =
+        |context: &mut Context<'_>| connecting.as_mut().poll(context).map_err(|error| connect_fault(&error));
+    reach(client, x, watch, step).await
 }
 
 /// Whether small writes may wait for acknowledgements until there is a second: most requests are

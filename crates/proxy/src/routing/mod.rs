@@ -6,6 +6,7 @@ pub(crate) mod attempt;
 pub(crate) mod connect;
 pub(crate) mod cookie;
 pub mod lend;
+mod reach;
 pub(crate) mod retry;
 pub(crate) mod route;
 mod secure;

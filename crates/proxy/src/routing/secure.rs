@@ -1,7 +1,6 @@
 //! TLS on a connection to a server: the name that the server is sent, and the handshake.
 
-use std::future::poll_fn;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, ready};
 
 use net::Stream;
 use plan::ServerSettings;
@@ -11,7 +10,7 @@ use sample::{ConnectionError, Env};
 use crate::client::Client;
 use crate::exchange::{Exchange, view};
 use crate::fault::Fault;
-use crate::routing::assign;
+use crate::routing::reach::reach;
 
 /// The name that this server is sent in TLS for this request.
 pub(super) fn server_name(client: &Client, x: &Exchange, settings: &ServerSettings) -> Option<Vec<u8>> {
@@ -27,7 +26,7 @@ pub(super) fn server_name(client: &Client, x: &Exchange, settings: &ServerSettin
 /// attempt.
 pub(super) async fn begin(
     client: &mut Client,
-    x: &Exchange,
+    x: &mut Exchange,
     stream: &mut Stream,
     connector: &tls::Connector,
     (name, mut preamble): (Option<&[u8]>, &[u8]),
@@ -37,7 +36,7 @@ pub(super) async fn begin(
     let name = name.and_then(|name| std::str::from_utf8(name).ok());
     let failed = |error: tls::Error| Fault::ConnectFailed(ConnectionError(error.kind.facts().0));
     let mut begun = false;
-    let mut step = |context: &mut Context<'_>| {
+    let step = |context: &mut Context<'_>| {
         while !preamble.is_empty() {
             let written = ready!(stream.poll_write(context, preamble));
             let written =
@@ -49,19 +48,5 @@ pub(super) async fn begin(
         }
         stream.poll_handshake(context).map_err(failed)
     };
-    poll_fn(|context: &mut Context<'_>| {
-        if let Poll::Ready(outcome) = step(context) {
-            return Poll::Ready(outcome);
-        }
-        if (watch || x.txn.is_http)
-            && let Some(fault) = assign::left(client, x, context, watch)
-        {
-            return Poll::Ready(Err(fault));
-        }
-        if let Poll::Ready(killed) = client.poll_killed(context) {
-            return Poll::Ready(Err(killed));
-        }
-        client.timer.poll_expired(context).map(|()| Err(Fault::ConnectTimeout))
-    })
-    .await
+    reach(client, x, watch, step).await
 }

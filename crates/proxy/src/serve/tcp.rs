@@ -1,10 +1,13 @@
 //! One TCP stream from its first byte to its log line.
 
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::Poll;
 
 use http::BodyLength;
 use runtime::shared::Shared as _;
 use runtime::timer::{self, now_us};
+use sample::transaction::TimeoutSlot;
 use sample::{LogOrigin, Phase};
 use state::sessions::Activity;
 use state::{Answer, Mode};
@@ -129,6 +132,18 @@ fn has_bytes(client: &Client) -> bool {
     !client.side.is_drained()
 }
 
+/// Whether the client has sent nothing at all for `timeout client`.
+async fn was_silent(client: &mut Client, x: &Exchange) -> bool {
+    let allowed = x.timeout(TimeoutSlot::Client, client.frontend.timeouts.client);
+    let waited = now_us().saturating_sub(x.txn.times.started);
+    if !has_bytes(client) {
+        // Nobody has read from it while there was nobody to send it to. Asking the reactor would not
+        // do: it may know nothing of the socket yet.
+        let _ = poll_fn(|context| Poll::Ready(client.poll_fill(context))).await;
+    }
+    !has_bytes(client) && allowed.is_some_and(|allowed| u128::from(waited) > allowed.as_micros())
+}
+
 /// Connects to a server; tries again where that is allowed.
 async fn reach(
     client: &mut Client,
@@ -160,7 +175,8 @@ async fn reach(
         let last = x.txn.retries >= retries || fault.retry_kind().is_none();
         attempt::count_failure(backend, &lease, fault, last);
         if last {
-            return Err(fault.into());
+            let blames_client = fault == Fault::ConnectTimeout && was_silent(client, x).await;
+            return Err(if blames_client { Fault::ClientTimeout } else { fault }.into());
         }
         (kept, avoid) = retry::before_retry(client, x, backend, lease, fault).await?.parts();
         if avoid.is_some() {
