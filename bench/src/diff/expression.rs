@@ -326,6 +326,8 @@ pub(crate) struct Culprit<'c> {
     /// The call whose result differs; none where the expression gives the same, and what is made of
     /// it differs.
     pub(crate) call: Option<&'c str>,
+    /// The call before it.
+    pub(crate) behind: Option<&'c str>,
     /// What the call got: what came before it, or for a fetch of a number its text.
     pub(crate) input: Option<Vec<u8>>,
     /// Whether that was a boolean, or made of one by arithmetic.
@@ -366,7 +368,12 @@ impl Culprit<'_> {
     /// Its argument of that number as it stands there, without quotes.
     pub(crate) fn argument(&self, number: usize) -> &str {
         let list = self.call.and_then(|call| call.split_once('(')).map_or("", |(_, list)| list);
-        list.trim_end_matches(')').split(',').nth(number).unwrap_or_default().trim_matches('"')
+        let mut quoted = false;
+        let ends = |byte: char| {
+            quoted ^= byte == '"';
+            byte == ',' && !quoted
+        };
+        list.trim_end_matches(')').split(ends).nth(number).unwrap_or_default().trim_matches('"')
     }
 }
 
@@ -567,6 +574,7 @@ impl Case {
         let source = self.steps[..before].iter().rev().find(|step| !keeps(step));
         Culprit {
             call: at.map(|at| self.steps[at].call.as_str()),
+            behind: before.checked_sub(1).map(|step| self.steps[step].call.as_str()),
             input: parts.get(before).and_then(|[ours, _]| ours.clone()),
             of_boolean: source.is_some_and(|step| step.kind == Bool || may_be.contains(&name_of(&step.call))),
             results: at.and_then(|at| parts.get(at + 1).cloned()).unwrap_or_default(),

@@ -136,12 +136,19 @@ const KNOWN: &[Known] = &[
         is_so: |_, at| at.is(&["http_auth_bearer"]) && at.results[0].is_none(),
     },
     Known {
-        why: "haproxy takes the bytes of chunks of more than four for each other, the last first",
-        is_so: |_, at| at.is(&["le2dec"]) && at.argument(1).parse::<u32>().is_ok_and(|size| size > 4),
+        why: "haproxy adds up the bytes of a chunk of four and more in 32 bits with a sign",
+        is_so: |_, at| at.is(&["le2dec"]) && at.argument(1).parse::<u32>().is_ok_and(|size| size >= 4),
     },
     Known {
-        why: "haproxy has no room to encode what `rfc7239_nn` and `rfc7239_np` give",
-        is_so: |case, at| at.is(&["json"]) && case.text().contains("rfc7239_n"),
+        why: "haproxy overwrites what `rfc7239_nn`, `rfc7239_np` and `bytes` with variables give while it reads it",
+        is_so: |_, at| {
+            let kept = ["rfc7239_nn", "rfc7239_np", "bytes(txn."];
+            at.behind.is_some_and(|call| kept.iter().any(|name| call.starts_with(name)))
+        },
+    },
+    Known {
+        why: "haproxy reads a node as far as it is one, whatever follows",
+        is_so: |_, at| at.is(&["rfc7239_n2nn", "rfc7239_n2np"]) && at.results[0].is_none(),
     },
     Known {
         why: "haproxy 2.6 gives nothing for the parts of what only looks like a token",

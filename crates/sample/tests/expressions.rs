@@ -84,7 +84,7 @@ fn headers_and_cookies() {
 fn converters_of_text() {
     check(&World::new(), &[
         ("str(AbC),lower", "str:abc"), ("str(AbC),upper", "str:ABC"), ("str(abc),length", "sint:3"), ("str(abc),reverse", "str:cba"),
-        ("str(www.a.example),reverse_dom", "str:example.a.www"), ("str(abcdef),bytes(2)", "bin:cdef"), ("str(abcdef),bytes(2,2)", "bin:cd"), ("str(abc),bytes(9)", "bin:"),
+        ("str(www.a.example),reverse_dom", "str:example.a.www"), ("str(abcdef),bytes(2)", "bin:cdef"), ("str(abc),bytes(3,txn.none)", "bin:"), ("str(abc),bytes(2,txn.none)", "none"), ("int(-3),x509_v_err_str", "str:18446744073709551613"), ("str(abcdef),bytes(2,2)", "bin:cd"), ("str(abc),bytes(9)", "bin:"),
         ("str(f1_f2_f3__f5),field(4,_)", "str:"), ("str(f1_f2_f3__f5),field(5,_)", "str:f5"), ("str(a.b),field(3,.)", "none"), ("str(f1_f2_f3__f5),field(2,_,0)", "str:f2_f3__f5"),
         ("str(f1_f2_f3__f5),field(2,_,2)", "str:f2_f3"), ("str(f1_f2_f3__f5),field(-2,_,3)", "str:f2_f3_"), ("str(f1_f2_f3__f5),field(-3,_,0)", "str:f1_f2_f3"),
         ("str(w1_w2_w3__w4),word(4,_)", "str:w4"), ("str(w1_w2_w3__w4),word(2,_,0)", "str:w2_w3__w4"), ("str(w1_w2_w3__w4),word(3,_,2)", "str:w3__w4"),
@@ -197,6 +197,7 @@ fn proxies_and_servers_are_found_by_what_a_value_names() {
         &[
             ("str(fe),fe_exists", "bool:1"),
             ("str(nope),fe_exists", "bool:0"),
+            ("bin(ff00),fe_exists", "bool:0"),
             ("str(be),nbsrv", "sint:2"),
             ("str(nope),nbsrv", "none"),
             ("str(be/s1),srv_is_up", "bool:1"),

@@ -34,7 +34,9 @@ fn text<'v>(value: &'v Value<'_>) -> Option<&'v str> {
 
 fn fe_exists<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     let directory: &Directory = args.prepared(0)?;
-    Some(Value::Bool(directory.frontends.contains_key(text(&value)?)))
+    value.bytes()?;
+    // No name is anything but text.
+    Some(Value::Bool(text(&value).is_some_and(|name| directory.frontends.contains_key(name))))
 }
 
 fn backend<'d>(directory: &'d Directory, name: &str) -> Option<&'d Arc<Proxy>> {

@@ -110,12 +110,15 @@ fn bytes<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value
         Arg::Missing => 0,
         given => usize::try_from(number(given, env)?).ok()?,
     };
-    let start = offset.min(bytes.len());
+    if offset >= bytes.len() {
+        // Whatever the length, a variable that is not there included.
+        return Some(Value::Bin(bytes.slice(0, 0)));
+    }
     let end = match args.get(1) {
         Arg::Missing => bytes.len(),
-        given => (start + usize::try_from(number(given, env)?).ok()?).min(bytes.len()),
+        given => offset.saturating_add(usize::try_from(number(given, env)?).ok()?).min(bytes.len()),
     };
-    Some(Value::Bin(bytes.slice(start, end)))
+    Some(Value::Bin(bytes.slice(offset, end)))
 }
 
 /// The ranges of fields; `skip_empty` makes them words.

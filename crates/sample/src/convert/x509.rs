@@ -3,7 +3,7 @@
 use super::{Convert, row};
 use crate::args::Args;
 use crate::env::Env;
-use crate::value::{Type, Value};
+use crate::value::{Scratch, Type, Value};
 
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
@@ -16,7 +16,8 @@ fn x509_v_err_str<'a>(value: Value<'a>, _: &'a Args, _: &'a Env<'a>) -> Option<V
     let number = value.to_int()?;
     match usize::try_from(number).ok().and_then(|number| RESULTS.get(number)) {
         Some(name) => Some(Value::str(name.as_bytes())),
-        None => Value::Int(number).into_str().map(Value::Str),
+        // As HAProxy writes it: without a sign.
+        None => Some(Value::made(Scratch::copy(number.cast_unsigned().to_string().as_bytes()))),
     }
 }
 
