@@ -421,6 +421,44 @@ fn a_client_that_owes_the_rest_is_blamed_while_a_server_is_being_reached() {
     }
 }
 
+#[test]
+fn a_server_that_keeps_silent_while_rules_look_at_its_answer_is_late() {
+    let head = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
+    let (part, whole) = (format!("{head}he"), format!("{head}hello"));
+    let accept = "tcp-response content accept if WAIT_END";
+    // The mode, how long is looked, the rule, what the server says, what comes of it.
+    let cases = [
+        ("http", "1h", accept, part.as_str(), part.as_str(), " 200 sD-- "),
+        ("http", "200ms", accept, &whole, &whole, " 200 ---- "),
+        ("tcp", "1h", accept, "abc", "abc", " sD-- "),
+        ("tcp", "1h", accept, "", "", " sD-- "),
+        ("tcp", "1h", "tcp-response content close if WAIT_END", "abc", "", " sD-- "),
+        ("tcp", "1h", "tcp-response content reject if WAIT_END", "abc", "", " PD-- "),
+    ];
+    for (mode, delay, rule, said, expected, logged) in cases {
+        let said = said.to_owned();
+        let origin = Origin::raw(move |mut stream| {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(said.as_bytes());
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        let backend =
+            format!("tcp-response inspect-delay {delay}\n  {rule}\n  server s 127.0.0.1:{}", origin.port());
+        let times = format!("mode {mode}\n  timeout server 100ms\n  timeout client-fin 100ms");
+        let scene = Scene::start(&times, "", &backend);
+        let mut client = Client::connect(scene.port);
+        client.send("GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+        let got = String::from_utf8(client.read_to_end()).expect("text");
+        let begins = expected.split("\r\n").next().expect("a line");
+        let ends = expected.rsplit("\r\n").next().expect("a line");
+        assert!(got.starts_with(begins) && got.ends_with(ends), "{mode} {rule} {expected}: {got}");
+        assert_eq!(got.is_empty(), expected.is_empty(), "{mode} {rule}: {got}");
+        drop(client);
+        let line = scene.line();
+        assert!(line.contains(logged), "{mode} {rule} {expected}: {line}");
+    }
+}
+
 /// How a client leaves.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Leaving {

@@ -32,7 +32,7 @@ fn ends_like_host(text: &str) -> bool {
 
 /// Whether it got an IPv6 address, not the text of one.
 fn is_address(at: &Culprit<'_>) -> bool {
-    at.text().contains('\0')
+    at.text().contains('\0') || at.behind.is_some_and(|call| call.starts_with("ip."))
 }
 
 const DATES: &[&str] = &["http_date", "utime", "ltime", "ms_utime", "ms_ltime", "us_utime", "us_ltime"];
@@ -145,6 +145,10 @@ const KNOWN: &[Known] = &[
             let kept = ["rfc7239_nn", "rfc7239_np", "bytes(txn."];
             at.behind.is_some_and(|call| kept.iter().any(|name| call.starts_with(name)))
         },
+    },
+    Known {
+        why: "haproxy looks at 32 bits of the number of a result: 4294967296 is no success",
+        is_so: |_, at| at.is(&["x509_v_err_str"]) && i32::try_from(at.number()).is_err(),
     },
     Known {
         why: "haproxy reads a node as far as it is one, whatever follows",

@@ -18,8 +18,8 @@ use crate::exchange::sockets::Sockets;
 use crate::exchange::view;
 use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
+use crate::message::inspect;
 use crate::message::request;
-use crate::message::response;
 use crate::message::upload::{self, Allowed};
 use crate::server::Upstream;
 
@@ -31,6 +31,8 @@ pub(super) enum About<'a> {
     Request(&'a Proxy),
     /// An HTTP response from there, as rules of this proxy see it.
     Response(&'a Proxy, &'a mut Upstream),
+    /// An HTTP response, as `tcp-response content` rules see it, looked at again until this instant.
+    ResponseContent { proxy: &'a Proxy, upstream: &'a mut Upstream, until: u64 },
     /// The response that the client is about to get, of whose body so much is in the buffer.
     Reply { held: usize },
     /// An HTTP request, as `tcp-request content` rules see it, looked at again until this instant.
@@ -125,9 +127,15 @@ fn step(
     stage.sockets = Some(&sockets);
     match about {
         About::Connection => {}
-        About::Request(_) | About::Content { .. } | About::Response(..) | About::Reply { .. } => {
+        About::Request(_)
+        | About::Content { .. }
+        | About::Response(..)
+        | About::ResponseContent { .. }
+        | About::Reply { .. } => {
             let held = match about {
-                About::Response(_, upstream) => upstream.received().len(),
+                About::Response(_, upstream) | About::ResponseContent { upstream, .. } => {
+                    upstream.received().len()
+                }
                 About::Reply { held } => *held,
                 _ => client.side.received().len(),
             };
@@ -137,7 +145,7 @@ fn step(
                 (head.received_len() + tune.maxrewrite).max(tune.bufsize.saturating_sub(held));
             stage.request_bytes = &x.request_body.seen;
             stage.response_bytes = &x.response_body.seen;
-            if let About::Content { until, .. } = about {
+            if let About::Content { until, .. } | About::ResponseContent { until, .. } = about {
                 stage.complete = now_ms >= *until;
             }
         }
@@ -175,9 +183,12 @@ async fn wait_for_more(
                 client.pause(left, leaving).await?;
             }
         }
+        About::ResponseContent { proxy, upstream, until } => {
+            inspect::hold_more(client, x, proxy, upstream, until).await?;
+        }
         About::Stream { until, complete, .. } => *complete = !request::more(client, *until).await?,
-        About::Answer { upstream, until, complete, .. } => {
-            *complete = !response::more(client, x, upstream, *until).await?;
+        About::Answer { proxy, upstream, until, complete } => {
+            *complete = !inspect::more(client, x, proxy, upstream, *until).await?;
         }
         About::Connection | About::Reply { .. } => {}
     }
@@ -189,6 +200,7 @@ fn note_wait(x: Option<&mut Exchange>, about: &About<'_>) {
     let Some(x) = x else { return };
     match about {
         About::Request(_) | About::Content { .. } => x.txn.times.request = timer::now_us(),
+        About::ResponseContent { .. } => x.txn.times.response = timer::now_us(),
         About::Response(..) | About::Reply { .. } => x.response_body.waited = true,
         About::Connection | About::Stream { .. } | About::Answer { .. } => {}
     }
@@ -225,8 +237,8 @@ async fn do_hold(
         (Hold::Body { at_least, timeout_ms }, Some(x)) => {
             let wanted = if at_least == 0 { usize::MAX } else { at_least };
             match about {
-                About::Response(proxy, upstream) => {
-                    response::hold(client, x, proxy, upstream, wanted, timeout_ms).await?;
+                About::Response(proxy, upstream) | About::ResponseContent { proxy, upstream, .. } => {
+                    inspect::hold(client, x, proxy, upstream, wanted, timeout_ms).await?;
                 }
                 About::Request(proxy) | About::Content { proxy, .. } => {
                     hold_body(client, x, proxy, wanted, Some(Duration::from_millis(timeout_ms))).await?;
@@ -265,6 +277,7 @@ fn watches(client: &Client, x: &Exchange, about: &About<'_>) -> bool {
         About::Request(proxy)
         | About::Content { proxy, .. }
         | About::Response(proxy, _)
+        | About::ResponseContent { proxy, .. }
         | About::Stream { proxy, .. }
         | About::Answer { proxy, .. } => x.aborts_on_close(client, proxy),
         About::Connection | About::Reply { .. } => false,
@@ -286,7 +299,7 @@ async fn conclude(
     };
     let stop = match about {
         // A stream of HTTP is there already.
-        About::Request(_) | About::Content { .. } | About::Response(..)
+        About::Request(_) | About::Content { .. } | About::Response(..) | About::ResponseContent { .. }
             if matches!(verdict, Final::SwitchMode) =>
         {
             return Ok(true);
@@ -295,7 +308,7 @@ async fn conclude(
         About::Request(proxy) | About::Content { proxy, .. } => {
             Box::pin(verdict::conclude(client, x, proxy, verdict, Side::Request)).await
         }
-        About::Response(proxy, _) => {
+        About::Response(proxy, _) | About::ResponseContent { proxy, .. } => {
             Box::pin(verdict::conclude(client, x, proxy, verdict, Side::Response)).await
         }
         // These rules end the response only by failing.

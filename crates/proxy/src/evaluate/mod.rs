@@ -24,7 +24,7 @@ use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::flow::Analyser;
 use crate::message::upload;
-use crate::message::{request, response};
+use crate::message::{inspect, request};
 use crate::server::Upstream;
 use driver::{About, Ended};
 use verdict::count_denied_request;
@@ -177,11 +177,12 @@ pub(crate) async fn of_response(
 ) -> Result<(), Stop> {
     trace::response(x, backend);
     if client.worker.shared.plan.variables.wants_bodies() {
-        response::look(x, upstream);
+        inspect::look(x, upstream);
     }
     if !backend.tcp_response.is_empty() {
         trace::enter(x, Analyser::InspectResponse);
-        let about = &mut About::Response(backend, upstream);
+        let until = backend.response_inspect_delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64);
+        let about = &mut About::ResponseContent { proxy: backend, upstream, until };
         Box::pin(driver::run(client, Some(x), &backend.tcp_response, about)).await?;
         trace::leave(x, Analyser::InspectResponse);
     }
@@ -312,7 +313,7 @@ pub(crate) async fn of_tcp_response(
         trace::response(x, backend);
         return Ok(());
     }
-    response::send_first(client, x, upstream).await;
+    inspect::send_first(client, x, upstream).await;
     // Without a delay there is nothing to look at yet: the rules are run as soon as the connection
     // stands.
     let until = backend.response_inspect_delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64);

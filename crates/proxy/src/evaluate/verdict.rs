@@ -36,7 +36,8 @@ pub(super) fn close_stream(client: &Client, x: &mut Exchange, verdict: Final) ->
 /// A rule ended a TCP stream by what its server sent; one that just closes denies nothing.
 pub(super) fn close_answer(client: &Client, x: &mut Exchange, backend: &Proxy, verdict: &Final) -> Stop {
     if matches!(verdict, Final::CloseServer) {
-        return Stop::Close;
+        // A server that was waited for in vain is what ended the stream.
+        return if x.response_body.is_silent { Fault::ServerTimeout.into() } else { Stop::Close };
     }
     count_denied_response(client, x, backend);
     x.txn.termination.set(Cause::Proxy, Phase::Data);

@@ -103,6 +103,8 @@ pub(crate) struct ResponseBody {
     /// Whether a rule waited for something since its head was there: the time is no longer that of
     /// the head.
     pub(crate) waited: bool,
+    /// Whether the server said nothing for its whole time while rules looked at what there was.
+    pub(crate) is_silent: bool,
 }
 
 /// What ended the wait for a request.
@@ -189,6 +191,7 @@ impl Exchange {
         response_body.length = BodyLength::None;
         response_body.seen.clear();
         response_body.waited = false;
+        response_body.is_silent = false;
         reply.clear();
         self.phase = Phase::Request;
         self.upgrade = Upgrade::None;

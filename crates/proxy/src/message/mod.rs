@@ -3,6 +3,7 @@
 
 pub(crate) mod conclude;
 pub(crate) mod fields;
+pub(crate) mod inspect;
 pub(crate) mod request;
 pub(crate) mod response;
 pub(crate) mod upload;

@@ -15,7 +15,7 @@ use runtime::timer::{self, NEVER, now_us};
 use sample::transaction::TimeoutSlot;
 use sample::{ConnectionError, Phase};
 
-use crate::client::{Client, Presence, Watch};
+use crate::client::{Client, Presence};
 use crate::exchange::filters;
 use crate::exchange::finish::{self, Moved};
 use crate::exchange::{Exchange, Stop};
@@ -41,7 +41,7 @@ impl Deadlines {
     fn new(client: &Client, x: &Exchange, backend: &Proxy) -> Self {
         Self {
             client: x.timeout(TimeoutSlot::Client, client.frontend.timeouts.client),
-            server: x.timeout(TimeoutSlot::Server, backend.timeouts.server),
+            server: server_limit(x, backend),
             client_at: NEVER,
             server_at: NEVER,
             independent: (client.frontend.options.independent_streams, backend.options.independent_streams),
@@ -91,6 +91,13 @@ impl Deadlines {
 enum Expired {
     Client,
     Server,
+}
+
+/// How long the server may be silent: no longer, where it was for its whole time while rules looked
+/// at what there is of its response.
+fn server_limit(x: &Exchange, backend: &Proxy) -> Option<Duration> {
+    let whole = x.timeout(TimeoutSlot::Server, backend.timeouts.server);
+    if x.response_body.is_silent { Some(Duration::ZERO) } else { whole }
 }
 
 /// Whether it is the server that is waited for: for its response once it has the whole request,
@@ -490,71 +497,4 @@ pub(crate) fn splice_pipe(
         return None;
     }
     Pipe::take(global.tune.pipesize).ok()
-}
-
-/// Has rules see what of the response's body is there, without waiting for more.
-pub(crate) fn look(x: &mut Exchange, upstream: &Upstream) {
-    // What is wrong with it shows when it is sent on.
-    let _ = upstream.decode(x.response_body.length, &mut x.response_body.seen);
-}
-
-/// Waits until `wanted` bytes of the response's body, all of it, or a buffer full are there, and
-/// decodes them for rules to look at (`wait-for-body`). They are still forwarded as they came.
-pub(crate) async fn hold(
-    client: &mut Client,
-    x: &mut Exchange,
-    backend: &Proxy,
-    upstream: &mut Upstream,
-    wanted: usize,
-    timeout_ms: u64,
-) -> Result<(), Fault> {
-    let length = x.response_body.length;
-    client.timer.set(timer::now_ms() + timeout_ms);
-    loop {
-        let decoded = upstream.decode(length, &mut x.response_body.seen);
-        let complete = decoded.map_err(|_| Fault::BadResponseBody)?;
-        if complete || x.response_body.seen.len() >= wanted || !upstream.has_room() {
-            return Ok(());
-        }
-        let watch = Watch { leaving: client.aborts_on_close(backend), late: Fault::ResponseTimeout };
-        let read = client.wait(watch, |_, context| upstream.poll_fill(context)).await?;
-        match read.map_err(|_| Fault::Truncated)? {
-            0 if length == BodyLength::UntilClose => return Ok(()),
-            0 => return Err(Fault::Truncated),
-            _ => {}
-        }
-    }
-}
-
-/// Sends what is here of a TCP stream's beginning, whatever rules make of its server's answer.
-pub(crate) async fn send_first(client: &mut Client, x: &mut Exchange, upstream: &mut Upstream) {
-    poll_fn(|context: &mut Context<'_>| {
-        // What goes wrong here shows again when the stream goes on.
-        let _ = x.upload.poll_pump(context, client.side.source(), &mut upstream.sink());
-        Poll::Ready(())
-    })
-    .await;
-}
-
-/// Waits for more bytes of the server of a TCP stream, for rules that look at them, while the
-/// client's go on; says whether there are.
-pub(crate) async fn more(
-    client: &mut Client,
-    x: &mut Exchange,
-    upstream: &mut Upstream,
-    until_ms: u64,
-) -> Result<bool, Fault> {
-    if !upstream.has_room() {
-        return Ok(false);
-    }
-    client.timer.set(until_ms);
-    let more = |client: &mut Client, context: &mut Context<'_>| {
-        // What goes wrong here shows again when the stream goes on.
-        let _ = x.upload.poll_pump(context, client.side.source(), &mut upstream.sink());
-        if let Poll::Ready(read) = upstream.poll_fill(context) {
-            return Poll::Ready(read.is_ok_and(|n| n > 0));
-        }
-        client.timer.poll_expired(context).map(|()| false)
-    };
-    Ok(client.wait(Watch::KILL, more).await? && timer::now_ms() < until_ms)
 }

@@ -118,6 +118,7 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     report::early(client, x, LogOrigin::Connect);
     if let Err(stop) = evaluate::of_tcp_response(client, x, &backend, &mut upstream).await {
         x.txn.bytes_in += x.upload.received;
+        x.txn.bytes_out += upstream.received().len() as u64;
         return Err(stop);
     }
     report::step(client, x, LogOrigin::Response);

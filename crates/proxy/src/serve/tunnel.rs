@@ -37,10 +37,11 @@ impl Limits {
         let frontend = &client.frontend.timeouts;
         let own = x.timeout(TimeoutSlot::Client, frontend.client);
         let other = x.timeout(TimeoutSlot::Server, backend.timeouts.server);
+        let silent = x.response_body.is_silent.then_some(Duration::ZERO);
         let tunnel = if is_tunnel { x.timeout(TimeoutSlot::Tunnel, backend.timeouts.tunnel) } else { None };
         Self {
             client: tunnel.or(own),
-            server: tunnel.or(other),
+            server: silent.or(tunnel).or(other),
             client_fin: frontend.client_fin,
             server_fin: backend.timeouts.server_fin,
             independent: (client.frontend.options.independent_streams, backend.options.independent_streams),

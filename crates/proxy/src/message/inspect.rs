@@ -1,0 +1,132 @@
+//! What rules see of a response beyond its head, and the wait for it: the body of an HTTP response,
+//! the first bytes of a TCP stream's server. Called by [`crate::evaluate`].
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::BodyLength;
+use plan::Proxy;
+use runtime::timer::{self, NEVER};
+use sample::transaction::TimeoutSlot;
+
+use crate::client::{Client, Watch};
+use crate::exchange::Exchange;
+use crate::fault::Fault;
+use crate::server::Upstream;
+
+/// Has rules see what of the response's body is there, without waiting for more.
+pub(crate) fn look(x: &mut Exchange, upstream: &Upstream) {
+    // What is wrong with it shows when it is sent on.
+    let _ = upstream.decode(x.response_body.length, &mut x.response_body.seen);
+}
+
+/// Waits until `wanted` bytes of the response's body, all of it, or a buffer full are there, and
+/// decodes them for rules to look at (`wait-for-body`). They are still forwarded as they came.
+pub(crate) async fn hold(
+    client: &mut Client,
+    x: &mut Exchange,
+    backend: &Proxy,
+    upstream: &mut Upstream,
+    wanted: usize,
+    timeout_ms: u64,
+) -> Result<(), Fault> {
+    let length = x.response_body.length;
+    client.timer.set(timer::now_ms() + timeout_ms);
+    loop {
+        let decoded = upstream.decode(length, &mut x.response_body.seen);
+        let complete = decoded.map_err(|_| Fault::BadResponseBody)?;
+        if complete || x.response_body.seen.len() >= wanted || !upstream.has_room() {
+            return Ok(());
+        }
+        let watch = Watch { leaving: client.aborts_on_close(backend), late: Fault::ResponseTimeout };
+        let read = client.wait(watch, |_, context| upstream.poll_fill(context)).await?;
+        match read.map_err(|_| Fault::Truncated)? {
+            0 if length == BodyLength::UntilClose => return Ok(()),
+            0 => return Err(Fault::Truncated),
+            _ => {}
+        }
+    }
+}
+
+/// Sends what is here of a TCP stream's beginning, whatever rules make of its server's answer.
+pub(crate) async fn send_first(client: &mut Client, x: &mut Exchange, upstream: &mut Upstream) {
+    poll_fn(|context: &mut Context<'_>| {
+        // What goes wrong here shows again when the stream goes on.
+        let _ = x.upload.poll_pump(context, client.side.source(), &mut upstream.sink());
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// Waits for more of the response's body, for `tcp-response content` rules that look at it `until`
+/// an instant, or for that instant once there is no more to come. A server that keeps silent for its
+/// own time moves the instant to now, and is blamed for the rest when it is forwarded.
+pub(crate) async fn hold_more(
+    client: &mut Client,
+    x: &mut Exchange,
+    backend: &Proxy,
+    upstream: &mut Upstream,
+    until: &mut u64,
+) -> Result<(), Fault> {
+    let length = x.response_body.length;
+    let leaving = client.aborts_on_close(backend);
+    let complete = upstream.decode(length, &mut x.response_body.seen).map_err(|_| Fault::BadResponseBody)?;
+    let mut ended = complete || !upstream.has_room();
+    if !ended {
+        let silent_at = silent_at(x, backend);
+        client.timer.set(silent_at.min(*until));
+        let more = |client: &mut Client, context: &mut Context<'_>| {
+            if let Poll::Ready(read) = upstream.poll_fill(context) {
+                // What goes wrong here shows again when the body is forwarded.
+                return Poll::Ready(Some(read.is_ok_and(|n| n > 0)));
+            }
+            client.timer.poll_expired(context).map(|()| None)
+        };
+        let read = client.wait(Watch { leaving, ..Watch::KILL }, more).await?;
+        ended = read == Some(false);
+        if read.is_none() && silent_at < *until {
+            x.response_body.is_silent = true;
+            *until = 0;
+        }
+    }
+    if ended {
+        let left = Duration::from_millis(until.saturating_sub(timer::now_ms()));
+        client.pause(left, leaving).await?;
+    }
+    let _ = upstream.decode(length, &mut x.response_body.seen);
+    Ok(())
+}
+
+/// When a server is late that says nothing from now on, in ms of the worker's clock.
+fn silent_at(x: &Exchange, backend: &Proxy) -> u64 {
+    let allowed = x.timeout(TimeoutSlot::Server, backend.timeouts.server);
+    allowed.map_or(NEVER, |allowed| timer::now_ms().saturating_add(allowed.as_millis() as u64))
+}
+
+/// Waits for more bytes of the server of a TCP stream, for rules that look at them, while the
+/// client's go on; says whether there are. A server that keeps silent for its own time is noted.
+pub(crate) async fn more(
+    client: &mut Client,
+    x: &mut Exchange,
+    backend: &Proxy,
+    upstream: &mut Upstream,
+    until_ms: u64,
+) -> Result<bool, Fault> {
+    if !upstream.has_room() {
+        return Ok(false);
+    }
+    let silent_at = silent_at(x, backend);
+    client.timer.set(until_ms.min(silent_at));
+    let more = |client: &mut Client, context: &mut Context<'_>| {
+        // What goes wrong here shows again when the stream goes on.
+        let _ = x.upload.poll_pump(context, client.side.source(), &mut upstream.sink());
+        if let Poll::Ready(read) = upstream.poll_fill(context) {
+            return Poll::Ready(Some(read.is_ok_and(|n| n > 0)));
+        }
+        client.timer.poll_expired(context).map(|()| None)
+    };
+    let read = client.wait(Watch::KILL, more).await?;
+    x.response_body.is_silent = read.is_none() && silent_at < until_ms;
+    Ok(read == Some(true) && timer::now_ms() < until_ms)
+}
