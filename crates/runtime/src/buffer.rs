@@ -237,6 +237,25 @@ impl Buffer {
         }
     }
 
+    /// Moves a few filled bytes into a buffer that just holds them, and gives this one back.
+    pub fn pack(&mut self) {
+        let wanted = self.len().next_multiple_of(256);
+        if wanted * 4 <= self.capacity() {
+            let mut less = Self::sized(wanted);
+            less.push(self.filled());
+            *self = less;
+        }
+    }
+
+    /// Moves the bytes of a [packed](Self::pack) buffer into a small one.
+    pub fn unpack(&mut self) {
+        if self.capacity() < SMALL_SIZE.get() {
+            let mut more = Self::small();
+            more.push(self.filled());
+            *self = more;
+        }
+    }
+
     /// Appends as much of `bytes` as there is room for; returns how many were taken.
     pub fn push(&mut self, bytes: &[u8]) -> usize {
         if self.room_len() < bytes.len() {
@@ -303,6 +322,20 @@ mod tests {
         buffer.consume(1);
         buffer.shrink();
         assert_eq!((buffer.capacity(), buffer.len()), (small_size(), small_size()));
+    }
+
+    #[test]
+    fn a_packed_buffer_takes_what_its_bytes_take_and_is_small_again_for_more() {
+        let mut buffer = Buffer::small();
+        buffer.push(b"xabc");
+        buffer.consume(1);
+        buffer.pack();
+        assert_eq!((buffer.capacity(), buffer.filled()), (256, &b"abc"[..]));
+        buffer.unpack();
+        assert_eq!((buffer.capacity(), buffer.filled()), (small_size(), &b"abc"[..]));
+        buffer.push(&vec![1; small_size() / 2]);
+        buffer.pack();
+        assert_eq!(buffer.capacity(), small_size());
     }
 
     #[test]

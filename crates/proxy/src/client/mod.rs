@@ -141,6 +141,17 @@ impl Client {
     #[inline]
     pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let read = self.side.poll_fill(context);
+        self.note_error(read)
+    }
+
+    /// As [`poll_fill`](Self::poll_fill), for the rest of what is here.
+    pub(crate) fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let read = self.side.poll_rest(context);
+        self.note_error(read)
+    }
+
+    #[inline]
+    fn note_error(&self, read: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Err(error)) = &read {
             self.session.error.set(ConnectionError::of_kernel(error));
         }
@@ -172,6 +183,15 @@ impl Downstream {
     pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let Self::H1(socket) = self;
         socket.poll_fill(context)
+    }
+
+    /// Receives the rest of what is here, in little memory while there is none.
+    ///
+    /// # Errors
+    /// As [`poll_fill`](Self::poll_fill).
+    pub(crate) fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let Self::H1(socket) = self;
+        socket.poll_rest(context)
     }
 
     /// Ready when there is something to receive, or the connection has ended. No memory is held

@@ -65,6 +65,24 @@ impl Socket {
         read
     }
 
+    /// As [`poll_fill`](Self::poll_fill) where more of what is here has to come, which may take long:
+    /// meanwhile that is held in little more memory than it takes.
+    pub(crate) fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.stream.poll_read_ready(context).is_ready() {
+            if let Some(input) = &mut self.input {
+                input.unpack();
+            }
+            let read = self.poll_fill(context);
+            if read.is_ready() {
+                return read;
+            }
+        }
+        if let Some(input) = &mut self.input {
+            input.pack();
+        }
+        Poll::Pending
+    }
+
     /// Whether there is room for more, once what is there has been moved to the front.
     pub(crate) fn has_room(&mut self) -> bool {
         let input = self.input();

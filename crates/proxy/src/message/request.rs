@@ -50,7 +50,8 @@ async fn receive_head(client: &mut Client, x: &mut Exchange, arrival: Arrival) -
             if let Poll::Ready(killed) = client.poll_killed(context) {
                 return Poll::Ready(Err(killed));
             }
-            if let Poll::Ready(read) = client.poll_fill(context) {
+            let read = if begun { client.poll_rest(context) } else { client.poll_fill(context) };
+            if let Poll::Ready(read) = read {
                 return Poll::Ready(Ok(read));
             }
             client.timer.poll_expired(context).map(|()| Ok(Err(io::ErrorKind::TimedOut.into())))
