@@ -29,7 +29,7 @@ run: build
 	@./tools/quickstart.sh $(TARGET)/quick/weir
 
 build:
-	@./tools/need.sh cc
+	@./tools/need.sh cc openssl
 	$(CARGO) build --profile quick -p weir
 
 release:

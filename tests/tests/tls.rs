@@ -308,6 +308,8 @@ fn log_lines_tell_version_and_cipher() {
     assert!(curl(&authority, "one.test", port, "/", &more).is_ok());
     let line = "0/0000000000000000/0/0/0 one.test/TLSv1.3/TLS_CHACHA20_POLY1305_SHA256";
     assert!(eventually(|| weir.messages().contains(line)), "{}", weir.messages());
+    // The mark of a frontend that was reached by TLS.
+    assert!(weir.messages().contains("] fe~ fe/<NOSRV> "), "{}", weir.messages());
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::fetch;
 use crate::flags::{Flags, write_bytes};
 use crate::socket::ConnectionError;
 use crate::transaction::{CaptureSlot, Cause, Phase, Termination};
-use crate::value::write_int;
+use crate::value::{Scratch, write_int};
 
 use Kind::{Digits, Number, RequestHeaders, ResponseHeaders, Text};
 use Known::{Early, Late};
@@ -211,8 +211,14 @@ fn frontend_name(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
 }
 
 fn frontend_transport(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    // The tilde of TLS connections comes with TLS.
-    frontend_name(env, flags, out);
+    let name = env.session.map_or(b"".as_slice(), |session| session.frontend.name.as_bytes());
+    if env.session.is_some_and(|session| session.tls().is_some()) {
+        let mut marked = Scratch::copy(name);
+        marked.push(b'~');
+        write_bytes(&marked, flags, out);
+    } else {
+        write_bytes(name, flags, out);
+    }
 }
 
 fn frontend_connections(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
