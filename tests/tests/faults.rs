@@ -459,6 +459,58 @@ fn a_server_that_keeps_silent_while_rules_look_at_its_answer_is_late() {
     }
 }
 
+#[test]
+fn a_client_that_keeps_silent_while_rules_wait_for_it_is_late() {
+    let part = "POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nhalf";
+    let (accept, reject) =
+        ("tcp-request content accept if WAIT_END", "tcp-request content reject if WAIT_END");
+    let cases = [
+        ("tcp", accept, "", "b/<NOSRV> ", " cR-- ", ""),
+        ("tcp", accept, "hello", "b/<NOSRV> ", " cR-- ", ""),
+        ("tcp", reject, "hello", "f/<NOSRV> ", " PR-- ", ""),
+        ("http", accept, part, "b/<NOSRV> ", " 400 cR-- ", "HTTP/1.1 400 "),
+        ("http", reject, part, "f/<NOSRV> ", " PR-- ", ""),
+    ];
+    for (mode, rule, bytes, place, logged, answer) in cases {
+        let scene = Scene::start(
+            &format!("mode {mode}\n  timeout client 50ms"),
+            &format!("tcp-request inspect-delay 1h\n  {rule}"),
+            "server s 127.0.0.1:1",
+        );
+        let mut client = Client::connect(scene.port);
+        client.send(bytes);
+        let got = String::from_utf8(client.read_to_end()).expect("text");
+        assert!(
+            got.starts_with(answer) && got.is_empty() == answer.is_empty(),
+            "{mode} {rule} {bytes}: {got}"
+        );
+        let line = scene.line();
+        assert!(line.starts_with(place) && line.contains(logged), "{mode} {rule} {bytes}: {line}");
+    }
+}
+
+#[test]
+fn who_has_said_all_in_tcp_is_served_whatever_it_takes_to_reach_a_server() {
+    let port = free_port();
+    let scene = Scene::start(
+        "mode tcp\n  timeout connect 200ms\n  retries 1",
+        "",
+        &format!("server s 127.0.0.1:{port}"),
+    );
+    let mut client = Client::connect(scene.port);
+    client.send("hello").shut();
+    assert!(client.read_to_end().is_empty());
+    let line = scene.line();
+    assert!(line.contains(" SC-- 1 "), "{line}");
+    // Who asked for a tunnel in HTTP is not waited for, until there is one.
+    let scene = Scene::start("timeout connect 1h", "", &format!("server s 127.0.0.1:{port}"));
+    let mut client = Client::connect(scene.port);
+    client.send("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n").shut();
+    assert!(client.read_to_end().is_empty());
+    let line = scene.line();
+    assert!(line.contains(" CC-- "), "{line}");
+}
+
 /// How a client leaves.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Leaving {

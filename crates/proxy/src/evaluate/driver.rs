@@ -19,7 +19,6 @@ use crate::exchange::view;
 use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::message::inspect;
-use crate::message::request;
 use crate::message::upload::{self, Allowed};
 use crate::server::Upstream;
 
@@ -178,6 +177,9 @@ async fn wait_for_more(
             let left = Duration::from_millis(until.saturating_sub(now_ms()));
             if x.has_body() && !x.request_body.is_complete && !x.request_body.is_cut {
                 upload::hold_more(client, x, left).await?;
+                if x.request_body.is_late {
+                    *until = 0;
+                }
             } else {
                 let leaving = watches(client, x, about);
                 client.pause(left, leaving).await?;
@@ -186,7 +188,9 @@ async fn wait_for_more(
         About::ResponseContent { proxy, upstream, until } => {
             inspect::hold_more(client, x, proxy, upstream, until).await?;
         }
-        About::Stream { until, complete, .. } => *complete = !request::more(client, *until).await?,
+        About::Stream { until, complete, .. } => {
+            *complete = !inspect::more_of_request(client, x, *until).await?;
+        }
         About::Answer { proxy, upstream, until, complete } => {
             *complete = !inspect::more(client, x, proxy, upstream, *until).await?;
         }

@@ -85,6 +85,11 @@ pub(crate) struct RequestBody {
     pub(crate) is_complete: bool,
     /// Whether the client closed before all of it was there.
     pub(crate) is_cut: bool,
+    /// Whether the client said nothing for its whole time while rules waited for more.
+    pub(crate) is_late: bool,
+    /// When the client was last heard of while rules waited for more, in ms of the worker's clock; 0
+    /// where none did.
+    pub(crate) heard_ms: u64,
     /// What a retry sends again.
     pub(crate) kept: Vec<u8>,
     /// Whether rules took its framing away: it is read and not sent.
@@ -105,6 +110,11 @@ pub(crate) struct ResponseBody {
     pub(crate) waited: bool,
     /// Whether the server said nothing for its whole time while rules looked at what there was.
     pub(crate) is_silent: bool,
+    /// When the server was last heard of while rules waited for more, in ms of the worker's clock; 0
+    /// where none did.
+    pub(crate) heard_ms: u64,
+    /// Whether its connection broke meanwhile.
+    pub(crate) is_broken: bool,
 }
 
 /// What ended the wait for a request.
@@ -192,6 +202,8 @@ impl Exchange {
         response_body.seen.clear();
         response_body.waited = false;
         response_body.is_silent = false;
+        response_body.heard_ms = 0;
+        response_body.is_broken = false;
         reply.clear();
         self.phase = Phase::Request;
         self.upgrade = Upgrade::None;
@@ -265,6 +277,8 @@ impl RequestBody {
         self.seen.clear();
         self.is_complete = false;
         self.is_cut = false;
+        self.is_late = false;
+        self.heard_ms = 0;
         self.kept.clear();
         self.is_dropped = false;
         self.expects_continue = false;

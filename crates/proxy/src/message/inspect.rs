@@ -1,5 +1,5 @@
-//! What rules see of a response beyond its head, and the wait for it: the body of an HTTP response,
-//! the first bytes of a TCP stream's server. Called by [`crate::evaluate`].
+//! What rules see of messages beyond their heads, and the wait for it: the body of an HTTP response,
+//! the first bytes of both sides of a TCP stream. Called by [`crate::evaluate`].
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::BodyLength;
 use plan::Proxy;
 use runtime::timer::{self, NEVER};
+use sample::ConnectionError;
 use sample::transaction::TimeoutSlot;
 
 use crate::client::{Client, Watch};
@@ -74,7 +75,7 @@ pub(crate) async fn hold_more(
     let complete = upstream.decode(length, &mut x.response_body.seen).map_err(|_| Fault::BadResponseBody)?;
     let mut ended = complete || !upstream.has_room();
     if !ended {
-        let silent_at = silent_at(x, backend);
+        let silent_at = server_silent_at(x, backend);
         client.timer.set(silent_at.min(*until));
         let more = |client: &mut Client, context: &mut Context<'_>| {
             if let Poll::Ready(read) = upstream.poll_fill(context) {
@@ -99,7 +100,7 @@ pub(crate) async fn hold_more(
 }
 
 /// When a server is late that says nothing from now on, in ms of the worker's clock.
-fn silent_at(x: &Exchange, backend: &Proxy) -> u64 {
+fn server_silent_at(x: &Exchange, backend: &Proxy) -> u64 {
     let allowed = x.timeout(TimeoutSlot::Server, backend.timeouts.server);
     allowed.map_or(NEVER, |allowed| timer::now_ms().saturating_add(allowed.as_millis() as u64))
 }
@@ -116,17 +117,78 @@ pub(crate) async fn more(
     if !upstream.has_room() {
         return Ok(false);
     }
-    let silent_at = silent_at(x, backend);
+    let silent_at = server_silent_at(x, backend);
+    if x.response_body.heard_ms == 0 {
+        x.response_body.heard_ms = timer::now_ms();
+    }
     client.timer.set(until_ms.min(silent_at));
     let more = |client: &mut Client, context: &mut Context<'_>| {
         // What goes wrong here shows again when the stream goes on.
         let _ = x.upload.poll_pump(context, client.side.source(), &mut upstream.sink());
         if let Poll::Ready(read) = upstream.poll_fill(context) {
-            return Poll::Ready(Some(read.is_ok_and(|n| n > 0)));
+            return Poll::Ready(Some(read));
         }
         client.timer.poll_expired(context).map(|()| None)
     };
-    let read = client.wait(Watch::KILL, more).await?;
-    x.response_body.is_silent = read.is_none() && silent_at < until_ms;
-    Ok(read == Some(true) && timer::now_ms() < until_ms)
+    match client.wait(Watch::KILL, more).await? {
+        Some(Ok(n)) => {
+            x.response_body.heard_ms = timer::now_ms();
+            return Ok(n > 0 && x.response_body.heard_ms < until_ms);
+        }
+        Some(Err(error)) => {
+            // The kernel tells of it once.
+            x.txn.server_error = ConnectionError::of_kernel(&error);
+            x.response_body.is_broken = true;
+        }
+        None => x.response_body.is_silent = silent_at <= until_ms,
+    }
+    Ok(false)
+}
+
+/// Waits for more bytes of the client of a TCP stream, for rules that look at them; says whether
+/// there are. A client that breaks off or keeps silent for its own time is noted: rules have their
+/// say first.
+///
+/// # Errors
+/// An operator ended the stream.
+pub(crate) async fn more_of_request(
+    client: &mut Client,
+    x: &mut Exchange,
+    until_ms: u64,
+) -> Result<bool, Fault> {
+    if !client.side.has_room() {
+        return Ok(false);
+    }
+    let silent_at = client_silent_at(client, x);
+    client.timer.set(until_ms.min(silent_at));
+    let more = |client: &mut Client, context: &mut Context<'_>| {
+        if let Poll::Ready(read) = client.poll_fill(context) {
+            return Poll::Ready(Some(read));
+        }
+        client.timer.poll_expired(context).map(|()| None)
+    };
+    Ok(match client.wait(Watch::KILL, more).await? {
+        Some(Ok(n)) => {
+            x.request_body.heard_ms = timer::now_ms();
+            n > 0 && x.request_body.heard_ms < until_ms
+        }
+        Some(Err(_)) => {
+            x.request_body.is_cut = true;
+            false
+        }
+        None => {
+            x.request_body.is_late = silent_at <= until_ms;
+            false
+        }
+    })
+}
+
+/// When a client is late from which nothing more comes while rules wait for it, in ms of the
+/// worker's clock.
+pub(crate) fn client_silent_at(client: &Client, x: &mut Exchange) -> u64 {
+    let heard = &mut x.request_body.heard_ms;
+    *heard = u64::max(*heard, x.txn.times.started / 1000);
+    let heard = *heard;
+    let allowed = x.timeout(TimeoutSlot::Client, client.frontend.timeouts.client);
+    allowed.map_or(NEVER, |allowed| heard.saturating_add(allowed.as_millis() as u64))
 }

@@ -8,7 +8,7 @@ use base::clock::WallTime;
 use http::Method;
 use runtime::timer::{self, now_us};
 
-use crate::client::{Client, Watch};
+use crate::client::Client;
 use crate::exchange::Arrival;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
@@ -252,22 +252,4 @@ pub(crate) async fn look(client: &mut Client) {
         Poll::Ready(())
     })
     .await;
-}
-
-/// Waits for more bytes of the client, for rules that look at them; says whether there are.
-///
-/// # Errors
-/// The client's connection broke, or an operator ended the stream.
-pub(crate) async fn more(client: &mut Client, until_ms: u64) -> Result<bool, Fault> {
-    if !client.side.has_room() {
-        return Ok(false);
-    }
-    client.timer.set(until_ms);
-    let more = |client: &mut Client, context: &mut Context<'_>| {
-        if let Poll::Ready(read) = client.poll_fill(context) {
-            return Poll::Ready(read.map(|n| n > 0).map_err(|_| Fault::RequestAborted));
-        }
-        client.timer.poll_expired(context).map(|()| Ok(false))
-    };
-    Ok(client.wait(Watch::KILL, more).await?? && timer::now_ms() < until_ms)
 }

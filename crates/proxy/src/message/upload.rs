@@ -13,6 +13,7 @@ use crate::exchange::filters;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::flow::{Coding, Path};
+use crate::message::inspect;
 
 /// Holds the request back until its body is there, where the configuration asks for it.
 pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
@@ -87,9 +88,12 @@ pub(crate) async fn hold(
     held
 }
 
-/// Waits for any more of the body, at most for `time`: then what there is has to do.
+/// Waits for any more of the body, at most for `time`: then what there is has to do. A client that
+/// keeps silent for its own time is noted: rules have their say first.
 pub(crate) async fn hold_more(client: &mut Client, x: &mut Exchange, time: Duration) -> Result<(), Stop> {
-    client.timer.set_after(timer::now_ms(), Some(time));
+    let until = timer::now_ms().saturating_add(time.as_millis() as u64);
+    let silent_at = inspect::client_silent_at(client, x);
+    client.timer.set(until.min(silent_at));
     answer_expectation(client, x).await?;
     if client.side.has_room() {
         let more = |client: &mut Client, context: &mut Context<'_>| {
@@ -100,6 +104,10 @@ pub(crate) async fn hold_more(client: &mut Client, x: &mut Exchange, time: Durat
         };
         let read = client.wait(Watch::KILL, more).await?;
         x.request_body.is_cut |= matches!(read, Err(_) | Ok(Some(0)));
+        match read {
+            Ok(None) => x.request_body.is_late = silent_at <= until,
+            _ => x.request_body.heard_ms = timer::now_ms(),
+        }
     } else {
         client.pause(time, false).await?;
     }

@@ -15,6 +15,7 @@ use crate::exchange::view;
 use crate::exchange::{Bound, Exchange};
 use crate::fault::{Fault, RetryKind};
 use crate::routing::assign::{Lease, left};
+use crate::routing::reach;
 use crate::server::local::LocalServer;
 
 /// Whether a request on a connection that had been idle met its closing, and may be sent again:
@@ -78,9 +79,8 @@ pub(crate) async fn before_retry(
     fault: Fault,
 ) -> Result<Target, Fault> {
     let retries = most(x, backend);
-    // A client of TCP that never said anything has nothing to wait for.
-    let is_silent = !x.txn.is_http && client.side.is_drained();
-    let watch = x.aborts_on_close(client, backend) || is_silent;
+    // Nothing was promised yet: this holds for who asked for a tunnel too.
+    let watch = client.aborts_on_close(backend);
     let gone = poll_fn(|context| Poll::Ready(left(client, x, context, watch))).await;
     if let Some(fault) = gone {
         return Err(fault);
@@ -106,7 +106,7 @@ pub(crate) async fn before_retry(
         // (manual, `retries`).
         let second = Duration::from_secs(1);
         let pause = backend.timeouts.connect.unwrap_or(second).min(second);
-        client.pause(pause, watch).await?;
+        reach::pause(client, x, pause, watch).await?;
     }
     Ok(target)
 }

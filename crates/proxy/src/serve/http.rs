@@ -81,6 +81,9 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     if x.request_body.is_cut {
         return Err(Fault::ClientCut.into());
     }
+    if x.request_body.is_late {
+        return Err(Fault::ClientTimeout.into());
+    }
     fields::of_request(client, x, &backend)?;
     route::bind_server(client, x, &backend);
     cookie::of_request(client, x, &backend);

@@ -1,12 +1,10 @@
 //! One TCP stream from its first byte to its log line.
 
-use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::Poll;
 
 use http::BodyLength;
 use runtime::shared::Shared as _;
-use runtime::timer::{self, now_us};
+use runtime::timer::{now_ms, now_us};
 use sample::transaction::TimeoutSlot;
 use sample::{LogOrigin, Phase};
 use state::sessions::Activity;
@@ -54,7 +52,7 @@ pub(crate) async fn relay(mut client: Box<Client>) -> Option<(Box<Client>, Box<E
             Stop::Upgrade(upgrade) if may_upgrade(&client) => {
                 x.upgrade = upgrade;
                 let timeouts = &client.frontend.timeouts;
-                client.timer.set_after(timer::now_ms(), timeouts.http_request.or(timeouts.client));
+                client.timer.set_after(now_ms(), timeouts.http_request.or(timeouts.client));
                 client.session.requests.set(0);
                 client.idle_from = client.session.ready_us.get();
                 return Some((client, x));
@@ -96,6 +94,12 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     trace::backend(x, &client.frontend, &backend);
     report::step(client, x, LogOrigin::Request);
     evaluate::of_tcp_backend(client, x, &backend).await?;
+    if x.request_body.is_cut {
+        return Err(Fault::RequestAborted.into());
+    }
+    if x.request_body.is_late {
+        return Err(Fault::RequestTimeout.into());
+    }
     if !backend.tcp_request.is_empty() {
         // Its rules are part of the wait for a server too.
         x.txn.times.request = now_us();
@@ -121,6 +125,9 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
         x.txn.bytes_out += upstream.received().len() as u64;
         return Err(stop);
     }
+    if x.response_body.is_broken && upstream.received().is_empty() {
+        return Err(Fault::Truncated.into());
+    }
     report::step(client, x, LogOrigin::Response);
     let limits = tunnel::Limits::new(client, x, &backend, true);
     let outcome = tunnel::run(client, x, &mut upstream, limits).await;
@@ -133,16 +140,12 @@ fn has_bytes(client: &Client) -> bool {
     !client.side.is_drained()
 }
 
-/// Whether the client has sent nothing at all for `timeout client`.
-async fn was_silent(client: &mut Client, x: &Exchange) -> bool {
+/// Whether the client has been silent for `timeout client`, which counts for who was waited for by
+/// rules, as in HAProxy. Who never said anything is not waited for any longer than that anyway.
+fn was_silent(client: &Client, x: &Exchange) -> bool {
+    let heard = x.request_body.heard_ms;
     let allowed = x.timeout(TimeoutSlot::Client, client.frontend.timeouts.client);
-    let waited = now_us().saturating_sub(x.txn.times.started);
-    if !has_bytes(client) {
-        // Nobody has read from it while there was nobody to send it to. Asking the reactor would not
-        // do: it may know nothing of the socket yet.
-        let _ = poll_fn(|context| Poll::Ready(client.poll_fill(context))).await;
-    }
-    !has_bytes(client) && allowed.is_some_and(|allowed| u128::from(waited) > allowed.as_micros())
+    heard > 0 && allowed.is_some_and(|allowed| now_ms().saturating_sub(heard) >= allowed.as_millis() as u64)
 }
 
 /// Connects to a server; tries again where that is allowed.
@@ -176,7 +179,7 @@ async fn reach(
         let last = x.txn.retries >= retries || fault.retry_kind().is_none();
         attempt::count_failure(backend, &lease, fault, last);
         if last {
-            let blames_client = fault == Fault::ConnectTimeout && was_silent(client, x).await;
+            let blames_client = fault.retry_kind().is_some() && was_silent(client, x);
             return Err(if blames_client { Fault::ClientTimeout } else { fault }.into());
         }
         (kept, avoid) = retry::before_retry(client, x, backend, lease, fault).await?.parts();
@@ -188,19 +191,21 @@ async fn reach(
 }
 
 fn count(client: &Client, x: &Exchange, fault: Fault) {
-    let Some(backend) = &x.backend else {
-        if matches!(fault, Fault::RequestAborted | Fault::RequestTimeout) {
-            client.count(|traffic| traffic.request_errors.add(1));
-        }
-        return;
-    };
+    if matches!(fault, Fault::RequestAborted | Fault::RequestTimeout) {
+        client.count(|traffic| traffic.request_errors.add(1));
+    }
+    let Some(backend) = &x.backend else { return };
     let server = x.txn.server.as_ref().map(|server| server.counters.mine());
     for counters in [Some(backend.state.backend.mine()), server].into_iter().flatten() {
         match fault {
             // Who leaves the queue, or while a server is being reached, has aborted no transfer
             // yet.
             Fault::ClientAborted if matches!(x.phase, Phase::Queue | Phase::Connect) => {}
-            Fault::ClientAborted | Fault::ClientReset | Fault::ClientTimeout => counters.client_aborts.add(1),
+            Fault::ClientAborted
+            | Fault::ClientReset
+            | Fault::ClientTimeout
+            | Fault::RequestAborted
+            | Fault::RequestTimeout => counters.client_aborts.add(1),
             Fault::ServerTimeout => counters.server_aborts.add(1),
             Fault::Truncated => {
                 counters.server_aborts.add(1);

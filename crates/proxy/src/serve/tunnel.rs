@@ -29,6 +29,9 @@ pub(crate) struct Limits {
     server_fin: Option<Duration>,
     /// `option independent-streams` of the frontend and of the backend.
     independent: (bool, bool),
+    /// When client and server were last heard of, in ms of the worker's clock, where rules waited
+    /// for more: that time counts too.
+    heard: (u64, u64),
 }
 
 impl Limits {
@@ -45,6 +48,7 @@ impl Limits {
             client_fin: frontend.client_fin,
             server_fin: backend.timeouts.server_fin,
             independent: (client.frontend.options.independent_streams, backend.options.independent_streams),
+            heard: (x.request_body.heard_ms, x.response_body.heard_ms),
         }
     }
 }
@@ -111,6 +115,12 @@ impl Clock {
             self.server_from = now;
         }
         self.seen = received;
+        let heard = std::mem::take(&mut self.limits.heard);
+        for (at, heard) in [(&mut self.client_at, heard.0), (&mut self.server_at, heard.1)] {
+            if heard > 0 && *at != NEVER {
+                *at -= now.saturating_sub(heard);
+            }
+        }
     }
 
     /// Directions ended without another byte, which is no sign of life: whoever was told has its
