@@ -23,7 +23,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-.PHONY: run build release test test-configs lint fmt bench bench-balance bench-busy-polling bench-checks bench-diff bench-expressions bench-load bench-lookups bench-threads bench-trials bench-variables tools docs clean
+.PHONY: run build release test test-configs lint fmt bench bench-balance bench-busy-polling bench-checks bench-diff bench-expressions bench-load bench-lookups bench-threads bench-tls bench-trials bench-variables tools docs clean
 
 run: build
 	@./tools/quickstart.sh $(TARGET)/quick/weir
@@ -113,6 +113,10 @@ bench-balance: tools
 bench-checks: tools
 	$(CARGO) build --release -p weir -p weir-bench
 	./bench/checks.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
+
+bench-tls: tools
+	$(CARGO) build --release -p weir -p weir-bench
+	./bench/tls.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
 
 bench: tools release
 	$(CARGO) build --release -p weir -p weir-bench

@@ -1,16 +1,18 @@
 //! The client's side of one connection: sends a request, reads its answer to the end, tells how
 //! long it took. Called by `engine`.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use memchr::memmem;
 use mio::net::TcpStream;
 
+use crate::wire::{Tls, Wire};
+
 /// One connection to the proxy.
 pub(crate) struct Client {
-    stream: TcpStream,
+    wire: Wire,
     started: Instant,
     sent: usize,
     /// The head as far as it has come; empty once it is whole.
@@ -66,14 +68,15 @@ pub(crate) enum Outcome {
 }
 
 impl Client {
-    pub(crate) fn connect(target: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect(target)?;
-        stream.set_nodelay(true)?;
-        Ok(Self { stream, started: Instant::now(), sent: 0, head: Vec::new(), missing: None, done: false })
+    pub(crate) fn connect(target: SocketAddr, tls: Option<&Tls>) -> io::Result<Self> {
+        let socket = TcpStream::connect(target)?;
+        socket.set_nodelay(true)?;
+        let wire = Wire::new(socket, tls)?;
+        Ok(Self { wire, started: Instant::now(), sent: 0, head: Vec::new(), missing: None, done: false })
     }
 
     pub(crate) fn stream(&mut self) -> &mut TcpStream {
-        &mut self.stream
+        &mut self.wire.socket
     }
 
     /// Begins the next request.
@@ -87,7 +90,7 @@ impl Client {
     /// Sends what is left of the request.
     pub(crate) fn send(&mut self, request: &[u8]) -> io::Result<()> {
         while self.sent < request.len() {
-            match self.stream.write(&request[self.sent..]) {
+            match self.wire.write(&request[self.sent..]) {
                 Ok(sent) => self.sent += sent,
                 Err(error)
                     if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected) =>
@@ -106,9 +109,16 @@ impl Client {
     /// What the socket says, and `InvalidData` for an answer that is an error, has no length, or
     /// ends early.
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Outcome> {
+        if self.sent == 0 {
+            // There is no answer yet: TLS shakes hands where it is written to.
+            return Ok(Outcome::Waiting);
+        }
         loop {
-            let size = match self.stream.read(buffer) {
+            let size = match self.wire.read(buffer) {
                 Ok(0) if self.done => return Ok(Outcome::Closed),
+                Err(error) if self.done && error.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Ok(Outcome::Closed);
+                }
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(size) => size,
                 Err(error)
@@ -123,7 +133,7 @@ impl Client {
                 self.done = true;
                 return Ok(Outcome::Answered(self.started.elapsed()));
             }
-            if size < buffer.len() {
+            if size < buffer.len() && self.wire.tells_its_end() {
                 return Ok(Outcome::Waiting);
             }
         }

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::wire::Tls;
+
 /// What a line asks for.
 pub(crate) enum Command {
     /// Make requests and report.
@@ -32,6 +34,8 @@ pub(crate) struct Load {
     pub(crate) close: bool,
     /// Never sleep while the load runs, so that only the proxy's sleep is measured.
     pub(crate) polls: bool,
+    /// TLS on the connections.
+    pub(crate) tls: Option<Tls>,
 }
 
 impl Command {
@@ -65,7 +69,9 @@ impl Load {
             requests: None,
             close: false,
             polls: false,
+            tls: None,
         };
+        let (mut version, mut resumes) = (None, false);
         for word in words {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
             match name {
@@ -76,6 +82,8 @@ impl Load {
                 "requests" => load.requests = Some(value.parse().map_err(|_| bad(word))?),
                 "close" => load.close = true,
                 "poll" => load.polls = true,
+                "tls" => version = Some(value),
+                "resume" => resumes = true,
                 "header" => {
                     let (name, value) = value.split_once(':').ok_or_else(|| bad(word))?;
                     headers.push_str(&format!("{name}: {value}\r\n"));
@@ -84,6 +92,9 @@ impl Load {
             }
         }
         load.target = target.ok_or("`target=` is missing")?;
+        if let Some(version) = version {
+            load.tls = Some(Tls::new(version, resumes).ok_or_else(|| bad(version))?);
+        }
         if load.close {
             headers.push_str("Connection: close\r\n");
         }

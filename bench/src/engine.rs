@@ -160,7 +160,7 @@ impl Engine {
 
     fn connect(&mut self) -> io::Result<()> {
         let Some(running) = &self.running else { return Ok(()) };
-        let client = Client::connect(running.load.target)?;
+        let client = Client::connect(running.load.target, running.load.tls.as_ref())?;
         let key = self.ends.insert(End::Client(client));
         if let Some(End::Client(client)) = self.ends.get_mut(key) {
             let interest = Interest::READABLE | Interest::WRITABLE;

@@ -18,8 +18,8 @@
 //! < answers after 2000 us
 //! ```
 //!
-//! `run` takes `close` (a connection for each request), `poll` (never sleep) and `requests=N`
-//! instead of `seconds=`. The origin answers `/N` with N bytes and any other path with 100. Called
+//! `run` takes `close` (a connection for each request), `poll` (never sleep), `requests=N`
+//! instead of `seconds=`, and `tls=1.3` (or 1.2) with or without `resume`; so does `hold`. The origin answers `/N` with N bytes and any other path with 100. Called
 //! by `bench/*.sh`; not by tests.
 #![forbid(unsafe_code)]
 
@@ -29,6 +29,7 @@ mod engine;
 mod forwarder;
 mod origin;
 mod report;
+mod wire;
 
 use std::io::{self, BufRead, Write};
 use std::net::SocketAddr;

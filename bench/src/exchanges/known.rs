@@ -355,6 +355,15 @@ const KNOWN: &[Known] = &[
         is_all: false,
     },
     Known {
+        why: "a client of TCP that has said something is not to blame for a server that refuses, in HAProxy 3.5-dev5 where its bytes came a moment after it",
+        is_so: |case, one| {
+            let is_blamed =
+                one.place == "log tsc" && one.weir.starts_with("SC") && one.haproxy.starts_with("cC");
+            is_blamed && says(case, &["mode tcp"])
+        },
+        is_all: true,
+    },
+    Known {
         why: "the server's connection is closed where the next needs another PROXY header",
         is_so: |case, one| {
             let is_closed = one.place == "server" && one.weir == "(over)" && one.haproxy == "(open)";

@@ -16,6 +16,7 @@ pub mod shard;
 pub mod shared;
 pub mod timer;
 pub mod topology;
+pub mod turns;
 pub mod usage;
 pub mod watchdog;
 mod wheel;

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use net::{netscaler, proxy_protocol};
 use plan::bind::Bind;
 use runtime::timer;
+use runtime::turns::Turn;
 use sample::{ConnectionError, Endpoint, TlsFacts, Tlv};
 
 use crate::client::Client;
@@ -57,8 +58,10 @@ pub(crate) async fn receive(connection: &mut Client, wanted: Expected) -> Result
 /// The handshake of TLS. What it came to is kept for rules and logs, also where it failed.
 async fn secure(connection: &mut Client, acceptor: &Arc<tls::Acceptor>) -> Result<(), ConnectionError> {
     connection.side.begin_tls(acceptor);
+    // A flood of handshakes must not hold up those who are served.
+    let mut turn = Turn::default();
     let outcome = poll_fn(|context: &mut Context<'_>| {
-        if let Poll::Ready(outcome) = connection.side.poll_handshake(context) {
+        if let Poll::Ready(outcome) = turn.poll(context, |context| connection.side.poll_handshake(context)) {
             return Poll::Ready(outcome.map_err(Some));
         }
         connection.timer.poll_expired(context).map(|()| Err(None))
