@@ -490,6 +490,24 @@ fn a_client_that_keeps_silent_while_rules_wait_for_it_is_late() {
 }
 
 #[test]
+fn a_client_that_has_sent_a_long_body_is_not_blamed_for_a_silent_server() {
+    let origin = Origin::raw(|mut stream| {
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let scene = Scene::start(
+        "timeout client 50ms\n  timeout server 300ms",
+        "",
+        &format!("server s 127.0.0.1:{}", origin.port()),
+    );
+    let request =
+        format!("POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 20000\r\n\r\n{}", "x".repeat(20_000));
+    let answer = Client::connect(scene.port).send(&request).response();
+    assert_eq!(answer.map(|answer| answer.status), Some(504));
+    let line = scene.line();
+    assert!(line.contains(" 504 sH-- "), "{line}");
+}
+
+#[test]
 fn who_has_said_all_in_tcp_is_served_whatever_it_takes_to_reach_a_server() {
     let port = free_port();
     let scene = Scene::start(

@@ -184,10 +184,10 @@ const KNOWN: &[Known] = &[
     Known {
         why: "HAProxy leaves out interim responses that came together with a response that is tried again",
         is_so: |case, one| {
-            let is_interim = one.weir.starts_with("HTTP/1.1 10") && one.haproxy.is_empty();
+            let is_interim = one.weir.starts_with("HTTP/1.1 10") && !one.haproxy.starts_with("HTTP/1.1 10");
             one.place == "client" && is_interim && says(case, &["retry-on"])
         },
-        is_all: false,
+        is_all: true,
     },
     Known {
         why: "HAProxy says that the client ended a request that was invalid, where its end came together with it",
@@ -211,7 +211,8 @@ const KNOWN: &[Known] = &[
                 || is_counter(one, &[" cli_abrt", " srv_abrt"]);
             let is_left = is_counter(one, &[" hrsp_4xx", " hrsp_other", " hrsp_1xx", " req_tot"]);
             let asks = sends(case, b"CONNECT ") || sends(case, b"Upgrade: echo");
-            (is_late || is_left) && (asks || answers(case, b" 101 "))
+            let is_stream = one.place == "log Ta" && says(case, &["mode tcp"]);
+            (is_late || is_left) && (asks || answers(case, b" 101 ")) || is_stream
         },
         is_all: false,
     },
@@ -351,6 +352,26 @@ const KNOWN: &[Known] = &[
             let is_retry = one.place == "log rc" || is_counter(one, &[" stot", " wretr"]);
             let is_one = counts(one).is_some_and(|(ours, theirs)| ours < theirs && theirs <= ours + 3);
             is_retry && is_one && says(case, &["retry-on"])
+        },
+        is_all: false,
+    },
+    Known {
+        why: "a server of TCP that closes while its client still sends: its end or its reset comes first",
+        is_so: |case, one| {
+            let closes = |step: &Step| matches!(step, Step::Close | Step::Reset);
+            let mut steps = case.servers.iter().flat_map(|server| &server.answers).flat_map(|one| &one.steps);
+            let either = [one.weir.as_str(), one.haproxy.as_str()];
+            let is_told = either.iter().any(|code| code.starts_with("SD"))
+                && either.iter().any(|code| code.starts_with("--"));
+            one.place == "log tsc" && is_told && says(case, &["mode tcp"]) && steps.any(closes)
+        },
+        is_all: true,
+    },
+    Known {
+        why: "the only idle connection of a server is closed one `pool-purge-delay` earlier",
+        is_so: |case, one| {
+            let is_closed = one.place == "server" && one.weir == "(over)" && one.haproxy == "(open)";
+            is_closed && case.servers.iter().any(|server| server.parameters.contains("pool-purge-delay"))
         },
         is_all: false,
     },

@@ -99,6 +99,12 @@ pub(crate) async fn hold_more(
     Ok(())
 }
 
+/// How much of a stream rules wait for: what a buffer takes, but for `tune.maxrewrite`.
+fn most(client: &Client) -> usize {
+    let tune = &client.worker.shared.plan.global.tune;
+    tune.bufsize.saturating_sub(tune.maxrewrite)
+}
+
 /// When a server is late that says nothing from now on, in ms of the worker's clock.
 fn server_silent_at(x: &Exchange, backend: &Proxy) -> u64 {
     let allowed = x.timeout(TimeoutSlot::Server, backend.timeouts.server);
@@ -114,7 +120,7 @@ pub(crate) async fn more(
     upstream: &mut Upstream,
     until_ms: u64,
 ) -> Result<bool, Fault> {
-    if !upstream.has_room() {
+    if !upstream.has_room() || upstream.received().len() >= most(client) {
         return Ok(false);
     }
     let silent_at = server_silent_at(x, backend);
@@ -156,7 +162,7 @@ pub(crate) async fn more_of_request(
     x: &mut Exchange,
     until_ms: u64,
 ) -> Result<bool, Fault> {
-    if !client.side.has_room() {
+    if !client.side.has_room() || client.side.received().len() >= most(client) {
         return Ok(false);
     }
     let silent_at = client_silent_at(client, x);

@@ -118,7 +118,8 @@ pub(crate) async fn await_head(
     let now_ms = x.txn.times.connected.max(x.txn.times.queued) / 1000;
     // With `option independent-streams` the server's time runs whatever it is sent.
     let owes = |x: &Exchange| server_owes(x) || backend.options.independent_streams;
-    deadlines.restart(client, now_ms, !x.upload.is_received(), owes(x));
+    let waits = !x.upload.is_received();
+    deadlines.restart(client, now_ms, waits, owes(x));
     let watch = x.aborts_on_close(client, backend);
     let (mut send_failed, mut client_left) = (false, false);
     let mut first = true;
@@ -128,7 +129,7 @@ pub(crate) async fn await_head(
                 match poll_upload(client, x, upstream, context) {
                     Ok(moved) => {
                         // The deadlines were just set when the request leaves at once.
-                        let is_set = std::mem::take(&mut first) && x.upload.is_finished();
+                        let is_set = std::mem::take(&mut first) && !waits && x.upload.is_finished();
                         if moved && !is_set {
                             let waits = !x.upload.is_received();
                             deadlines.moved(client, x, waits, owes(x));

@@ -34,10 +34,10 @@ pub(super) async fn pause(
     client: &mut Client,
     x: &mut Exchange,
     pause: Duration,
-    watch: bool,
+    (watch, looks): (bool, bool),
 ) -> Result<(), Fault> {
     x.choice.connect_by = now_ms().saturating_add(pause.as_millis() as u64);
-    match wait(client, x, (watch, true), |_| Poll::<Result<(), Fault>>::Pending).await {
+    match wait(client, x, (watch, looks), |_| Poll::<Result<(), Fault>>::Pending).await {
         Err(Fault::ConnectTimeout) => Ok(()),
         ended => ended,
     }

@@ -81,8 +81,8 @@ pub(crate) async fn before_retry(
     let retries = most(x, backend);
     // Nothing was promised yet: this holds for who asked for a tunnel too.
     let watch = client.aborts_on_close(backend);
-    let gone = poll_fn(|context| Poll::Ready(left(client, x, context, watch))).await;
-    if let Some(fault) = gone {
+    let looks = looks_at(client, x).await;
+    if looks && let Some(fault) = poll_fn(|context| Poll::Ready(left(client, x, context, watch))).await {
         return Err(fault);
     }
     x.txn.retries += 1;
@@ -106,9 +106,19 @@ pub(crate) async fn before_retry(
         // (manual, `retries`).
         let second = Duration::from_secs(1);
         let pause = backend.timeouts.connect.unwrap_or(second).min(second);
-        reach::pause(client, x, pause, watch).await?;
+        reach::pause(client, x, pause, (watch, looks)).await?;
     }
     Ok(target)
+}
+
+/// Whether what becomes of the client matters before there is a server. A stream of TCP may have
+/// said all it had to say, and as in HAProxy nobody reads on then, unless rules did.
+async fn looks_at(client: &mut Client, x: &Exchange) -> bool {
+    if !x.txn.is_http && client.side.is_drained() {
+        // It may not have been read, as there was nobody to send it to.
+        let _ = poll_fn(|context| Poll::Ready(client.poll_fill(context))).await;
+    }
+    x.txn.is_http || client.side.is_drained() || x.request_body.heard_ms > 0
 }
 
 /// Counts a retry at the server that failed.

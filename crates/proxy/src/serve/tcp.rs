@@ -1,6 +1,8 @@
 //! One TCP stream from its first byte to its log line.
 
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::Poll;
 
 use http::BodyLength;
 use runtime::shared::Shared as _;
@@ -10,7 +12,7 @@ use sample::{LogOrigin, Phase};
 use state::sessions::Activity;
 use state::{Answer, Mode};
 
-use crate::client::Client;
+use crate::client::{Client, Presence};
 use crate::evaluate;
 use crate::exchange::ending;
 use crate::exchange::finish;
@@ -142,10 +144,12 @@ fn has_bytes(client: &Client) -> bool {
 
 /// Whether the client has been silent for `timeout client`, which counts for who was waited for by
 /// rules, as in HAProxy. Who never said anything is not waited for any longer than that anyway.
-fn was_silent(client: &Client, x: &Exchange) -> bool {
+async fn was_silent(client: &mut Client, x: &Exchange) -> bool {
     let heard = x.request_body.heard_ms;
+    let here = poll_fn(|context| Poll::Ready(client.poll_presence(context))).await == Presence::Here;
     let allowed = x.timeout(TimeoutSlot::Client, client.frontend.timeouts.client);
-    heard > 0 && allowed.is_some_and(|allowed| now_ms().saturating_sub(heard) >= allowed.as_millis() as u64)
+    here && heard > 0
+        && allowed.is_some_and(|allowed| now_ms().saturating_sub(heard) >= allowed.as_millis() as u64)
 }
 
 /// Connects to a server; tries again where that is allowed.
@@ -179,7 +183,7 @@ async fn reach(
         let last = x.txn.retries >= retries || fault.retry_kind().is_none();
         attempt::count_failure(backend, &lease, fault, last);
         if last {
-            let blames_client = fault.retry_kind().is_some() && was_silent(client, x);
+            let blames_client = fault.retry_kind().is_some() && was_silent(client, x).await;
             return Err(if blames_client { Fault::ClientTimeout } else { fault }.into());
         }
         (kept, avoid) = retry::before_retry(client, x, backend, lease, fault).await?.parts();

@@ -116,9 +116,16 @@ impl Clock {
         }
         self.seen = received;
         let heard = std::mem::take(&mut self.limits.heard);
-        for (at, heard) in [(&mut self.client_at, heard.0), (&mut self.server_at, heard.1)] {
-            if heard > 0 && *at != NEVER {
-                *at -= now.saturating_sub(heard);
+        let sides = [
+            (&mut self.client_at, &mut self.client_from, heard.0),
+            (&mut self.server_at, &mut self.server_from, heard.1),
+        ];
+        for (at, from, heard) in sides {
+            if heard > 0 {
+                *from = heard;
+                if *at != NEVER {
+                    *at -= now.saturating_sub(heard);
+                }
             }
         }
     }
