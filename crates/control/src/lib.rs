@@ -9,6 +9,7 @@
 
 mod admin;
 pub mod anonymous;
+mod aside;
 mod call;
 mod commands;
 mod keeper;

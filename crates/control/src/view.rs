@@ -130,6 +130,8 @@ pub struct View {
     pub patterns: Arc<sample::pattern::PatternSets>,
     /// Certificates of JSON Web Tokens.
     pub certificates: Arc<sample::keys::Certificates>,
+    /// The files of TLS.
+    pub tls: Arc<tls::files::Files>,
     /// `resolvers` sections.
     pub resolvers: Vec<Arc<state::resolvers::Section>>,
     /// Rings.
@@ -156,6 +158,7 @@ impl Default for View {
             placement: Default::default(),
             patterns: Arc::default(),
             certificates: Arc::default(),
+            tls: Arc::default(),
             resolvers: Vec::new(),
             rings: Vec::new(),
         }

@@ -60,6 +60,8 @@ pub struct Plan {
     pub patterns: Arc<sample::pattern::PatternSets>,
     /// Certificates of JSON Web Tokens, for the runtime socket (`set ssl cert`) too.
     pub certificates: Arc<sample::keys::Certificates>,
+    /// The files of TLS and who uses them, for the runtime socket.
+    pub tls: Arc<tls::files::Files>,
     /// All rings, for the runtime socket (`show events`).
     pub rings: Vec<Arc<state::Ring>>,
     /// The servers that rings are sent to.

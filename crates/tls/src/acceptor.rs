@@ -78,8 +78,9 @@ struct Current {
     index: Index,
 }
 
+/// An entry with what the engine made of it.
 #[derive(Debug)]
-struct Prepared {
+pub(crate) struct Prepared {
     entry: Entry,
     /// What the engine needs to serve it, made when the first client asks: without and with the
     /// protocols, without and with the answer of the OCSP responder.
@@ -137,21 +138,38 @@ impl Acceptor {
     /// # Errors
     /// What the engine says against it; nothing has changed then.
     pub fn replace(&self, name: &str, new: &Arc<Certificate>) -> Result<usize, String> {
+        let changed = self.prepare(&|entry| {
+            let is_it = *entry.certificate.name == *name;
+            is_it.then(|| Entry { certificate: new.clone(), ..entry.clone() })
+        })?;
+        let count = changed.len();
+        self.put(changed);
+        Ok(count)
+    }
+
+    /// Makes what the engine needs for the entries that `change` gives anew, to be put in place
+    /// later.
+    pub(crate) fn prepare(
+        &self,
+        change: &dyn Fn(&Entry) -> Option<Entry>,
+    ) -> Result<Vec<(u32, Prepared)>, String> {
         let mut changed = Vec::new();
         for (place, entry) in self.entries() {
-            if &*entry.certificate.name == name {
-                let entry = Entry { certificate: new.clone(), ..entry };
+            if let Some(entry) = change(&entry) {
                 let prepared = Prepared { entry, sides: Default::default() };
                 self.make(&prepared, true, true)?;
                 changed.push((place, prepared));
             }
         }
-        let count = changed.len();
+        Ok(changed)
+    }
+
+    /// Puts in place what was prepared, all at once.
+    pub(crate) fn put(&self, changed: Vec<(u32, Prepared)>) {
         let mut current = self.write();
         for (place, prepared) in changed {
             current.put(place, prepared);
         }
-        Ok(count)
     }
 
     /// All certificates with their places (`show ssl sni`, `show ssl crt-list`).

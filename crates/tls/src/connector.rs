@@ -1,6 +1,6 @@
 //! What a `server` line says of TLS.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::engine::side::{Asked, ClientSide};
 use crate::settings::{Parameters, Trust};
@@ -29,20 +29,25 @@ pub struct Connecting {
     pub keeps_secrets: bool,
 }
 
-/// A `server` line with TLS. Its sessions are shared by all workers.
+/// A `server` line with TLS. Its sessions are shared by all workers. Whom it trusts and what it
+/// shows of itself may change while it is used.
 #[derive(Debug)]
 pub struct Connector {
-    side: ClientSide,
+    /// Written when a file that it uses is changed at run time, read once a handshake.
+    current: RwLock<Current>,
     max_record: u16,
     keeps_secrets: bool,
 }
 
-impl Connector {
-    /// Makes a server's side.
-    ///
-    /// # Errors
-    /// What the engine says against the line's options.
-    pub fn new(connecting: &Connecting) -> Result<Self, String> {
+/// What a connector is made of, and what the engine made of that.
+#[derive(Debug)]
+pub(crate) struct Current {
+    connecting: Connecting,
+    side: ClientSide,
+}
+
+impl Current {
+    fn new(connecting: Connecting) -> Result<Self, String> {
         let own = connecting.certificate.as_deref();
         let asked = Asked {
             trust: connecting.trust.as_deref(),
@@ -54,12 +59,39 @@ impl Connector {
             keeps_secrets: connecting.keeps_secrets,
         };
         let side = ClientSide::new(&connecting.parameters, &asked)?;
+        Ok(Self { connecting, side })
+    }
+}
+
+impl Connector {
+    /// Makes a server's side.
+    ///
+    /// # Errors
+    /// What the engine says against the line's options.
+    pub fn new(connecting: &Connecting) -> Result<Self, String> {
+        let current = Current::new(connecting.clone())?;
         let Connecting { max_record, keeps_secrets, .. } = *connecting;
-        Ok(Self { side, max_record, keeps_secrets })
+        Ok(Self { current: RwLock::new(current), max_record, keeps_secrets })
     }
 
-    pub(crate) fn side(&self) -> &ClientSide {
-        &self.side
+    /// What it is made of now.
+    pub(crate) fn connecting(&self) -> Connecting {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).connecting.clone()
+    }
+
+    /// Makes the engine's side of other contents, for [`put`](Self::put). No session of before is
+    /// resumed under it.
+    pub(crate) fn prepare(&self, connecting: Connecting) -> Result<Current, String> {
+        Current::new(connecting)
+    }
+
+    /// Uses for new connections what was prepared.
+    pub(crate) fn put(&self, current: Current) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
+    }
+
+    pub(crate) fn side(&self) -> ClientSide {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).side.clone()
     }
 
     pub(crate) fn keeps_secrets(&self) -> bool {

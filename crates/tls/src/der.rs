@@ -1,9 +1,10 @@
-//! Reading DER (X.690): values under their tags, one after the other.
+//! Reading and writing DER (X.690): values under their tags, one after the other.
 
 /// Tags that occur here.
 pub(crate) const INTEGER: u8 = 0x02;
 pub(crate) const BIT_STRING: u8 = 0x03;
 pub(crate) const OCTET_STRING: u8 = 0x04;
+pub(crate) const NULL: u8 = 0x05;
 pub(crate) const OID: u8 = 0x06;
 pub(crate) const ENUMERATED: u8 = 0x0a;
 pub(crate) const GENERALIZED_TIME: u8 = 0x18;
@@ -55,6 +56,21 @@ impl<'a> Der<'a> {
     pub(crate) fn option(&mut self, tag: u8) -> Option<Option<Der<'a>>> {
         if self.peek() == Some(tag) { self.take(tag).map(Some) } else { Some(None) }
     }
+}
+
+/// Puts `contents` under `tag` behind what `out` has.
+pub(crate) fn put(out: &mut Vec<u8>, tag: u8, contents: &[u8]) {
+    out.push(tag);
+    let length = contents.len();
+    if length < 0x80 {
+        out.push(length as u8);
+    } else {
+        let bytes = length.to_be_bytes();
+        let bytes = &bytes[bytes.iter().take_while(|byte| **byte == 0).count()..];
+        out.push(0x80 | bytes.len() as u8);
+        out.extend_from_slice(bytes);
+    }
+    out.extend_from_slice(contents);
 }
 
 /// The seconds since 1970 of a GeneralizedTime, which must be in UTC: `20260131235959Z`.

@@ -12,7 +12,7 @@ use base::clock::WallTime;
 
 use crate::engine::key::PrivateKey;
 use crate::load_error::LoadError;
-use crate::store::{Certificate, Parts, Passphrases};
+use crate::store::{Certificate, Parts, Passphrases, Sources};
 use crate::x509;
 
 /// Which files are looked for beside a certificate's (`ssl-load-extra-files`,
@@ -152,15 +152,18 @@ impl Loader {
             let cause = format!("unable to load certificate from file '{path}': no start line.");
             return Err(LoadError::new(path, cause));
         }
-        let key = match (&files.key, parts.key) {
-            (Some(file), found) if files.key_is_named || found.is_none() => key(file, passphrases)?,
-            (_, Some(key)) => key,
+        let (key, key_file) = match (&files.key, parts.key) {
+            (Some(file), found) if files.key_is_named || found.is_none() => {
+                (key(file, passphrases)?, Some(file.clone()))
+            }
+            (_, Some(key)) => (key, None),
             (_, None) => {
                 let cause = format!("No Private Key found in '{path}.key'.");
                 return Err(LoadError::new(path, cause));
             }
         };
         let mut certificate = Certificate::new(path, parts.certificates, key)?;
+        certificate.sources = sources(path, files, key_file);
         self.complete_chain(&mut certificate);
         if let Some(file) = &files.issuer {
             let issuer = Parts::read(file, &read(file)?)?.certificates.into_iter().next();
@@ -192,6 +195,19 @@ impl Loader {
         if let Some(chain) = issuer {
             certificate.chain.extend(chain.iter().cloned());
         }
+    }
+}
+
+/// Which files a certificate comes from, as the runtime socket names them: those of OCSP and of
+/// timestamps would be looked for at these places even where there are none.
+fn sources(path: &str, files: &Files, key: Option<Box<str>>) -> Sources {
+    let beside = |ending: &str| Some(format!("{path}.{ending}").into());
+    Sources {
+        certificate: Some(path.into()),
+        key: key.or(Some(path.into())),
+        ocsp: files.ocsp.clone().or_else(|| beside("ocsp")),
+        issuer: files.issuer.clone(),
+        sctl: files.sctl.clone().or_else(|| beside("sctl")),
     }
 }
 
@@ -240,7 +256,7 @@ fn key(file: &str, passphrases: Option<&Passphrases>) -> Result<PrivateKey, Load
 
 /// Whether the bytes are a SignedCertificateTimestampList (RFC 6962, 3.3): lengths that fit into
 /// each other.
-fn is_timestamp_list(bytes: &[u8]) -> bool {
+pub(crate) fn is_timestamp_list(bytes: &[u8]) -> bool {
     fn vector(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
         let (length, rest) = bytes.split_first_chunk()?;
         rest.split_at_checked(u16::from_be_bytes(*length).into())

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest;
 
-use crate::der::{self, Der};
+use crate::der::{self, Der, put};
 use crate::x509;
 
 /// How far clocks may be apart, in seconds.
@@ -130,6 +130,24 @@ impl Response {
     pub fn is_current(&self, now: i64) -> bool {
         self.next_update.is_some_and(|next| now <= next)
     }
+}
+
+/// The identifier of a certificate in requests and answers (RFC 6960, 4.1.1: `CertID`, with SHA-1),
+/// as DER; both are DER too.
+pub(crate) fn certificate_id(certificate: &[u8], issuer: &[u8]) -> Option<Vec<u8>> {
+    let (own, issuer) = (x509::Facts::parse(certificate).ok()?, x509::Facts::parse(issuer).ok()?);
+    let sha1 = |bytes: &[u8]| digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, bytes);
+    let mut algorithm = Vec::new();
+    put(&mut algorithm, der::OID, &SHA1);
+    put(&mut algorithm, der::NULL, &[]);
+    let mut contents = Vec::new();
+    put(&mut contents, der::SEQUENCE, &algorithm);
+    put(&mut contents, der::OCTET_STRING, sha1(issuer.subject()).as_ref());
+    put(&mut contents, der::OCTET_STRING, sha1(issuer.key_bits()).as_ref());
+    put(&mut contents, der::INTEGER, own.serial());
+    let mut id = Vec::new();
+    put(&mut id, der::SEQUENCE, &contents);
+    Some(id)
 }
 
 /// The basic response within its envelope.

@@ -90,7 +90,7 @@ impl Session {
     /// # Errors
     /// The line's settings leave nothing to offer.
     pub fn connect(connector: &Connector, name: Option<&str>) -> Result<Self, Error> {
-        let handshake = Box::new(Handshake::client(connector.side(), name)?);
+        let handshake = Box::new(Handshake::client(&connector.side(), name)?);
         let mut session = Self::new(Phase::Handshake(handshake), connector.max_record());
         session.details.sni = name.map(Box::from);
         session.details.captured = connector.keeps_secrets().then(Box::default);

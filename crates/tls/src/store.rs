@@ -24,8 +24,25 @@ pub struct Certificate {
     pub sctl: Option<Arc<[u8]>>,
     /// Its issuer where the chain has none (`.issuer`).
     pub issuer: Option<Arc<[u8]>>,
+    /// The files it came from.
+    pub sources: Sources,
     /// What was passed over while it was loaded.
     pub warning: Option<Box<str>>,
+}
+
+/// The files that a certificate was read from, or would have been.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// The certificate.
+    pub certificate: Option<Box<str>>,
+    /// Its key.
+    pub key: Option<Box<str>>,
+    /// The answer of its OCSP responder.
+    pub ocsp: Option<Box<str>>,
+    /// Its issuer.
+    pub issuer: Option<Box<str>>,
+    /// Its signed certificate timestamps.
+    pub sctl: Option<Box<str>>,
 }
 
 /// Gives the passphrase of the encrypted key in a file (`ssl-passphrase-cmd`).
@@ -160,7 +177,17 @@ impl Certificate {
         }
         let facts = x509::Facts::parse(&chain[0]).map_err(|cause| LoadError::new(name, cause))?;
         let names = facts.names().into_iter().map(|name| name.to_ascii_lowercase().into()).collect();
-        Ok(Self { name: name.into(), chain, key, names, ocsp: None, sctl: None, issuer: None, warning: None })
+        Ok(Self {
+            name: name.into(),
+            chain,
+            key,
+            names,
+            ocsp: None,
+            sctl: None,
+            issuer: None,
+            sources: Sources::default(),
+            warning: None,
+        })
     }
 
     /// The certificate of its issuer, where that is known.

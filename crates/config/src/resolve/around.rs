@@ -62,6 +62,11 @@ impl<'a> Around<'a> {
         self.plan.resolvers.clone()
     }
 
+    /// The files of TLS that are in use.
+    pub(crate) fn tls(&self) -> Arc<tls::files::Files> {
+        self.plan.tls.clone()
+    }
+
     /// Makes known what the plan in use names.
     pub(crate) fn lend_names(&self, names: &mut NameTable<'_>, log: &mut LogNames) {
         for proxy in self.plan.proxies.iter().filter(|proxy| !proxy.is_hidden()) {

@@ -66,7 +66,7 @@ fn bind_line<'a>(
                 "'{title}' in section '{section}' : 'id' can only be used with a single socket"
             )));
     }
-    let acceptor = tls::acceptor(&draft.tls, &title, statement, context).map_err(|mut error| {
+    let acceptor = tls::acceptor(&draft.tls, &title, section, statement, context).map_err(|mut error| {
         error.haproxy = error.haproxy.map(|text| format!("'{title}' in section '{section}' : {text}"));
         error
     })?;
@@ -103,7 +103,7 @@ pub(crate) fn stats_socket(
         vec![(BindAddress::Unix(word.as_str().into()), format!("unix@{word}"))]
     };
     let draft = bind::parse_params(&mut args, &format!("stats socket {word}"), "global")?;
-    let acceptor = tls::acceptor(&draft.tls, &format!("stats socket {word}"), statement, context)?;
+    let acceptor = tls::acceptor(&draft.tls, &format!("stats socket {word}"), "GLOBAL", statement, context)?;
     let (address, shown) =
         addresses.into_iter().next().ok_or_else(|| Diagnostic::alert("no address").at(word.span()))?;
     bind::make(&draft, address, shown, draft.id.unwrap_or(id), &unix, &context.placement, acceptor)

@@ -158,7 +158,7 @@ pub(crate) fn resolve(
         last: last::LastAddresses::default(),
         hosts: HashMap::new(),
         tls: TlsDefaults::default(),
-        tls_files: tls::Files::default(),
+        tls_files: around.map_or_else(tls::Files::default, |around| tls::Files::with(around.tls())),
         guids: guids::Guids::default(),
         inherited: false,
         around,
@@ -444,6 +444,7 @@ fn finish<'a>(
             Arc::new(context.patterns.take())
         },
         certificates: context.names.certificates.clone(),
+        tls: context.tls_files.all.clone(),
         rings: std::mem::take(&mut context.log.all_rings),
         ring_servers: std::mem::take(&mut context.log.servers),
         environment: draft

@@ -10,6 +10,7 @@ use sample::Scope;
 use sample::expression::Expression;
 use state::Mode;
 use tls::ciphers::{self, Unsupported};
+use tls::files::Line;
 use tls::load::{self, Loader};
 use tls::tickets::{SessionCache, TicketKeys};
 use tls::{
@@ -24,11 +25,20 @@ use crate::resolve::Context;
 /// Files that were read, by path, each once.
 #[derive(Default)]
 pub(crate) struct Files {
+    /// All that the process will use, for the runtime socket.
+    pub(crate) all: Arc<tls::files::Files>,
     certificates: HashMap<String, Vec<Arc<Certificate>>>,
     trusts: HashMap<[Option<String>; 3], Arc<Trust>>,
     ticket_keys: HashMap<String, Arc<TicketKeys>>,
     /// The sessions of all clients.
     sessions: Option<Arc<SessionCache>>,
+}
+
+impl Files {
+    /// With what a plan in use has.
+    pub(crate) fn with(all: Arc<tls::files::Files>) -> Self {
+        Self { all, ..Self::default() }
+    }
 }
 
 /// The listener's side of a `bind` line; `None` without `ssl`.
@@ -38,6 +48,7 @@ pub(crate) struct Files {
 pub(crate) fn acceptor(
     draft: &BindTls<'_>,
     title: &str,
+    frontend: &str,
     statement: &Statement,
     context: &mut Context<'_>,
 ) -> Result<Option<Arc<Acceptor>>, Diagnostic> {
@@ -109,7 +120,15 @@ pub(crate) fn acceptor(
         keeps_hello: false,
         keeps_secrets: false,
     };
-    Ok(Some(Arc::new(Acceptor::new(listening).map_err(failed)?)))
+    let acceptor = Arc::new(Acceptor::new(listening).map_err(failed)?);
+    let file = context.sources.file(statement.span.file).name();
+    context.tls_files.all.add_line(Line {
+        frontend: frontend.into(),
+        place: format!("{file}:{}", statement.line).into(),
+        acceptor: acceptor.clone(),
+        options,
+    });
+    Ok(Some(acceptor))
 }
 
 /// The client's side of a `server` line; `None` without `ssl` and `check-ssl`. Which name the
@@ -138,6 +157,7 @@ pub(crate) fn server(
                 .haproxy("verify is enabled by default but no CA file specified. If you're running on a LAN where you're certain to trust the server's certificate, please set an explicit 'verify none' statement on the 'server' line, or use 'ssl-server-verify none' in the global section to disable server-side verifications by default."));
         }
     };
+    let files = context.tls_files.all.clone();
     let connecting = |alpn: Vec<Box<[u8]>>, certificate: Option<Arc<Certificate>>| -> Result<_, Diagnostic> {
         let connecting = Connecting {
             parameters: parameters(&own.words, &defaults.server)?,
@@ -151,7 +171,10 @@ pub(crate) fn server(
             keeps_secrets: false,
         };
         let connector = Connector::new(&connecting);
-        Ok(Arc::new(connector.map_err(|error| Diagnostic::alert(error).at(statement.keyword_span()))?))
+        let failed = |error: String| Diagnostic::alert(error).at(statement.keyword_span());
+        let connector = Arc::new(connector.map_err(failed)?);
+        files.add_server(&connector);
+        Ok(connector)
     };
     let certificate = match own.certificate {
         Some(word) => Some(certificate(word, &defaults, context)?),
@@ -332,6 +355,7 @@ fn certificates(
         return Ok(known.clone());
     }
     let loaded = Loader::default().certificates(&path).map_err(|error| refused(&error, name))?;
+    let loaded: Vec<_> = loaded.into_iter().map(|one| context.tls_files.all.keep(one)).collect();
     context.tls_files.certificates.insert(path, loaded.clone());
     Ok(loaded)
 }

@@ -1,12 +1,17 @@
-//! Certificates of JSON Web Tokens at run time: `new`, `set`, `commit`, `abort`, `del`, `dump` and
-//! `show ssl cert`; `add`, `del` and `show ssl jwt` (management manual, 9.3). What only TLS would
-//! take is refused.
+//! Certificates at run time: `new`, `set`, `commit`, `abort`, `del`, `dump` and `show ssl cert`;
+//! `add`, `del` and `show ssl jwt` (management manual, 9.3).
+//!
+//! Those of listeners and servers are in `tls::files`, those of JSON Web Tokens in `sample::keys`.
+//! One that is made here is in both: either may come to use it.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
 
 use sample::keys::{Certificate, Certificates, Details};
+use tls::files::{Failed, Files, Shown};
 
+use crate::aside::{Answer, aside};
 use crate::call::{Call, Reply, Severity, error};
 
 /// What a file that belongs to a certificate ends with where it can only serve TLS.
@@ -14,6 +19,10 @@ const FOR_TLS: &[&str] = &[".ocsp", ".issuer", ".sctl"];
 
 fn all(call: &Call<'_>) -> Arc<Certificates> {
     call.runtime.view().certificates.clone()
+}
+
+fn files(call: &Call<'_>) -> Arc<Files> {
+    call.runtime.view().tls.clone()
 }
 
 fn done(text: String) -> Reply {
@@ -25,41 +34,78 @@ pub(crate) fn new(call: &mut Call<'_>) -> Reply {
     if name.is_empty() {
         return error("'new ssl cert' expects a filename\n");
     }
-    if all(call).create(name) {
-        done(format!("New empty certificate store '{name}'!\n"))
-    } else {
-        error(format!("Certificate '{name}' already exists!\n"))
+    if all(call).find(name).is_some() || !files(call).create(name) {
+        return error(format!("Certificate '{name}' already exists!\n"));
     }
+    all(call).create(name);
+    done(format!("New empty certificate store '{name}'!\n"))
 }
 
 pub(crate) fn set(call: &mut Call<'_>) -> Reply {
-    let (name, all) = (call.arg(0), all(call));
+    let name = call.arg(0);
     let Some(payload) = call.payload.filter(|_| !name.is_empty()) else {
         return error("'set ssl cert' expects a filename and a certificate as a payload\n");
     };
+    let (all, files) = (all(call), files(call));
+    let (name, payload) = (name.to_owned(), payload.to_owned());
+    aside(move || match change(&all, &files, &name, &payload) {
+        Ok((name, true)) => Answer::Notice(format!("Transaction created for certificate {name}!\n")),
+        Ok((name, false)) => Answer::Notice(format!("Transaction updated for certificate {name}!\n")),
+        Err(text) => Answer::Error(format!("{text}Can't update {name}!\n")),
+    })
+}
+
+fn change(all: &Certificates, files: &Files, name: &str, payload: &str) -> Result<(Box<str>, bool), String> {
+    let serves_tls = files.knows(name);
+    let other = if serves_tls { all.uncommitted().map(|(name, _)| name) } else { files.uncommitted() };
+    if let Some(other) = other {
+        return Err(format!(
+            "The ongoing transaction is about '{other}' but you are trying to set '{name}'\n"
+        ));
+    }
+    if serves_tls || all.find(name.strip_suffix(".key").unwrap_or(name)).is_none() {
+        return files.set(name, payload);
+    }
     if let Some(end) = FOR_TLS.iter().find(|end| name.ends_with(**end)) {
-        return error(format!("A file '{end}' of a certificate is not supported yet.\n"));
+        return Err(format!("A certificate of tokens alone has no file '{end}'.\n"));
     }
     // Whatever ends so is the key of a certificate, as in HAProxy.
-    let changed = match name.strip_suffix(".key") {
+    match name.strip_suffix(".key") {
         Some(name) => all.change(name, payload, true),
         None => all.change(name, payload, false),
-    };
-    match changed {
-        Ok((name, true)) => done(format!("Transaction created for certificate {name}!\n")),
-        Ok((name, false)) => done(format!("Transaction updated for certificate {name}!\n")),
-        Err(text) => error(format!("{text}Can't update {name}!\n")),
     }
 }
 
 pub(crate) fn commit(call: &mut Call<'_>) -> Reply {
-    let name = call.arg(0);
+    let name = call.arg(0).to_owned();
     if name.is_empty() {
         return error("'commit ssl cert' expects a filename\n");
     }
-    match all(call).commit(name) {
-        Ok(()) => Reply::Text(format!("Committing {name}\nSuccess!\n")),
-        Err(text) => error(format!("{text}Can't commit {name}!\n")),
+    let (all, files) = (all(call), files(call));
+    aside(move || {
+        if all.uncommitted().is_some() {
+            return match all.commit(&name) {
+                Ok(()) => Answer::Text(format!("Committing {name}\nSuccess!\n")),
+                Err(text) => Answer::Error(format!("{text}Can't commit {name}!\n")),
+            };
+        }
+        let committed = files.commit(&name);
+        if committed.is_ok()
+            && let Some(shown) = files.show(&name, false)
+            && let Ok(certificate) = Certificate::from_pem(&shown.contents.to_pem(), None)
+        {
+            all.put(&name, certificate);
+        }
+        committed_answer(&name, committed)
+    })
+}
+
+/// What is said of a commit: a dot for each entry and server that changed.
+pub(super) fn committed_answer(name: &str, committed: Result<usize, Failed>) -> Answer {
+    match committed {
+        Ok(count) => Answer::Text(format!("Committing {name}{}\nSuccess!\n", ".".repeat(count))),
+        Err(Failed::Refused(text)) => Answer::Error(format!("{text}Can't commit {name}!\n")),
+        Err(Failed::Unusable(text)) => Answer::Text(format!("Committing {name}\n{text}Failed!\n")),
     }
 }
 
@@ -68,7 +114,9 @@ pub(crate) fn abort(call: &mut Call<'_>) -> Reply {
     if name.is_empty() {
         return error("'abort ssl cert' expects a filename\n");
     }
-    match all(call).abort(name) {
+    let all = all(call);
+    let aborted = if all.uncommitted().is_some() { all.abort(name) } else { files(call).abort(name) };
+    match aborted {
         Ok(()) => done(format!("Transaction aborted for certificate '{name}'!\n")),
         Err(text) => error(text),
     }
@@ -79,7 +127,15 @@ pub(crate) fn del(call: &mut Call<'_>) -> Reply {
     if name.is_empty() {
         return error("'del ssl cert' expects a certificate name\n");
     }
-    match all(call).delete(name) {
+    let (all, files) = (all(call), files(call));
+    let for_tokens = all.find(name).is_some_and(|stored| stored.for_tokens());
+    let deleted = if files.knows(name) && !for_tokens {
+        // Tokens know it only where it was made at run time or is theirs too.
+        files.delete(name).inspect(|()| drop(all.delete(name)))
+    } else {
+        all.delete(name)
+    };
+    match deleted {
         Ok(()) => done(format!("Certificate '{name}' deleted!\n")),
         Err(text) => error(format!("Can't remove the certificate: {text}\n")),
     }
@@ -87,72 +143,106 @@ pub(crate) fn del(call: &mut Call<'_>) -> Reply {
 
 const NOT_FOUND: &str = "Can't display the certificate: Not found or the certificate is a bundle!\n";
 
-/// What a name means: with `*` the certificate that waits, with `\*` one whose name begins so. With
-/// whether it waits.
-fn named(all: &Certificates, name: &str) -> Option<Shown> {
-    if let Some(name) = name.strip_prefix('*') {
-        let (own, certificate) = all.uncommitted().filter(|(own, _)| **own == *name)?;
-        let for_tokens = all.find(name).is_some_and(|stored| stored.for_tokens());
-        return Some(Shown { name: own, certificate: Some(certificate), for_tokens, waits: true });
+/// What a name means: with `*` what waits to replace the certificate, with `\*` one whose name
+/// begins so.
+pub(super) fn starred(name: &str) -> (&str, bool) {
+    match name.strip_prefix('*') {
+        Some(name) => (name, true),
+        None => (name.strip_prefix('\\').unwrap_or(name), false),
     }
-    let stored = all.find(name.strip_prefix('\\').unwrap_or(name))?;
-    Some(Shown {
-        name: stored.name.clone(),
-        certificate: stored.certificate(),
-        for_tokens: stored.for_tokens(),
-        waits: false,
-    })
-}
-
-struct Shown {
-    name: Box<str>,
-    certificate: Option<Arc<Certificate>>,
-    for_tokens: bool,
-    waits: bool,
 }
 
 pub(crate) fn show(call: &mut Call<'_>) -> Reply {
     let all = all(call);
+    let files = files(call);
     if call.arg(0).is_empty() {
-        return Reply::Text(list(&all));
+        return Reply::Text(list(&all, &files));
     }
-    match named(&all, call.arg(0)) {
-        Some(shown) => Reply::Text(describe(&shown)),
+    let (name, waits) = starred(call.arg(0));
+    let for_tokens = all.find(name).is_some_and(|stored| stored.for_tokens());
+    if let Some(shown) = files.show(name, waits) {
+        return Reply::Text(describe(&shown, for_tokens));
+    }
+    match of_tokens(&all, name, waits) {
+        Some(certificate) => Reply::Text(describe_token(name, certificate.as_deref(), for_tokens, waits)),
         None => error(NOT_FOUND),
     }
 }
 
-fn list(all: &Certificates) -> String {
+/// A certificate that only tokens use; `Some(None)` while it is empty.
+fn of_tokens(all: &Certificates, name: &str, waits: bool) -> Option<Option<Arc<Certificate>>> {
+    if waits {
+        let (_, certificate) = all.uncommitted().filter(|(own, _)| **own == *name)?;
+        return Some(Some(certificate));
+    }
+    Some(all.find(name)?.certificate())
+}
+
+fn list(all: &Certificates, files: &Files) -> String {
     let mut out = String::new();
-    if let Some((name, _)) = all.uncommitted() {
+    let waiting = all.uncommitted().map(|(name, _)| name).or_else(|| files.uncommitted());
+    if let Some(name) = waiting {
         let _ = writeln!(out, "# transaction\n*{name}");
     }
     out.push_str("# filename\n");
-    for stored in all.all() {
-        let _ = writeln!(out, "{}", stored.name);
+    let of_tokens = all.all().into_iter().map(|stored| stored.name.clone());
+    let names: BTreeSet<Box<str>> = files.certificates().into_iter().chain(of_tokens).collect();
+    for name in names {
+        let _ = writeln!(out, "{name}");
     }
     out
 }
 
-fn describe(shown: &Shown) -> String {
-    let Shown { name, certificate, for_tokens, waits } = shown;
+fn describe(shown: &Shown, for_tokens: bool) -> String {
+    let Shown { name, contents, sources, is_used, waits } = shown;
     let mark = if *waits { "*" } else { "" };
-    let jwt = if *for_tokens { "on" } else { "off" };
+    let mut out = format!("Filename: {mark}{name}\n");
+    for (title, file) in [
+        ("Crt", &sources.certificate),
+        ("Key", &sources.key),
+        ("OCSP", &sources.ocsp),
+        ("OCSP Issuer", &sources.issuer),
+        ("SCTL", &sources.sctl),
+    ] {
+        if let Some(file) = file {
+            let _ = writeln!(out, "{title} filename: {file}");
+        }
+    }
+    let jwt = if for_tokens { "on" } else { "off" };
+    let status = match contents.chain.is_empty() {
+        true => "Empty",
+        false if *waits => "Uncommitted",
+        false if *is_used => "Used",
+        false if for_tokens => "Used for JWT verification",
+        false => "Unused",
+    };
+    let _ = writeln!(out, "Option: ocsp-update off\nOption: jwt {jwt}\nStatus: {status}");
+    if let Some(details) = Details::of(&contents.chain) {
+        facts(&details, &mut out);
+    }
+    let _ = writeln!(out, "OCSP Response Key: {}", contents.ocsp_id().unwrap_or_default());
+    out
+}
+
+fn describe_token(name: &str, certificate: Option<&Certificate>, for_tokens: bool, waits: bool) -> String {
+    let mark = if waits { "*" } else { "" };
+    let jwt = if for_tokens { "on" } else { "off" };
     let status = match certificate {
         None => "Empty",
-        Some(_) if *waits => "Uncommitted",
-        Some(_) if *for_tokens => "Used for JWT verification",
+        Some(_) if waits => "Uncommitted",
+        Some(_) if for_tokens => "Used for JWT verification",
         Some(_) => "Unused",
     };
     let mut out =
         format!("Filename: {mark}{name}\nOption: ocsp-update off\nOption: jwt {jwt}\nStatus: {status}\n");
-    if let Some(details) = certificate.as_ref().and_then(|certificate| certificate.details()) {
+    if let Some(details) = certificate.and_then(Certificate::details) {
         facts(&details, &mut out);
     }
     out
 }
 
-fn facts(details: &Details, out: &mut String) {
+/// What is told of a certificate and of those above it.
+pub(super) fn facts(details: &Details, out: &mut String) {
     let lines = [
         ("Serial", &details.serial),
         ("notBefore", &details.not_before),
@@ -172,9 +262,13 @@ fn facts(details: &Details, out: &mut String) {
 }
 
 pub(crate) fn dump(call: &mut Call<'_>) -> Reply {
-    match named(&all(call), call.arg(0)).filter(|_| !call.arg(0).is_empty()) {
-        Some(shown) => {
-            Reply::Text(shown.certificate.map_or_else(String::new, |certificate| certificate.to_pem()))
+    let (name, waits) = starred(call.arg(0));
+    if let Some(shown) = files(call).show(name, waits) {
+        return Reply::Text(shown.contents.to_pem());
+    }
+    match of_tokens(&all(call), name, waits).filter(|_| !name.is_empty()) {
+        Some(certificate) => {
+            Reply::Text(certificate.map_or_else(String::new, |certificate| certificate.to_pem()))
         }
         None => error(NOT_FOUND),
     }

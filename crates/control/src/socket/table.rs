@@ -67,16 +67,13 @@ const fn debug(words: &'static str, text: &'static str) -> Command {
 
 use Level::{Admin, Operator, User};
 
-const CERT: &str =
-    "of certificates for JSON Web Tokens alone: those of listeners are not changed at run time yet";
-
 /// Every command of the worker (management manual 9.3), in alphabetical order as `help` lists them.
 #[rustfmt::skip]
 pub(crate) const COMMANDS: &[Command] = &[
     // words usage level what it does function
     row  ("_getsocks",                "",                                 Admin,    "pass the listening sockets to another process",                                     |_| Reply::Quit),
     later("abort ssl ca-file",        "<cafile>",                         Admin,    "abort a transaction for a CA file"),
-    row  ("abort ssl cert",           "<certfile>",                       Admin,    "abort a transaction for a certificate file", certificates::abort).partial(CERT),
+    row  ("abort ssl cert",           "<certfile>",                       Admin,    "abort a transaction for a certificate file", certificates::abort),
     later("abort ssl crl-file",       "<crlfile>",                        Admin,    "abort a transaction for a CRL file"),
     later("acme challenge_ready",     "<certificate> domain <domain>",    Admin,    "notify that the challenge of a domain is ready"),
     later("acme renew",               "<certificate>",                    Admin,    "renew a certificate with the ACME protocol"),
@@ -95,7 +92,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("commit acl",               "@<ver> <acl>",                     Admin,    "commit the ACL at this version",                                                    patterns::commit_acl),
     row  ("commit map",               "@<ver> <map>",                     Admin,    "commit the map at this version",                                                    patterns::commit_map),
     later("commit ssl ca-file",       "<cafile>",                         Admin,    "commit a CA file"),
-    row  ("commit ssl cert",          "<certfile>",                       Admin,    "commit a certificate file", certificates::commit).partial(CERT),
+    row  ("commit ssl cert",          "<certfile>",                       Admin,    "commit a certificate file", certificates::commit),
     later("commit ssl crl-file",      "<crlfile>",                        Admin,    "commit a CRL file"),
     row  ("debug counters",           "[?|all|bug|cnt|chk|glt]*",         Operator, "dump/reset rare event counters",                                                  traces::counters).partial("no rare events are counted"),
     debug("debug dev",                                                              "debugging commands for developers"),
@@ -108,7 +105,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("del map",                  "<map> [<key>|#<ref>]",             Admin,    "delete map entries matching <key>",                                                 patterns::del_map),
     row  ("del server",               "<bk>/<srv>",                       Admin,    "remove a dynamically added server",                                                 servers::del),
     later("del ssl ca-file",          "<cafile>",                         Admin,    "delete an unused CA file"),
-    row  ("del ssl cert",             "<certfile>",                       Admin,    "delete an unused certificate file", certificates::del).partial(CERT),
+    row  ("del ssl cert",             "<certfile>",                       Admin,    "delete an unused certificate file", certificates::del),
     later("del ssl crl-file",         "<crlfile>",                        Admin,    "delete an unused CRL file"),
     later("del ssl crt-list",         "<list> <cert[:line]>",             Admin,    "delete a line <cert> from crt-list file <list>"),
     row  ("del ssl jwt",              "<cert>",                           Admin,    "remove a certificate from those usable with jwt_verify_cert", certificates::del_jwt),
@@ -117,7 +114,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("disable frontend",         "<frontend>",                       Admin,    "temporarily disable specific frontend",                                           sets::disable_frontend),
     row  ("disable health",           "<bk>/<srv>",                       Admin,    "disable health checks",                                                           sets::disable_health),
     row  ("disable server",           "<bk>/<srv>",                       Admin,    "disable a server for maintenance (use 'set server' instead)",                     sets::disable_server),
-    row  ("dump ssl cert",            "<certfile>",                       Admin,    "dump the SSL certificates in PEM format", certificates::dump).partial(CERT),
+    row  ("dump ssl cert",            "<certfile>",                       Admin,    "dump the SSL certificates in PEM format", certificates::dump),
     row  ("dump stats-file",          "",                                 User,     "dump stats for a stats-file",                                                      stats_file::dump),
     row  ("echo",                     "<text>",                           User,     "print text to the output",                                                        shows::echo),
     row  ("enable agent",             "<bk>/<srv>",                       Admin,    "enable agent checks",                                                               sets::enable_agent),
@@ -134,7 +131,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("help",                     "[<command>]",                      User,     "list matching or all commands",                                                   help),
     debug("httpclient",                                                             "launch an HTTP request"),
     later("new ssl ca-file",          "<cafile>",                         Admin,    "create a new CA file to be used in a crt-list"),
-    row  ("new ssl cert",             "<certfile>",                       Admin,    "create a new certificate file to be used in a crt-list or a directory", certificates::new).partial(CERT),
+    row  ("new ssl cert",             "<certfile>",                       Admin,    "create a new certificate file to be used in a crt-list or a directory", certificates::new),
     later("new ssl crl-file",         "<crlfile>",                        Admin,    "create a new CRL file to be used in a crt-list"),
     row  ("operator",                 "",                                 User,     "lower the level of the current CLI session to operator",                          sets::operator),
     row  ("prepare acl",              "<acl>",                            Admin,    "prepare a new version for atomic ACL replacement",                                  patterns::prepare_acl),
@@ -155,7 +152,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("set server",               "<bk>/<srv> [opts]",                Admin,    "change a server's state, weight, address or ssl",                                 sets::set_server),
     row  ("set severity-output",      "[none|number|string]",             User,     "set presence of severity level in feedback information",                          sets::severity_output),
     later("set ssl ca-file",          "<cafile> <payload>",               Admin,    "replace a CA file"),
-    row  ("set ssl cert",             "<certfile> <payload>",             Admin,    "replace a certificate file", certificates::set).partial(CERT),
+    row  ("set ssl cert",             "<certfile> <payload>",             Admin,    "replace a certificate file", certificates::set),
     later("set ssl crl-file",         "<crlfile> <payload>",              Admin,    "replace a CRL file"),
     later("set ssl ocsp-response",    "<resp|payload>",                   Admin,    "update a certificate's OCSP Response from a base64-encode DER"),
     later("set ssl tls-key",          "[id|file] <key>",                  Admin,    "set the next TLS key for the <id> or <file> listener to <key>"),
@@ -190,7 +187,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show servers state",       "[<backend>]",                      User,     "dump volatile server information (all or for a single backend)",                  shows::servers_state),
     row  ("show sess",                "[help|<id>|all] [<options>*]",     Operator, "report the list of current streams or dump this exact stream",                    streams::show_sess).partial("`show-uri` and `susp` are not supported yet"),
     later("show ssl ca-file",         "[<cafile>[:<index>]]",             Operator, "display the SSL CA files used in memory, or the details of a <cafile>"),
-    row  ("show ssl cert",            "[<certfile>]",                     Operator, "display the SSL certificates used in memory, or the details of a file", certificates::show).partial(CERT),
+    row  ("show ssl cert",            "[<certfile>]",                     Admin,    "display the SSL certificates used in memory, or the details of a file", certificates::show),
     later("show ssl crl-file",        "[<crlfile[:<index>>]]",            Operator, "display the SSL CRL files used in memory, or the details of a <crlfile>"),
     later("show ssl crt-list",        "[-n] [<list>]",                    Admin,    "show the list of crt-lists or the content of a crt-list file <list>"),
     row  ("show ssl jwt",             "",                                 Operator, "list the certificates usable with jwt_verify_cert", certificates::show_jwt),

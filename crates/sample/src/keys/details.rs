@@ -38,8 +38,9 @@ pub struct Details {
 
 impl Details {
     /// The facts of the first certificate of a chain; `None` if it is none.
-    pub(super) fn of(chain: &[Vec<u8>]) -> Option<Self> {
+    pub fn of(chain: &[impl AsRef<[u8]>]) -> Option<Self> {
         let (first, rest) = chain.split_first()?;
+        let first = first.as_ref();
         let parts = Parts::of(first)?;
         let (before, after) = take(parts.validity, SEQUENCE)?.0.split_at_checked(length(parts.validity)?)?;
         Some(Self {
@@ -58,7 +59,7 @@ impl Details {
             fingerprint: hex(&Sha1::digest(first)),
             chain: rest
                 .iter()
-                .filter_map(|der| Parts::of(der))
+                .filter_map(|der| Parts::of(der.as_ref()))
                 .map(|parts| (name(parts.subject), name(parts.issuer)))
                 .collect(),
         })

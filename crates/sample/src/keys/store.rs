@@ -201,6 +201,13 @@ impl Certificates {
         }
     }
 
+    /// Replaces the certificate of that name, if there is one by it.
+    pub fn put(&self, name: &str, certificate: Certificate) {
+        if let Some(stored) = self.find(name) {
+            stored.current.store(Some(Arc::new(certificate)));
+        }
+    }
+
     /// `abort ssl cert`.
     ///
     /// # Errors

@@ -8,6 +8,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, Signer, SigningKey};
 use rustls::{SignatureAlgorithm, SignatureScheme};
 
+use crate::pkcs8;
+
 /// What a key signs with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyKind {
@@ -24,6 +26,8 @@ pub enum KeyKind {
 pub struct PrivateKey {
     key: Arc<dyn SigningKey>,
     kind: KeyKind,
+    /// As PKCS #8, to be shown to an administrator (`dump ssl cert`).
+    pkcs8: Arc<[u8]>,
 }
 
 impl fmt::Debug for PrivateKey {
@@ -38,14 +42,26 @@ impl PrivateKey {
     /// # Errors
     /// Why not, in a few words.
     pub fn from_der(der: &[u8]) -> Result<Self, &'static str> {
-        let der = PrivateKeyDer::try_from(der).map_err(|_| "no private key")?;
-        let key = any_supported_type(&der).map_err(|_| "a private key of an unsupported type or size")?;
+        let whole = PrivateKeyDer::try_from(der).map_err(|_| "no private key")?;
+        let key = any_supported_type(&whole).map_err(|_| "a private key of an unsupported type or size")?;
+        let pkcs8 = match &whole {
+            PrivateKeyDer::Pkcs1(_) => pkcs8::of_rsa(der),
+            PrivateKeyDer::Sec1(_) => {
+                pkcs8::of_curve(der).ok_or("a private key that does not name its curve")?
+            }
+            _ => der.to_vec(),
+        };
         let kind = match key.algorithm() {
             SignatureAlgorithm::RSA => KeyKind::Rsa,
             SignatureAlgorithm::ECDSA => KeyKind::Ecdsa,
             _ => KeyKind::Ed25519,
         };
-        Ok(Self { key, kind })
+        Ok(Self { key, kind, pkcs8: pkcs8.into() })
+    }
+
+    /// As PKCS #8: it is secret.
+    pub fn pkcs8(&self) -> &[u8] {
+        &self.pkcs8
     }
 
     /// What it signs with.

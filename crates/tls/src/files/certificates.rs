@@ -1,0 +1,222 @@
+//! Changing certificates at run time: `new`, `set`, `commit`, `abort`, `del` and `show ssl cert`.
+//! Errors are in HAProxy's words.
+
+use std::sync::Arc;
+
+use super::contents::{Contents, Part};
+use super::users::Failed;
+use super::{Files, Inner};
+use crate::acceptor::Entry;
+use crate::connector::Connecting;
+use crate::store::{Certificate, Sources};
+
+/// A place for a certificate.
+#[derive(Debug, Default)]
+pub(super) struct Stored {
+    pub(super) contents: Contents,
+    /// What the contents make; `None` while something is missing.
+    pub(super) certificate: Option<Arc<Certificate>>,
+    pub(super) sources: Sources,
+}
+
+impl Stored {
+    pub(super) fn of(certificate: &Arc<Certificate>) -> Self {
+        Self {
+            contents: Contents::of(certificate),
+            certificate: Some(certificate.clone()),
+            sources: certificate.sources.clone(),
+        }
+    }
+}
+
+/// A change that waits for its commit.
+#[derive(Debug)]
+pub(super) struct Pending {
+    name: Box<str>,
+    contents: Contents,
+}
+
+/// What there is to show of a certificate.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// Its name.
+    pub name: Box<str>,
+    /// Its parts.
+    pub contents: Contents,
+    /// Where they came from.
+    pub sources: Sources,
+    /// Whether a listener or a server uses it.
+    pub is_used: bool,
+    /// Whether it waits for its commit.
+    pub waits: bool,
+}
+
+fn about_another(about: &str, verb: &str, name: &str) -> String {
+    format!("The ongoing transaction is about '{about}' but you are trying to {verb} '{name}'\n")
+}
+
+impl Inner {
+    pub(super) fn uses(&self, name: &str) -> bool {
+        self.users.any(
+            |entry| *entry.certificate.name == *name,
+            |server| server.certificate.as_ref().is_some_and(|own| *own.name == *name),
+        )
+    }
+}
+
+impl Files {
+    /// The names of all certificates, in order.
+    pub fn certificates(&self) -> Vec<Box<str>> {
+        self.inner().certificates.keys().cloned().collect()
+    }
+
+    /// The certificate whose change waits.
+    pub fn uncommitted(&self) -> Option<Box<str>> {
+        self.inner().pending.as_ref().map(|pending| pending.name.clone())
+    }
+
+    /// Whether there is a certificate of that name, or one that a file of that name is part of.
+    pub fn knows(&self, name: &str) -> bool {
+        let inner = self.inner();
+        inner.certificates.contains_key(name) || inner.certificates.contains_key(Part::of(name).0)
+    }
+
+    /// What there is to show of a certificate, or of what `waits` to replace it.
+    pub fn show(&self, name: &str, waits: bool) -> Option<Shown> {
+        let inner = self.inner();
+        let stored = inner.certificates.get(name)?;
+        let contents = match &inner.pending {
+            _ if !waits => &stored.contents,
+            Some(pending) if *pending.name == *name => &pending.contents,
+            _ => return None,
+        };
+        Some(Shown {
+            name: name.into(),
+            contents: contents.clone(),
+            sources: stored.sources.clone(),
+            is_used: inner.uses(name),
+            waits,
+        })
+    }
+
+    /// `new ssl cert`: an empty place. `false` if there is one by that name.
+    pub fn create(&self, name: &str) -> bool {
+        let mut inner = self.inner();
+        if inner.certificates.contains_key(name) {
+            return false;
+        }
+        inner.certificates.insert(name.into(), Stored::default());
+        true
+    }
+
+    /// `set ssl cert`: begins a change, or changes what waits. `file` is the name of the certificate
+    /// or of a file of it. Gives the certificate's name, and whether the change was begun.
+    ///
+    /// # Errors
+    /// Why it cannot be, in lines.
+    pub fn set(&self, file: &str, payload: &str) -> Result<(Box<str>, bool), String> {
+        let mut inner = self.inner();
+        let (name, part) = Part::of(file);
+        let before = match &inner.pending {
+            Some(pending) if *pending.name == *name => &pending.contents,
+            Some(pending) => return Err(about_another(&pending.name, "set", name)),
+            None => {
+                let missing = "Can't replace a certificate which is not referenced by the configuration!\n";
+                &inner.certificates.get(name).ok_or(missing)?.contents
+            }
+        };
+        let mut contents = before.clone();
+        let taken = contents.take(name, part, payload);
+        taken.map_err(|error| format!("{error}Can't load the payload\n"))?;
+        let begun = inner.pending.is_none();
+        inner.pending = Some(Pending { name: name.into(), contents });
+        Ok((name.into(), begun))
+    }
+
+    /// `commit ssl cert`: how many entries and servers use it from now on.
+    ///
+    /// # Errors
+    /// Why nothing changed, in lines.
+    pub fn commit(&self, name: &str) -> Result<usize, Failed> {
+        let mut inner = self.inner();
+        let Some(pending) = &inner.pending else {
+            return Err(Failed::Refused("No ongoing transaction! !\n".to_owned()));
+        };
+        if *pending.name != *name {
+            return Err(Failed::Refused(about_another(&pending.name, "set", name)));
+        }
+        let made = pending.contents.certificate(name).map_err(Failed::Refused)?;
+        let made = made.map(Arc::new);
+        let count = match inner.replace(name, made.as_ref()) {
+            Ok(count) => count,
+            Err(error) => {
+                inner.pending = None;
+                return Err(Failed::Unusable(error));
+            }
+        };
+        if let Some(Pending { name, contents }) = inner.pending.take() {
+            let stored = inner.certificates.entry(name).or_default();
+            (stored.contents, stored.certificate) = (contents, made);
+        }
+        Ok(count)
+    }
+
+    /// `abort ssl cert`.
+    ///
+    /// # Errors
+    /// Why it cannot be, a line.
+    pub fn abort(&self, name: &str) -> Result<(), String> {
+        let mut inner = self.inner();
+        match &inner.pending {
+            None => Err("No ongoing transaction!\n".to_owned()),
+            Some(own) if *own.name != *name => Err(about_another(&own.name, "abort a transaction for", name)),
+            Some(_) => {
+                inner.pending = None;
+                Ok(())
+            }
+        }
+    }
+
+    /// `del ssl cert`: one that nobody uses.
+    ///
+    /// # Errors
+    /// Why it cannot be.
+    pub fn delete(&self, name: &str) -> Result<(), String> {
+        let mut inner = self.inner();
+        if inner.pending.as_ref().is_some_and(|pending| *pending.name == *name) {
+            return Err(format!("ongoing transaction for the certificate '{name}'"));
+        }
+        if !inner.certificates.contains_key(name) {
+            return Err(format!("certificate '{name}' doesn't exist!\n"));
+        }
+        if inner.uses(name) {
+            return Err(format!("certificate '{name}' in use, can't be deleted!\n"));
+        }
+        inner.certificates.remove(name);
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Puts `new` wherever the certificate of that name is used: at how many places.
+    fn replace(&mut self, name: &str, new: Option<&Arc<Certificate>>) -> Result<usize, String> {
+        if !self.uses(name) {
+            return Ok(0);
+        }
+        let new = new.ok_or_else(|| {
+            format!("unable to load SSL private key into SSL Context '{name}': there is none.\n")
+        })?;
+        let entry = |entry: &Entry| {
+            let is_it = *entry.certificate.name == *name;
+            is_it.then(|| Entry { certificate: new.clone(), ..entry.clone() })
+        };
+        let server = |server: &Connecting| {
+            server.certificate.as_ref().filter(|own| *own.name == *name)?;
+            Some(Connecting { certificate: Some(new.clone()), ..server.clone() })
+        };
+        let swap = self.users.prepare(&entry, &server).map_err(|error| format!("{error}\n"))?;
+        let count = swap.count();
+        swap.put();
+        Ok(count)
+    }
+}

@@ -1,0 +1,150 @@
+//! What a place for a certificate holds, complete or not, and how a payload changes a part of it.
+
+use std::sync::Arc;
+
+use base::clock::WallTime;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::engine::key::PrivateKey;
+use crate::load::is_timestamp_list;
+use crate::ocsp;
+use crate::store::{Certificate, Parts};
+
+/// A certificate's parts, of which any may be missing.
+#[derive(Clone, Debug, Default)]
+pub struct Contents {
+    /// The certificate and those above it, as DER.
+    pub chain: Vec<Arc<[u8]>>,
+    /// Its key.
+    pub key: Option<PrivateKey>,
+    /// The answer of its OCSP responder, as DER.
+    pub ocsp: Option<Arc<[u8]>>,
+    /// Signed certificate timestamps.
+    pub sctl: Option<Arc<[u8]>>,
+    /// Its issuer, as DER.
+    pub issuer: Option<Arc<[u8]>>,
+}
+
+/// Which part of a certificate the name of a file means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Pem,
+    Key,
+    Ocsp,
+    Sctl,
+    Issuer,
+}
+
+impl Part {
+    /// The part, and the name of the certificate.
+    pub(super) fn of(name: &str) -> (&str, Self) {
+        let endings =
+            [(".key", Self::Key), (".ocsp", Self::Ocsp), (".sctl", Self::Sctl), (".issuer", Self::Issuer)];
+        let found = endings.iter().find_map(|(ending, part)| Some((name.strip_suffix(ending)?, *part)));
+        found.unwrap_or((name, Self::Pem))
+    }
+}
+
+impl Contents {
+    pub(super) fn of(certificate: &Certificate) -> Self {
+        Self {
+            chain: certificate.chain.clone(),
+            key: Some(certificate.key.clone()),
+            ocsp: certificate.ocsp.as_ref().map(|ocsp| ocsp.der.clone()),
+            sctl: certificate.sctl.clone(),
+            issuer: certificate.issuer.clone(),
+        }
+    }
+
+    /// Takes a payload in. The error is of one or more lines.
+    pub(super) fn take(&mut self, name: &str, part: Part, payload: &str) -> Result<(), String> {
+        match part {
+            Part::Pem => {
+                let parts = Parts::read(name, payload.as_bytes()).map_err(|error| format!("{error}\n"))?;
+                if parts.certificates.is_empty() {
+                    return Err(format!("unable to load certificate from file '{name}': no start line.\n"));
+                }
+                // A key that does not come with it is another's.
+                (self.chain, self.key) = (parts.certificates, parts.key);
+            }
+            Part::Key => {
+                let parts = Parts::read(name, payload.as_bytes()).map_err(|error| format!("{error}\n"))?;
+                let missing = || format!("unable to load private key from file '{name}': no start line.\n");
+                self.key = Some(parts.key.ok_or_else(missing)?);
+            }
+            Part::Ocsp => {
+                let der = decode(payload).ok_or("Error reading OCSP response in base64 format\n")?;
+                self.ocsp = Some(der.into());
+            }
+            Part::Sctl => {
+                let list = Some(payload.trim_end_matches('\n').as_bytes().to_vec());
+                let list = list.filter(|list| is_timestamp_list(list));
+                let list = list.or_else(|| decode(payload).filter(|list| is_timestamp_list(list)));
+                self.sctl = Some(list.ok_or_else(String::new)?.into());
+            }
+            Part::Issuer => {
+                let parts = Parts::read(name, payload.as_bytes()).ok();
+                let issuer = parts.and_then(|parts| parts.certificates.into_iter().next());
+                self.issuer = Some(issuer.ok_or_else(|| format!("'{name}' cannot be read or parsed'.\n"))?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The certificate, if it is complete.
+    ///
+    /// # Errors
+    /// The parts do not belong together, in lines.
+    pub(super) fn certificate(&self, name: &str) -> Result<Option<Certificate>, String> {
+        let (Some(key), false) = (&self.key, self.chain.is_empty()) else { return Ok(None) };
+        let made = Certificate::new(name, self.chain.clone(), key.clone());
+        let mut made = made.map_err(|error| format!("{error}\n"))?;
+        made.issuer.clone_from(&self.issuer);
+        made.sctl.clone_from(&self.sctl);
+        if let Some(ocsp) = &self.ocsp {
+            made.staple(ocsp, WallTime::now().seconds).map_err(|cause| format!("{cause}\n"))?;
+        }
+        Ok(Some(made))
+    }
+
+    /// Key, certificate and chain in PEM: it is secret.
+    pub fn to_pem(&self) -> String {
+        let mut out = String::new();
+        if let Some(key) = &self.key {
+            block("PRIVATE KEY", key.pkcs8(), &mut out);
+        }
+        for der in &self.chain {
+            block("CERTIFICATE", der, &mut out);
+        }
+        out
+    }
+
+    /// The identifier under which an OCSP responder's answer is kept, in hexadecimal digits; `None`
+    /// where there is no answer.
+    pub fn ocsp_id(&self) -> Option<String> {
+        ocsp::Response::parse(self.ocsp.as_ref()?).ok()?;
+        let issuer = self.issuer.as_deref().or(self.chain.get(1).map(|der| &**der))?;
+        let id = ocsp::certificate_id(self.chain.first()?, issuer)?;
+        Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+}
+
+/// What base64 over several lines means.
+fn decode(payload: &str) -> Option<Vec<u8>> {
+    let text: String = payload.split_whitespace().collect();
+    STANDARD.decode(text).ok()
+}
+
+fn block(label: &str, der: &[u8], out: &mut String) {
+    out.push_str(&format!("-----BEGIN {label}-----\n"));
+    let encoded = STANDARD.encode(der);
+    let mut rest = &*encoded;
+    while !rest.is_empty() {
+        let (line, behind) = rest.split_at(rest.len().min(64));
+        out.push_str(line);
+        out.push('\n');
+        rest = behind;
+    }
+    out.push_str(&format!("-----END {label}-----\n"));
+}

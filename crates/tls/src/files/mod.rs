@@ -1,0 +1,62 @@
+//! The files of TLS that a process uses, by name, and who uses each: what the runtime socket shows
+//! and changes (management manual, 9.3: `set ssl cert` and the like).
+//!
+//! Filled while a configuration is resolved. A change is prepared aside and takes effect at its
+//! commit, everywhere at once: new connections see it, those that are open go on as they were.
+//! Nothing is read from disk here, and nobody is spoken to. Called by `config` and `control`.
+
+mod certificates;
+mod contents;
+mod users;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use certificates::Shown;
+pub use contents::Contents;
+pub use users::{Failed, Line};
+
+use crate::connector::Connector;
+use crate::store::Certificate;
+use certificates::{Pending, Stored};
+use users::Users;
+
+/// All files, and who uses them. One change at a time.
+#[derive(Debug, Default)]
+pub struct Files {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    users: Users,
+    certificates: BTreeMap<Box<str>, Stored>,
+    /// The change of a certificate that was not committed yet.
+    pending: Option<Pending>,
+}
+
+impl Files {
+    // Whoever panicked while holding the lock left whole entries behind.
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a certificate that was loaded. One that is known by that name already is given back
+    /// instead.
+    pub fn keep(&self, certificate: Arc<Certificate>) -> Arc<Certificate> {
+        let mut inner = self.inner();
+        let name = certificate.name.clone();
+        let stored = inner.certificates.entry(name).or_insert_with(|| Stored::of(&certificate));
+        stored.certificate.clone().unwrap_or(certificate)
+    }
+
+    /// Keeps a `bind` line.
+    pub fn add_line(&self, line: Line) {
+        self.inner().users.lines.push(line);
+    }
+
+    /// Keeps a `server` line as long as it lives.
+    pub fn add_server(&self, connector: &Arc<Connector>) {
+        self.inner().users.add_server(connector);
+    }
+}
