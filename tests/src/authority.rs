@@ -57,6 +57,23 @@ impl Authority {
         self.sign(names, EC, "-1")
     }
 
+    /// A list of revoked certificates, in which these are.
+    pub fn revoke(&self, certificates: &[&Path]) -> PathBuf {
+        let file = |name: &str| self.directory.join(name);
+        std::fs::write(file("revoked.txt"), "").expect("the directory takes files");
+        let settings = "[ca]\ndefault_ca = own\n[own]\ndatabase = revoked.txt\ndefault_md = sha256\n\
+                        default_crl_days = 30\n";
+        std::fs::write(file("revoked.cnf"), settings).expect("the directory takes files");
+        let own = ["ca", "-config", "revoked.cnf", "-keyfile", "ca.key", "-cert", "ca.pem"];
+        for certificate in certificates {
+            let path = certificate.display().to_string();
+            openssl(&self.directory, &[&own[..], &["-revoke", &path]].concat());
+        }
+        let name = format!("revoked-{}.crl", certificates.len());
+        openssl(&self.directory, &[&own[..], &["-gencrl", "-out", &name]].concat());
+        file(&name)
+    }
+
     fn sign(&self, names: &[&str], key: &[&str], days: &str) -> PathBuf {
         let stem = format!("{}-{}", names[0].replace('*', "any"), key[1].replace(':', ""));
         let stem = if days == "30" { stem } else { format!("{stem}-expired") };

@@ -190,3 +190,215 @@ fn a_change_takes_effect_at_its_commit_and_a_bad_one_changes_nothing() {
     assert!(dumped.starts_with("-----BEGIN PRIVATE KEY-----\n"), "{dumped}");
     assert_eq!(first_certificate(&dumped), first_certificate(&text(&new)));
 }
+
+/// Whether the port serves a client that shows this certificate.
+fn admits(port: u16, certificate: &Path) -> bool {
+    let output = Command::new("curl")
+        .args(["-sfk", "--max-time", "10", "--cert"])
+        .arg(certificate)
+        .arg(format!("https://127.0.0.1:{port}/"))
+        .output();
+    output.expect("curl runs").status.success()
+}
+
+#[test]
+fn whom_a_listener_trusts_is_swapped_at_the_commit() {
+    let (old, new) = (Authority::new(), Authority::new());
+    let (of_old, of_new) = (old.issue(&["old.test"]), new.issue(&["new.test"]));
+    let (port, name) = (free_port(), shown(&old.own()));
+    let weir = Weir::start(
+        &format!(
+            "{DEFAULTS}frontend fe\n bind 127.0.0.1:{port} ssl crt {} ca-file {name} verify required\n \
+             http-request return status 200\n",
+            shown(&of_old)
+        ),
+        &[port],
+    );
+    assert!(admits(port, &of_old) && !admits(port, &of_new));
+    let told = weir.ask(&format!("show ssl ca-file {name}"));
+    assert!(
+        told.starts_with(&format!("Filename: {name}\nStatus: Used\n \nCertificate #1:\nSerial: ")),
+        "{told}"
+    );
+    assert_eq!(weir.ask("show ssl ca-file").trim(), format!("# filename\n{name} - 1 certificate(s)"));
+    let set = |verb: &str, payload: &str| pay(&weir, &format!("{verb} ssl ca-file {name}"), payload);
+    assert_eq!(set("set", "nonsense").trim(), format!("Invalid payload\nCan't update {name}!"));
+    assert!(set("set", &text(&new.own())).starts_with("transaction created for CA"));
+    assert!(admits(port, &of_old), "nothing was committed yet");
+    let waiting = weir.ask("show ssl ca-file");
+    assert!(waiting.starts_with(&format!("# transaction\n*{name} - 1 certificate(s)\n")), "{waiting}");
+    assert!(weir.ask(&format!("show ssl ca-file *{name}:1")).contains("Status: Uncommitted"));
+    assert!(weir.ask(&format!("abort ssl ca-file {name}")).starts_with("Transaction aborted"));
+    assert!(set("set", &text(&new.own())).starts_with("transaction created for CA"));
+    let committed = weir.ask(&format!("commit ssl ca-file {name}"));
+    assert_eq!(committed.trim(), format!("Committing {name}.\nSuccess!"));
+    assert!(!admits(port, &of_old) && admits(port, &of_new));
+    // Both, by adding to what is there.
+    assert!(set("add", &text(&old.own())).starts_with("transaction created for CA"));
+    assert!(weir.ask(&format!("commit ssl ca-file {name}")).contains("Success!"));
+    assert!(admits(port, &of_old) && admits(port, &of_new));
+    assert!(weir.ask(&format!("show ssl ca-file {name}:2")).contains("Certificate #2:"));
+    assert!(weir.ask(&format!("del ssl ca-file {name}")).contains("in use, can't be deleted!"));
+    assert_eq!(weir.ask("new ssl ca-file other").trim(), "New CA file created 'other'!");
+    assert_eq!(weir.ask("del ssl ca-file other").trim(), "CA file 'other' deleted!");
+}
+
+#[test]
+fn revocation_lists_are_swapped_at_the_commit() {
+    let authority = Authority::new();
+    let (good, bad) = (authority.issue(&["good.test"]), authority.issue(&["bad.test"]));
+    let (empty, full) = (authority.revoke(&[]), authority.revoke(&[&bad]));
+    let (port, name) = (free_port(), shown(&empty));
+    let weir = Weir::start(
+        &format!(
+            "{DEFAULTS}frontend fe\n bind 127.0.0.1:{port} ssl crt {} ca-file {} crl-file {name} verify required\n \
+             http-request return status 200\n",
+            shown(&good),
+            shown(&authority.own()),
+        ),
+        &[port],
+    );
+    assert!(admits(port, &good) && admits(port, &bad));
+    let told = weir.ask(&format!("show ssl crl-file {name}"));
+    let head = format!("Filename: {name}\nStatus: Used\n \nCertificate Revocation List #1:\nVersion ");
+    assert!(told.starts_with(&head) && told.contains("\nNo Revoked Certificates.\n"), "{told}");
+    assert!(
+        told.contains("\nSignature Algorithm: ecdsa-with-SHA256\nIssuer: /CN=Test authority\n"),
+        "{told}"
+    );
+    let set = |payload: &str| pay(&weir, &format!("set ssl crl-file {name}"), payload);
+    assert_eq!(set("nonsense").trim(), format!("Invalid payload\nCan't update {name}!"));
+    assert!(set(&text(&full)).starts_with("transaction created for CRL"));
+    assert!(admits(port, &bad), "nothing was committed yet");
+    assert!(weir.ask(&format!("commit ssl crl-file {name}")).contains("Success!"));
+    assert!(admits(port, &good) && !admits(port, &bad));
+    assert!(
+        weir.ask(&format!("show ssl crl-file {name}")).contains("Revoked Certificates:\n    Serial Number: ")
+    );
+    assert!(set(&text(&empty)).starts_with("transaction created"));
+    assert!(weir.ask(&format!("abort ssl crl-file {name}")).starts_with("Transaction aborted"));
+    assert!(weir.ask("commit ssl crl-file x").starts_with("No ongoing transaction!"));
+    assert!(weir.ask(&format!("del ssl crl-file {name}")).contains("in use, can't be deleted!"));
+    assert_eq!(weir.ask("new ssl crl-file other").trim(), "New CRL file created 'other'!");
+    assert_eq!(weir.ask("del ssl crl-file other").trim(), "CRL file 'other' deleted!");
+}
+
+#[test]
+fn what_servers_are_shown_and_trusted_by_is_swapped_for_requests_and_checks() {
+    let (old, new) = (Authority::new(), Authority::new());
+    let (of_old, of_new) = (old.issue(&["one.test"]), new.issue(&["one.test"]));
+    let (port, inner) = (free_port(), free_port());
+    let (own, trusted) = (shown(&of_old), shown(&old.own()));
+    let weir = Weir::start(
+        &format!(
+            "{DEFAULTS}frontend fe\n bind 127.0.0.1:{port}\n default_backend be\n\
+             backend be\n retries 0\n option httpchk GET /check\n \
+             server s 127.0.0.1:{inner} ssl ca-file {trusted} crt {own} verifyhost one.test no-sni-auto \
+             check inter 50ms fall 1 rise 1 pool-max-conn 0\n\
+             frontend inner\n bind 127.0.0.1:{inner} ssl crt {} ca-file {} verify required\n \
+             http-request return status 200\n",
+            shown(&new.issue(&["one.test", "server"])),
+            shown(&new.own()),
+        ),
+        &[port, inner],
+    );
+    let is_up = || weir.ask("show servers state be").lines().any(|line| line.contains(" 127.0.0.1 2 "));
+    // The server shows what the new authority signed, and wants to be shown the like.
+    assert!(eventually(|| !is_up()), "{}", weir.ask("show servers state be"));
+    assert!(pay(&weir, &format!("set ssl ca-file {trusted}"), &text(&new.own())).contains("created"));
+    assert_eq!(
+        weir.ask(&format!("commit ssl ca-file {trusted}")).trim(),
+        format!("Committing {trusted}.\nSuccess!")
+    );
+    swap(&weir, &own, &text(&of_new));
+    assert!(eventually(is_up), "{}", weir.messages());
+    let answer = weir_tests::client::exchange(port, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("an answer");
+    assert_eq!(answer.status, 200);
+}
+
+#[test]
+fn lines_of_crt_lists_and_directories_come_and_go() {
+    let authority = Authority::new();
+    let [first, second, third] =
+        ["first.test", "second.test", "third.test"].map(|name| authority.issue(&[name]));
+    let directory = weir_tests::scratch("certificates");
+    std::fs::copy(&first, directory.join("first.pem")).expect("the directory takes files");
+    let list = directory.join("list.txt");
+    std::fs::write(&list, format!("# a comment\n{} [alpn http/1.1] one.test !no.test\n", shown(&first)))
+        .expect("the directory takes files");
+    let files = directory.join("files");
+    std::fs::create_dir(&files).expect("the directory takes directories");
+    std::fs::rename(directory.join("first.pem"), files.join("first.pem")).expect("it moves");
+    let (port, other, list, files) = (free_port(), free_port(), shown(&list), shown(&files));
+    let weir = Weir::start(
+        &format!(
+            "{DEFAULTS}frontend fe\n bind 127.0.0.1:{port} ssl crt-list {list} strict-sni\n \
+             bind 127.0.0.1:{other} ssl crt {files} strict-sni\n http-request return status 200\n"
+        ),
+        &[port, other],
+    );
+    assert_eq!(weir.ask("show ssl crt-list").trim(), format!("{files}\n{list}"));
+    let path = shown(&first);
+    let lines = weir.ask(&format!("show ssl crt-list {list}"));
+    assert_eq!(lines.trim(), format!("# {list}\n{path} [alpn http/1.1] one.test !no.test"));
+    for (file, certificate) in [("second", &second), ("third", &third)] {
+        assert_eq!(
+            weir.ask(&format!("add ssl crt-list {list} {file}")).trim(),
+            format!("Can't edit the crt-list: certificate '{file}' does not exist!")
+        );
+        weir.ask(&format!("new ssl cert {file}"));
+        assert_eq!(
+            weir.ask(&format!("add ssl crt-list {list} {file}")).trim(),
+            format!("Can't edit the crt-list: certificate '{file}' is empty!")
+        );
+        swap(&weir, file, &text(certificate));
+    }
+    assert_eq!(
+        weir.ask(&format!("add ssl crt-list {list} second")).trim(),
+        format!("Inserting certificate 'second' in crt-list '{list}'.\nSuccess!")
+    );
+    assert!(serves(port, "second.test", &second));
+    let add = |line: &str| pay(&weir, &format!("add ssl crt-list {list}"), line);
+    assert!(add("third [alpn http/1.1 ssl-max-ver TLSv1.2] *.wild.test !not.wild.test").contains("Success!"));
+    assert!(serves(port, "any.wild.test", &third) && !serves(port, "not.wild.test", &third));
+    assert!(s_client(port, "any.wild.test", &[]).contains("TLSv1.2"), "its options count");
+    for (line, error) in [
+        ("third [nonsense x]", "Can't edit the crt-list: parsing [CLI:1]: unknown ssl keyword nonsense"),
+        ("third [alpn]", "Can't edit the crt-list: parsing [CLI:1]: ssl args out of '[]' for alpn"),
+        ("third [ca-file none verify required]", "Can't edit the crt-list: 'ca-file' : unable to load none"),
+        ("third a\nthird b", "Can't edit the crt-list: only one line of payload is supported!"),
+    ] {
+        assert_eq!(add(line).trim(), error);
+    }
+    assert!(add("third again.test").contains("Success!"));
+    assert!(serves(port, "again.test", &third));
+    let numbered = weir.ask(&format!("show ssl crt-list -n {list}"));
+    assert!(
+        numbered.contains("\nsecond:3\nthird:4 [alpn http/1.1 ssl-max-ver TLSv1.2] *.wild.test"),
+        "{numbered}"
+    );
+    assert!(weir.ask("del ssl cert third").contains("in use, can't be deleted!"));
+    assert!(
+        weir.ask(&format!("del ssl crt-list {list} third")).contains("in several entries, please specify")
+    );
+    assert_eq!(
+        weir.ask(&format!("del ssl crt-list {list} third:4")).trim(),
+        format!("Entry 'third' deleted in crtlist '{list}'!")
+    );
+    assert!(!serves(port, "any.wild.test", &third) && serves(port, "again.test", &third));
+    assert!(weir.ask(&format!("del ssl crt-list {list} third:5")).contains("deleted"));
+    assert!(!serves(port, "again.test", &third));
+    // A directory takes certificates, and nothing beside them.
+    assert!(weir.ask(&format!("add ssl crt-list {files}/ third")).contains("Success!"));
+    assert!(serves(other, "third.test", &third));
+    assert!(
+        weir.ask(&format!("add ssl crt-list {files} third")).contains("already exists in this directory!")
+    );
+    assert!(
+        pay(&weir, &format!("add ssl crt-list {files}"), "second a.test").contains("this is a directory")
+    );
+    assert!(weir.ask(&format!("del ssl crt-list {files} third")).contains("deleted"));
+    assert!(!serves(other, "third.test", &third));
+    assert_eq!(weir.ask("del ssl cert third").trim(), "Certificate 'third' deleted!");
+    let _ = std::fs::remove_dir_all(directory);
+}

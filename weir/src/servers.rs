@@ -183,6 +183,12 @@ impl Keeper for Servers {
         proxy.state.servers.store(Arc::new(states));
         self.checks.forget(server);
         self.show(proxy);
+        let settings = proxy.servers.iter().find(|one| Arc::ptr_eq(&one.state, server));
+        if let Some(tls) = settings.as_ref().and_then(|one| one.tls.as_ref()) {
+            let files = &self.shared.plan.tls;
+            files.remove_server(&tls.connector);
+            tls.check.iter().for_each(|connector| files.remove_server(connector));
+        }
         if let Some(place) = place_of(proxy, server) {
             proxy.servers.remove(place);
             proxy::worker::forget(index, place);

@@ -121,9 +121,19 @@ impl Acceptor {
     /// # Errors
     /// What the engine says against its options.
     pub fn add(&self, entry: Entry) -> Result<u32, String> {
+        Ok(self.put_one(self.prepare_one(entry)?))
+    }
+
+    /// Makes what the engine needs for another entry, to be added later.
+    pub(crate) fn prepare_one(&self, entry: Entry) -> Result<Prepared, String> {
         let prepared = Prepared { entry, sides: Default::default() };
         self.make(&prepared, true, true)?;
-        Ok(self.write().add(prepared))
+        Ok(prepared)
+    }
+
+    /// Adds what was prepared: its place.
+    pub(crate) fn put_one(&self, prepared: Prepared) -> u32 {
+        self.write().add(prepared)
     }
 
     /// Takes out the certificate at that place (`del ssl crt-list`). Connections that it serves go

@@ -16,6 +16,7 @@ pub mod captured;
 mod choice;
 pub mod ciphers;
 pub mod connector;
+pub mod crl;
 pub mod crt_list;
 mod der;
 pub mod details;

@@ -58,6 +58,8 @@ pub enum VerifyMode {
 /// Whom to trust.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
+    /// The files it comes from: `ca-file`, `ca-verify-file`, `crl-file`.
+    pub files: [Option<Box<str>>; 3],
     /// Certificates of authorities, as DER (`ca-file`).
     pub authorities: Vec<Arc<[u8]>>,
     /// More of them, whose names are not told to clients (`ca-verify-file`).

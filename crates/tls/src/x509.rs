@@ -196,7 +196,7 @@ pub fn sha1(der: &[u8]) -> [u8; 20] {
 }
 
 /// OpenSSL's name of an algorithm.
-fn algorithm(oid: &str) -> String {
+pub(crate) fn algorithm(oid: &str) -> String {
     let name = match oid {
         "1.2.840.113549.1.1.1" => "rsaEncryption",
         "1.2.840.113549.1.1.4" => "RSA-MD5",

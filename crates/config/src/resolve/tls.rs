@@ -4,18 +4,18 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use diag::{Diagnostic, Span};
+use diag::Diagnostic;
 use plan::server::{ServerName, ServerTls};
 use sample::Scope;
 use sample::expression::Expression;
 use state::Mode;
 use tls::ciphers::{self, Unsupported};
-use tls::files::Line;
+use tls::files::{Kind, Line, List, ListEntry, Served, override_options};
 use tls::load::{self, Loader};
 use tls::tickets::{SessionCache, TicketKeys};
 use tls::{
     Acceptor, Certificate, ClientVerify, Connecting, Connector, Entry, Listening, LoadError, Options,
-    Parameters, Resumption, Trust, VerifyCode, VerifyCodes, VerifyMode, has_group, has_suite, names,
+    Parameters, Resumption, Trust, VerifyCode, VerifyCodes, VerifyMode, has_group, has_suite,
 };
 
 use crate::draft::Statement;
@@ -72,30 +72,36 @@ pub(crate) fn acceptor(
     }
     let defaults = context.tls.clone();
     let options = Arc::new(bind_options(draft, &defaults, context)?);
-    let mut entries = Vec::new();
+    let (mut entries, mut served) = (Vec::new(), Vec::new());
+    let entry = |certificate: Arc<Certificate>, is_default: bool| {
+        let options = options.clone();
+        Entry { certificate, filters: Vec::new(), is_default, options }
+    };
     for source in &draft.certificates {
         match source {
             CertificateSource::File(name) => {
-                for certificate in certificates(*name, &defaults, context)? {
-                    entries.push(Entry {
-                        certificate,
-                        filters: Vec::new(),
-                        is_default: false,
-                        options: options.clone(),
-                    });
+                let first = entries.len();
+                let all = certificates(*name, &defaults, context)?;
+                entries.extend(all.iter().map(|one| entry(one.clone(), false)));
+                let path = located(defaults.certificates, name, context);
+                if std::fs::metadata(&path).is_ok_and(|found| found.is_dir()) {
+                    let names = all
+                        .iter()
+                        .map(|one| ListEntry { certificate: one.name.clone(), ..ListEntry::default() });
+                    let list = List { is_directory: true, entries: names.collect(), lines: 0 };
+                    context.tls_files.all.keep_list(&path, list);
+                    served.push(Served { list: path.into(), places: places(first, entries.len()) });
                 }
             }
             CertificateSource::Default(name) => {
-                for certificate in certificates(*name, &defaults, context)? {
-                    entries.push(Entry {
-                        certificate,
-                        filters: Vec::new(),
-                        is_default: true,
-                        options: options.clone(),
-                    });
-                }
+                let all = certificates(*name, &defaults, context)?;
+                entries.extend(all.into_iter().map(|one| entry(one, true)));
             }
-            CertificateSource::List(name) => list(*name, draft, &options, &defaults, &mut entries, context)?,
+            CertificateSource::List(name) => {
+                let first = entries.len();
+                let path = list(*name, &options, &defaults, &mut entries, context)?;
+                served.push(Served { list: path.into(), places: places(first, entries.len()) });
+            }
         }
     }
     let tickets = draft.words.tickets.or(defaults.bind.tickets).unwrap_or(true);
@@ -122,12 +128,13 @@ pub(crate) fn acceptor(
     };
     let acceptor = Arc::new(Acceptor::new(listening).map_err(failed)?);
     let file = context.sources.file(statement.span.file).name();
-    context.tls_files.all.add_line(Line {
+    let line = Line {
         frontend: frontend.into(),
         place: format!("{file}:{}", statement.line).into(),
         acceptor: acceptor.clone(),
         options,
-    });
+    };
+    context.tls_files.all.add_line(line, &served);
     Ok(Some(acceptor))
 }
 
@@ -148,7 +155,13 @@ pub(crate) fn server(
     let defaults = context.tls.clone();
     let verify = own.words.verify.unwrap_or(defaults.server_verify);
     let trust = match (verify, own.words.ca_file) {
-        (VerifyMode::None, _) => None,
+        (VerifyMode::None, file) => {
+            // What the file is said to be it has to be, and lines of the runtime socket know it.
+            if file.is_some() {
+                trust(&own.words, &defaults, context)?;
+            }
+            None
+        }
         (_, Some(_)) => Some(trust(&own.words, &defaults, context)?),
         (_, None) => {
             return Err(Diagnostic::alert("the server's certificate is to be verified, and nobody is trusted")
@@ -275,22 +288,14 @@ type Read = fn(&str) -> Result<Vec<u16>, Unsupported>;
 /// The protocols of a list, of those that are spoken here.
 fn protocols(word: Option<Text<'_>>, context: &mut Context<'_>) -> Result<Vec<Box<[u8]>>, Diagnostic> {
     let Some(word) = word else { return Ok(Vec::new()) };
-    let mut protocols: Vec<Box<[u8]>> = Vec::new();
-    for name in word.split(',') {
-        if name.is_empty() || name.len() > 255 {
-            return Err(Diagnostic::alert("the name of a protocol has 1 to 255 characters")
-                .at(word.span)
-                .haproxy("'alpn' : one of the protocol names has an invalid length"));
-        }
-        if name == "h2" {
-            context
-                .diagnostics
-                .push(Diagnostic::warning("`h2` is not offered: HTTP/2 is not supported yet").at(word.span));
-            continue;
-        }
-        protocols.push(name.as_bytes().into());
+    let (spoken, misses) = tls::files::protocols(&word).map_err(|error| {
+        Diagnostic::alert("the name of a protocol has 1 to 255 characters").at(word.span).haproxy(error)
+    })?;
+    if misses {
+        let text = "`h2` is not offered: HTTP/2 is not supported yet";
+        context.diagnostics.push(Diagnostic::warning(text).at(word.span));
     }
-    Ok(protocols)
+    Ok(spoken)
 }
 
 fn bind_options(
@@ -328,9 +333,6 @@ fn client_verify(
     context: &mut Context<'_>,
 ) -> Result<ClientVerify, Diagnostic> {
     let mode = draft.words.verify.unwrap_or_default();
-    if mode == VerifyMode::None {
-        return Ok(ClientVerify::default());
-    }
     let ignored = |word: Option<Text<'_>>| match word {
         None => Ok(VerifyCodes::default()),
         Some(word) => verify_codes(word),
@@ -372,15 +374,19 @@ fn certificate(
         .ok_or_else(|| Diagnostic::alert(format!("`{}` holds no certificate", name.text)).at(name.span))
 }
 
-/// The certificates of a crt-list, each with what its line says.
+/// The places of entries from one to before another.
+fn places(first: usize, end: usize) -> Vec<u32> {
+    (first..end).filter_map(|place| u32::try_from(place).ok()).collect()
+}
+
+/// The certificates of a crt-list, each with what its line says; the list's name.
 fn list(
     name: Text<'_>,
-    bind: &BindTls<'_>,
     options: &Arc<Options>,
     defaults: &TlsDefaults<'_>,
     entries: &mut Vec<Entry>,
     context: &mut Context<'_>,
-) -> Result<(), Diagnostic> {
+) -> Result<String, Diagnostic> {
     let path = located(defaults.certificates, &name, context);
     let bytes = context
         .names
@@ -388,19 +394,19 @@ fn list(
         .map_err(|error| Diagnostic::alert(format!("cannot read `{path}`: {error}")).at(name.span))?;
     let text = String::from_utf8_lossy(&bytes);
     let lines = tls::crt_list::parse(&path, &text).map_err(|error| refused(&error, name))?;
+    let mut kept = List { is_directory: false, entries: Vec::new(), lines: text.lines().count() };
     for line in lines {
         let place = |error: Diagnostic| {
             let text = format!("{path}:{}: {}", line.number, error.message);
             Diagnostic { haproxy: Some(text.clone()), message: text, ..error }
         };
-        let options = if line.options.is_empty() {
-            options.clone()
-        } else {
-            let mut draft =
-                BindTls { crt_ignore: bind.crt_ignore, ca_ignore: bind.ca_ignore, ..BindTls::default() };
-            draft.words = bind.words.clone();
-            list_options(&line.options, name.span, &mut draft.words).map_err(place)?;
-            Arc::new(bind_options(&draft, defaults, context).map_err(place)?)
+        let wrong = |error: String| place(Diagnostic::alert(error).at(name.span));
+        let options = match &*line.options {
+            [] => options.clone(),
+            words => {
+                warn_of_missing_protocols(words, name, context);
+                Arc::new(list_options(options, words, name, defaults, context).map_err(wrong)?)
+            }
         };
         if line.excludes_from_nothing() {
             context.diagnostics.push(
@@ -411,60 +417,56 @@ fn list(
                 .at(name.span),
             );
         }
-        let filters: Vec<Box<str>> = line.filters.iter().map(|filter| (*filter).into()).collect();
+        let boxed = |words: &[&str]| words.iter().map(|word| Box::from(*word)).collect::<Vec<Box<str>>>();
+        let filters = boxed(&line.filters);
         let file = Text { text: line.certificate, span: name.span };
         for certificate in certificates(file, defaults, context).map_err(place)? {
-            entries.push(Entry {
-                certificate,
+            kept.entries.push(ListEntry {
+                number: line.number,
+                certificate: certificate.name.clone(),
+                options: boxed(&line.options),
                 filters: filters.clone(),
-                is_default: false,
-                options: options.clone(),
             });
+            let (filters, options) = (filters.clone(), options.clone());
+            entries.push(Entry { certificate, filters, is_default: false, options });
         }
     }
-    Ok(())
+    context.tls_files.all.keep_list(&path, kept);
+    Ok(path)
 }
 
-/// The words between the brackets of a line in a crt-list.
-fn list_options<'t>(options: &[&'t str], span: Span, words: &mut TlsWords<'t>) -> Result<(), Diagnostic> {
-    let mut options = options.iter().copied();
-    while let Some(option) = options.next() {
-        let mut value = || {
-            let text = options
-                .next()
-                .ok_or_else(|| Diagnostic::alert(format!("`{option}` expects an argument")).at(span))?;
-            Ok::<_, Diagnostic>(Some(Text { text, span }))
-        };
-        match option {
-            "alpn" => (words.alpn, words.no_alpn) = (value()?, false),
-            "no-alpn" => words.no_alpn = true,
-            "ciphers" => words.ciphers = value()?,
-            "ciphersuites" => words.ciphersuites = value()?,
-            "curves" | "ecdhe" => words.curves = value()?,
-            "sigalgs" => words.sigalgs = value()?,
-            "client-sigalgs" => words.client_sigalgs = value()?,
-            "ca-file" => words.ca_file = value()?,
-            "ca-verify-file" => words.ca_verify_file = value()?,
-            "crl-file" => words.crl_file = value()?,
-            "ssl-min-ver" => words.versions.min = value()?.and_then(|name| names::version(&name)),
-            "ssl-max-ver" => words.versions.max = value()?.and_then(|name| names::version(&name)),
-            "verify" => {
-                words.verify = Some(match value()?.map_or("", |value| value.text) {
-                    "none" => VerifyMode::None,
-                    "optional" => VerifyMode::Optional,
-                    "required" => VerifyMode::Required,
-                    other => {
-                        return Err(Diagnostic::alert(format!("`verify` does not know `{other}`")).at(span));
-                    }
-                });
-            }
-            other => {
-                return Err(Diagnostic::alert(format!(
-                    "`{other}` is no option of a crt-list that is supported yet"
-                ))
-                .at(span));
-            }
-        }
+/// What the words between the brackets of a line in a crt-list make of a `bind` line's options.
+fn list_options(
+    options: &Options,
+    words: &[&str],
+    name: Text<'_>,
+    defaults: &TlsDefaults<'_>,
+    context: &Context<'_>,
+) -> Result<Options, String> {
+    let all = &context.tls_files.all;
+    let mut file = |place: usize, word: &str| {
+        let path = located(defaults.authorities, word, context);
+        keep_authority(&path, place, Text { text: word, span: name.span }, context)
+            .map_err(|error| error.message)?;
+        Ok(path.into())
+    };
+    override_options(options, words, &mut file, &|files| all.trust(files))
+}
+
+fn warn_of_missing_protocols(words: &[&str], name: Text<'_>, context: &mut Context<'_>) {
+    for pair in words.windows(2).filter(|pair| pair[0] == "alpn") {
+        // What is wrong with it is told where it is taken.
+        let _ = protocols(Some(Text { text: pair[1], span: name.span }), context);
+    }
+}
+
+/// Reads a file of authorities or revocation lists, unless it is known.
+fn keep_authority(path: &str, place: usize, name: Text<'_>, context: &Context<'_>) -> Result<(), Diagnostic> {
+    let all = &context.tls_files.all;
+    if !all.knows_authority(path) {
+        let parts = load::authorities(path).map_err(|error| refused(&error, name))?;
+        let kind = if place == 2 { Kind::Revocations } else { Kind::Authorities };
+        all.keep_authority(path, kind, parts);
     }
     Ok(())
 }
@@ -500,16 +502,12 @@ fn trust(
     if let Some(known) = context.tls_files.trusts.get(&paths) {
         return Ok(known.clone());
     }
-    let mut trust = Trust::default();
     for (place, (name, path)) in files.iter().zip(&paths).enumerate() {
         let (Some(name), Some(path)) = (name, path) else { continue };
-        let parts = load::authorities(path).map_err(|error| refused(&error, *name))?;
-        match place {
-            0 => trust.authorities = parts.certificates,
-            1 => trust.unnamed = parts.certificates,
-            _ => trust.crls = parts.crls,
-        }
+        keep_authority(path, place, *name, context)?;
     }
+    let known = paths.clone().map(|path| path.map(String::into_boxed_str));
+    let trust = context.tls_files.all.trust(&known).unwrap_or_default();
     let trust = Arc::new(trust);
     context.tls_files.trusts.insert(paths, trust.clone());
     Ok(trust)

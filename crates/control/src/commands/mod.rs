@@ -2,11 +2,13 @@
 //! lists and calls them.
 
 pub(crate) mod anonymized;
+pub(crate) mod authorities;
 pub(crate) mod backends;
 pub(crate) mod captured;
 pub(crate) mod certificates;
 pub(crate) mod events;
 pub(crate) mod inside;
+pub(crate) mod lists;
 pub(crate) mod measures;
 pub(crate) mod patterns;
 pub(crate) mod places;

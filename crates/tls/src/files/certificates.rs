@@ -189,7 +189,7 @@ impl Files {
         if !inner.certificates.contains_key(name) {
             return Err(format!("certificate '{name}' doesn't exist!\n"));
         }
-        if inner.uses(name) {
+        if inner.uses(name) || inner.lists_name(name) {
             return Err(format!("certificate '{name}' in use, can't be deleted!\n"));
         }
         inner.certificates.remove(name);

@@ -5,20 +5,28 @@
 //! commit, everywhere at once: new connections see it, those that are open go on as they were.
 //! Nothing is read from disk here, and nobody is spoken to. Called by `config` and `control`.
 
+mod authorities;
 mod certificates;
 mod contents;
+mod lists;
+mod options;
 mod users;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub use authorities::{Kind, ShownStore};
 pub use certificates::Shown;
 pub use contents::Contents;
+pub use lists::{List, ListEntry, NotAdded, Served};
+pub use options::{FILES, FileOf, TrustOf, override_options, protocols};
 pub use users::{Failed, Line};
 
 use crate::connector::Connector;
 use crate::store::Certificate;
+use authorities::{Known, Waiting};
 use certificates::{Pending, Stored};
+use lists::Kept;
 use users::Users;
 
 /// All files, and who uses them. One change at a time.
@@ -33,6 +41,12 @@ struct Inner {
     certificates: BTreeMap<Box<str>, Stored>,
     /// The change of a certificate that was not committed yet.
     pending: Option<Pending>,
+    /// Files of authorities and of revocation lists.
+    authorities: BTreeMap<Box<str>, Known>,
+    /// crt-lists and directories.
+    lists: BTreeMap<Box<str>, Kept>,
+    pending_authorities: Option<Waiting>,
+    pending_revocations: Option<Waiting>,
 }
 
 impl Files {
@@ -50,13 +64,13 @@ impl Files {
         stored.certificate.clone().unwrap_or(certificate)
     }
 
-    /// Keeps a `bind` line.
-    pub fn add_line(&self, line: Line) {
-        self.inner().users.lines.push(line);
-    }
-
     /// Keeps a `server` line as long as it lives.
     pub fn add_server(&self, connector: &Arc<Connector>) {
         self.inner().users.add_server(connector);
+    }
+
+    /// Forgets a `server` line that was removed, whoever still holds it.
+    pub fn remove_server(&self, connector: &Arc<Connector>) {
+        self.inner().users.remove_server(connector);
     }
 }

@@ -1,9 +1,11 @@
 //! Who uses files: `bind` and `server` lines, and how all of them get other contents at once.
 
+use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
 use crate::acceptor::{Acceptor, Entry, Options, Prepared};
 use crate::connector::{Connecting, Connector, Current};
+use crate::settings::Trust;
 
 /// A `bind` line with TLS.
 #[derive(Clone, Debug)]
@@ -41,6 +43,10 @@ impl Users {
     pub(super) fn add_server(&mut self, connector: &Arc<Connector>) {
         self.servers.retain(|server| server.strong_count() > 0);
         self.servers.push(Arc::downgrade(connector));
+    }
+
+    pub(super) fn remove_server(&mut self, connector: &Arc<Connector>) {
+        self.servers.retain(|server| !std::ptr::eq(server.as_ptr(), Arc::as_ptr(connector)));
     }
 
     pub(super) fn servers(&self) -> impl Iterator<Item = Arc<Connector>> {
@@ -97,4 +103,44 @@ impl Swap {
             connector.put(current);
         }
     }
+}
+
+/// Whom lines trust after a change, each made once: what was shared stays shared.
+pub(super) struct Remade<F> {
+    /// Whom to trust instead; `None` where nothing changes.
+    again: F,
+    trusts: RefCell<Vec<(Arc<Trust>, Option<Arc<Trust>>)>>,
+    options: RefCell<Vec<(Arc<Options>, Option<Arc<Options>>)>>,
+}
+
+impl<F: Fn(&Arc<Trust>) -> Option<Arc<Trust>>> Remade<F> {
+    pub(super) fn new(again: F) -> Self {
+        Self { again, trusts: RefCell::default(), options: RefCell::default() }
+    }
+
+    pub(super) fn trust(&self, old: &Arc<Trust>) -> Option<Arc<Trust>> {
+        once(&self.trusts, old, || (self.again)(old))
+    }
+
+    pub(super) fn options(&self, old: &Arc<Options>) -> Option<Arc<Options>> {
+        once(&self.options, old, || {
+            let mut options = (**old).clone();
+            options.verify.trust = self.trust(&old.verify.trust)?;
+            Some(Arc::new(options))
+        })
+    }
+}
+
+/// What was made of `old` before, or what `make` makes of it.
+fn once<T>(
+    made: &RefCell<Vec<(Arc<T>, Option<Arc<T>>)>>,
+    old: &Arc<T>,
+    make: impl FnOnce() -> Option<Arc<T>>,
+) -> Option<Arc<T>> {
+    let known = made.borrow().iter().find(|(one, _)| Arc::ptr_eq(one, old)).map(|(_, new)| new.clone());
+    known.unwrap_or_else(|| {
+        let new = make();
+        made.borrow_mut().push((old.clone(), new.clone()));
+        new
+    })
 }

@@ -1,0 +1,293 @@
+//! Changing files of authorities and of revocation lists at run time: `new`, `set`, `add`, `commit`,
+//! `abort`, `del` and `show ssl ca-file` and `crl-file`. Errors are in HAProxy's words.
+
+use std::sync::Arc;
+
+use super::users::{Failed, Remade};
+use super::{Files, Inner};
+use crate::acceptor::Entry;
+use crate::connector::Connecting;
+use crate::settings::{Trust, VerifyMode};
+use crate::store::Parts;
+
+/// What a file is named as. Both kinds share their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `ca-file`, `ca-verify-file`.
+    Authorities,
+    /// `crl-file`.
+    Revocations,
+}
+
+impl Kind {
+    /// `CA`, `CRL`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Authorities => "CA",
+            Self::Revocations => "CRL",
+        }
+    }
+}
+
+/// A file's contents, as DER.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Store {
+    certificates: Vec<Arc<[u8]>>,
+    crls: Vec<Arc<[u8]>>,
+}
+
+impl Store {
+    fn of(parts: Parts) -> Self {
+        Self { certificates: parts.certificates, crls: parts.crls }
+    }
+
+    fn of_kind(&self, kind: Kind) -> &[Arc<[u8]>] {
+        match kind {
+            Kind::Authorities => &self.certificates,
+            Kind::Revocations => &self.crls,
+        }
+    }
+}
+
+/// A file that is known.
+#[derive(Debug)]
+pub(super) struct Known {
+    kind: Kind,
+    store: Store,
+}
+
+/// A change that waits for its commit.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    name: Box<str>,
+    store: Store,
+}
+
+/// What there is to show of a file of authorities or revocation lists.
+#[derive(Clone, Debug)]
+pub struct ShownStore {
+    /// What it holds, as DER.
+    pub ders: Vec<Arc<[u8]>>,
+    /// Whether a listener or a server uses it.
+    pub is_used: bool,
+}
+
+fn about_another(about: &str, verb: &str, name: &str) -> String {
+    format!("The ongoing transaction is about '{about}' but you are trying to {verb} '{name}'\n")
+}
+
+fn names(trust: &Trust, name: &str) -> bool {
+    trust.files.iter().flatten().any(|file| **file == *name)
+}
+
+impl Inner {
+    fn waiting(&mut self, kind: Kind) -> &mut Option<Waiting> {
+        match kind {
+            Kind::Authorities => &mut self.pending_authorities,
+            Kind::Revocations => &mut self.pending_revocations,
+        }
+    }
+
+    fn trusts_by(&self, name: &str) -> bool {
+        self.users.any(
+            |entry| {
+                let verify = &entry.options.verify;
+                verify.mode != VerifyMode::None && names(&verify.trust, name)
+            },
+            |server| server.trust.as_ref().is_some_and(|trust| names(trust, name)),
+        )
+    }
+
+    /// Whom to trust by these files; the place of one that is not known.
+    pub(super) fn trust(&self, files: &[Option<Box<str>>; 3]) -> Result<Trust, usize> {
+        let mut trust = Trust { files: files.clone(), ..Trust::default() };
+        for (place, name) in files.iter().enumerate() {
+            let Some(name) = name else { continue };
+            let store = &self.authorities.get(name).ok_or(place)?.store;
+            match place {
+                0 => trust.authorities.clone_from(&store.certificates),
+                1 => trust.unnamed.clone_from(&store.certificates),
+                _ => trust.crls.clone_from(&store.crls),
+            }
+        }
+        Ok(trust)
+    }
+
+    /// Gives everybody who uses that file its new contents: how many there are.
+    fn renew_trust(&mut self, name: &str) -> Result<usize, String> {
+        let trust_again =
+            |old: &Arc<Trust>| Arc::new(self.trust(&old.files).unwrap_or_else(|_| (**old).clone()));
+        let remade = Remade::new(|old: &Arc<Trust>| names(old, name).then(|| trust_again(old)));
+        let entry = |entry: &Entry| {
+            let options = remade.options(&entry.options)?;
+            (options.verify.mode != VerifyMode::None).then(|| Entry { options, ..entry.clone() })
+        };
+        let server = |server: &Connecting| {
+            let trust = remade.trust(server.trust.as_ref()?)?;
+            Some(Connecting { trust: Some(trust), ..server.clone() })
+        };
+        let swap = self.users.prepare(&entry, &server).map_err(|error| format!("{error}\n"))?;
+        let count = swap.count();
+        let lines = self.users.lines.iter().map(|line| remade.options(&line.options)).collect::<Vec<_>>();
+        drop(remade);
+        swap.put();
+        for (line, options) in self.users.lines.iter_mut().zip(lines) {
+            line.options = options.unwrap_or_else(|| line.options.clone());
+        }
+        Ok(count)
+    }
+}
+
+impl Files {
+    /// Whether a file of authorities or revocation lists is known.
+    pub fn knows_authority(&self, name: &str) -> bool {
+        self.inner().authorities.contains_key(name)
+    }
+
+    /// Keeps what was read of a file of authorities or revocation lists, unless it is known.
+    pub fn keep_authority(&self, name: &str, kind: Kind, parts: Parts) {
+        let known = || Known { kind, store: Store::of(parts) };
+        self.inner().authorities.entry(name.into()).or_insert_with(known);
+    }
+
+    /// Whom to trust by `ca-file`, `ca-verify-file` and `crl-file`.
+    ///
+    /// # Errors
+    /// The place of one that is not known.
+    pub fn trust(&self, files: &[Option<Box<str>>; 3]) -> Result<Trust, usize> {
+        self.inner().trust(files)
+    }
+
+    /// The files of that kind with how much each holds, in order.
+    pub fn authorities(&self, kind: Kind) -> Vec<(Box<str>, usize)> {
+        let inner = self.inner();
+        let own = inner.authorities.iter().filter(|(_, known)| known.kind == kind);
+        own.map(|(name, known)| (name.clone(), known.store.of_kind(kind).len())).collect()
+    }
+
+    /// The file whose change waits, and how much it will hold.
+    pub fn waiting_authority(&self, kind: Kind) -> Option<(Box<str>, usize)> {
+        let mut inner = self.inner();
+        inner.waiting(kind).as_ref().map(|own| (own.name.clone(), own.store.of_kind(kind).len()))
+    }
+
+    /// What there is to show of a file, or of what `waits` to replace it.
+    pub fn show_authority(&self, kind: Kind, name: &str, waits: bool) -> Option<ShownStore> {
+        let mut inner = self.inner();
+        if waits {
+            let own = inner.waiting(kind).as_ref().filter(|own| *own.name == *name)?;
+            return Some(ShownStore { ders: own.store.of_kind(kind).to_vec(), is_used: false });
+        }
+        let known = inner.authorities.get(name).filter(|known| known.kind == kind)?;
+        Some(ShownStore { ders: known.store.of_kind(kind).to_vec(), is_used: inner.trusts_by(name) })
+    }
+
+    /// `new ssl ca-file`, `new ssl crl-file`: an empty file. `false` if there is one by that name.
+    pub fn create_authority(&self, kind: Kind, name: &str) -> bool {
+        let mut inner = self.inner();
+        if inner.authorities.contains_key(name) {
+            return false;
+        }
+        inner.authorities.insert(name.into(), Known { kind, store: Store::default() });
+        true
+    }
+
+    /// `set ssl ca-file`, `set ssl crl-file`, and with `adds` `add ssl ca-file`: begins a change, or
+    /// changes what waits. Gives whether it was begun.
+    ///
+    /// # Errors
+    /// Why it cannot be, in lines.
+    pub fn set_authority(&self, kind: Kind, name: &str, payload: &str, adds: bool) -> Result<bool, String> {
+        let mut inner = self.inner();
+        let before = match inner.waiting(kind) {
+            Some(own) if *own.name != *name => return Err(about_another(&own.name, "set", name)),
+            Some(own) => Some(own.store.clone()),
+            None => None,
+        };
+        let begun = before.is_none();
+        let Some(known) = inner.authorities.get(name) else {
+            let kind = kind.name();
+            return Err(format!(
+                "Can't replace a {kind} file which is not referenced by the configuration!\n"
+            ));
+        };
+        let before = before.unwrap_or_else(|| known.store.clone());
+        let parts = Parts::read(name, payload.as_bytes()).ok();
+        let parts = parts.filter(|parts| !parts.certificates.is_empty() || !parts.crls.is_empty());
+        let parts = parts.ok_or("Invalid payload\n")?;
+        let mut store = if adds { before } else { Store::default() };
+        store.certificates.extend(parts.certificates);
+        store.crls.extend(parts.crls);
+        *inner.waiting(kind) = Some(Waiting { name: name.into(), store });
+        Ok(begun)
+    }
+
+    /// `commit ssl ca-file`, `commit ssl crl-file`: how many entries and servers use it from now on.
+    ///
+    /// # Errors
+    /// Why nothing changed, in lines.
+    pub fn commit_authority(&self, kind: Kind, name: &str) -> Result<usize, Failed> {
+        let mut inner = self.inner();
+        let Some(own) = inner.waiting(kind).take() else {
+            return Err(Failed::Refused("No ongoing transaction! !\n".to_owned()));
+        };
+        if *own.name != *name {
+            let error = about_another(&own.name, "set", name);
+            *inner.waiting(kind) = Some(own);
+            return Err(Failed::Refused(error));
+        }
+        let before = inner.authorities.insert(own.name.clone(), Known { kind, store: own.store });
+        inner.renew_trust(name).map_err(|error| {
+            match before {
+                Some(before) => inner.authorities.insert(own.name, before),
+                None => inner.authorities.remove(name),
+            };
+            Failed::Unusable(error)
+        })
+    }
+
+    /// `abort ssl ca-file`, `abort ssl crl-file`.
+    ///
+    /// # Errors
+    /// Why it cannot be, a line.
+    pub fn abort_authority(&self, kind: Kind, name: &str) -> Result<(), String> {
+        let mut inner = self.inner();
+        match inner.waiting(kind) {
+            None => Err("No ongoing transaction!\n".to_owned()),
+            Some(own) if *own.name != *name => Err(about_another(&own.name, "abort a transaction for", name)),
+            waiting => {
+                *waiting = None;
+                Ok(())
+            }
+        }
+    }
+
+    /// `del ssl ca-file`, `del ssl crl-file`: one that nobody uses.
+    ///
+    /// # Errors
+    /// Why it cannot be.
+    pub fn delete_authority(&self, kind: Kind, name: &str) -> Result<(), String> {
+        let mut inner = self.inner();
+        let title = kind.name();
+        if inner.waiting(kind).as_ref().is_some_and(|own| *own.name == *name) {
+            return Err(format!("ongoing transaction for the {title} file '{name}'"));
+        }
+        match inner.authorities.get(name).map(|known| known.kind) {
+            None => return Err(format!("{title} file '{name}' doesn't exist!\n")),
+            Some(Kind::Authorities) if kind == Kind::Revocations => {
+                return Err("'del ssl crl-file' does not work on CA files!\n".to_owned());
+            }
+            Some(Kind::Revocations) if kind == Kind::Authorities => {
+                return Err("'del ssl ca-file' does not work on CRL files!\n".to_owned());
+            }
+            Some(_) => {}
+        }
+        // A line keeps what it says, for entries that are added to its crt-lists.
+        let named = inner.users.lines.iter().any(|line| names(&line.options.verify.trust, name));
+        if named || inner.trusts_by(name) {
+            return Err(format!("{title} file '{name}' in use, can't be deleted!\n"));
+        }
+        inner.authorities.remove(name);
+        Ok(())
+    }
+}

@@ -1,0 +1,288 @@
+//! Changing crt-lists and directories of certificates at run time: `show`, `add` and
+//! `del ssl crt-list`. Errors are in HAProxy's words.
+
+use std::sync::Arc;
+
+use super::options::{FILES, override_options};
+use super::users::Line;
+use super::{Files, Inner};
+use crate::acceptor::{Entry, Options, Prepared};
+use crate::crt_list;
+use crate::store::Certificate;
+
+/// A line of a crt-list, or a file of a directory.
+#[derive(Clone, Debug, Default)]
+pub struct ListEntry {
+    /// Its line, 0 for all that a directory had.
+    pub number: usize,
+    /// The name of its certificate.
+    pub certificate: Box<str>,
+    /// The words between the brackets.
+    pub options: Vec<Box<str>>,
+    /// The names behind them.
+    pub filters: Vec<Box<str>>,
+}
+
+/// A crt-list or a directory.
+#[derive(Clone, Debug, Default)]
+pub struct List {
+    /// Whether it is a directory.
+    pub is_directory: bool,
+    /// Its lines, in order.
+    pub entries: Vec<ListEntry>,
+    /// How many lines it has, empty ones and comments too.
+    pub lines: usize,
+}
+
+/// A list with those who serve it.
+#[derive(Debug)]
+pub(super) struct Kept {
+    list: List,
+    /// Beside each entry, the lines that serve it and its place at each.
+    served: Vec<Vec<(usize, u32)>>,
+    /// The lines that name it.
+    users: Vec<usize>,
+}
+
+/// What a `bind` line serves of a list.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// The list's name.
+    pub list: Box<str>,
+    /// Beside each of its entries, the place.
+    pub places: Vec<u32>,
+}
+
+/// Why a line was not added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotAdded {
+    /// It is wrong.
+    Refused(String),
+    /// A `bind` line could not use it; with the certificate's and the list's name.
+    Unusable(Box<str>, Box<str>, String),
+}
+
+fn bare(name: &str) -> &str {
+    if name.len() > 1 { name.trim_end_matches('/') } else { name }
+}
+
+impl Files {
+    /// Keeps a crt-list or a directory that was read, unless it is known.
+    pub fn keep_list(&self, name: &str, list: List) {
+        let served = vec![Vec::new(); list.entries.len()];
+        let kept = || Kept { list, served, users: Vec::new() };
+        self.inner().lists.entry(bare(name).into()).or_insert_with(kept);
+    }
+
+    /// Keeps a `bind` line and what it serves of lists.
+    pub fn add_line(&self, line: Line, all: &[Served]) {
+        let mut inner = self.inner();
+        let number = inner.users.lines.len();
+        inner.users.lines.push(line);
+        for one in all {
+            let Some(kept) = inner.lists.get_mut(bare(&one.list)) else { continue };
+            kept.users.push(number);
+            for (served, place) in kept.served.iter_mut().zip(&one.places) {
+                served.push((number, *place));
+            }
+        }
+    }
+
+    /// The names of all lists, in order.
+    pub fn lists(&self) -> Vec<Box<str>> {
+        self.inner().lists.keys().cloned().collect()
+    }
+
+    /// A list, with its name as it is known.
+    pub fn list(&self, name: &str) -> Option<(Box<str>, List)> {
+        let inner = self.inner();
+        let (name, kept) = inner.lists.get_key_value(bare(name))?;
+        Some((name.clone(), kept.list.clone()))
+    }
+
+    /// `add ssl crt-list` of a certificate, or with `payload` of a line: the certificate's name, the
+    /// list's, and how many `bind` lines serve it.
+    ///
+    /// # Errors
+    /// Why nothing was added.
+    pub fn add_to_list(
+        &self,
+        name: &str,
+        text: &str,
+        is_line: bool,
+    ) -> Result<(Box<str>, Box<str>, usize), NotAdded> {
+        let mut inner = self.inner();
+        let refused = |text: String| NotAdded::Refused(text);
+        let entry = if is_line {
+            entry_of(text)
+        } else {
+            Ok(ListEntry { certificate: text.into(), ..ListEntry::default() })
+        };
+        let mut entry = entry.map_err(refused)?;
+        let (list, kept) = inner
+            .lists
+            .get_key_value(bare(name))
+            .ok_or_else(|| refused(format!("crt-list '{name}' does not exist!\n")))?;
+        if kept.list.is_directory {
+            if kept.list.entries.iter().any(|one| one.certificate == entry.certificate) {
+                return Err(refused("file already exists in this directory!\n".to_owned()));
+            }
+            if !entry.options.is_empty() || !entry.filters.is_empty() {
+                let text = "this is a directory, SSL configuration, crt-store keywords and filters are not allowed\n";
+                return Err(refused(text.to_owned()));
+            }
+        }
+        let certificate = inner.certificate_of(&entry.certificate).map_err(refused)?;
+        let list = list.clone();
+        let mut made = Vec::new();
+        for &number in &kept.users {
+            let line = &inner.users.lines[number];
+            let options = inner.options_of(line, &entry).map_err(refused)?;
+            let one = Entry {
+                certificate: certificate.clone(),
+                filters: entry.filters.clone(),
+                is_default: false,
+                options,
+            };
+            let prepared = line.acceptor.prepare_one(one).map_err(|error| {
+                NotAdded::Unusable(entry.certificate.clone(), list.clone(), format!("{error}\n"))
+            })?;
+            made.push((number, prepared));
+        }
+        let count = made.len();
+        let served = inner.put_all(made);
+        let certificate = entry.certificate.clone();
+        if let Some(kept) = inner.lists.get_mut(&list) {
+            kept.list.lines += 1;
+            entry.number = kept.list.lines;
+            kept.list.entries.push(entry);
+            kept.served.push(served);
+        }
+        Ok((certificate, list, count))
+    }
+
+    /// `del ssl crt-list`: takes a certificate's line out, `number` of which tells it from others of
+    /// that certificate. Gives the list's name.
+    ///
+    /// # Errors
+    /// Why nothing was taken out.
+    pub fn remove_from_list(
+        &self,
+        name: &str,
+        certificate: &str,
+        number: Option<usize>,
+    ) -> Result<Box<str>, String> {
+        let mut inner = self.inner();
+        let has_certificate = inner.certificates.contains_key(certificate);
+        let (list, kept) = inner
+            .lists
+            .get_key_value(bare(name))
+            .ok_or_else(|| format!("crt-list '{name}' does not exist!\n"))?;
+        if !has_certificate {
+            return Err(format!("certificate '{certificate}' does not exist!\n"));
+        }
+        let list = list.clone();
+        let own: Vec<(usize, usize)> = (0..)
+            .zip(&kept.list.entries)
+            .filter(|(_, one)| *one.certificate == *certificate)
+            .map(|(at, one)| (at, one.number))
+            .collect();
+        let numbers = || own.iter().map(|(_, number)| number.to_string()).collect::<Vec<_>>().join(", ");
+        let at = match (&*own, number) {
+            ([], _) => {
+                return Err(format!("certificate '{certificate}' can't be found in crt-list '{list}'!\n"));
+            }
+            ([(at, _)], None) => *at,
+            (_, None) => {
+                return Err(format!(
+                    "found the certificate '{certificate}' in several entries, please specify a line number \
+                     preceded by colons ({})!\n",
+                    numbers()
+                ));
+            }
+            (own, Some(number)) => {
+                let found = own.iter().find(|(_, own)| *own == number);
+                let missing = || {
+                    format!(
+                        "found a certificate '{certificate}' but the line number is incorrect, please specify \
+                         a correct line number preceded by colons ({})!\n",
+                        numbers()
+                    )
+                };
+                found.ok_or_else(missing)?.0
+            }
+        };
+        let served = match inner.lists.get_mut(&list) {
+            Some(kept) => {
+                kept.list.entries.remove(at);
+                kept.served.remove(at)
+            }
+            None => Vec::new(),
+        };
+        for (number, place) in served {
+            inner.users.lines[number].acceptor.remove(place);
+        }
+        Ok(list)
+    }
+}
+
+/// The one line of a payload.
+fn entry_of(payload: &str) -> Result<ListEntry, String> {
+    let text = payload.trim_end_matches('\n');
+    if text.contains('\n') {
+        return Err("only one line of payload is supported!\n".to_owned());
+    }
+    let line = crt_list::line(1, text).map_err(|what| format!("parsing [CLI:1]: {what}\n"))?;
+    let line = line.ok_or_else(|| {
+        let first = text.split_whitespace().next().unwrap_or_default();
+        format!("certificate '{first}' does not exist!\n")
+    })?;
+    let words = |words: &[&str]| words.iter().map(|word| Box::from(*word)).collect();
+    Ok(ListEntry {
+        number: 0,
+        certificate: line.certificate.into(),
+        options: words(&line.options),
+        filters: words(&line.filters),
+    })
+}
+
+impl Inner {
+    /// Whether a line of a list names this certificate, even where nobody serves the list.
+    pub(super) fn lists_name(&self, certificate: &str) -> bool {
+        let mut entries = self.lists.values().flat_map(|kept| &kept.list.entries);
+        entries.any(|entry| *entry.certificate == *certificate)
+    }
+
+    fn certificate_of(&self, name: &str) -> Result<Arc<Certificate>, String> {
+        let stored = self.certificates.get(name);
+        let stored = stored.ok_or_else(|| format!("certificate '{name}' does not exist!\n"))?;
+        if stored.contents.chain.is_empty() {
+            return Err(format!("certificate '{name}' is empty!\n"));
+        }
+        stored.certificate.clone().ok_or_else(|| format!("certificate '{name}' has no private key!\n"))
+    }
+
+    /// What a line of a list has at a `bind` line. Files that nobody has read yet are not read now.
+    fn options_of(&self, line: &Line, entry: &ListEntry) -> Result<Arc<Options>, String> {
+        if entry.options.is_empty() {
+            return Ok(line.options.clone());
+        }
+        let words: Vec<&str> = entry.options.iter().map(|word| &**word).collect();
+        let mut file = |place: usize, name: &str| match self.authorities.get_key_value(name) {
+            Some((name, _)) => Ok(name.clone()),
+            None => Err(format!("'{}' : unable to load {name}", FILES[place])),
+        };
+        let made = override_options(&line.options, &words, &mut file, &|files| self.trust(files));
+        made.map(Arc::new).map_err(|error| {
+            let of_the_line = error.starts_with("unknown ssl keyword") || error.starts_with("ssl args out");
+            if of_the_line { format!("parsing [CLI:1]: {error}\n") } else { format!("{error}\n") }
+        })
+    }
+
+    fn put_all(&self, made: Vec<(usize, Prepared)>) -> Vec<(usize, u32)> {
+        let put = |(number, prepared): (usize, Prepared)| {
+            (number, self.users.lines[number].acceptor.put_one(prepared))
+        };
+        made.into_iter().map(put).collect()
+    }
+}
