@@ -74,6 +74,27 @@ impl Authority {
         file(&name)
     }
 
+    /// What its OCSP responder answers of a certificate: that it is good, or that it was revoked.
+    pub fn answer(&self, certificate: &Path, is_good: bool) -> PathBuf {
+        let file = |name: &str| self.directory.join(name);
+        let serial = Command::new("openssl")
+            .args(["x509", "-noout", "-serial", "-in"])
+            .arg(certificate)
+            .output()
+            .expect("openssl runs: `make tools` installs it");
+        let serial = String::from_utf8_lossy(&serial.stdout).trim().replace("serial=", "");
+        let state = if is_good { "V\t310101000000Z\t" } else { "R\t310101000000Z\t200101000000Z" };
+        std::fs::write(file("answers.txt"), format!("{state}\t{serial}\tunknown\t/CN=x\n"))
+            .expect("the directory takes files");
+        let (path, answer) = (certificate.display().to_string(), format!("{serial}-{is_good}.ocsp"));
+        let request = ["ocsp", "-issuer", "ca.pem", "-cert", &path, "-reqout", "request.der"];
+        openssl(&self.directory, &request);
+        let own = ["ocsp", "-index", "answers.txt", "-CA", "ca.pem", "-rsigner", "ca.pem", "-rkey", "ca.key"];
+        let rest = ["-reqin", "request.der", "-ndays", "3", "-respout", &answer];
+        openssl(&self.directory, &[&own[..], &rest].concat());
+        file(&answer)
+    }
+
     fn sign(&self, names: &[&str], key: &[&str], days: &str) -> PathBuf {
         let stem = format!("{}-{}", names[0].replace('*', "any"), key[1].replace(':', ""));
         let stem = if days == "30" { stem } else { format!("{stem}-expired") };

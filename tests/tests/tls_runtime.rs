@@ -402,3 +402,175 @@ fn lines_of_crt_lists_and_directories_come_and_go() {
     assert_eq!(weir.ask("del ssl cert third").trim(), "Certificate 'third' deleted!");
     let _ = std::fs::remove_dir_all(directory);
 }
+
+/// A file in base64, on one line.
+fn base64(path: &Path) -> String {
+    let output = Command::new("openssl").args(["base64", "-A", "-in"]).arg(path).output();
+    String::from_utf8_lossy(&output.expect("openssl runs").stdout).trim().to_owned()
+}
+
+/// What a client that asks for it is told of the certificate's state: `good`, `revoked`, or nothing.
+fn stapled(port: u16) -> String {
+    let told = s_client(port, "one.test", &["-status"]);
+    let line = told.lines().find_map(|line| line.trim().strip_prefix("Cert Status: "));
+    line.unwrap_or_default().to_owned()
+}
+
+#[test]
+fn answers_of_ocsp_responders_are_replaced_at_once_or_with_the_certificate() {
+    let authority = Authority::new();
+    let own = authority.issue(&["one.test"]);
+    let pem = text(&own) + &text(&authority.own());
+    std::fs::write(&own, pem).expect("the directory takes files");
+    let (good, revoked) = (authority.answer(&own, true), authority.answer(&own, false));
+    let (port, name) = (free_port(), shown(&own));
+    std::fs::copy(&good, format!("{name}.ocsp")).expect("the directory takes files");
+    let weir =
+        Weir::start(&format!("{DEFAULTS}frontend fe\n bind 127.0.0.1:{port} ssl crt {name}\n"), &[port]);
+    assert_eq!(stapled(port), "good");
+    let listed = weir.ask("show ssl ocsp-response");
+    let id = listed.lines().find_map(|line| line.strip_prefix("Certificate ID key : ")).expect("an answer");
+    assert!(listed.contains(&format!("Certificate path : {name}\n Certificate ID:\n   Issuer Name Hash: ")));
+    assert!(weir.ask(&format!("show ssl cert {name}")).contains(&format!("OCSP Response Key: {id}\n")));
+    for command in [format!("show ssl ocsp-response {id}"), format!("show ssl ocsp-response text {name}")] {
+        let told = weir.ask(&command);
+        assert!(told.contains("    Responder Id: CN = Test authority\n"), "{told}");
+        assert!(told.contains("    Cert Status: good\n    This Update: "), "{told}");
+    }
+    assert_eq!(weir.ask(&format!("show ssl ocsp-response base64 {id}")).trim(), base64(&good));
+    assert!(weir.ask("show ssl ocsp-response 30ff").contains("does not match any certificate."));
+    let set = |answer: &str| weir.ask(&format!("set ssl ocsp-response {answer}"));
+    assert_eq!(set("a").trim(), "'set ssl ocsp-response' received invalid base64 encoded response.");
+    assert_eq!(set("YWJj").trim(), "Unable to parse OCSP response.");
+    let other = Authority::new();
+    let of_other = other.issue(&["one.test"]);
+    let answer = other.answer(&of_other, true);
+    assert!(set(&base64(&answer)).starts_with("OCSP single response: Certificate ID does not match any"));
+    assert_eq!(stapled(port), "good");
+    assert_eq!(set(&base64(&revoked)).trim(), "OCSP Response updated!");
+    assert_eq!(stapled(port), "revoked");
+    assert!(weir.ask(&format!("show ssl cert {name}.ocsp")).contains("    Cert Status: revoked\n"));
+    let file = |payload: &str| pay(&weir, &format!("set ssl cert {name}.ocsp"), payload);
+    assert!(file("a").contains("Error reading OCSP response in base64 format"));
+    assert!(file(&base64(&good)).starts_with("Transaction created"));
+    assert_eq!(stapled(port), "revoked", "nothing was committed yet");
+    assert!(weir.ask(&format!("commit ssl cert {name}")).contains("Success!"));
+    assert_eq!(stapled(port), "good");
+    assert!(weir.ask("show ssl ocsp-updates").starts_with("OCSP Certid | Path | Next Update | "));
+}
+
+#[test]
+fn names_of_listeners_are_told_with_their_certificates() {
+    let authority = Authority::new();
+    let (first, expired) =
+        (authority.issue(&["one.test", "*.wild.test"]), authority.issue_expired(&["old.test"]));
+    let (port, list) = (free_port(), weir_tests::scratch("names").join("list"));
+    std::fs::write(&list, format!("{} *.a.test !b.a.test\n", shown(&expired))).expect("it takes files");
+    let weir = Weir::start(
+        &format!(
+            "{DEFAULTS}frontend fe\n bind 127.0.0.1:{port} ssl crt {} crt-list {}\nfrontend other\n",
+            shown(&first),
+            shown(&list)
+        ),
+        &[port],
+    );
+    let place = format!("fe/{}:9", weir.directory().join("haproxy.cfg").display());
+    let rows = |command: &str| {
+        let told = weir.ask(command);
+        let mut lines = told.trim().lines();
+        assert_eq!(
+            lines.next(),
+            Some("# Frontend/Bind\tSNI\tNegative Filter\tType\tFilename\tNotAfter\tNotBefore")
+        );
+        let cut = |line: &str| line.split('\t').take(5).collect::<Vec<_>>().join(" ");
+        lines.map(cut).collect::<Vec<_>>()
+    };
+    let (own, old) = (shown(&first), shown(&expired));
+    let wild = format!("{place} *.a.test !b.a.test  ecdsa {old}");
+    assert_eq!(
+        rows("show ssl sni"),
+        [
+            format!("{place} one.test - ecdsa {own}"),
+            format!("{place} * - ecdsa {own}"),
+            wild.clone(),
+            format!("{place} *.wild.test - ecdsa {own}"),
+        ]
+    );
+    assert_eq!(rows("show ssl sni -f fe -A"), [wild]);
+    assert_eq!(rows("show ssl sni -f fe -A -t 60d").len(), 4);
+    assert!(rows("show ssl sni -f other").is_empty());
+    assert_eq!(weir.ask("show ssl sni -f none").trim(), "Couldn't find the specified frontend!");
+    assert_eq!(weir.ask("show ssl sni -t z").trim(), "'-t z' : unexpected character 'z'");
+    assert_eq!(weir.ask("show ssl providers").trim(), "Loaded providers : \n\t- aws-lc");
+    let _ = std::fs::remove_dir_all(list.parent().expect("a directory"));
+}
+
+#[test]
+fn a_new_key_of_tickets_pushes_the_oldest_out() {
+    let authority = Authority::new();
+    let certificate = authority.issue(&["one.test"]);
+    let (port, directory) = (free_port(), weir_tests::scratch("tickets"));
+    let key = |byte: char| [byte; 64].iter().collect::<String>();
+    let file = shown(&directory.join("keys"));
+    std::fs::write(&file, ['A', 'B', 'C'].map(|byte| key(byte) + "\n").concat()).expect("it takes files");
+    let weir = Weir::start(
+        &format!(
+            "{DEFAULTS}frontend fe\n bind 127.0.0.1:{port} ssl crt {} ssl-max-ver TLSv1.2 tls-ticket-keys {file}\n \
+             http-request return status 200\n",
+            shown(&certificate)
+        ),
+        &[port],
+    );
+    assert_eq!(weir.ask("show tls-keys").trim(), format!("# id (file)\n0 ({file})"));
+    let listed = |keys: [char; 3]| {
+        let lines: Vec<String> = (0..).zip(keys).map(|(n, byte)| format!("0.{n} {}", key(byte))).collect();
+        format!("# id secret\n# 0 ({file})\n{}", lines.join("\n"))
+    };
+    assert_eq!(weir.ask("show tls-keys *").trim(), listed(['A', 'B', 'C']));
+    assert_eq!(weir.ask("show tls-keys #0").trim(), listed(['A', 'B', 'C']));
+    assert_eq!(weir.ask("show tls-keys #1").trim(), "'show tls-keys' unable to locate referenced filename");
+    let session = shown(&directory.join("session"));
+    assert!(s_client(port, "one.test", &["-tls1_2", "-sess_out", &session]).contains("New, TLSv1.2"));
+    let resumes =
+        || s_client(port, "one.test", &["-tls1_2", "-sess_in", &session]).contains("Reused, TLSv1.2");
+    assert!(resumes());
+    let set = |word: &str, key: &str| weir.ask(&format!("set ssl tls-key {word} {key}")).trim().to_owned();
+    assert_eq!(set("#0", "*"), "'set ssl tls-key' received invalid base64 encoded TLS key.");
+    assert_eq!(set("#0", "AAAA"), "'set ssl tls-key' received a key of wrong size.");
+    assert_eq!(set("none", "AAAA"), "'set ssl tls-key' unable to locate referenced filename");
+    assert_eq!(set("#0", &key('D')), "TLS ticket key updated!");
+    assert!(resumes(), "the key that made the ticket is still there");
+    assert_eq!(set(&file, &key('E')), "TLS ticket key updated!");
+    assert_eq!(weir.ask("show tls-keys 0").trim(), "'show tls-keys' unable to locate referenced filename");
+    assert_eq!(weir.ask("show tls-keys *").trim(), listed(['C', 'D', 'E']));
+    assert!(!resumes(), "it was pushed out");
+    let _ = std::fs::remove_dir_all(directory);
+}
+
+#[test]
+fn sessions_are_not_resumed_across_a_change_of_whom_to_trust() {
+    let authority = Authority::new();
+    let (own, bad) = (authority.issue(&["one.test"]), authority.issue(&["bad.test"]));
+    let (empty, full) = (authority.revoke(&[]), authority.revoke(&[&bad]));
+    let (port, name) = (free_port(), shown(&empty));
+    let weir = Weir::start(
+        &format!(
+            "{DEFAULTS}frontend fe\n bind 127.0.0.1:{port} ssl crt {} ca-file {} crl-file {name} verify required\n",
+            shown(&own),
+            shown(&authority.own()),
+        ),
+        &[port],
+    );
+    let directory = weir_tests::scratch("session");
+    let (session, client) = (shown(&directory.join("session")), shown(&bad));
+    let shows = ["-tls1_2", "-cert", &client, "-key", &client];
+    assert!(
+        s_client(port, "one.test", &[&shows[..], &["-sess_out", &session]].concat()).contains("New, TLSv1.2")
+    );
+    let again = || s_client(port, "one.test", &[&shows[..], &["-sess_in", &session]].concat());
+    assert!(again().contains("Reused, TLSv1.2"));
+    assert!(pay(&weir, &format!("set ssl crl-file {name}"), &text(&full)).contains("created"));
+    assert!(weir.ask(&format!("commit ssl crl-file {name}")).contains("Success!"));
+    assert!(!again().contains("Reused"), "the client's certificate was revoked meanwhile");
+    let _ = std::fs::remove_dir_all(directory);
+}

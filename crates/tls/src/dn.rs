@@ -95,7 +95,7 @@ impl<'a> Name<'a> {
     }
 }
 
-fn short(oid: &str) -> &str {
+pub(crate) fn short(oid: &str) -> &str {
     SHORT.iter().find(|row| row.0 == oid).map_or(oid, |row| row.1)
 }
 

@@ -29,6 +29,7 @@ pub mod load;
 mod load_error;
 pub mod names;
 pub mod ocsp;
+mod ocsp_text;
 mod passphrase;
 pub mod pem;
 mod pkcs8;

@@ -42,9 +42,11 @@ pub struct Response {
     pub next_update: Option<i64>,
     /// The serial number of the certificate.
     pub serial: Box<[u8]>,
+    /// When the certificate was revoked.
+    pub revoked_at: Option<i64>,
     hash: Box<[u8]>,
-    issuer_name: Box<[u8]>,
-    issuer_key: Box<[u8]>,
+    pub(crate) issuer_name: Box<[u8]>,
+    pub(crate) issuer_key: Box<[u8]>,
 }
 
 impl Response {
@@ -76,10 +78,11 @@ impl Response {
         let issuer_name = id.take(der::OCTET_STRING)?.0;
         let issuer_key = id.take(der::OCTET_STRING)?.0;
         let serial = id.take(der::INTEGER)?.0;
-        let status = match single.any()?.0 & 0x1f {
-            0 => Status::Good,
-            1 => Status::Revoked,
-            _ => Status::Unknown,
+        let (tag, mut said) = single.any()?;
+        let (status, revoked_at) = match tag & 0x1f {
+            0 => (Status::Good, None),
+            1 => (Status::Revoked, said.take(der::GENERALIZED_TIME).and_then(|time| der::time(time.0))),
+            _ => (Status::Unknown, None),
         };
         let this_update = der::time(single.take(der::GENERALIZED_TIME)?.0)?;
         let next_update = match single.option(0xa0)? {
@@ -89,6 +92,7 @@ impl Response {
         Some(Self {
             der: all.into(),
             status,
+            revoked_at,
             this_update,
             next_update,
             serial: serial.into(),
@@ -104,8 +108,8 @@ impl Response {
     /// Why not, in HAProxy's words.
     pub fn check(&self, certificate: &[u8], issuer: &[u8], now: i64) -> Result<(), &'static str> {
         match self.status {
-            Status::Good => {}
-            Status::Revoked => return Err("OCSP single response: certificate status is revoked"),
+            // Clients are to hear of it: HAProxy staples that too.
+            Status::Good | Status::Revoked => {}
             Status::Unknown => return Err("OCSP single response: certificate status is unknown"),
         }
         let next = self.next_update.ok_or("OCSP single response: missing nextupdate")?;
@@ -113,17 +117,28 @@ impl Response {
             return Err("OCSP single response: no longer valid.");
         }
         let other = "OCSP single response: Certificate ID does not match certificate and issuer";
-        let (own, issuer) = (x509::Facts::parse(certificate)?, x509::Facts::parse(issuer)?);
+        if self.is_about(certificate, issuer) { Ok(()) } else { Err(other) }
+    }
+
+    /// Whether it is about `certificate` of `issuer`, both as DER.
+    pub fn is_about(&self, certificate: &[u8], issuer: &[u8]) -> bool {
+        let (Ok(own), Ok(issuer)) = (x509::Facts::parse(certificate), x509::Facts::parse(issuer)) else {
+            return false;
+        };
         let algorithm = match &*self.hash {
             hash if *hash == SHA1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,
             hash if *hash == SHA256 => &digest::SHA256,
-            _ => return Err(other),
+            _ => return false,
         };
         let is_of = |hash: &[u8], bytes: &[u8]| digest::digest(algorithm, bytes).as_ref() == hash;
-        let fits = *self.serial == *own.serial()
+        *self.serial == *own.serial()
             && is_of(&self.issuer_name, issuer.subject())
-            && is_of(&self.issuer_key, issuer.key_bits());
-        if fits { Ok(()) } else { Err(other) }
+            && is_of(&self.issuer_key, issuer.key_bits())
+    }
+
+    /// What the identifier of the certificate is hashed with.
+    pub(crate) fn hash_name(&self) -> &'static str {
+        if *self.hash == SHA256 { "sha256" } else { "sha1" }
     }
 
     /// Whether it is still good at `now`.
@@ -135,23 +150,34 @@ impl Response {
 /// The identifier of a certificate in requests and answers (RFC 6960, 4.1.1: `CertID`, with SHA-1),
 /// as DER; both are DER too.
 pub(crate) fn certificate_id(certificate: &[u8], issuer: &[u8]) -> Option<Vec<u8>> {
-    let (own, issuer) = (x509::Facts::parse(certificate).ok()?, x509::Facts::parse(issuer).ok()?);
-    let sha1 = |bytes: &[u8]| digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, bytes);
+    let [name, key] = issuer_hashes(issuer)?;
     let mut algorithm = Vec::new();
     put(&mut algorithm, der::OID, &SHA1);
     put(&mut algorithm, der::NULL, &[]);
     let mut contents = Vec::new();
     put(&mut contents, der::SEQUENCE, &algorithm);
-    put(&mut contents, der::OCTET_STRING, sha1(issuer.subject()).as_ref());
-    put(&mut contents, der::OCTET_STRING, sha1(issuer.key_bits()).as_ref());
-    put(&mut contents, der::INTEGER, own.serial());
+    put(&mut contents, der::OCTET_STRING, &name);
+    put(&mut contents, der::OCTET_STRING, &key);
+    put(&mut contents, der::INTEGER, x509::Facts::parse(certificate).ok()?.serial());
     let mut id = Vec::new();
     put(&mut id, der::SEQUENCE, &contents);
     Some(id)
 }
 
+/// The SHA-1 hashes of an issuer's name and key.
+pub(crate) fn issuer_hashes(issuer: &[u8]) -> Option<[Vec<u8>; 2]> {
+    let issuer = x509::Facts::parse(issuer).ok()?;
+    let sha1 = |bytes: &[u8]| digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref().to_vec();
+    Some([sha1(issuer.subject()), sha1(issuer.key_bits())])
+}
+
+/// A certificate's serial number without leading zeros.
+pub(crate) fn serial(certificate: &[u8]) -> Option<Vec<u8>> {
+    Some(x509::Facts::parse(certificate).ok()?.serial_number().to_vec())
+}
+
 /// The basic response within its envelope.
-fn basic(mut body: Der<'_>) -> Option<Der<'_>> {
+pub(crate) fn basic(mut body: Der<'_>) -> Option<Der<'_>> {
     let mut bytes = body.take(0xa0)?.take(der::SEQUENCE)?;
     if bytes.take(der::OID)?.0 != BASIC {
         return None;

@@ -60,6 +60,8 @@ pub enum VerifyMode {
 pub struct Trust {
     /// The files it comes from: `ca-file`, `ca-verify-file`, `crl-file`.
     pub files: [Option<Box<str>>; 3],
+    /// Set where this replaced other contents at run time: what those verified is not resumed.
+    pub generation: Option<[u8; 16]>,
     /// Certificates of authorities, as DER (`ca-file`).
     pub authorities: Vec<Arc<[u8]>>,
     /// More of them, whose names are not told to clients (`ca-verify-file`).

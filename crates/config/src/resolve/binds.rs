@@ -17,8 +17,7 @@ pub(crate) fn binds(proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Bind>
     let mut binds: Vec<Bind> = Vec::new();
     let mut ids: HashMap<u32, (&Word, u32)> = HashMap::new();
     for statement in &proxy.settings.binds {
-        match bind_line(statement, proxy.section.keyword.as_str(), binds.len() as u32 + 1, &mut ids, context)
-        {
+        match bind_line(statement, proxy, binds.len() as u32 + 1, &mut ids, context) {
             Ok(mut made) => binds.append(&mut made),
             Err(error) => context.diagnostics.push(error),
         }
@@ -32,11 +31,12 @@ pub(crate) fn binds(proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Bind>
 
 fn bind_line<'a>(
     statement: &'a Statement,
-    section: &str,
+    proxy: &Pending<'_>,
     first_id: u32,
     ids: &mut HashMap<u32, (&'a Word, u32)>,
     context: &mut Context<'_>,
 ) -> Result<Vec<Bind>, Diagnostic> {
+    let (section, frontend) = (proxy.section.keyword.as_str(), proxy.settings.name);
     let unix = context.global.unix_bind.clone();
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     let address = args.next().ok_or_else(|| {
@@ -66,7 +66,7 @@ fn bind_line<'a>(
                 "'{title}' in section '{section}' : 'id' can only be used with a single socket"
             )));
     }
-    let acceptor = tls::acceptor(&draft.tls, &title, section, statement, context).map_err(|mut error| {
+    let acceptor = tls::acceptor(&draft.tls, &title, frontend, statement, context).map_err(|mut error| {
         error.haproxy = error.haproxy.map(|text| format!("'{title}' in section '{section}' : {text}"));
         error
     })?;

@@ -487,6 +487,7 @@ fn ticket_keys(
     let keys = TicketKeys::from_text(&path, &String::from_utf8_lossy(&text), lifetime)
         .map_err(|error| refused(&error, name))?;
     let keys = Arc::new(keys);
+    context.tls_files.all.keep_ticket_keys(&path, &keys);
     context.tls_files.ticket_keys.insert(path, keys.clone());
     Ok(keys)
 }

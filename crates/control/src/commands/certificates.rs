@@ -96,7 +96,13 @@ pub(crate) fn commit(call: &mut Call<'_>) -> Reply {
         {
             all.put(&name, certificate);
         }
-        committed_answer(&name, committed)
+        match committed {
+            Ok((count, Some(warning))) => {
+                let dots = ".".repeat(count);
+                Answer::Text(format!("Committing {name}{dots}\nLoading: {warning}\nSuccess!\n"))
+            }
+            other => committed_answer(&name, other.map(|(count, _)| count)),
+        }
     })
 }
 
@@ -159,6 +165,12 @@ pub(crate) fn show(call: &mut Call<'_>) -> Reply {
         return Reply::Text(list(&all, &files));
     }
     let (name, waits) = starred(call.arg(0));
+    if let Some(certificate) = name.strip_suffix(".ocsp")
+        && files.show(certificate, waits).is_some()
+    {
+        let response = files.response_of(certificate, waits);
+        return Reply::Text(response.map_or_else(String::new, |response| response.text()));
+    }
     let for_tokens = all.find(name).is_some_and(|stored| stored.for_tokens());
     if let Some(shown) = files.show(name, waits) {
         return Reply::Text(describe(&shown, for_tokens));

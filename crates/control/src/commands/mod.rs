@@ -7,6 +7,7 @@ pub(crate) mod backends;
 pub(crate) mod captured;
 pub(crate) mod certificates;
 pub(crate) mod events;
+pub(crate) mod handshakes;
 pub(crate) mod inside;
 pub(crate) mod lists;
 pub(crate) mod measures;

@@ -9,8 +9,8 @@ use runtime::watchdog;
 
 use crate::call::{Call, Reply, Settings, denied, error};
 use crate::commands::{
-    anonymized, authorities, backends, captured, certificates, events, inside, lists, measures, patterns,
-    servers, sets, shows, streams, traces, variables,
+    anonymized, authorities, backends, captured, certificates, events, handshakes, inside, lists, measures,
+    patterns, servers, sets, shows, streams, traces, variables,
 };
 use crate::statistics::resolvers;
 use crate::stats_file;
@@ -154,8 +154,8 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("set ssl ca-file",          "<cafile> <payload>", Admin,    "replace a CA file", authorities::set_ca),
     row  ("set ssl cert",             "<certfile> <payload>",             Admin,    "replace a certificate file", certificates::set),
     row  ("set ssl crl-file",         "<crlfile> <payload>", Admin,    "replace a CRL file", authorities::set_crl),
-    later("set ssl ocsp-response",    "<resp|payload>",                   Admin,    "update a certificate's OCSP Response from a base64-encode DER"),
-    later("set ssl tls-key",          "[id|file] <key>",                  Admin,    "set the next TLS key for the <id> or <file> listener to <key>"),
+    row  ("set ssl ocsp-response",    "<resp|payload>", Admin,     "update a certificate's OCSP Response from a base64-encode DER", handshakes::set_ocsp_response),
+    row  ("set ssl tls-key",          "[id|file] <key>", Admin,     "set the next TLS key for the <id> or <file> listener to <key>", handshakes::set_tls_key),
     later("set table",                "<table> key <k> [data.* <v>]*",    Operator, "update or create a table entry's data"),
     row  ("set timeout",              "[cli] <delay>",                    User,     "change a timeout setting",                                                        sets::timeout),
     Command { words: "set var", usage: "<name> [fmt|expr] {<fmt>|<expr>}", level: Operator, text: "set variable from an expression/format", mode: Mode::Experimental, run: Some(variables::set_var), support: Support::Full },
@@ -190,17 +190,17 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show ssl cert",            "[<certfile>]",                     Admin,    "display the SSL certificates used in memory, or the details of a file", certificates::show),
     row  ("show ssl crl-file",        "[<crlfile[:<index>>]]", Admin,    "display the SSL CRL files used in memory, or the details of a <crlfile>", authorities::show_crl),
     row  ("show ssl crt-list",        "[-n] [<list>]", Admin,    "show the list of crt-lists or the content of a crt-list file <list>", lists::show),
-    row  ("show ssl jwt",             "",                                 Operator, "list the certificates usable with jwt_verify_cert", certificates::show_jwt),
-    later("show ssl ocsp-response",   "[[text|base64] id]",               Admin,    "display the IDs of the OCSP responses used in memory, or the details of one"),
-    later("show ssl ocsp-updates",    "",                                 Admin,    "display information about the next 'nb' ocsp responses to be updated"),
-    later("show ssl providers",       "",                                 User,     "show loaded SSL providers"),
-    later("show ssl sni",             "[-f <frontend>]",                  User,     "show the list of SNI and their corresponding filename"),
+    row  ("show ssl jwt",             "",                                 Admin,    "list the certificates usable with jwt_verify_cert", certificates::show_jwt),
+    row  ("show ssl ocsp-response",   "[[text|base64] id]", Admin,     "display the IDs of the OCSP responses used in memory, or the details of one", handshakes::ocsp_response).partial("the text ends before extensions, signature and certificates: `base64` gives all of it"),
+    row  ("show ssl ocsp-updates",    "", Admin,     "display information about the next 'nb' ocsp responses to be updated", handshakes::ocsp_updates).partial("no response is updated by itself yet: the list is empty"),
+    row  ("show ssl providers",       "", User,      "show loaded SSL providers", handshakes::providers).partial("there is one cryptographic library, and no OpenSSL with providers"),
+    row  ("show ssl sni",             "[-f <frontend>]", User,      "show the list of SNI and their corresponding filename", handshakes::sni),
     row  ("show startup-logs",        "",                                 Operator, "report logs emitted during startup",                                              shows::startup_logs),
     row  ("show stat",                "[desc|json|no-maint|typed|up]*",   User,     "report counters for each proxy and server",                                       shows::stat),
     later("show table",               "<table> [<filter>]*",              User,     "report table usage stats or dump this table's contents (filter: data/key)"),
     row  ("show tasks",               "",                                 User,     "show running tasks",                                                              inside::tasks),
     row  ("show threads",             "",                                 User,     "show some threads debugging information",                                         shows::threads),
-    later("show tls-keys",            "[id|*]",                           Admin,    "show tls keys references or dump tls ticket keys when id specified"),
+    row  ("show tls-keys",            "[id|*]", Admin,     "show tls keys references or dump tls ticket keys when id specified", handshakes::tls_keys),
     row  ("show trace",               "[<module>]",                       User,     "show live tracing state", traces::show).partial("there is no source to trace yet"),
     row  ("show version",             "",                                 User,     "show version of the current process",                                             shows::version),
     row  ("shutdown frontend",        "<frontend>",                       Admin,    "stop a specific frontend",                                                        sets::shutdown_frontend),

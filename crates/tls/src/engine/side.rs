@@ -92,6 +92,8 @@ impl ServerSide {
             _ => verify::of_clients(served.verify, &parameters.peer_sigalgs),
         };
         let certified = served.key.certified(served.chain, served.ocsp, &parameters.sigalgs);
+        let newer = served.verify.trust.generation.map(|generation| shared.within(generation));
+        let shared = newer.as_ref().unwrap_or(shared);
         let mut config = ServerConfig::builder_with_provider(provider::provider(parameters))
             .with_protocol_versions(&provider::versions(parameters))
             .map_err(|error| error.to_string())?

@@ -24,6 +24,73 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// For a line whose clients are verified otherwise than before: sessions and tickets of before
+    /// are not resumed.
+    pub(super) fn within(&self, generation: [u8; 16]) -> Self {
+        let sessions = Arc::new(Within { inner: self.sessions.clone(), generation });
+        let tickets = self.tickets.clone().map(|inner| {
+            let tickets: Arc<dyn ProducesTickets> = Arc::new(Within { inner, generation });
+            tickets
+        });
+        Self { sessions, tickets }
+    }
+}
+
+/// Sessions or tickets of one generation of a line.
+struct Within<T: ?Sized> {
+    inner: Arc<T>,
+    generation: [u8; 16],
+}
+
+impl<T: ?Sized> fmt::Debug for Within<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Within")
+    }
+}
+
+impl<T: ?Sized> Within<T> {
+    fn marked(&self, bytes: &[u8]) -> Vec<u8> {
+        [&self.generation, bytes].concat()
+    }
+}
+
+impl ProducesTickets for Within<dyn ProducesTickets> {
+    fn enabled(&self) -> bool {
+        self.inner.enabled()
+    }
+
+    fn lifetime(&self) -> u32 {
+        self.inner.lifetime()
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        self.inner.encrypt(&self.marked(plain))
+    }
+
+    fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
+        Some(self.inner.decrypt(cipher)?.strip_prefix(&self.generation)?.to_vec())
+    }
+}
+
+impl StoresServerSessions for Within<dyn StoresServerSessions> {
+    fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
+        self.inner.put(self.marked(&key), value)
+    }
+
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.inner.get(&self.marked(key))
+    }
+
+    fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.inner.take(&self.marked(key))
+    }
+
+    fn can_cache(&self) -> bool {
+        self.inner.can_cache()
+    }
+}
+
 impl ProducesTickets for TicketKeys {
     fn enabled(&self) -> bool {
         true

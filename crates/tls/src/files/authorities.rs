@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use aws_lc_rs::rand;
+
 use super::users::{Failed, Remade};
 use super::{Files, Inner};
 use crate::acceptor::Entry;
@@ -115,8 +117,13 @@ impl Inner {
 
     /// Gives everybody who uses that file its new contents: how many there are.
     fn renew_trust(&mut self, name: &str) -> Result<usize, String> {
-        let trust_again =
-            |old: &Arc<Trust>| Arc::new(self.trust(&old.files).unwrap_or_else(|_| (**old).clone()));
+        let mut generation = [0; 16];
+        rand::fill(&mut generation).map_err(|_| "the system gave no random bytes\n")?;
+        let generation = Some(generation);
+        let trust_again = |old: &Arc<Trust>| {
+            let made = self.trust(&old.files).unwrap_or_else(|_| (**old).clone());
+            Arc::new(Trust { generation, ..made })
+        };
         let remade = Remade::new(|old: &Arc<Trust>| names(old, name).then(|| trust_again(old)));
         let entry = |entry: &Entry| {
             let options = remade.options(&entry.options)?;

@@ -133,11 +133,12 @@ impl Files {
         Ok((name.into(), begun))
     }
 
-    /// `commit ssl cert`: how many entries and servers use it from now on.
+    /// `commit ssl cert`: how many entries and servers use it from now on, and what of it was passed
+    /// over.
     ///
     /// # Errors
     /// Why nothing changed, in lines.
-    pub fn commit(&self, name: &str) -> Result<usize, Failed> {
+    pub fn commit(&self, name: &str) -> Result<(usize, Option<Box<str>>), Failed> {
         let mut inner = self.inner();
         let Some(pending) = &inner.pending else {
             return Err(Failed::Refused("No ongoing transaction! !\n".to_owned()));
@@ -146,6 +147,7 @@ impl Files {
             return Err(Failed::Refused(about_another(&pending.name, "set", name)));
         }
         let made = pending.contents.certificate(name).map_err(Failed::Refused)?;
+        let warning = made.as_ref().and_then(|made| made.warning.clone());
         let made = made.map(Arc::new);
         let count = match inner.replace(name, made.as_ref()) {
             Ok(count) => count,
@@ -158,7 +160,7 @@ impl Files {
             let stored = inner.certificates.entry(name).or_default();
             (stored.contents, stored.certificate) = (contents, made);
         }
-        Ok(count)
+        Ok((count, warning))
     }
 
     /// `abort ssl cert`.
@@ -199,7 +201,7 @@ impl Files {
 
 impl Inner {
     /// Puts `new` wherever the certificate of that name is used: at how many places.
-    fn replace(&mut self, name: &str, new: Option<&Arc<Certificate>>) -> Result<usize, String> {
+    pub(super) fn replace(&mut self, name: &str, new: Option<&Arc<Certificate>>) -> Result<usize, String> {
         if !self.uses(name) {
             return Ok(0);
         }

@@ -103,7 +103,8 @@ impl Contents {
         made.issuer.clone_from(&self.issuer);
         made.sctl.clone_from(&self.sctl);
         if let Some(ocsp) = &self.ocsp {
-            made.staple(ocsp, WallTime::now().seconds).map_err(|cause| format!("{cause}\n"))?;
+            let stapled = made.staple(ocsp, WallTime::now().seconds);
+            made.warning = stapled.err().map(|cause| format!("{cause}. Content will be ignored.").into());
         }
         Ok(Some(made))
     }

@@ -9,7 +9,9 @@ mod authorities;
 mod certificates;
 mod contents;
 mod lists;
+mod names;
 mod options;
+mod responses;
 mod users;
 
 use std::collections::BTreeMap;
@@ -19,11 +21,14 @@ pub use authorities::{Kind, ShownStore};
 pub use certificates::Shown;
 pub use contents::Contents;
 pub use lists::{List, ListEntry, NotAdded, Served};
+pub use names::{LineNames, ServedName};
 pub use options::{FILES, FileOf, TrustOf, override_options, protocols};
+pub use responses::Answered;
 pub use users::{Failed, Line};
 
 use crate::connector::Connector;
 use crate::store::Certificate;
+use crate::tickets::TicketKeys;
 use authorities::{Known, Waiting};
 use certificates::{Pending, Stored};
 use lists::Kept;
@@ -45,6 +50,8 @@ struct Inner {
     authorities: BTreeMap<Box<str>, Known>,
     /// crt-lists and directories.
     lists: BTreeMap<Box<str>, Kept>,
+    /// Keys of tickets by file, in order.
+    ticket_keys: Vec<(Box<str>, Arc<TicketKeys>)>,
     pending_authorities: Option<Waiting>,
     pending_revocations: Option<Waiting>,
 }

@@ -229,7 +229,7 @@ impl<'a> Parsed<'a> {
 }
 
 /// Whether the key of `issuer` signed a certificate or a revocation list.
-pub(super) fn is_signed(der: &[u8], issuer: &Parsed<'_>, check: Check) -> bool {
+pub(super) fn is_signed(der: &[u8], issuer: &Parsed<'_>, check: impl Fn(&Signed<'_>) -> bool) -> bool {
     let checked = || {
         let mut outer = Der(der).take(der::SEQUENCE)?;
         let message = outer.take_whole(der::SEQUENCE)?;

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use aws_lc_rs::signature::{RSA_PKCS1_1024_8192_SHA1_FOR_LEGACY_USE_ONLY, UnparsedPublicKey};
 use x509_parser::extensions::ParsedExtension;
 use x509_parser::prelude::FromDer;
 use x509_parser::revocation_list::CertificateRevocationList;
 
 use super::parsed::{Parsed, is_signed};
-use super::{Check, Forgive, Refused, fault};
+use super::{Check, Forgive, Refused, Signed, fault};
 use crate::verify_code as code;
 
 /// The lists that a line names, by the DER of their issuer.
@@ -105,8 +106,18 @@ fn check_list(
     if list.next_update().is_some_and(|next| next.timestamp() < now) {
         fault(forgive, code::CRL_HAS_EXPIRED, depth)?;
     }
-    if !is_signed(der, issuer, check) {
+    if !is_signed(der, issuer, |signed| check(signed) || is_signed_with_sha1(signed)) {
         fault(forgive, code::CRL_SIGNATURE_FAILURE, depth)?;
     }
     Ok(())
+}
+
+/// `sha1WithRSAEncryption` without parameters.
+const SHA1_WITH_RSA: [u8; 13] = [6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 5, 5, 0];
+
+/// Whether a list is signed with RSA over SHA-1, which OpenSSL refuses for certificates only: to
+/// forge a list, one has to have another with the same hash signed by the authority first.
+fn is_signed_with_sha1(signed: &Signed<'_>) -> bool {
+    let key = UnparsedPublicKey::new(&RSA_PKCS1_1024_8192_SHA1_FOR_LEGACY_USE_ONLY, signed.key);
+    signed.algorithm == SHA1_WITH_RSA && key.verify(signed.message, signed.signature).is_ok()
 }

@@ -1,0 +1,111 @@
+//! Answers of OCSP responders at run time: `show` and `set ssl ocsp-response`.
+
+use std::sync::Arc;
+
+use base::clock::WallTime;
+
+use super::{Files, Inner};
+use crate::ocsp::{self, Response};
+use crate::store::Certificate;
+
+/// An answer that is stapled.
+#[derive(Clone, Debug)]
+pub struct Answered {
+    /// The certificate's identifier in requests and answers, in hexadecimal digits.
+    pub id: String,
+    /// The name of the certificate.
+    pub certificate: Box<str>,
+    /// The hashes and the serial number of that identifier, in hexadecimal digits.
+    pub parts: [String; 3],
+    /// What was answered.
+    pub response: Response,
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Inner {
+    fn answers(&self) -> impl Iterator<Item = Answered> {
+        self.certificates.iter().filter_map(|(name, stored)| {
+            let response = stored.certificate.as_ref()?.ocsp.clone()?;
+            let certificate = stored.certificate.as_ref()?;
+            let (own, issuer) = (certificate.chain.first()?, certificate.issuer_der()?);
+            let [name_hash, key_hash] = ocsp::issuer_hashes(issuer)?;
+            let serial = ocsp::serial(own)?;
+            Some(Answered {
+                id: hex(&ocsp::certificate_id(own, issuer)?),
+                certificate: name.clone(),
+                parts: [hex(&name_hash), hex(&key_hash), hex(&serial)].map(|one| one.to_uppercase()),
+                response,
+            })
+        })
+    }
+}
+
+impl Files {
+    /// All answers, by the names of their certificates; those of one certificate under several
+    /// names once.
+    pub fn responses(&self) -> Vec<Answered> {
+        let mut all: Vec<Answered> = Vec::new();
+        for one in self.inner().answers() {
+            if all.iter().all(|other| other.id != one.id) {
+                all.push(one);
+            }
+        }
+        all
+    }
+
+    /// The answer for an identifier or the name of a certificate.
+    pub fn response(&self, word: &str) -> Option<Response> {
+        let id = word.to_ascii_lowercase();
+        let found = self.inner().answers().find(|one| *one.certificate == *word || one.id == id);
+        found.map(|one| one.response)
+    }
+
+    /// The answer that waits to be committed with a certificate, or that it has.
+    pub fn response_of(&self, name: &str, waits: bool) -> Option<Response> {
+        let contents = self.show(name, waits)?.contents;
+        Response::parse(&contents.ocsp?).ok()
+    }
+
+    /// `set ssl ocsp-response`: takes an answer for the certificate that it is about, at once.
+    ///
+    /// # Errors
+    /// Why not, in HAProxy's words.
+    pub fn set_response(&self, der: &[u8]) -> Result<(), String> {
+        let response = Response::parse(der)?;
+        let mut inner = self.inner();
+        let now = WallTime::now().seconds;
+        let mut error = None;
+        let mut found = Vec::new();
+        for (name, stored) in &inner.certificates {
+            let Some(certificate) = &stored.certificate else { continue };
+            let Some((own, issuer)) = certificate.chain.first().zip(certificate.issuer_der()) else {
+                continue;
+            };
+            if !response.is_about(own, issuer) {
+                continue;
+            }
+            match response.check(own, issuer, now) {
+                Ok(()) => {
+                    let made = Certificate { ocsp: Some(response.clone()), ..(**certificate).clone() };
+                    found.push((name.clone(), Arc::new(made)));
+                }
+                Err(why) => error = Some(why),
+            }
+        }
+        if found.is_empty() {
+            let nobody = "OCSP single response: Certificate ID does not match any certificate or issuer";
+            return Err(error.unwrap_or(nobody).to_owned());
+        }
+        for (name, made) in found {
+            inner.replace(&name, Some(&made))?;
+            if let Some(stored) = inner.certificates.get_mut(&name) {
+                stored.contents.ocsp = Some(response.der.clone());
+                stored.certificate = Some(made);
+            }
+        }
+        Ok(())
+    }
+}
