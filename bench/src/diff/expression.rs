@@ -326,7 +326,7 @@ pub(crate) struct Culprit<'c> {
     /// The call whose result differs; none where the expression gives the same, and what is made of
     /// it differs.
     pub(crate) call: Option<&'c str>,
-    /// The call before it.
+    /// The call before it whose result it got.
     pub(crate) behind: Option<&'c str>,
     /// What the call got: what came before it, or for a fetch of a number its text.
     pub(crate) input: Option<Vec<u8>>,
@@ -574,7 +574,10 @@ impl Case {
         let source = self.steps[..before].iter().rev().find(|step| !keeps(step));
         Culprit {
             call: at.map(|at| self.steps[at].call.as_str()),
-            behind: before.checked_sub(1).map(|step| self.steps[step].call.as_str()),
+            behind: self.steps[..before].iter().rev().map(|step| step.call.as_str()).find(|call| {
+                // These hand on what they get.
+                !["set-var", "unset-var", "debug"].contains(&name_of(call))
+            }),
             input: parts.get(before).and_then(|[ours, _]| ours.clone()),
             of_boolean: source.is_some_and(|step| step.kind == Bool || may_be.contains(&name_of(&step.call))),
             results: at.and_then(|at| parts.get(at + 1).cloned()).unwrap_or_default(),
