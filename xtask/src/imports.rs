@@ -21,7 +21,7 @@ const CRATES: &[Crate] = &[
     ("http",       "crates/http",    &[]),
     ("tls",        "crates/tls",     &["base"]),
     ("state",      "crates/state",   &["base", "runtime"]),
-    ("sample",     "crates/sample",  &["base", "diag", "http", "runtime", "state"]),
+    ("sample",     "crates/sample",  &["base", "diag", "http", "runtime", "state", "tls"]),
     ("rules",      "crates/rules",   &["base", "diag", "http", "sample", "state"]),
     ("balance",    "crates/balance", &["base", "http", "runtime", "sample", "state"]),
     ("plan",       "crates/plan",    &["balance", "base", "http", "rules", "runtime", "sample", "state", "tls"]),

@@ -78,8 +78,13 @@ impl Facts {
         facts
     }
 
-    /// Notes between which addresses the check goes.
-    pub(crate) fn connected(&mut self, ends: Option<(SocketAddr, SocketAddr)>) {
+    /// Notes between which addresses the check goes, and what is known of TLS on the way.
+    pub(crate) fn connected(
+        &mut self,
+        ends: Option<(SocketAddr, SocketAddr)>,
+        tls: Option<Arc<tls::Details>>,
+    ) {
+        self.transaction.server_tls = tls;
         self.transaction.server_ends = ends.map(|(own, peer)| (Endpoint::Ip(own), Endpoint::Ip(peer)));
     }
 

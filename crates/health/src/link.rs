@@ -4,6 +4,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Poll, ready};
 use std::time::Duration;
@@ -104,6 +105,11 @@ impl<'a> Link<'a> {
     pub(crate) fn ends(&mut self) -> Option<(SocketAddr, SocketAddr)> {
         let stream = self.stream().ok()?;
         stream.local().zip(stream.peer())
+    }
+
+    /// What is known of TLS, where that is spoken.
+    pub(crate) fn tls(&mut self) -> Option<Arc<tls::Details>> {
+        self.stream().ok()?.tls().map(|session| session.details().clone())
     }
 }
 

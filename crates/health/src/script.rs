@@ -144,7 +144,7 @@ impl Conversation<'_> {
             Ok(mut link) => {
                 // Asking the system for them is not for nothing.
                 if self.script.evaluates {
-                    self.facts.connected(link.ends());
+                    self.facts.connected(link.ends(), link.tls());
                 }
                 self.link = Some(link);
                 return Ok(());

@@ -48,7 +48,7 @@ pub use log_origin::{LogOrigin, LogStep};
 pub use log_profile::LogProfile;
 pub use place::Place;
 pub use scope::{Names, Scope};
-pub use session::{Accepted, Endpoint, Ends, Session, TlsFacts, Tlv};
+pub use session::{Accepted, Endpoint, Ends, Session, Tlv};
 pub use slots::Slots;
 pub use socket::{ConnectionError, Sockets, TcpFacts};
 pub use transaction::{Cause, Phase, Termination, TimeoutSlot, Times, Transaction};

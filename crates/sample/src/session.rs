@@ -44,37 +44,6 @@ pub struct Tlv {
     pub value: Box<[u8]>,
 }
 
-/// What is known of TLS on a connection, once its handshake is over or has failed.
-#[derive(Clone, Debug, Default)]
-pub struct TlsFacts {
-    /// The version: `TLSv1.3`.
-    pub version: &'static str,
-    /// The cipher suite, as OpenSSL calls it.
-    pub cipher: &'static str,
-    /// Bits of its key.
-    pub bits: u16,
-    /// The group of the key exchange, as OpenSSL calls it.
-    pub curve: &'static str,
-    /// The server that the client named.
-    pub sni: Option<Box<str>>,
-    /// The protocol agreed on.
-    pub alpn: Option<Box<[u8]>>,
-    /// Whether an earlier session was resumed.
-    pub is_resumed: bool,
-    /// The client's certificates, as DER, its own first.
-    pub peer: Arc<[Box<[u8]>]>,
-    /// The certificate shown to the client, as DER.
-    pub own: Option<Arc<[u8]>>,
-    /// What is wrong with the client's certificate, by OpenSSL's number; 0 for nothing.
-    pub own_error: u8,
-    /// What is wrong above it, and how many certificates above.
-    pub chain_error: (u8, u8),
-    /// Why the handshake failed, by OpenSSL's number; 0 where it did not.
-    pub error: u32,
-    /// The same in OpenSSL's words.
-    pub error_text: Box<str>,
-}
-
 /// What only some connections have.
 #[derive(Debug, Default)]
 struct Rare {
@@ -84,7 +53,7 @@ struct Rare {
     /// What came with a PROXY header.
     tlvs: OnceCell<Vec<Tlv>>,
     /// TLS.
-    tls: OnceCell<TlsFacts>,
+    tls: OnceCell<Arc<tls::Details>>,
 }
 
 /// Both ends of a connection.
@@ -183,14 +152,14 @@ impl Session {
 
     /// What is known of TLS, where it is spoken.
     #[inline]
-    pub fn tls(&self) -> Option<&TlsFacts> {
+    pub fn tls(&self) -> Option<&Arc<tls::Details>> {
         self.rare.get()?.tls.get()
     }
 
     /// Keeps what the handshake of TLS came to.
-    pub fn set_tls(&self, facts: TlsFacts) {
+    pub fn set_tls(&self, details: Arc<tls::Details>) {
         // There is one handshake a connection.
-        let _ = self.rare.get_or_init(Box::default).tls.set(facts);
+        let _ = self.rare.get_or_init(Box::default).tls.set(details);
     }
 
     /// The variables of the scope `sess`.

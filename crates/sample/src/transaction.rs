@@ -5,6 +5,7 @@
 
 use runtime::Local;
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use http::Head;
 use state::Server;
@@ -159,6 +160,8 @@ pub struct Transaction {
     pub server: Option<Local<Server>>,
     /// Addresses of the connection to the server: ours, theirs (`bc_src`, `bc_dst`).
     pub server_ends: Option<(Endpoint, Endpoint)>,
+    /// TLS on that connection, or on one that failed in its handshake.
+    pub server_tls: Option<Arc<tls::Details>>,
     /// Limits of bandwidth that rules have enabled.
     pub bandwidth: Vec<BandwidthLimit>,
     /// Requests that were sent over that connection, this one among them.
@@ -269,6 +272,7 @@ impl Default for Transaction {
             backend: None,
             server: None,
             server_ends: None,
+            server_tls: None,
             bandwidth: Vec::new(),
             server_uses: 0,
             server_glitches: 0,
@@ -325,6 +329,7 @@ impl Transaction {
             backend,
             server,
             server_ends,
+            server_tls,
             bandwidth,
             server_uses,
             server_glitches,
@@ -374,6 +379,7 @@ impl Transaction {
         *backend = None;
         *server = None;
         *server_ends = None;
+        *server_tls = None;
         *server_uses = 0;
         *server_glitches = 0;
         *server_error = Default::default();

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 
 use common::World;
 use common::rows::{eval_anywhere, usual};
+use common::secured::{SECURED, secured};
 use sample::{convert, fetch};
 
 /// In a usual world: one request with its response, and whatever may be told of them.
@@ -143,6 +144,9 @@ const USUAL: &[(&str, &str)] = &[
     ("ssl_fc_has_crt", "none"),
     ("ssl_fc_has_sni", "bool:0"),
     ("ssl_fc_has_early", "none"),
+    ("ssl_bc_protocol", "none"),
+    ("ssl_s_der", "none"),
+    ("ssl_f_s_dn", "none"),
     ("ssl_fc_is_resumed", "bool:0"),
     ("ssl_fc_sni", "none"),
     ("ssl_fc_alpn", "none"),
@@ -604,51 +608,6 @@ fn hellos() -> World {
         [&[0x16, 3, 1, 0, body.len() as u8 + 4, kind, 0, 0, body.len() as u8], body].concat()
     };
     raw(&record(1, &body), &record(2, &[&[3, 3][..], &random, &[0, 0x13, 1, 0]].concat()))
-}
-
-/// What fetches see of a client's connection in TLS.
-const SECURED: &[(&str, &str)] = &[
-    ("ssl_fc", "bool:1"),
-    ("ssl_fc_protocol", "str:TLSv1.3"),
-    ("ssl_fc_cipher", "str:TLS_AES_128_GCM_SHA256"),
-    ("ssl_fc_alg_keysize", "sint:128"),
-    ("ssl_fc_use_keysize", "sint:128"),
-    ("ssl_fc_curve", "str:X25519"),
-    ("ssl_fc_has_sni", "bool:1"),
-    ("ssl_fc_sni", "str:sni.example"),
-    ("ssl_fc_alpn", "str:http/1.1"),
-    ("ssl_fc_is_resumed", "bool:0"),
-    ("ssl_fc_err", "sint:0"),
-    ("ssl_fc_err_str", "none"),
-    ("ssl_fc_has_crt", "bool:1"),
-    ("ssl_c_used", "bool:1"),
-    ("ssl_c_err", "sint:10"),
-    ("ssl_c_ca_err", "sint:20"),
-    ("ssl_c_ca_err_depth", "sint:1"),
-    ("ssl_c_verify", "sint:20"),
-    ("ssl_c_der,hex", "str:3001"),
-    ("ssl_c_chain_der,hex", "str:30013002"),
-    ("ssl_c_sha1,hex", "str:18C42203590F36EF6F08A9585FA415D7B0240B02"),
-    ("ssl_f_der,hex", "str:3003"),
-    ("ssl_f_sha1,hex", "str:786593A956CECD7FE58A0867115064A2A0078446"),
-];
-
-fn secured() -> World {
-    let world = usual();
-    world.session.set_tls(sample::TlsFacts {
-        version: "TLSv1.3",
-        cipher: "TLS_AES_128_GCM_SHA256",
-        bits: 128,
-        curve: "X25519",
-        sni: Some("sni.example".into()),
-        alpn: Some(b"http/1.1"[..].into()),
-        peer: [b"0\x01"[..].into(), b"0\x02"[..].into()].into(),
-        own: Some(b"0\x03"[..].into()),
-        own_error: 10,
-        chain_error: (20, 1),
-        ..sample::TlsFacts::default()
-    });
-    world
 }
 
 #[test]

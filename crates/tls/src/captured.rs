@@ -2,7 +2,7 @@
 //! `ssl_fc_cipherlist_bin`, logs of keys, JA3 …).
 
 /// What is kept of a handshake.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Captured {
     /// The ClientHello without the message's header, for
     /// [`Hello::parse`](crate::hello::Hello::parse). Empty on a client's side.

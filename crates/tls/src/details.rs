@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use crate::captured::Captured;
 use crate::engine::verify::Outcome;
+use crate::error::Error;
 use crate::names;
 use crate::store::Certificate;
 
 /// What was negotiated, and with whom.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Details {
     /// The version, by its number in TLS; 0 before it is known.
     pub version: u16,
@@ -29,6 +30,8 @@ pub struct Details {
     pub verify: Outcome,
     /// Our own certificate, on a listener's side.
     pub own: Option<Arc<Certificate>>,
+    /// Why the handshake failed, where it did (`ssl_fc_err`).
+    pub failure: Option<Error>,
     /// What was said in the handshake, where that is kept (`tune.ssl.capture-buffer-size`,
     /// `tune.ssl.keylog`).
     pub captured: Option<Box<Captured>>,

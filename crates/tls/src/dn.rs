@@ -40,24 +40,38 @@ const SHORT: &[(&str, &str)] = &[
     ("1.3.6.1.4.1.311.60.2.1.3", "jurisdictionC"),
 ];
 
-/// One attribute after the other: object identifier, value as its bytes.
-type Attributes<'a> = Vec<(String, &'a [u8])>;
-
-/// A name taken apart, from the beginning.
+/// An attribute.
 #[derive(Debug)]
-pub struct Name<'a>(Attributes<'a>);
+struct Attribute<'a> {
+    /// Its object identifier.
+    oid: String,
+    /// Its value as its bytes.
+    value: &'a [u8],
+    /// Whether it stands in one set with the attribute before it.
+    joins: bool,
+}
+
+/// A name taken apart, one attribute after the other from the beginning.
+#[derive(Debug)]
+pub struct Name<'a>(Vec<Attribute<'a>>);
 
 impl<'a> Name<'a> {
     pub(crate) fn new(name: &'a X509Name<'a>) -> Self {
-        let attributes = name.iter_attributes();
-        Self(attributes.map(|one| (one.attr_type().to_id_string(), one.as_slice())).collect())
+        let mut attributes = Vec::new();
+        for set in name.iter_rdn() {
+            for (place, one) in set.iter().enumerate() {
+                let (oid, value) = (one.attr_type().to_id_string(), one.as_slice());
+                attributes.push(Attribute { oid, value, joins: place > 0 });
+            }
+        }
+        Self(attributes)
     }
 
     /// All of it: `/C=FR/CN=client`. `None` where a value has a NUL in it: such a name is made to
     /// deceive.
     pub fn oneline(&self) -> Option<Vec<u8>> {
         let mut text = Vec::new();
-        for (oid, value) in &self.0 {
+        for Attribute { oid, value, .. } in &self.0 {
             text.push(b'/');
             text.extend_from_slice(short(oid).as_bytes());
             text.push(b'=');
@@ -69,10 +83,12 @@ impl<'a> Name<'a> {
     /// All of it as LDAP has it (RFC 2253): `CN=client,C=FR`.
     pub fn rfc2253(&self) -> Option<Vec<u8>> {
         let mut text = Vec::new();
-        for (oid, value) in self.0.iter().rev() {
+        let mut joined = false;
+        for Attribute { oid, value, joins } in self.0.iter().rev() {
             if !text.is_empty() {
-                text.push(b',');
+                text.push(if joined { b'+' } else { b',' });
             }
+            joined = *joins;
             text.extend_from_slice(short(oid).as_bytes());
             text.push(b'=');
             escape(honest(value)?, &mut text);
@@ -80,11 +96,25 @@ impl<'a> Name<'a> {
         Some(text)
     }
 
-    /// The value of an attribute, by short name or object identifier: the `occurrence`-th from the
-    /// beginning, or from the end where that is negative; 0 means the first.
+    /// All of it as OpenSSL shows it within other text: `C = FR, CN = client`. `None` where a value
+    /// has a NUL in it.
+    pub(crate) fn spaced(&self) -> Option<Vec<u8>> {
+        let mut text = Vec::new();
+        for Attribute { oid, value, joins } in &self.0 {
+            if !text.is_empty() {
+                text.extend_from_slice(if *joins { b" + " } else { b", " });
+            }
+            text.extend_from_slice(short(oid).as_bytes());
+            text.extend_from_slice(b" = ");
+            quote(honest(value)?, &mut text);
+        }
+        Some(text)
+    }
+
+    /// The value of an attribute, by its short name: the `occurrence`-th from the beginning, or from
+    /// the end where that is negative; 0 means the first.
     pub fn entry(&self, name: &str, occurrence: i64) -> Option<&'a [u8]> {
-        let mut values =
-            self.0.iter().filter(|(oid, _)| oid == name || short(oid) == name).map(|(_, value)| *value);
+        let mut values = self.0.iter().filter(|one| short(&one.oid) == name).map(|one| one.value);
         let skip = |n: i64| usize::try_from(n).ok()?.checked_sub(1);
         let value = match occurrence {
             0 => values.next(),
@@ -116,4 +146,20 @@ fn escape(value: &[u8], text: &mut Vec<u8>) {
             _ => text.extend(format!("\\{byte:02X}").bytes()),
         }
     }
+}
+
+/// A value between quotes where something in it means something in RFC 2253.
+fn quote(value: &[u8], text: &mut Vec<u8>) {
+    let special = |byte: &u8| b",+\"\\<>;".contains(byte);
+    let at_ends = value.first().is_some_and(|byte| b"# ".contains(byte)) || value.last() == Some(&b' ');
+    let quotes = at_ends || value.iter().any(special);
+    text.extend(quotes.then_some(b'"'));
+    for byte in value {
+        match byte {
+            b'"' | b'\\' => text.extend([b'\\', *byte]),
+            0x20..=0x7e => text.push(*byte),
+            _ => text.extend(format!("\\{byte:02X}").bytes()),
+        }
+    }
+    text.extend(quotes.then_some(b'"'));
 }

@@ -25,7 +25,8 @@ pub struct Session {
     plain: Waiting,
     /// Ciphertext that was not sent.
     unsent: Waiting,
-    details: Box<Details>,
+    /// Shared with those who tell of it once the handshake is over.
+    details: Arc<Details>,
     /// The longest plaintext of a record that is sent.
     max_record: u16,
     ended: Ended,
@@ -92,8 +93,9 @@ impl Session {
     pub fn connect(connector: &Connector, name: Option<&str>) -> Result<Self, Error> {
         let handshake = Box::new(Handshake::client(&connector.side(), name)?);
         let mut session = Self::new(Phase::Handshake(handshake), connector.max_record());
-        session.details.sni = name.map(Box::from);
-        session.details.captured = connector.keeps_secrets().then(Box::default);
+        let details = session.details_mut();
+        details.sni = name.map(Box::from);
+        details.captured = connector.keeps_secrets().then(Box::default);
         Ok(session)
     }
 
@@ -103,7 +105,7 @@ impl Session {
             kept: Waiting::default(),
             plain: Waiting::default(),
             unsent: Waiting::default(),
-            details: Box::default(),
+            details: Arc::default(),
             max_record,
             ended: Ended::No,
         }
@@ -117,7 +119,8 @@ impl Session {
     pub fn handshake(&mut self, received: &[u8]) -> Result<bool, Error> {
         let mut out = Vec::new();
         let mut result = self.advance(received, &mut out);
-        if let Some(captured) = &mut self.details.captured {
+        let details = Arc::make_mut(&mut self.details);
+        if let Some(captured) = &mut details.captured {
             let hello = captured.hello.get(2..34).and_then(|random| random.try_into().ok());
             captured.client_random = hello.unwrap_or(captured.client_random);
             captured.note(received);
@@ -127,28 +130,39 @@ impl Session {
         self.unsent.append(&out);
         let outcome = engine::verify::take_outcome();
         if outcome != engine::verify::Outcome::default() {
-            self.details.verify = outcome;
+            details.verify = outcome;
         }
         if let (Err(error), Some(kind)) = (&mut result, outcome.refused) {
             *error = Error { kind, reason: Reason::CertificateVerifyFailed, verify: outcome.last.0 };
         }
         if let Err(error) = result {
-            self.phase = Phase::Failed(error);
+            self.fail(error);
         }
         result
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.details_mut().failure = Some(error);
+        self.phase = Phase::Failed(error);
+    }
+
+    /// Nobody else has them before the handshake is over.
+    fn details_mut(&mut self) -> &mut Details {
+        Arc::make_mut(&mut self.details)
     }
 
     fn advance(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<bool, Error> {
         match &mut self.phase {
             Phase::Hello(acceptor, arriving) => {
-                let mut handshake = match begin(acceptor, arriving, received, &mut self.details) {
-                    Ok(None) => return Ok(false),
-                    Ok(Some(handshake)) => handshake,
-                    Err(error) => {
-                        out.extend(error.reason.alert().map(fatal_alert).iter().flatten());
-                        return Err(error);
-                    }
-                };
+                let mut handshake =
+                    match begin(acceptor, arriving, received, Arc::make_mut(&mut self.details)) {
+                        Ok(None) => return Ok(false),
+                        Ok(Some(handshake)) => handshake,
+                        Err(error) => {
+                            out.extend(error.reason.alert().map(fatal_alert).iter().flatten());
+                            return Err(error);
+                        }
+                    };
                 let complete = handshake.advance(&[], out);
                 self.phase = Phase::Handshake(handshake);
                 self.conclude(complete?)
@@ -173,7 +187,7 @@ impl Session {
         };
         let Finished { version, suite, group, alpn, is_resumed, peer, seal, open, kernel, rest, early } =
             handshake.finish()?;
-        let details = &mut *self.details;
+        let details = self.details_mut();
         (details.version, details.suite, details.group) = (version, suite, group);
         (details.alpn, details.is_resumed, details.peer) = (alpn, is_resumed, peer.into());
         self.kept.append(&rest);
@@ -188,7 +202,7 @@ impl Session {
     }
 
     /// What was negotiated.
-    pub fn details(&self) -> &Details {
+    pub fn details(&self) -> &Arc<Details> {
         &self.details
     }
 
@@ -336,7 +350,7 @@ impl Session {
         };
         let reason = if kind == Kind::Handshake { Reason::UnexpectedEof } else { Reason::None };
         let error = Error { kind, reason, verify: 0 };
-        self.phase = Phase::Failed(error);
+        self.fail(error);
         error
     }
 

@@ -227,7 +227,7 @@ fn general_name(name: &GeneralName<'_>) -> String {
         GeneralName::URI(name) => format!("URI:{name}"),
         GeneralName::RegisteredID(oid) => format!("Registered ID:{}", oid.to_id_string()),
         GeneralName::DirectoryName(name) => {
-            let text = Name::new(name).oneline().unwrap_or_default();
+            let text = Name::new(name).spaced().unwrap_or_default();
             format!("DirName:{}", String::from_utf8_lossy(&text))
         }
         GeneralName::IPAddress(bytes) => match **bytes {

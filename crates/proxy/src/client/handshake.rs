@@ -10,7 +10,7 @@ use net::{netscaler, proxy_protocol};
 use plan::bind::Bind;
 use runtime::timer;
 use runtime::turns::Turn;
-use sample::{ConnectionError, Endpoint, TlsFacts, Tlv};
+use sample::{ConnectionError, Endpoint, Tlv};
 
 use crate::client::Client;
 
@@ -69,31 +69,12 @@ async fn secure(connection: &mut Client, acceptor: &Arc<tls::Acceptor>) -> Resul
     .await;
     let failure = outcome.err();
     if let Some(session) = connection.side.tls() {
-        connection.session.set_tls(facts(session.details(), failure.flatten()));
+        connection.session.set_tls(session.details().clone());
     }
     match failure {
         None => Ok(()),
         Some(None) => Err(ConnectionError::TLS_TIMEOUT),
         Some(Some(error)) => Err(ConnectionError(error.kind.facts().0)),
-    }
-}
-
-/// What rules and logs may ask about TLS.
-fn facts(details: &tls::Details, failure: Option<tls::Error>) -> TlsFacts {
-    TlsFacts {
-        version: details.version_name(),
-        cipher: details.cipher_name().unwrap_or(""),
-        bits: details.key_bits().unwrap_or(0),
-        curve: details.group_name().unwrap_or(""),
-        sni: details.sni.clone(),
-        alpn: details.alpn.clone(),
-        is_resumed: details.is_resumed,
-        peer: details.peer.clone(),
-        own: details.own.as_ref().and_then(|own| own.chain.first().cloned()),
-        own_error: details.verify.own.0,
-        chain_error: (details.verify.ca.0, details.verify.ca_depth),
-        error: failure.map_or(0, |error| error.code()),
-        error_text: failure.map_or_else(String::new, |error| error.text()).into(),
     }
 }
 

@@ -223,7 +223,11 @@ async fn open(
     if let Some(tls) = settings.tls.as_ref().filter(|tls| tls.enabled) {
         let name = secure::server_name(client, x, settings);
         let preamble = std::mem::take(&mut x.choice.preamble);
-        secure::begin(client, x, &mut stream, &tls.connector, (name.as_deref(), &preamble), watch).await?;
+        let sent = (name.as_deref(), &*preamble);
+        if let Err(fault) = secure::begin(client, x, &mut stream, &tls.connector, sent, watch).await {
+            x.txn.server_tls = stream.tls().map(|session| session.details().clone());
+            return Err(fault);
+        }
     }
     x.txn.times.connected = now_us();
     let asked = client.worker.shared.plan.variables.wants_backend_source();

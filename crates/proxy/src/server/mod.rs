@@ -12,6 +12,7 @@ pub(crate) mod pool;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{BodyLength, ChunkDecoder, ErrorKind, Head, Method, ParseError, ParseOptions};
@@ -75,6 +76,13 @@ impl Upstream {
     pub(crate) fn ends(&self) -> Option<(Endpoint, Endpoint)> {
         let Self::H1(connection) = self;
         connection.ends
+    }
+
+    /// What is known of TLS on its connection, where that is spoken.
+    #[inline]
+    pub(crate) fn tls(&self) -> Option<&Arc<tls::Details>> {
+        let Self::H1(connection) = self;
+        connection.socket.stream.tls().map(tls::Session::details)
     }
 
     /// From now on small writes leave at once: to be called before the second.

@@ -307,11 +307,11 @@ fn termination_with_cookie(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
 }
 
 fn tls_cipher(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    let facts = env.session.and_then(|session| session.tls());
-    write_bytes(facts.map_or("", |facts| facts.cipher).as_bytes(), flags, out);
+    let details = env.session.and_then(|session| session.tls());
+    write_bytes(details.and_then(|details| details.cipher_name()).unwrap_or("").as_bytes(), flags, out);
 }
 
 fn tls_version(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    let facts = env.session.and_then(|session| session.tls());
-    write_bytes(facts.map_or("", |facts| facts.version).as_bytes(), flags, out);
+    let details = env.session.and_then(|session| session.tls());
+    write_bytes(details.map_or("", |details| details.version_name()).as_bytes(), flags, out);
 }

@@ -9,7 +9,6 @@ use crate::scope::Scope;
 use crate::session::Endpoint;
 use crate::value::{Type, Value};
 
-const NO_TLS: &str = "never anything: it is not read from TLS connections yet";
 const NO_H2: &str = "what HTTP/1 gives: HTTP/2 is not supported yet";
 const NO_COMPRESSION: &str =
     "what a response that was not compressed gives: compression is not supported yet";
@@ -54,14 +53,6 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("res.comp_algo",    &[],               Type::Str,  Columns::RESPONSE_KEPT,  "by which algorithm",                                nothing).partial(NO_COMPRESSION),
     row("res.cache_hit",    &[],               Type::Bool, Columns::SERVER,         "whether the response came from a cache",            not_here).partial(NO_CACHE),
     row("res.cache_name",   &[],               Type::Str,  Columns::SERVER,         "from which cache",                                  nothing).partial(NO_CACHE),
-    // What TLS would tell of a connection without it.
-    row("ssl_bc",           &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the connection to the server uses TLS",     not_here).partial(NO_TLS),
-    row("ssl_fc_has_early", &[],               Type::Bool, Columns::CLIENT_SESSION, "whether early data were received",                  nothing).partial(NO_TLS),
-    row("ssl_c_s_dn",       &[crate::args::opt(Kind::Str), crate::args::opt(Kind::Int), crate::args::opt(Kind::Str)], Type::Str, Columns::CLIENT_SESSION, "the subject of the client's certificate", nothing).partial(NO_TLS),
-    row("ssl_c_i_dn",       &[crate::args::opt(Kind::Str), crate::args::opt(Kind::Int), crate::args::opt(Kind::Str)], Type::Str, Columns::CLIENT_SESSION, "its issuer",              nothing).partial(NO_TLS),
-    row("ssl_c_serial",     &[],               Type::Bin,  Columns::CLIENT_SESSION, "its serial number",                                 nothing).partial(NO_TLS),
-    row("ssl_c_notbefore",  &[],               Type::Str,  Columns::CLIENT_SESSION, "its first day",                                     nothing).partial(NO_TLS),
-    row("ssl_c_notafter",   &[],               Type::Str,  Columns::CLIENT_SESSION, "its last day",                                      nothing).partial(NO_TLS),
 ];
 
 /// The client's address as rules left it.

@@ -5,6 +5,7 @@
 #![allow(clippy::ptr_arg)]
 
 mod capture;
+mod certificate;
 mod connection;
 mod constant;
 mod cookie;
@@ -171,6 +172,7 @@ static TABLES: &[&[Fetch]] = &[
     proxy::FETCHES,
     connection::FETCHES,
     tls::FETCHES,
+    certificate::FETCHES,
     timer::FETCHES,
     request::FETCHES,
     header::FETCHES,

@@ -1,44 +1,92 @@
-//! Fetches about TLS on the client's connection (manual, 7.3.4 and 7.3.3).
+//! Fetches about TLS on the client's connection and on that to the server (manual, 7.3.4). What
+//! certificates say is in `certificate`, what the ClientHello said in `hello`.
 
-use sha1::{Digest, Sha1};
+use ::tls::Details;
 
 use super::{Cursor, Fetch, row};
 use crate::args::Args;
 use crate::env::Env;
 use crate::place::Columns;
-use crate::session::TlsFacts;
 use crate::value::{Bytes, Scratch, Type, Value};
+
+const F: Columns = Columns::CLIENT_SESSION;
+const B: Columns = Columns::RESPONSE_KEPT;
+
+/// NPN was given up for ALPN.
+const NO_NPN: &str = "never anything: NPN is not spoken, as by HAProxy with OpenSSL 3";
+const NO_EARLY: &str = "always false: early data is not taken yet";
 
 /// The rows.
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
-    row("ssl_fc",             &[], Type::Bool, Columns::CLIENT_SESSION, "whether the client's connection uses TLS",        ssl_fc),
-    row("ssl_fc_protocol",    &[], Type::Str,  Columns::CLIENT_SESSION, "the TLS version",                                 ssl_fc_protocol),
-    row("ssl_fc_cipher",      &[], Type::Str,  Columns::CLIENT_SESSION, "the cipher",                                      ssl_fc_cipher),
-    row("ssl_fc_alg_keysize", &[], Type::Int,  Columns::CLIENT_SESSION, "bits of the cipher's key",                        ssl_fc_keysize),
-    row("ssl_fc_use_keysize", &[], Type::Int,  Columns::CLIENT_SESSION, "bits of it that are used",                        ssl_fc_keysize),
-    row("ssl_fc_curve",       &[], Type::Str,  Columns::CLIENT_SESSION, "the group of the key exchange",                   ssl_fc_curve),
-    row("ssl_fc_has_sni",     &[], Type::Bool, Columns::CLIENT_SESSION, "whether the client named a server",               ssl_fc_has_sni),
-    row("ssl_fc_sni",         &[], Type::Str,  Columns::CLIENT_SESSION, "the server the client named",                     ssl_fc_sni),
-    row("ssl_fc_alpn",        &[], Type::Str,  Columns::CLIENT_SESSION, "the protocol negotiated",                         ssl_fc_alpn),
-    row("ssl_fc_is_resumed",  &[], Type::Bool, Columns::CLIENT_SESSION, "whether a TLS session was resumed",               ssl_fc_is_resumed),
-    row("ssl_fc_err",         &[], Type::Int,  Columns::CLIENT_SESSION, "the TLS error",                                   ssl_fc_err),
-    row("ssl_fc_err_str",     &[], Type::Str,  Columns::CLIENT_SESSION, "the TLS error in words",                          ssl_fc_err_str),
-    row("ssl_fc_has_crt",     &[], Type::Bool, Columns::CLIENT_SESSION, "whether the client sent a certificate on this connection", ssl_fc_has_crt),
-    row("ssl_c_used",         &[], Type::Bool, Columns::CLIENT_SESSION, "whether the client has a certificate",            ssl_c_used),
-    row("ssl_c_err",          &[], Type::Int,  Columns::CLIENT_SESSION, "the error of the client's certificate",           ssl_c_err),
-    row("ssl_c_ca_err",       &[], Type::Int,  Columns::CLIENT_SESSION, "the error of its chain",                          ssl_c_ca_err),
-    row("ssl_c_ca_err_depth", &[], Type::Int,  Columns::CLIENT_SESSION, "how far above the certificate it is",             ssl_c_ca_err_depth),
-    row("ssl_c_verify",       &[], Type::Int,  Columns::CLIENT_SESSION, "the result of its verification",                  ssl_c_verify),
-    row("ssl_c_der",          &[], Type::Bin,  Columns::CLIENT_SESSION, "the certificate",                                 ssl_c_der),
-    row("ssl_c_chain_der",    &[], Type::Bin,  Columns::CLIENT_SESSION, "the certificate with those above it",             ssl_c_chain_der),
-    row("ssl_c_sha1",         &[], Type::Bin,  Columns::CLIENT_SESSION, "its fingerprint",                                 ssl_c_sha1),
-    row("ssl_f_der",          &[], Type::Bin,  Columns::CLIENT_SESSION, "the certificate shown to the client",             ssl_f_der),
-    row("ssl_f_sha1",         &[], Type::Bin,  Columns::CLIENT_SESSION, "its fingerprint",                                 ssl_f_sha1),
+    row("ssl_fc",             &[], Type::Bool, F, "whether the client's connection uses TLS",   is_tls::<Front>),
+    row("ssl_fc_protocol",    &[], Type::Str,  F, "the TLS version",                            protocol::<Front>),
+    row("ssl_fc_cipher",      &[], Type::Str,  F, "the cipher",                                 cipher::<Front>),
+    row("ssl_fc_alg_keysize", &[], Type::Int,  F, "bits of the cipher's key",                   key_size::<Front>),
+    row("ssl_fc_use_keysize", &[], Type::Int,  F, "bits of it that are used",                   key_size::<Front>),
+    row("ssl_fc_curve",       &[], Type::Str,  F, "the group of the key exchange",              curve::<Front>),
+    row("ssl_fc_has_sni",     &[], Type::Bool, F, "whether the client named a server",          ssl_fc_has_sni),
+    row("ssl_fc_sni",         &[], Type::Str,  F, "the server the client named",                sni::<Front>),
+    row("ssl_fc_alpn",        &[], Type::Str,  F, "the protocol negotiated",                    alpn::<Front>),
+    row("ssl_fc_npn",         &[], Type::Str,  F, "the protocol negotiated with NPN",           npn).partial(NO_NPN),
+    row("ssl_fc_is_resumed",  &[], Type::Bool, F, "whether a TLS session was resumed",          is_resumed::<Front>),
+    row("ssl_fc_has_early",   &[], Type::Bool, F, "whether early data came before the end of the handshake", no_early).partial(NO_EARLY),
+    row("ssl_fc_early_rcvd",  &[], Type::Bool, F, "whether early data came at all",             no_early).partial(NO_EARLY),
+    row("ssl_fc_err",         &[], Type::Int,  F, "the TLS error",                              err::<Front>),
+    row("ssl_fc_err_str",     &[], Type::Str,  F, "the TLS error in words",                     err_str::<Front>),
+    row("ssl_fc_crtname",     &[], Type::Str,  F, "what the certificate shown to the client is called", ssl_fc_crtname),
+    row("ssl_bc",             &[], Type::Bool, B, "whether the connection to the server uses TLS", is_tls::<Back>),
+    row("ssl_bc_protocol",    &[], Type::Str,  B, "the TLS version",                            protocol::<Back>),
+    row("ssl_bc_cipher",      &[], Type::Str,  B, "the cipher",                                 cipher::<Back>),
+    row("ssl_bc_alg_keysize", &[], Type::Int,  B, "bits of the cipher's key",                   key_size::<Back>),
+    row("ssl_bc_use_keysize", &[], Type::Int,  B, "bits of it that are used",                   key_size::<Back>),
+    row("ssl_bc_curve",       &[], Type::Str,  B, "the group of the key exchange",              curve::<Back>),
+    row("ssl_bc_sni",         &[], Type::Str,  B, "the name sent to the server",                sni::<Back>),
+    row("ssl_bc_alpn",        &[], Type::Str,  B, "the protocol negotiated",                    alpn::<Back>),
+    row("ssl_bc_npn",         &[], Type::Str,  B, "the protocol negotiated with NPN",           npn).partial(NO_NPN),
+    row("ssl_bc_is_resumed",  &[], Type::Bool, B, "whether a TLS session was resumed",          is_resumed::<Back>),
+    row("ssl_bc_err",         &[], Type::Int,  B, "the TLS error",                              err::<Back>),
+    row("ssl_bc_err_str",     &[], Type::Str,  B, "the TLS error in words",                     err_str::<Back>),
 ];
 
-fn facts<'a>(env: &Env<'a>) -> Option<&'a TlsFacts> {
-    env.session?.tls()
+/// A connection of a stream.
+pub(super) trait Side {
+    /// What is known of TLS on it.
+    fn details<'a>(env: &Env<'a>) -> Option<&'a Details>;
+
+    /// Whether there is a connection at all.
+    fn exists(env: &Env<'_>) -> bool;
+}
+
+/// The client's.
+pub(super) struct Front;
+
+/// The server's.
+pub(super) struct Back;
+
+impl Side for Front {
+    fn details<'a>(env: &Env<'a>) -> Option<&'a Details> {
+        env.session?.tls().map(|details| &**details)
+    }
+
+    fn exists(env: &Env<'_>) -> bool {
+        env.session.is_some()
+    }
+}
+
+impl Side for Back {
+    fn details<'a>(env: &Env<'a>) -> Option<&'a Details> {
+        env.transaction?.server_tls.as_deref()
+    }
+
+    fn exists(env: &Env<'_>) -> bool {
+        env.transaction.is_some()
+    }
+}
+
+/// What a handshake that was completed came to.
+fn complete<'a, S: Side>(env: &Env<'a>) -> Option<&'a Details> {
+    S::details(env).filter(|details| details.failure.is_none())
 }
 
 /// Text that is there at all.
@@ -46,100 +94,60 @@ fn text(text: &str) -> Option<Value<'_>> {
     (!text.is_empty()).then(|| Value::str(text.as_bytes()))
 }
 
-fn ssl_fc<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    Some(Value::Bool(facts(env).is_some()))
+fn is_tls<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    S::exists(env).then(|| Value::Bool(S::details(env).is_some()))
 }
 
-fn ssl_fc_protocol<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    text(facts(env)?.version)
+fn protocol<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    text(S::details(env)?.version_name())
 }
 
-fn ssl_fc_cipher<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    text(facts(env)?.cipher)
+fn cipher<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    text(S::details(env)?.cipher_name()?)
 }
 
-fn ssl_fc_keysize<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    let bits = facts(env)?.bits;
-    (bits > 0).then(|| Value::Int(bits.into()))
+fn key_size<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Int(S::details(env)?.key_bits()?.into()))
 }
 
-fn ssl_fc_curve<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    text(facts(env)?.curve)
+fn curve<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    text(S::details(env)?.group_name()?)
 }
 
 fn ssl_fc_has_sni<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    Some(Value::Bool(facts(env).is_some_and(|facts| facts.sni.is_some())))
+    Some(Value::Bool(Front::details(env).is_some_and(|details| details.sni.is_some())))
 }
 
-fn ssl_fc_sni<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    text(facts(env)?.sni.as_deref()?)
+fn sni<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    text(S::details(env)?.sni.as_deref()?)
 }
 
-fn ssl_fc_alpn<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    Some(Value::str(facts(env)?.alpn.as_deref()?))
+fn alpn<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::str(S::details(env)?.alpn.as_deref()?))
 }
 
-fn ssl_fc_is_resumed<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    Some(Value::Bool(facts(env).is_some_and(|facts| facts.is_resumed)))
+fn npn<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    None
 }
 
-fn ssl_fc_err<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    Some(Value::Int(facts(env)?.error.into()))
+fn no_early<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Front::details(env).map(|_| Value::Bool(false))
 }
 
-fn ssl_fc_err_str<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    text(&facts(env)?.error_text)
+fn is_resumed<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    S::exists(env).then(|| Value::Bool(complete::<S>(env).is_some_and(|details| details.is_resumed)))
 }
 
-fn ssl_fc_has_crt<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    let facts = facts(env)?;
-    Some(Value::Bool(!facts.peer.is_empty() && !facts.is_resumed))
+fn err<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let failure = S::details(env)?.failure;
+    Some(Value::Int(failure.map_or(0, |error| error.code()).into()))
 }
 
-fn ssl_c_used<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    Some(Value::Bool(!facts(env)?.peer.is_empty()))
+fn err_str<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let words = S::details(env)?.failure?.text();
+    (!words.is_empty()).then(|| Value::Str(Bytes::Made(Scratch::copy(words.as_bytes()))))
 }
 
-fn ssl_c_err<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    Some(Value::Int(facts(env)?.own_error.into()))
-}
-
-fn ssl_c_ca_err<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    Some(Value::Int(facts(env)?.chain_error.0.into()))
-}
-
-fn ssl_c_ca_err_depth<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    Some(Value::Int(facts(env)?.chain_error.1.into()))
-}
-
-/// What was found first, whether it was forgiven or not.
-fn ssl_c_verify<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    let facts = facts(env)?;
-    let code = if facts.chain_error.0 != 0 { facts.chain_error.0 } else { facts.own_error };
-    Some(Value::Int(code.into()))
-}
-
-fn ssl_c_der<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    Some(Value::bin(facts(env)?.peer.first()?))
-}
-
-fn ssl_c_chain_der<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    let peer = &facts(env)?.peer;
-    (!peer.is_empty()).then(|| Value::Bin(Bytes::Made(Scratch::copy(&peer.concat()))))
-}
-
-fn fingerprint<'a>(der: &[u8]) -> Value<'a> {
-    Value::Bin(Bytes::Made(Scratch::copy(&Sha1::digest(der))))
-}
-
-fn ssl_c_sha1<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    Some(fingerprint(facts(env)?.peer.first()?))
-}
-
-fn ssl_f_der<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    Some(Value::bin(facts(env)?.own.as_deref()?))
-}
-
-fn ssl_f_sha1<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    Some(fingerprint(facts(env)?.own.as_deref()?))
+fn ssl_fc_crtname<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    text(&Front::details(env)?.own.as_ref()?.name)
 }

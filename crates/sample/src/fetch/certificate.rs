@@ -1,0 +1,215 @@
+//! Fetches about certificates of TLS: the client's (`ssl_c_…`), the one shown to it (`ssl_f_…`) and
+//! the server's (`ssl_s_…`; manual, 7.3.4). A certificate is taken apart when a fetch asks for it,
+//! each time.
+
+use ::tls::dn::Name;
+use ::tls::x509::{self, Facts};
+
+use super::tls::{Back, Front, Side};
+use super::{Cursor, Fetch, row};
+use crate::args::{Arg, Args, Kind, Spec, opt, text_of};
+use crate::env::Env;
+use crate::place::Columns;
+use crate::scope::Scope;
+use crate::value::{Bytes, Scratch, Type, Value};
+
+const C: Columns = Columns::CLIENT_SESSION;
+const DN: &[Spec] = &[opt(Kind::Str), opt(Kind::Int), opt(Kind::Str)];
+
+/// The rows.
+#[rustfmt::skip]
+pub(super) static FETCHES: &[Fetch] = &[
+    row("ssl_fc_has_crt",     &[], Type::Bool, C, "whether the client sent a certificate on this connection", ssl_fc_has_crt),
+    row("ssl_c_used",         &[], Type::Bool, C, "whether the client has a certificate",            ssl_c_used),
+    row("ssl_c_err",          &[], Type::Int,  C, "the error of the client's certificate",           ssl_c_err),
+    row("ssl_c_ca_err",       &[], Type::Int,  C, "the error of its chain",                          ssl_c_ca_err),
+    row("ssl_c_ca_err_depth", &[], Type::Int,  C, "how far above the certificate it is",             ssl_c_ca_err_depth),
+    row("ssl_c_verify",       &[], Type::Int,  C, "the result of its verification",                  ssl_c_verify),
+    row("ssl_c_der",          &[], Type::Bin,  C, "the client's certificate",                        der::<Client>),
+    row("ssl_c_chain_der",    &[], Type::Bin,  C, "the certificates above it that the client sent",  ssl_c_chain_der),
+    row("ssl_c_sha1",         &[], Type::Bin,  C, "its fingerprint",                                 sha1::<Client>),
+    row("ssl_c_serial",       &[], Type::Bin,  C, "its serial number",                               serial::<Client>),
+    row("ssl_c_version",      &[], Type::Int,  C, "its version",                                     version::<Client>),
+    row("ssl_c_s_dn",         DN,  Type::Str,  C, "its subject, or an entry of that",                s_dn::<Client>).prepared(prepare_dn),
+    row("ssl_c_i_dn",         DN,  Type::Str,  C, "its issuer, or an entry of that",                 i_dn::<Client>).prepared(prepare_dn),
+    row("ssl_c_notbefore",    &[], Type::Str,  C, "the begin of its validity",                       notbefore::<Client>),
+    row("ssl_c_notafter",     &[], Type::Str,  C, "the end of its validity",                         notafter::<Client>),
+    row("ssl_c_key_alg",      &[], Type::Str,  C, "the algorithm of its key",                        key_alg::<Client>),
+    row("ssl_c_sig_alg",      &[], Type::Str,  C, "the algorithm that it is signed with",            sig_alg::<Client>),
+    row("ssl_c_san",          &[], Type::Str,  C, "its alternative names",                           ssl_c_san),
+    row("ssl_c_policies",     &[opt(Kind::Str)], Type::Str, C, "its policies, or one of them where it is there", ssl_c_policies),
+    row("ssl_f_der",          &[], Type::Bin,  C, "the certificate shown to the client",             der::<Frontend>),
+    row("ssl_f_sha1",         &[], Type::Bin,  C, "its fingerprint",                                 sha1::<Frontend>),
+    row("ssl_f_serial",       &[], Type::Bin,  C, "its serial number",                               serial::<Frontend>),
+    row("ssl_f_version",      &[], Type::Int,  C, "its version",                                     version::<Frontend>),
+    row("ssl_f_s_dn",         DN,  Type::Str,  C, "its subject, or an entry of that",                s_dn::<Frontend>).prepared(prepare_dn),
+    row("ssl_f_i_dn",         DN,  Type::Str,  C, "its issuer, or an entry of that",                 i_dn::<Frontend>).prepared(prepare_dn),
+    row("ssl_f_notbefore",    &[], Type::Str,  C, "the begin of its validity",                       notbefore::<Frontend>),
+    row("ssl_f_notafter",     &[], Type::Str,  C, "the end of its validity",                         notafter::<Frontend>),
+    row("ssl_f_key_alg",      &[], Type::Str,  C, "the algorithm of its key",                        key_alg::<Frontend>),
+    row("ssl_f_sig_alg",      &[], Type::Str,  C, "the algorithm that it is signed with",            sig_alg::<Frontend>),
+    row("ssl_s_der",          &[], Type::Bin,  C, "the server's certificate",                        der::<Server>),
+    row("ssl_s_chain_der",    &[], Type::Bin,  C, "the server's certificate with those above it",    ssl_s_chain_der),
+    row("ssl_s_sha1",         &[], Type::Bin,  C, "its fingerprint",                                 sha1::<Server>),
+    row("ssl_s_serial",       &[], Type::Bin,  C, "its serial number",                               serial::<Server>),
+    row("ssl_s_version",      &[], Type::Int,  C, "its version",                                     version::<Server>),
+    row("ssl_s_s_dn",         DN,  Type::Str,  C, "its subject, or an entry of that",                s_dn::<Server>).prepared(prepare_dn),
+    row("ssl_s_i_dn",         DN,  Type::Str,  C, "its issuer, or an entry of that",                 i_dn::<Server>).prepared(prepare_dn),
+    row("ssl_s_notbefore",    &[], Type::Str,  C, "the begin of its validity",                       notbefore::<Server>),
+    row("ssl_s_notafter",     &[], Type::Str,  C, "the end of its validity",                         notafter::<Server>),
+    row("ssl_s_key_alg",      &[], Type::Str,  C, "the algorithm of its key",                        key_alg::<Server>),
+    row("ssl_s_sig_alg",      &[], Type::Str,  C, "the algorithm that it is signed with",            sig_alg::<Server>),
+];
+
+/// Whose certificate.
+trait Whose {
+    /// It, as DER.
+    fn own<'a>(env: &Env<'a>) -> Option<&'a [u8]>;
+}
+
+struct Client;
+struct Frontend;
+struct Server;
+
+impl Whose for Client {
+    fn own<'a>(env: &Env<'a>) -> Option<&'a [u8]> {
+        Front::details(env)?.peer.first().map(|der| &**der)
+    }
+}
+
+impl Whose for Frontend {
+    fn own<'a>(env: &Env<'a>) -> Option<&'a [u8]> {
+        let certificate = Front::details(env)?.own.as_ref()?;
+        certificate.chain.first().map(|der| &**der)
+    }
+}
+
+impl Whose for Server {
+    fn own<'a>(env: &Env<'a>) -> Option<&'a [u8]> {
+        Back::details(env)?.peer.first().map(|der| &**der)
+    }
+}
+
+fn facts<'a, W: Whose>(env: &Env<'a>) -> Option<Facts<'a>> {
+    Facts::parse(W::own(env)?).ok()
+}
+
+fn made_text<'a>(text: impl AsRef<[u8]>) -> Option<Value<'a>> {
+    Some(Value::Str(Bytes::Made(Scratch::copy(text.as_ref()))))
+}
+
+fn made<'a>(bytes: &[u8]) -> Option<Value<'a>> {
+    Some(Value::Bin(Bytes::Made(Scratch::copy(bytes))))
+}
+
+fn ssl_fc_has_crt<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let details = Front::details(env)?;
+    Some(Value::Bool(!details.peer.is_empty() && !details.is_resumed))
+}
+
+fn ssl_c_used<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Bool(!Front::details(env)?.peer.is_empty()))
+}
+
+fn ssl_c_err<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Int(Front::details(env)?.verify.own.0.into()))
+}
+
+fn ssl_c_ca_err<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Int(Front::details(env)?.verify.ca.0.into()))
+}
+
+fn ssl_c_ca_err_depth<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Int(Front::details(env)?.verify.ca_depth.into()))
+}
+
+fn ssl_c_verify<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Int(Front::details(env)?.verify.last.0.into()))
+}
+
+fn der<'a, W: Whose>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::bin(W::own(env)?))
+}
+
+/// Without the client's own certificate, as OpenSSL counts on a server's side; not kept with
+/// sessions.
+fn ssl_c_chain_der<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let details = Front::details(env).filter(|details| !details.is_resumed)?;
+    chain_der(details.peer.get(1..)?)
+}
+
+/// With the server's own certificate.
+fn ssl_s_chain_der<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    chain_der(&Back::details(env).filter(|details| !details.is_resumed)?.peer)
+}
+
+fn chain_der<'a>(chain: &[Box<[u8]>]) -> Option<Value<'a>> {
+    if chain.is_empty() { None } else { made(&chain.concat()) }
+}
+
+fn sha1<'a, W: Whose>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    made(&x509::sha1(W::own(env)?))
+}
+
+fn serial<'a, W: Whose>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    made(facts::<W>(env)?.serial_number())
+}
+
+fn version<'a, W: Whose>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Int(facts::<W>(env)?.version().into()))
+}
+
+fn notbefore<'a, W: Whose>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    made_text(facts::<W>(env)?.not_before_text())
+}
+
+fn notafter<'a, W: Whose>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    made_text(facts::<W>(env)?.not_after_text())
+}
+
+fn key_alg<'a, W: Whose>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    made_text(facts::<W>(env)?.key_name())
+}
+
+fn sig_alg<'a, W: Whose>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    made_text(facts::<W>(env)?.signature_name())
+}
+
+fn s_dn<'a, W: Whose>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    show(&facts::<W>(env)?.subject_name(), args)
+}
+
+fn i_dn<'a, W: Whose>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    show(&facts::<W>(env)?.issuer_name(), args)
+}
+
+/// A name, or what the arguments want of it: an entry with its occurrence, a format.
+fn show<'a>(name: &Name<'_>, args: &Args) -> Option<Value<'a>> {
+    match args.bytes(0).filter(|entry| !entry.is_empty()) {
+        Some(entry) => made_text(name.entry(str::from_utf8(entry).ok()?, args.int(1).unwrap_or(0))?),
+        None if args.bytes(2).is_some() => made_text(name.rfc2253()?),
+        None => made_text(name.oneline()?),
+    }
+}
+
+fn prepare_dn(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
+    match args.get(2).map(text_of) {
+        None | Some(b"" | b"rfc2253") => Ok(()),
+        Some(other) => {
+            Err(format!("`{}` is no format of names: there is `rfc2253`", String::from_utf8_lossy(other)))
+        }
+    }
+}
+
+fn ssl_c_san<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    made_text(facts::<Client>(env)?.alternative_names()?)
+}
+
+fn ssl_c_policies<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let policies = facts::<Client>(env)?.policies();
+    match args.bytes(0).filter(|wanted| !wanted.is_empty()) {
+        Some(wanted) => policies.iter().find(|one| one.as_bytes() == wanted).and_then(made_text),
+        None if policies.is_empty() => None,
+        None => made_text(policies.join(", ")),
+    }
+}

@@ -1,0 +1,161 @@
+//! What rules and logs are told of TLS on both sides of the program, compared with what `openssl`
+//! says of the same certificates and connections.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use weir_tests::client::exchange;
+use weir_tests::{Authority, Weir, eventually, free_port};
+
+const DEFAULTS: &str = "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n \
+                        log stderr format raw local0\n";
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// What `openssl s_client` got for a request; `None` where it got no answer.
+fn ask(port: u16, arguments: &[&str]) -> Option<String> {
+    let mut child = Command::new("openssl")
+        .args(["s_client", "-quiet", "-servername", "one.test", "-connect", &format!("127.0.0.1:{port}")])
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("openssl runs: `make tools` installs it");
+    let mut input = child.stdin.take().expect("it was asked for");
+    let request = b"GET / HTTP/1.1\r\nHost: one.test\r\nConnection: close\r\n\r\n";
+    let _ = std::io::Write::write_all(&mut input, request);
+    let output = child.wait_with_output().expect("it ends with the connection");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Some(text.split_once("\r\n\r\n")?.1.to_owned())
+}
+
+/// What `openssl x509` says of a certificate.
+fn x509(file: &str, arguments: &[&str]) -> String {
+    let output = Command::new("openssl").args(["x509", "-noout", "-in", file]).args(arguments).output();
+    let text = String::from_utf8_lossy(&output.expect("openssl runs").stdout).trim().to_owned();
+    text.split_once('=').map_or(text.clone(), |(_, value)| value.to_owned())
+}
+
+#[test]
+fn a_log_line_tells_the_client_its_verification_and_the_protocol_of_the_server() {
+    let authority = Authority::new();
+    let (certificate, own) = (shown(&authority.issue(&["one.test"])), shown(&authority.issue(&["me.test"])));
+    let (port, inner) = (free_port(), free_port());
+    let text = format!(
+        "{DEFAULTS}frontend fe\n bind 127.0.0.1:{port} ssl crt {certificate} verify optional ca-file {}\n \
+         log-format \"<%[ssl_c_s_dn]> <%[ssl_c_verify]> <%[ssl_bc_protocol]> <%[ssl_bc]>\"\n default_backend be\n\
+         backend be\n server s 127.0.0.1:{inner} ssl verify none\n\
+         frontend inner\n no log\n bind 127.0.0.1:{inner} ssl crt {certificate} force-tlsv12\n http-request return status 200\n",
+        shown(&authority.own())
+    );
+    let weir = Weir::start(&text, &[port, inner]);
+    assert!(ask(port, &["-cert", &own, "-key", &own]).is_some());
+    assert!(ask(port, &[]).is_some());
+    for line in ["</O=Weir/CN=me.test> <0> <TLSv1.2> <1>", "<-> <0> <TLSv1.2> <1>"] {
+        assert!(eventually(|| weir.messages().contains(line)), "{line}: {}", weir.messages());
+    }
+}
+
+/// What is told of a certificate, behind `ssl_c_`, `ssl_f_` or `ssl_s_`, and what `openssl x509`
+/// is asked for the same.
+const SAID: &[(&str, &[&str])] = &[
+    ("sha1,hex", &["-fingerprint", "-sha1"]),
+    ("serial,hex", &["-serial"]),
+    ("s_dn(,0,rfc2253)", &["-subject", "-nameopt", "RFC2253"]),
+    ("i_dn(,0,rfc2253)", &["-issuer", "-nameopt", "RFC2253"]),
+];
+
+#[test]
+fn what_certificates_say_is_what_openssl_reads_in_them() {
+    let authority = Authority::new();
+    let (certificate, own) =
+        (shown(&authority.issue(&["one.test"])), shown(&authority.issue_rsa(&["me.test"])));
+    let rest =
+        ["version", "der,sha1,hex", "s_dn(CN)", "i_dn(CN)", "key_alg", "sig_alg", "notbefore", "notafter"];
+    let names: Vec<&str> = SAID.iter().map(|(name, _)| *name).chain(rest).collect();
+    let of = |whose: &str| names.iter().map(|name| format!("{whose}_{name}")).collect::<Vec<_>>();
+    let (mut of_client, of_server) = ([of("ssl_c"), of("ssl_f")].concat(), of("ssl_s"));
+    of_client.extend(
+        ["ssl_c_san", "ssl_c_policies", "ssl_c_chain_der,length", "ssl_fc_crtname"].map(str::to_owned),
+    );
+    let lines = |all: &[String]| {
+        let items: Vec<String> = all.iter().map(|fetch| format!("{fetch}=%[{fetch}]")).collect();
+        items.join("\\n")
+    };
+    let (port, outer, inner) = (free_port(), free_port(), free_port());
+    let text = format!(
+        "{DEFAULTS}frontend fe\n bind 127.0.0.1:{port} ssl crt {certificate} verify required ca-file {}\n \
+         http-request return status 200 content-type text/plain lf-string \"{}\"\n\
+         listen outer\n bind 127.0.0.1:{outer}\n server s 127.0.0.1:{inner} ssl verify none\n \
+         http-response return status 200 content-type text/plain lf-string \"{}\"\n\
+         frontend inner\n bind 127.0.0.1:{inner} ssl crt {certificate}\n http-request return status 200\n",
+        shown(&authority.own()),
+        lines(&of_client),
+        lines(&of_server),
+    );
+    let _weir = Weir::start(&text, &[port, outer, inner]);
+    let from_client = ask(port, &["-cert", &own, "-key", &own]).expect("an answer");
+    let from_server = exchange(outer, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("an answer").text();
+    let told = format!("{from_client}\n{from_server}");
+    let value = |name: &str| {
+        let found = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        found.unwrap_or_else(|| panic!("{name} is not told: {told}")).to_owned()
+    };
+    for (whose, file, algorithm) in [
+        ("ssl_c", &own, "rsaEncryption"),
+        ("ssl_f", &certificate, "id-ecPublicKey"),
+        ("ssl_s", &certificate, "id-ecPublicKey"),
+    ] {
+        for (name, arguments) in SAID {
+            let name = format!("{whose}_{name}");
+            assert_eq!(value(&name), x509(file, arguments).replace(':', ""), "{name}");
+        }
+        let of = |name: &str| value(&format!("{whose}_{name}"));
+        assert_eq!(of("der,sha1,hex"), of("sha1,hex"));
+        assert_eq!((of("version"), of("key_alg")), ("3".into(), algorithm.into()));
+        assert_eq!(of("sig_alg"), "ecdsa-with-SHA256");
+        assert_eq!((of("i_dn(CN)"), of("notafter").len()), ("Test authority".into(), 13));
+        assert!(of("notbefore") < of("notafter"), "{told}");
+    }
+    assert_eq!(value("ssl_c_s_dn(CN)"), "me.test");
+    assert_eq!((value("ssl_c_san"), value("ssl_c_policies")), ("DNS:me.test".into(), String::new()));
+    assert_eq!(
+        (value("ssl_c_chain_der,length"), value("ssl_fc_crtname")),
+        (String::new(), certificate.clone())
+    );
+}
+
+#[test]
+fn a_connection_to_a_server_is_told_of() {
+    let authority = Authority::new();
+    let certificate = shown(&authority.issue(&["one.test"]));
+    let (port, inner) = (free_port(), free_port());
+    let text = format!(
+        "{DEFAULTS}listen outer\n bind 127.0.0.1:{port}\n retries 0\n \
+         log-format \"<%[ssl_bc_err]> <%[ssl_bc_err_str]>\"\n \
+         server s 127.0.0.1:{inner} ssl verify none sni req.hdr(host) alpn http/1.1 force-tlsv12 curves P-384 pool-max-conn 0\n \
+         http-response return status 200 content-type text/plain lf-string \"%[ssl_bc] %[ssl_bc_cipher] %[ssl_bc_alg_keysize] \
+         %[ssl_bc_use_keysize] %[ssl_bc_curve] %[ssl_bc_sni] %[ssl_bc_alpn] %[ssl_bc_is_resumed] %[ssl_s_chain_der,length]\"\n\
+         frontend inner\n no log\n bind 127.0.0.1:{inner} ssl crt {certificate} alpn http/1.1 strict-sni\n http-request return status 200\n"
+    );
+    let weir = Weir::start(&text, &[port, inner]);
+    let ask = |host: &str| {
+        exchange(port, &format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")).expect("an answer").text()
+    };
+    let first = ask("one.test");
+    assert!(
+        first.starts_with("1 ECDHE-ECDSA-AES256-GCM-SHA384 256 256 P-384 one.test http/1.1 0 "),
+        "{first}"
+    );
+    assert!(!first.ends_with(' '), "a chain is there: {first}");
+    let second = ask("one.test");
+    assert!(second.contains(" one.test http/1.1 1"), "{second}");
+    assert!(eventually(|| weir.messages().contains("<0> <->")), "{}", weir.messages());
+    // The server has no certificate for this name.
+    ask("two.test");
+    let line = "<167773272> <error:0A000458:SSL routines::tlsv1 unrecognized name>";
+    assert!(eventually(|| weir.messages().contains(line)), "{}", weir.messages());
+}
