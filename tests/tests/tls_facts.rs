@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use weir_tests::client::exchange;
-use weir_tests::{Authority, Weir, eventually, free_port};
+use weir_tests::{Authority, Weir, eventually, free_port, scratch};
 
 const DEFAULTS: &str = "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n \
                         log stderr format raw local0\n";
@@ -152,10 +152,69 @@ fn a_connection_to_a_server_is_told_of() {
     );
     assert!(!first.ends_with(' '), "a chain is there: {first}");
     let second = ask("one.test");
-    assert!(second.contains(" one.test http/1.1 1"), "{second}");
+    assert!(
+        second.starts_with("1 ECDHE-ECDSA-AES256-GCM-SHA384 256 256 P-384 one.test http/1.1 1"),
+        "{second}"
+    );
     assert!(eventually(|| weir.messages().contains("<0> <->")), "{}", weir.messages());
     // The server has no certificate for this name.
     ask("two.test");
     let line = "<167773272> <error:0A000458:SSL routines::tlsv1 unrecognized name>";
     assert!(eventually(|| weir.messages().contains(line)), "{}", weir.messages());
+}
+
+#[test]
+fn a_resumed_session_tells_the_same_of_its_client() {
+    let authority = Authority::new();
+    let certificate = shown(&authority.issue(&["one.test"]));
+    let late = shown(&authority.issue_expired(&["late.test"]));
+    let directory = scratch("tls-facts");
+    let session = shown(&directory.join("session"));
+    let line = format!("ssl crt {certificate} verify optional ca-file {}", shown(&authority.own()));
+    for more in ["", " no-tls-tickets"] {
+        let port = free_port();
+        let text = format!(
+            "{DEFAULTS}frontend fe\n bind 127.0.0.1:{port} {line} crt-ignore-err all{more}\n \
+             http-request return status 200 content-type text/plain lf-string \
+             \"%[ssl_fc_is_resumed] %[ssl_fc_has_crt] %[ssl_c_used] %[ssl_c_verify] %[ssl_c_err] %[ssl_c_s_dn(CN)] %[ssl_fc_curve]\"\n"
+        );
+        let _weir = Weir::start(&text, &[port]);
+        for version in ["-tls1_2", "-tls1_3"] {
+            let own = [version, "-groups", "P-256", "-cert", &late, "-key", &late, "-sess_out", &session];
+            assert_eq!(ask(port, &own).as_deref(), Some("0 1 1 10 10 late.test P-256"), "{version}{more}");
+            for _ in 0..2 {
+                let again = [version, "-groups", "P-256", "-sess_in", &session, "-sess_out", &session];
+                let told = ask(port, &again);
+                assert_eq!(told.as_deref(), Some("1 0 1 10 0 late.test P-256"), "{version}{more}");
+            }
+        }
+    }
+    let _ = std::fs::remove_dir_all(&directory);
+}
+
+#[test]
+fn a_session_is_no_way_around_the_verification_of_another_line() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let certificate = shown(&authority.issue(&["one.test"]));
+    let own = shown(&other.issue(&["me.test"]));
+    let directory = scratch("tls-rules");
+    let (keys, session) = (directory.join("keys"), shown(&directory.join("session")));
+    let mixed: String = ["AAAA", "BBBB", "CCCC"].map(|part| part.repeat(16) + "\n").concat();
+    std::fs::write(&keys, mixed).expect("the directory takes files");
+    let shared = format!("ssl crt {certificate} tls-ticket-keys {}", shown(&keys));
+    let (open, closed) = (free_port(), free_port());
+    let text = format!(
+        "{DEFAULTS}frontend fe\n bind 127.0.0.1:{open} {shared} verify required ca-file {}\n \
+         bind 127.0.0.1:{closed} {shared} verify required ca-file {}\n http-request return status 200\n",
+        shown(&other.own()),
+        shown(&authority.own()),
+    );
+    let _weir = Weir::start(&text, &[open, closed]);
+    for version in ["-tls1_2", "-tls1_3"] {
+        let shows = [version, "-cert", &own, "-key", &own];
+        assert!(ask(open, &[&shows[..], &["-sess_out", &session]].concat()).is_some(), "{version}");
+        assert!(ask(open, &[version, "-sess_in", &session]).is_some(), "{version}");
+        assert!(ask(closed, &[&shows[..], &["-sess_in", &session]].concat()).is_none(), "{version}");
+    }
+    let _ = std::fs::remove_dir_all(&directory);
 }

@@ -199,7 +199,7 @@ fn authorities_whose_names_are_not_told_count_and_their_faults_may_be_let_pass()
     let (certificate, own) = (shown(&authority.issue(&["one.test"])), shown(&other.issue(&["client.test"])));
     for (words, expected) in [
         (format!("ca-verify-file {}", shown(&other.own())), Some("1 0")),
-        ("ca-ignore-err all crt-ignore-err all".to_owned(), Some("1 20")),
+        ("ca-ignore-err all crt-ignore-err all".to_owned(), Some("1 21")),
         (String::new(), None),
     ] {
         let port = free_port();

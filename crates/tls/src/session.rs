@@ -10,6 +10,7 @@ use crate::acceptor::Acceptor;
 use crate::buffer::Waiting;
 use crate::connector::Connector;
 use crate::details::Details;
+use crate::engine::verify::Outcome;
 use crate::engine::{self, Finished, Handshake};
 use crate::error::{Error, Kind, Reason};
 use crate::hello::{Arriving, Hello};
@@ -91,10 +92,13 @@ impl Session {
     /// # Errors
     /// The line's settings leave nothing to offer.
     pub fn connect(connector: &Connector, name: Option<&str>) -> Result<Self, Error> {
-        let handshake = Box::new(Handshake::client(&connector.side(), name)?);
+        engine::kept::begin_turn(Outcome::default(), 0);
+        let handshake = Handshake::client(&connector.side(), name).map(Box::new);
+        let (_, group) = engine::kept::end_turn();
+        let handshake = handshake?;
         let mut session = Self::new(Phase::Handshake(handshake), connector.max_record());
         let details = session.details_mut();
-        details.sni = name.map(Box::from);
+        (details.sni, details.group) = (name.map(Box::from), group);
         details.captured = connector.keeps_secrets().then(Box::default);
         Ok(session)
     }
@@ -118,8 +122,15 @@ impl Session {
     /// The handshake failed.
     pub fn handshake(&mut self, received: &[u8]) -> Result<bool, Error> {
         let mut out = Vec::new();
+        engine::kept::begin_turn(self.details.verify, self.details.group);
         let mut result = self.advance(received, &mut out);
+        let (outcome, group) = engine::kept::end_turn();
         let details = Arc::make_mut(&mut self.details);
+        details.verify = outcome;
+        // A session of TLS 1.2 that is resumed exchanges no key: the group is that of the session.
+        if !matches!(self.phase, Phase::Established(_)) || (details.group == 0 && details.is_resumed) {
+            details.group = group;
+        }
         if let Some(captured) = &mut details.captured {
             let hello = captured.hello.get(2..34).and_then(|random| random.try_into().ok());
             captured.client_random = hello.unwrap_or(captured.client_random);
@@ -128,10 +139,6 @@ impl Session {
             captured.secrets.extend(engine::key_log::take_secrets());
         }
         self.unsent.append(&out);
-        let outcome = engine::verify::take_outcome();
-        if outcome != engine::verify::Outcome::default() {
-            details.verify = outcome;
-        }
         if let (Err(error), Some(kind)) = (&mut result, outcome.refused) {
             *error = Error { kind, reason: Reason::CertificateVerifyFailed, verify: outcome.last.0 };
         }
@@ -190,6 +197,9 @@ impl Session {
         let details = self.details_mut();
         (details.version, details.suite, details.group) = (version, suite, group);
         (details.alpn, details.is_resumed, details.peer) = (alpn, is_resumed, peer.into());
+        if !is_resumed && details.peer.is_empty() {
+            engine::kept::forget_outcome();
+        }
         self.kept.append(&rest);
         self.plain.append(&early);
         self.phase = Phase::Established(Box::new(Records::new(seal, open, kernel)));

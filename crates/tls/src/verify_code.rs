@@ -126,6 +126,11 @@ impl VerifyCodes {
         self.0 |= 1u128.checked_shl(code.0.into()).unwrap_or(0);
     }
 
+    /// Each as a bit.
+    pub(crate) fn bits(self) -> u128 {
+        self.0
+    }
+
     /// Whether it is one of them.
     pub fn contains(self, code: VerifyCode) -> bool {
         self.0 & 1u128.checked_shl(code.0.into()).unwrap_or(0) != 0

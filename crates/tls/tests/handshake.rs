@@ -204,6 +204,67 @@ fn sessions_are_resumed_by_ticket_and_from_the_cache() {
 }
 
 #[test]
+fn a_session_keeps_what_its_client_showed_and_is_good_under_the_same_rules_alone() {
+    let (authority, stranger) = (Authority::new(), Authority::named("another"));
+    for version in [TLS12, TLS13] {
+        for tickets in [true, false] {
+            let parameters = Parameters { min: version, max: version, ..Parameters::default() };
+            let (keys, cache) =
+                (Arc::new(TicketKeys::random(300).unwrap()), Arc::new(SessionCache::new(100, 300)));
+            let resumption = Resumption { tickets: tickets.then_some(keys), sessions: Some(cache) };
+            let served = certificate(&authority.issue(&["a.test"], |_| {}));
+            let listener = |verify: ClientVerify| {
+                let options = Options { parameters: parameters.clone(), verify, ..Options::default() };
+                let entries = vec![entry(served.clone(), &Arc::new(options))];
+                Arc::new(
+                    Acceptor::new(Listening { resumption: resumption.clone(), ..listening(entries) })
+                        .unwrap(),
+                )
+            };
+            let lenient = ClientVerify {
+                mode: VerifyMode::Required,
+                trust: authority.trust(),
+                crt_ignore: VerifyCodes::ALL,
+                ca_ignore: VerifyCodes::ALL,
+            };
+            let acceptor = listener(lenient.clone());
+            let connector = Connector::new(&Connecting {
+                parameters: parameters.clone(),
+                sessions: 10,
+                certificate: Some(certificate(&stranger.issue(&["client.test"], |_| {}))),
+                ..trusting(&authority)
+            })
+            .unwrap();
+            let mut groups = Vec::new();
+            // A session that came from a session keeps it too.
+            for resumed in [false, true, true] {
+                let (mut client, mut server) = pair(&acceptor, &connector, "a.test");
+                let details = server.details();
+                assert_eq!(details.is_resumed, resumed, "{version:x} {tickets}");
+                assert_eq!(details.verify.last, code::UNABLE_TO_VERIFY_LEAF_SIGNATURE);
+                assert_eq!(details.verify.own == code::OK, resumed);
+                assert_eq!(details.peer.len(), 1);
+                groups.extend([details.group, client.details().group]);
+                common::carry(&mut server, &mut client, b"x", 9000, 100);
+            }
+            assert!(groups[0] != 0 && groups.iter().all(|group| *group == groups[0]), "{groups:?}");
+            for other in [
+                ClientVerify { crt_ignore: VerifyCodes::default(), ..lenient.clone() },
+                ClientVerify { trust: stranger.trust(), ..lenient.clone() },
+                ClientVerify { mode: VerifyMode::Optional, ..lenient.clone() },
+                ClientVerify::default(),
+            ] {
+                let acceptor = listener(other);
+                let mut client = Session::connect(&connector, Some("a.test")).unwrap();
+                let mut server = Session::accept(&acceptor);
+                let _ = shake(&mut client, &mut server);
+                assert!(!server.details().is_resumed, "{version:x} {tickets}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_certificate_is_replaced_while_connections_go_on() {
     let authority = Authority::new();
     let options = Arc::default();

@@ -36,7 +36,8 @@ fn a_certificate_is_shown_as_haproxy_shows_it() {
         ("CN", 2, None),
         ("CN", -2, None),
         ("CN", i64::MIN, None),
-        ("2.5.4.11", 1, Some("one")),
+        ("OU", 1, Some("one")),
+        ("2.5.4.11", 1, None),
         ("XX", 0, None),
     ] {
         assert_eq!(subject.entry(entry, occurrence), value.map(str::as_bytes), "{entry} {occurrence}");

@@ -5,6 +5,7 @@
 //! ([`crate::record`]); what is left of the engine then is what replaces keys and takes tickets.
 
 mod error;
+pub(crate) mod kept;
 pub(crate) mod key;
 pub(crate) mod key_log;
 pub(crate) mod provider;
@@ -118,6 +119,13 @@ impl Handshake {
     /// One turn of the engine with what it may see, of which it forgets what is used up.
     fn turn(&mut self, out: &mut Vec<u8>) -> Result<Step, Error> {
         let incoming = &mut self.incoming[..self.window];
+        let group = match &self.end {
+            End::Server(end) => end.negotiated_key_exchange_group(),
+            End::Client(end) => end.negotiated_key_exchange_group(),
+        };
+        if let Some(group) = group {
+            kept::set_group(group.name().into());
+        }
         let (discard, step) = match &mut self.end {
             End::Server(end) => turn(&mut **end, incoming, &mut self.early, out),
             End::Client(end) => turn(&mut **end, incoming, &mut self.early, out),

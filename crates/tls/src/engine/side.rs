@@ -5,15 +5,13 @@ use std::sync::Arc;
 
 use rustls::client::{ClientSessionMemoryCache, Resumption, Tls12Resumption, UnbufferedClientConnection};
 use rustls::pki_types::{IpAddr, Ipv4Addr, ServerName};
-use rustls::server::{
-    ClientHello, NoClientAuth, NoServerSessionStorage, ProducesTickets, ResolvesServerCert,
-    StoresServerSessions,
-};
+use rustls::server::{ClientHello, NoClientAuth, ProducesTickets, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, ServerConfig};
 
 use super::key::PrivateKey;
 use super::key_log::Keeping;
+use super::tickets::{OfServer, Shared};
 use super::{provider, verify};
 use crate::error::Error;
 use crate::settings::{ClientVerify, Parameters, Trust, VerifyMode};
@@ -25,21 +23,6 @@ pub(crate) struct ServerSide(pub(super) Arc<ServerConfig>);
 impl fmt::Debug for ServerSide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ServerSide")
-    }
-}
-
-/// What is shared by the certificates of a listener, or by all listeners.
-#[derive(Clone)]
-pub(crate) struct Shared {
-    /// Sessions kept here, for clients that cannot keep them.
-    pub(crate) sessions: Arc<dyn StoresServerSessions>,
-    /// What makes tickets; `None` with `no-tls-tickets`.
-    pub(crate) tickets: Option<Arc<dyn ProducesTickets>>,
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Shared")
     }
 }
 
@@ -105,11 +88,11 @@ impl ServerSide {
         // Early data may come once only: rustls takes it from sessions that are kept here, not from
         // tickets.
         config.max_early_data_size = served.early_data;
-        config.ticketer = match &shared.tickets {
-            Some(tickets) if served.early_data == 0 => tickets.clone(),
+        config.ticketer = match shared.tickets(served.verify) {
+            Some(tickets) if served.early_data == 0 => tickets,
             _ => Arc::new(NoTickets),
         };
-        config.session_storage = shared.sessions.clone();
+        config.session_storage = shared.sessions(served.verify);
         if served.keeps_secrets {
             config.key_log = Arc::new(Keeping);
         }
@@ -169,7 +152,7 @@ impl ClientSide {
         }
         config.resumption = match asked.sessions {
             0 => Resumption::disabled(),
-            most => Resumption::store(Arc::new(ClientSessionMemoryCache::new(most)))
+            most => Resumption::store(Arc::new(OfServer(ClientSessionMemoryCache::new(most))))
                 .tls12_resumption(Tls12Resumption::SessionIdOrTickets),
         };
         Ok(Self(Arc::new(config)))
@@ -181,9 +164,4 @@ impl ClientSide {
         let name = name.and_then(|name| ServerName::try_from(name.to_owned()).ok()).unwrap_or(nameless);
         UnbufferedClientConnection::new(self.0.clone(), name).map_err(|error| super::error_of(&error))
     }
-}
-
-/// A store that keeps nothing.
-pub(crate) fn no_sessions() -> Arc<dyn StoresServerSessions> {
-    Arc::new(NoServerSessionStorage {})
 }

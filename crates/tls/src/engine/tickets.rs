@@ -4,36 +4,68 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use rustls::server::{ProducesTickets, StoresServerSessions};
+use rustls::NamedGroup;
+use rustls::client::{
+    ClientSessionMemoryCache, ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue,
+};
+use rustls::pki_types::ServerName;
+use rustls::server::{NoServerSessionStorage, ProducesTickets, StoresServerSessions};
 
-use super::side::{Shared, no_sessions};
+use super::kept::{self, Rules};
+use crate::settings::ClientVerify;
 use crate::tickets::{Resumption, SessionCache, TicketKeys};
+
+/// What is shared by the certificates of a listener, or by all listeners.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    /// Sessions kept here, for clients that cannot keep them, and the listener's place among them.
+    sessions: Option<(Arc<SessionCache>, u64)>,
+    /// What makes tickets; `None` with `no-tls-tickets`.
+    tickets: Option<Arc<TicketKeys>>,
+    /// Set for a line whose clients are verified otherwise than at first.
+    generation: Option<[u8; 16]>,
+}
 
 impl Shared {
     pub(crate) fn new(resumption: &Resumption) -> Self {
         /// Places in the cache that were given out. Written when a listener is made.
         static PLACES: AtomicU64 = AtomicU64::new(0);
-        let sessions: Arc<dyn StoresServerSessions> = match &resumption.sessions {
-            None => no_sessions(),
-            Some(cache) => {
-                let place = PLACES.fetch_add(1, Relaxed);
-                Arc::new(Place { cache: cache.clone(), place: place.to_ne_bytes() })
-            }
-        };
-        Self { sessions, tickets: resumption.tickets.clone().map(|keys| keys as Arc<dyn ProducesTickets>) }
+        let place = |cache: &Arc<SessionCache>| (cache.clone(), PLACES.fetch_add(1, Relaxed));
+        Self {
+            sessions: resumption.sessions.as_ref().map(place),
+            tickets: resumption.tickets.clone(),
+            generation: None,
+        }
     }
-}
 
-impl Shared {
     /// For a line whose clients are verified otherwise than before: sessions and tickets of before
     /// are not resumed.
     pub(super) fn within(&self, generation: [u8; 16]) -> Self {
-        let sessions = Arc::new(Within { inner: self.sessions.clone(), generation });
-        let tickets = self.tickets.clone().map(|inner| {
-            let tickets: Arc<dyn ProducesTickets> = Arc::new(Within { inner, generation });
-            tickets
+        Self { generation: Some(generation), ..self.clone() }
+    }
+
+    /// Where sessions of clients verified so are kept.
+    pub(super) fn sessions(&self, verify: &ClientVerify) -> Arc<dyn StoresServerSessions> {
+        let Some((cache, place)) = &self.sessions else { return Arc::new(NoServerSessionStorage {}) };
+        let inner: Arc<dyn StoresServerSessions> = Arc::new(Place {
+            cache: cache.clone(),
+            place: place.to_ne_bytes(),
+            rules: kept::rules(verify),
         });
-        Self { sessions, tickets }
+        match self.generation {
+            Some(generation) => Arc::new(Within { inner, generation }),
+            None => inner,
+        }
+    }
+
+    /// What makes tickets of them; `None` where none are made.
+    pub(super) fn tickets(&self, verify: &ClientVerify) -> Option<Arc<dyn ProducesTickets>> {
+        let keys = self.tickets.clone()?;
+        let inner: Arc<dyn ProducesTickets> = Arc::new(Tickets { keys, rules: kept::rules(verify) });
+        Some(match self.generation {
+            Some(generation) => Arc::new(Within { inner, generation }),
+            None => inner,
+        })
     }
 }
 
@@ -91,21 +123,27 @@ impl StoresServerSessions for Within<dyn StoresServerSessions> {
     }
 }
 
-impl ProducesTickets for TicketKeys {
+#[derive(Debug)]
+struct Tickets {
+    keys: Arc<TicketKeys>,
+    rules: Rules,
+}
+
+impl ProducesTickets for Tickets {
     fn enabled(&self) -> bool {
         true
     }
 
     fn lifetime(&self) -> u32 {
-        Self::lifetime(self)
+        self.keys.lifetime()
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        self.seal(plain)
+        self.keys.seal(&kept::with(&self.rules, plain)?)
     }
 
     fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
-        self.open(cipher)
+        kept::without(&self.rules, &self.keys.open(cipher)?)
     }
 }
 
@@ -113,6 +151,7 @@ impl ProducesTickets for TicketKeys {
 struct Place {
     cache: Arc<SessionCache>,
     place: [u8; 8],
+    rules: Rules,
 }
 
 impl fmt::Debug for Place {
@@ -129,18 +168,58 @@ impl Place {
 
 impl StoresServerSessions for Place {
     fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
-        self.cache.put(&self.key(&key), &value)
+        kept::with(&self.rules, &value).is_some_and(|value| self.cache.put(&self.key(&key), &value))
     }
 
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.cache.get(&self.key(key))
+        kept::without(&self.rules, &self.cache.get(&self.key(key))?)
     }
 
     fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.cache.take(&self.key(key))
+        kept::without(&self.rules, &self.cache.take(&self.key(key))?)
     }
 
     fn can_cache(&self) -> bool {
         true
+    }
+}
+
+/// The sessions of a server line. rustls keeps the last group of each name, which is that of its
+/// session of TLS 1.2 too.
+#[derive(Debug)]
+pub(super) struct OfServer(pub(super) ClientSessionMemoryCache);
+
+impl ClientSessionStore for OfServer {
+    fn set_kx_hint(&self, name: ServerName<'static>, group: NamedGroup) {
+        self.0.set_kx_hint(name, group);
+    }
+
+    fn kx_hint(&self, name: &ServerName<'_>) -> Option<NamedGroup> {
+        self.0.kx_hint(name)
+    }
+
+    fn set_tls12_session(&self, name: ServerName<'static>, session: Tls12ClientSessionValue) {
+        if kept::group() != 0 {
+            self.0.set_kx_hint(name.clone(), kept::group().into());
+        }
+        self.0.set_tls12_session(name, session);
+    }
+
+    fn tls12_session(&self, name: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        let session = self.0.tls12_session(name)?;
+        kept::set_group(self.0.kx_hint(name).map_or(0, u16::from));
+        Some(session)
+    }
+
+    fn remove_tls12_session(&self, name: &ServerName<'static>) {
+        self.0.remove_tls12_session(name);
+    }
+
+    fn insert_tls13_ticket(&self, name: ServerName<'static>, ticket: Tls13ClientSessionValue) {
+        self.0.insert_tls13_ticket(name, ticket);
+    }
+
+    fn take_tls13_ticket(&self, name: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        self.0.take_tls13_ticket(name)
     }
 }

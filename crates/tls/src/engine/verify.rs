@@ -1,7 +1,8 @@
 //! The certificates of peers, as rustls asks about them.
 //!
 //! rustls calls a verifier in the midst of a handshake and takes yes or no. What was found, and
-//! forgiven, is left for the connection whose turn it is ([`take_outcome`]).
+//! forgiven, is left for the connection whose turn it is ([`take_outcome`]), or was left by a session
+//! that is resumed.
 
 use std::cell::Cell;
 use std::fmt;
@@ -44,8 +45,17 @@ thread_local! {
     }) };
 }
 
+/// What the verifiers found so far.
+pub(super) fn outcome() -> Outcome {
+    OUTCOME.get()
+}
+
+pub(super) fn set_outcome(outcome: Outcome) {
+    OUTCOME.set(outcome);
+}
+
 /// What the verifiers found during the turn that has just ended.
-pub(crate) fn take_outcome() -> Outcome {
+pub(super) fn take_outcome() -> Outcome {
     OUTCOME.take()
 }
 
