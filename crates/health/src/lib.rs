@@ -121,6 +121,8 @@ pub(crate) struct Context {
     at_once: usize,
     /// `insecure-fork-wanted`.
     forks: bool,
+    /// What is kept of handshakes of TLS for expressions.
+    keep: tls::Keep,
     /// Servers that follow another's state, by the one followed. Written when one is added or
     /// removed at run time.
     followers: RwLock<HashMap<Followed, Vec<Peer>>>,
@@ -194,6 +196,7 @@ impl Checks {
             buffer: plan.global.tune.bufsize,
             at_once: plan.global.tune.max_checks_per_thread as usize,
             forks: plan.global.insecure_fork_wanted,
+            keep: tls::Keep { session: plan.variables.wants_tls_session(), ..tls::Keep::default() },
             followers: RwLock::new(followers),
         };
         let context = Arc::new(context);

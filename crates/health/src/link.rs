@@ -222,7 +222,7 @@ async fn open<'a>(
     if let Some(tls) = &subject.own().tls
         && let Some(connector) = tls.check.as_ref().filter(|_| step.default || step.implied)
     {
-        secure(&mut link, connector, tls.check_name.as_deref()).await?;
+        secure(&mut link, connector, tls.check_name.as_deref(), context.keep).await?;
     }
     link.deadline = settings.timeout.map_or(after(start, settings.inter), |answer| after(now_ms(), answer));
     Ok(link)
@@ -233,11 +233,12 @@ async fn secure(
     link: &mut Link<'_>,
     connector: &tls::Connector,
     name: Option<&str>,
+    keep: tls::Keep,
 ) -> Result<(), ConnectError> {
     let failed = |error: tls::Error| ConnectError::Tls(error.kind.facts().2);
     let deadline = link.deadline;
     let stream = link.stream().map_err(ConnectError::Broken)?;
-    stream.connect_tls(connector, name).map_err(failed)?;
+    stream.connect_tls(connector, name, keep).map_err(failed)?;
     match timeout_at(deadline, poll_fn(|context| stream.poll_handshake(context))).await {
         Ok(outcome) => outcome.map_err(failed),
         Err(_) => Err(ConnectError::TlsTimeout),

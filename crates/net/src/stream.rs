@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 use socket2::SockRef;
-use tls::{Acceptor, Connector, Session};
+use tls::{Acceptor, Connector, Keep, Session};
 use tokio::io::Interest;
 
 use crate::place::Place;
@@ -200,17 +200,28 @@ impl Stream {
     }
 
     /// Begins TLS as a listener; [`poll_handshake`](Self::poll_handshake) does the rest.
-    /// Bytes of the client that were received already begin it.
-    pub fn accept_tls(&mut self, acceptor: &Arc<Acceptor>, received: &[u8]) {
-        self.tls = Some(Box::new(Session::accept_begun(acceptor, received)));
+    /// Bytes of the client that were received already begin it; `keep` says what is kept of the
+    /// handshake beside what the listener keeps.
+    pub fn accept_tls(&mut self, acceptor: &Arc<Acceptor>, received: &[u8], keep: Keep) {
+        let mut session = Session::accept_begun(acceptor, received);
+        session.keep(keep);
+        self.tls = Some(Box::new(session));
     }
 
-    /// Begins TLS as a client; `name` is sent as SNI where there is one.
+    /// Begins TLS as a client; `name` is sent as SNI where there is one. `keep` says what is kept of
+    /// the handshake beside what the server line keeps.
     ///
     /// # Errors
     /// The line's settings leave nothing to offer.
-    pub fn connect_tls(&mut self, connector: &Connector, name: Option<&str>) -> Result<(), tls::Error> {
-        self.tls = Some(Box::new(Session::connect(connector, name)?));
+    pub fn connect_tls(
+        &mut self,
+        connector: &Connector,
+        name: Option<&str>,
+        keep: Keep,
+    ) -> Result<(), tls::Error> {
+        let mut session = Session::connect(connector, name)?;
+        session.keep(keep);
+        self.tls = Some(Box::new(session));
         Ok(())
     }
 

@@ -15,8 +15,8 @@ use rcgen::{
     CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, PKCS_RSA_SHA256, SignatureAlgorithm,
 };
 use tls::{
-    Acceptor, Certificate, Connecting, Connector, Ended, Entry, Listening, Options, Parameters, Resumption,
-    TicketKeys, Trust,
+    Acceptor, Certificate, Connecting, Connector, Ended, Entry, Keep, Listening, Options, Parameters,
+    Resumption, TicketKeys, Trust,
 };
 
 fn has_openssl() -> bool {
@@ -106,7 +106,7 @@ fn echo(listener: &TcpListener, acceptor: &Arc<Acceptor>, length: usize) -> (u16
     let (socket, _) = listener.accept().unwrap();
     run(async || {
         let mut stream = stream(socket);
-        stream.accept_tls(acceptor, &[]);
+        stream.accept_tls(acceptor, &[], Keep::default());
         poll_fn(|context| stream.poll_handshake(context)).await.unwrap();
         let mut room = vec![0; 40_000];
         let mut all = 0;
@@ -184,7 +184,7 @@ fn openssls_client_may_change_its_keys_and_may_not_renegotiate() {
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
         run(async || {
             let mut stream = stream(socket);
-            stream.accept_tls(&acceptor, &[]);
+            stream.accept_tls(&acceptor, &[], Keep::default());
             poll_fn(|context| stream.poll_handshake(context)).await.unwrap();
             let mut room = [0; 100];
             for order in orders.chars() {
@@ -263,7 +263,7 @@ fn openssls_server_is_used_and_its_sessions_are_resumed() {
         for resumed in [false, true, true] {
             let (got, ended) = run(async || {
                 let mut stream = stream(TcpStream::connect(("127.0.0.1", port)).unwrap());
-                stream.connect_tls(&connector, Some("a.test")).unwrap();
+                stream.connect_tls(&connector, Some("a.test"), Keep::default()).unwrap();
                 poll_fn(|context| stream.poll_handshake(context)).await.unwrap();
                 let request =
                     format!("GET /{} HTTP/1.0\r\n\r\n", file.file_name().unwrap().to_str().unwrap());

@@ -10,8 +10,8 @@ use std::task::Poll;
 use net::Stream;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tls::{
-    Acceptor, Certificate, Connecting, Connector, Ended, Entry, Listening, Options, Parameters, Resumption,
-    TLS12, TLS13, TicketKeys, Trust,
+    Acceptor, Certificate, Connecting, Connector, Ended, Entry, Keep, Listening, Options, Parameters,
+    Resumption, TLS12, TLS13, TicketKeys, Trust,
 };
 
 fn ends(version: u16) -> (Arc<Acceptor>, Connector) {
@@ -49,8 +49,8 @@ fn pair(acceptor: &Arc<Acceptor>, connector: &Connector) -> (Stream, Stream) {
     server.set_nonblocking(true).unwrap();
     let (mut client, mut server) =
         (Stream::from_fd(client.into(), true), Stream::from_fd(server.into(), true));
-    client.connect_tls(connector, Some("a.test")).unwrap();
-    server.accept_tls(acceptor, &[]);
+    client.connect_tls(connector, Some("a.test"), Keep::default()).unwrap();
+    server.accept_tls(acceptor, &[], Keep::default());
     (client, server)
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 
 use base::clock::WallTime;
 
-use crate::captured::Captured;
+use crate::captured::Keep;
 use crate::choice::{Index, Names, Wanted};
 use crate::details::Details;
 use crate::engine::side::{Served, ServerSide};
@@ -53,10 +53,8 @@ pub struct Listening {
     pub resumption: Resumption,
     /// The longest plaintext of a record that is sent; 0 for 16 KiB (`tune.ssl.maxrecord`).
     pub max_record: u16,
-    /// Whether the ClientHello and what else the handshake said is kept for fetches.
-    pub keeps_hello: bool,
-    /// Whether secrets are kept too (`tune.ssl.keylog`).
-    pub keeps_secrets: bool,
+    /// What is kept of handshakes for fetches.
+    pub keep: Keep,
 }
 
 /// A `bind` line with TLS. Its certificates may change while it serves.
@@ -66,8 +64,7 @@ pub struct Acceptor {
     strict_sni: bool,
     shared: Shared,
     max_record: u16,
-    keeps_hello: bool,
-    keeps_secrets: bool,
+    keep: Keep,
 }
 
 /// What a listener has to choose from. Written when a certificate is changed at run time, read once
@@ -94,11 +91,10 @@ impl Acceptor {
     /// # Errors
     /// What the engine says against the line's options.
     pub fn new(listening: Listening) -> Result<Self, String> {
-        let Listening { entries, strict_sni, resumption, max_record, keeps_hello, keeps_secrets } = listening;
+        let Listening { entries, strict_sni, resumption, max_record, keep } = listening;
         let shared = Shared::new(&resumption);
         let current = RwLock::default();
-        let keeps_hello = keeps_hello || keeps_secrets;
-        let acceptor = Self { current, strict_sni, shared, max_record, keeps_hello, keeps_secrets };
+        let acceptor = Self { current, strict_sni, shared, max_record, keep };
         // Lines that share their options share what may be wrong with them.
         let mut tried: Vec<Arc<Options>> = Vec::new();
         for entry in entries {
@@ -201,9 +197,12 @@ impl Acceptor {
             alpn: if agrees { &options.alpn } else { &[] },
             verify: &options.verify,
             early_data: options.early_data,
-            keeps_secrets: self.keeps_secrets,
         };
         ServerSide::new(&options.parameters, &served, &self.shared)
+    }
+
+    pub(crate) fn keep(&self) -> Keep {
+        self.keep
     }
 
     pub(crate) fn max_record(&self) -> u16 {
@@ -221,10 +220,7 @@ impl Acceptor {
         let prepared = prepared.ok_or(Error::handshake(Reason::CallbackFailed))?;
         let options = &prepared.entry.options;
         details.own = Some(prepared.entry.certificate.clone());
-        if self.keeps_hello {
-            let captured = Captured { hello: hello.body.into(), ..Captured::default() };
-            details.captured = Some(Box::new(captured));
-        }
+        details.version = hello.version_up_to(options.parameters.max);
         let agrees = hello.speaks_any(&options.alpn);
         let staples = prepared
             .entry

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use crate::captured::Keep;
 use crate::engine::side::{Asked, ClientSide};
 use crate::settings::{Parameters, Trust};
 use crate::store::Certificate;
@@ -25,8 +26,8 @@ pub struct Connecting {
     pub early_data: bool,
     /// The longest plaintext of a record that is sent; 0 for 16 KiB (`tune.ssl.maxrecord`).
     pub max_record: u16,
-    /// Whether what the handshake said is kept, with its secrets (`tune.ssl.keylog`).
-    pub keeps_secrets: bool,
+    /// What is kept of handshakes for fetches.
+    pub keep: Keep,
 }
 
 /// A `server` line with TLS. Its sessions are shared by all workers. Whom it trusts and what it
@@ -36,7 +37,7 @@ pub struct Connector {
     /// Written when a file that it uses is changed at run time, read once a handshake.
     current: RwLock<Current>,
     max_record: u16,
-    keeps_secrets: bool,
+    keep: Keep,
 }
 
 /// What a connector is made of, and what the engine made of that.
@@ -56,7 +57,6 @@ impl Current {
             own: own.map(|own| (&*own.chain, &own.key)),
             sessions: connecting.sessions,
             early_data: connecting.early_data,
-            keeps_secrets: connecting.keeps_secrets,
         };
         let side = ClientSide::new(&connecting.parameters, &asked)?;
         Ok(Self { connecting, side })
@@ -70,8 +70,8 @@ impl Connector {
     /// What the engine says against the line's options.
     pub fn new(connecting: &Connecting) -> Result<Self, String> {
         let current = Current::new(connecting.clone())?;
-        let Connecting { max_record, keeps_secrets, .. } = *connecting;
-        Ok(Self { current: RwLock::new(current), max_record, keeps_secrets })
+        let Connecting { max_record, keep, .. } = *connecting;
+        Ok(Self { current: RwLock::new(current), max_record, keep })
     }
 
     /// What it is made of now.
@@ -94,8 +94,8 @@ impl Connector {
         self.current.read().unwrap_or_else(PoisonError::into_inner).side.clone()
     }
 
-    pub(crate) fn keeps_secrets(&self) -> bool {
-        self.keeps_secrets
+    pub(crate) fn keep(&self) -> Keep {
+        self.keep
     }
 
     pub(crate) fn max_record(&self) -> u16 {

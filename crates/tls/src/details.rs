@@ -32,8 +32,7 @@ pub struct Details {
     pub own: Option<Arc<Certificate>>,
     /// Why the handshake failed, where it did (`ssl_fc_err`).
     pub failure: Option<Error>,
-    /// What was said in the handshake, where that is kept (`tune.ssl.capture-buffer-size`,
-    /// `tune.ssl.keylog`).
+    /// What was said in the handshake, where that is kept.
     pub captured: Option<Box<Captured>>,
 }
 
@@ -43,9 +42,10 @@ impl Details {
         names::version_name(self.version)
     }
 
-    /// The cipher suite as HAProxy shows it (`%sslc`): OpenSSL's name.
+    /// The cipher suite as HAProxy shows it (`%sslc`): OpenSSL's name, or `(NONE)` before one was
+    /// agreed on.
     pub fn cipher_name(&self) -> Option<&'static str> {
-        names::suite_name(self.suite)
+        if self.suite == 0 { Some("(NONE)") } else { names::suite_name(self.suite) }
     }
 
     /// The group as OpenSSL calls it (`ssl_fc_curve`).

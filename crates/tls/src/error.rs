@@ -167,6 +167,7 @@ reasons! {
     NoCertificateSet = 179, Some(HANDSHAKE_FAILURE), "no certificate set";
     NoSharedCipher = 193, Some(HANDSHAKE_FAILURE), "no shared cipher";
     NoSharedGroups = 410, Some(HANDSHAKE_FAILURE), "no shared groups";
+    NoSuitableKeyShare = 101, Some(HANDSHAKE_FAILURE), "no suitable key share";
     NoSuitableSignatureAlgorithm = 118, Some(HANDSHAKE_FAILURE), "no suitable signature algorithm";
     NoRenegotiation = 339, Some(NO_RENEGOTIATION), "no renegotiation";
     NotOnRecordBoundary = 182, Some(UNEXPECTED_MESSAGE), "not on record boundary";

@@ -38,6 +38,7 @@ mod records;
 pub mod session;
 pub mod settings;
 pub mod store;
+pub mod suite_names;
 mod suites;
 pub mod tickets;
 mod verify;
@@ -45,6 +46,7 @@ pub mod verify_code;
 pub mod x509;
 
 pub use acceptor::{Acceptor, Entry, Listening, Options};
+pub use captured::Keep;
 pub use connector::{Connecting, Connector};
 pub use details::Details;
 pub use engine::key::{KeyKind, PrivateKey};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::acceptor::Acceptor;
 use crate::buffer::Waiting;
+use crate::captured::Keep;
 use crate::connector::Connector;
 use crate::details::Details;
 use crate::engine::verify::Outcome;
@@ -30,6 +31,8 @@ pub struct Session {
     details: Arc<Details>,
     /// The longest plaintext of a record that is sent.
     max_record: u16,
+    keep: Keep,
+    is_client: bool,
     ended: Ended,
 }
 
@@ -83,7 +86,10 @@ impl Session {
 
     /// The side of a listener, of whose client some bytes were received already.
     pub fn accept_begun(acceptor: &Arc<Acceptor>, received: &[u8]) -> Self {
-        Self::new(Phase::Hello(acceptor.clone(), Arriving::begun(received)), acceptor.max_record())
+        let hello = Phase::Hello(acceptor.clone(), Arriving::begun(received));
+        let mut session = Self::new(hello, acceptor.max_record());
+        session.keep(acceptor.keep());
+        session
     }
 
     /// The side of a client; `name` is sent as SNI where there is one. The first call of
@@ -99,18 +105,28 @@ impl Session {
         let mut session = Self::new(Phase::Handshake(handshake), connector.max_record());
         let details = session.details_mut();
         (details.sni, details.group) = (name.map(Box::from), group);
-        details.captured = connector.keeps_secrets().then(Box::default);
+        session.keep(connector.keep());
         Ok(session)
+    }
+
+    /// Keeps of the handshake, which has not begun, also what `keep` says.
+    pub fn keep(&mut self, keep: Keep) {
+        self.keep = self.keep.or(keep);
+        if self.keep.is_any() {
+            self.details_mut().captured.get_or_insert_default();
+        }
     }
 
     fn new(phase: Phase, max_record: u16) -> Self {
         Self {
+            is_client: matches!(phase, Phase::Handshake(_)),
             phase,
             kept: Waiting::default(),
             plain: Waiting::default(),
             unsent: Waiting::default(),
             details: Arc::default(),
             max_record,
+            keep: Keep::default(),
             ended: Ended::No,
         }
     }
@@ -123,6 +139,7 @@ impl Session {
     pub fn handshake(&mut self, received: &[u8]) -> Result<bool, Error> {
         let mut out = Vec::new();
         engine::kept::begin_turn(self.details.verify, self.details.group);
+        engine::key_log::want_secrets(self.keep.session || self.keep.secrets);
         let mut result = self.advance(received, &mut out);
         let (outcome, group) = engine::kept::end_turn();
         let details = Arc::make_mut(&mut self.details);
@@ -132,11 +149,13 @@ impl Session {
             details.group = group;
         }
         if let Some(captured) = &mut details.captured {
-            let hello = captured.hello.get(2..34).and_then(|random| random.try_into().ok());
-            captured.client_random = hello.unwrap_or(captured.client_random);
-            captured.note(received);
-            captured.note(&out);
-            captured.secrets.extend(engine::key_log::take_secrets());
+            if self.is_client {
+                captured.note_own_hello(&out);
+                captured.note_server(received);
+            } else {
+                captured.note_server(&out);
+            }
+            captured.note_secrets(engine::key_log::take_secrets(), self.keep);
         }
         self.unsent.append(&out);
         if let (Err(error), Some(kind)) = (&mut result, outcome.refused) {
@@ -162,7 +181,7 @@ impl Session {
         match &mut self.phase {
             Phase::Hello(acceptor, arriving) => {
                 let mut handshake =
-                    match begin(acceptor, arriving, received, Arc::make_mut(&mut self.details)) {
+                    match begin(acceptor, arriving, received, Arc::make_mut(&mut self.details), self.keep) {
                         Ok(None) => return Ok(false),
                         Ok(Some(handshake)) => handshake,
                         Err(error) => {
@@ -199,6 +218,10 @@ impl Session {
         (details.alpn, details.is_resumed, details.peer) = (alpn, is_resumed, peer.into());
         if !is_resumed && details.peer.is_empty() {
             engine::kept::forget_outcome();
+        }
+        // rustls tells this secret whenever a session is resumed, OpenSSL where there is such data.
+        if let Some(captured) = details.captured.as_mut().filter(|_| early.is_empty()) {
+            captured.forget("CLIENT_EARLY_TRAFFIC_SECRET");
         }
         self.kept.append(&rest);
         self.plain.append(&early);
@@ -408,9 +431,13 @@ fn begin(
     arriving: &mut Arriving,
     received: &[u8],
     details: &mut Details,
+    keep: Keep,
 ) -> Result<Option<Box<Handshake>>, Error> {
     let Some(body) = arriving.take(received).map_err(Error::handshake)? else { return Ok(None) };
     let hello = Hello::parse(body).map_err(Error::handshake)?;
+    if let Some(captured) = &mut details.captured {
+        captured.note_hello(&hello, keep);
+    }
     details.sni = hello.server_name.map(|name| String::from_utf8_lossy(name).into());
     let side = acceptor.choose(&hello, details)?;
     let received = std::mem::take(arriving).into_received();

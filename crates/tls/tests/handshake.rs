@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use common::{Authority, acceptor, certificate, connector, entry, listening, pair, shake};
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, date_time_ymd};
+use tls::captured::List;
 use tls::verify_code as code;
 use tls::{
-    Acceptor, ClientVerify, Connecting, Connector, Details, Kind, Listening, Options, Parameters, Reason,
-    Resumption, Session, SessionCache, TLS12, TLS13, TicketKeys, Trust, VerifyCodes, VerifyMode,
+    Acceptor, ClientVerify, Connecting, Connector, Details, Keep, Kind, Listening, Options, Parameters,
+    Reason, Resumption, Session, SessionCache, TLS12, TLS13, TicketKeys, Trust, VerifyCodes, VerifyMode,
 };
 
 /// What a client that connects as `connecting` says comes to, and the server's side.
@@ -323,6 +324,8 @@ fn trust_in_nobody_trusts_nobody() {
     assert_eq!(client.failure().unwrap().verify, 20);
 }
 
+const KEEP: Keep = Keep { lists: 1000, session: true, secrets: true };
+
 #[test]
 fn what_the_handshake_said_is_kept_where_it_is_asked_for() {
     let authority = Authority::new();
@@ -331,12 +334,12 @@ fn what_the_handshake_said_is_kept_where_it_is_asked_for() {
         let parameters = Parameters { min: version, max: version, groups, ..Parameters::default() };
         let options = Arc::new(Options { parameters, ..Options::default() });
         let entries = vec![entry(certificate(&authority.issue(&["a.test"], |_| {})), &options)];
-        let kept = Listening { keeps_secrets: true, ..listening(entries) };
+        let kept = Listening { keep: KEEP, ..listening(entries) };
         let kept = Arc::new(Acceptor::new(kept).unwrap());
         // A group that the client guesses wrong makes the server ask once more.
         for groups in [vec![0x1d, 0x17], vec![0x17]] {
             let parameters = Parameters { groups, ..Parameters::default() };
-            let connecting = Connecting { parameters, keeps_secrets: true, ..trusting(&authority) };
+            let connecting = Connecting { parameters, keep: KEEP, ..trusting(&authority) };
             let (client, server) = meet(&kept, &connecting, Some("a.test"));
             let captured = |session: &Session| {
                 let captured = session.details().captured.as_ref().unwrap();
@@ -346,8 +349,10 @@ fn what_the_handshake_said_is_kept_where_it_is_asked_for() {
             };
             assert_eq!(captured(&client), captured(&server), "{version:x}");
             assert!(captured(&server).0 != [0; 32] && captured(&server).1 != [0; 32]);
-            let hello = &server.details().captured.as_ref().unwrap().hello;
-            assert_eq!(tls::hello::Hello::parse(hello).unwrap().server_name, Some(&b"a.test"[..]));
+            let captured = server.details().captured.as_ref().unwrap();
+            let lists = captured.lists.as_ref().unwrap();
+            assert_eq!(lists.get(List::Groups).len(), 2 * connecting.parameters.groups.len());
+            assert!(!captured.session_key.is_empty() || version == TLS13);
         }
         let (client, _) = meet(&kept, &trusting(&authority), Some("a.test"));
         assert!(client.is_established() && client.details().captured.is_none());

@@ -174,6 +174,10 @@ pub struct TlsDefaults<'a> {
     pub lifetime: Duration,
     /// `tune.ssl.maxrecord`: the longest plaintext of a record, 0 for what the protocol allows.
     pub max_record: u16,
+    /// `tune.ssl.capture-buffer-size`: how much is kept of the lists of a ClientHello.
+    pub capture: Option<usize>,
+    /// `tune.ssl.keylog`: whether the secrets of connections are kept.
+    pub key_log: bool,
 }
 
 impl Default for TlsDefaults<'_> {
@@ -188,6 +192,8 @@ impl Default for TlsDefaults<'_> {
             sessions: 20_000,
             lifetime: Duration::from_secs(300),
             max_record: 0,
+            capture: None,
+            key_log: false,
         }
     }
 }

@@ -14,7 +14,7 @@ use tls::files::{Kind, Line, List, ListEntry, Served, override_options};
 use tls::load::{self, Loader};
 use tls::tickets::{SessionCache, TicketKeys};
 use tls::{
-    Acceptor, Certificate, ClientVerify, Connecting, Connector, Entry, Listening, LoadError, Options,
+    Acceptor, Certificate, ClientVerify, Connecting, Connector, Entry, Keep, Listening, LoadError, Options,
     Parameters, Resumption, Trust, VerifyCode, VerifyCodes, VerifyMode, has_group, has_suite,
 };
 
@@ -123,8 +123,7 @@ pub(crate) fn acceptor(
         strict_sni: draft.strict_sni.or(defaults.strict_sni).unwrap_or(false),
         resumption,
         max_record: defaults.max_record,
-        keeps_hello: false,
-        keeps_secrets: false,
+        keep: Keep { lists: defaults.capture.unwrap_or(0), session: false, secrets: defaults.key_log },
     };
     let acceptor = Arc::new(Acceptor::new(listening).map_err(failed)?);
     let file = context.sources.file(statement.span.file).name();
@@ -181,7 +180,7 @@ pub(crate) fn server(
             sessions: if own.no_reuse { 0 } else { SESSIONS },
             early_data: false,
             max_record: defaults.max_record,
-            keeps_secrets: false,
+            keep: Keep { lists: 0, session: false, secrets: defaults.key_log },
         };
         let connector = Connector::new(&connecting);
         let failed = |error: String| Diagnostic::alert(error).at(statement.keyword_span());

@@ -22,6 +22,8 @@ const MOST: u64 = u32::MAX as u64 / 2;
 /// The largest `tune.bufsize`: the head of a message is told by offsets of 32 bits, and nobody
 /// means more.
 const MOST_BUFFER: usize = 256 << 20;
+/// The largest `tune.ssl.capture-buffer-size`: no ClientHello is longer.
+const MOST_CAPTURED: usize = 1 << 18;
 
 /// The rows.
 #[rustfmt::skip]
@@ -149,13 +151,13 @@ pub static TABLE: &[Keyword] = &[
     ineffective("tune.runqueue-depth",              G, OWN),
     ineffective("tune.sched.low-latency",           G, OWN),
     global("tune.ssl.cachesize",           "<number>",    "how many sessions of clients are kept, per listener",              |g, a| { g.tls.sessions = a.integer("a number", 0, 1 << 24)?; a.finish() }),
-    ineffective("tune.ssl.capture-buffer-size",     G, TLS),
-    ineffective("tune.ssl.capture-cipherlist-size", G, TLS),
+    global("tune.ssl.capture-buffer-size", "<number>",  "how much is kept of the lists in a client's hello, 0 for nothing", capture_size).lenient_numbers(),
+    global("tune.ssl.capture-cipherlist-size", "<number>", "the same, deprecated",                                    |g, a| { deprecated(a); capture_size(g, a) }).lenient_numbers(),
     ineffective("tune.ssl.certificate-compression", G, TLS),
     ineffective("tune.ssl.default-dh-param",        G, TLS),
     ineffective("tune.ssl.force-private-cache",     G, TLS),
     ineffective("tune.ssl.hard-maxrecord",          G, TLS),
-    ineffective("tune.ssl.keylog",                  G, TLS),
+    global("tune.ssl.keylog",              "{ on | off }", "whether the secrets of TLS connections are kept for logs",    |g, a| { g.tls.key_log = a.on_off()?; a.finish() }),
     ineffective("tune.ssl.keyupdate-rate-limit",    G, TLS),
     global("tune.ssl.lifetime",            "<time>",      "how long a session may be resumed",                               |g, a| { g.tls.lifetime = a.duration(Seconds)?; a.finish() }),
     global("tune.ssl.maxrecord",           "<bytes>",     "the most bytes in one record, 0 for what the protocol allows",    |g, a| { g.tls.max_record = a.integer("a number", 0, 16384)?; a.finish() }),
@@ -168,6 +170,27 @@ pub static TABLE: &[Keyword] = &[
     ineffective("tune.zlib.memlevel",               G, "compression is not supported yet"),
     ineffective("tune.zlib.windowsize",             G, "compression is not supported yet"),
 ];
+
+/// The first of the two keywords counts, and the second is an error.
+fn capture_size(global: &mut GlobalSettings<'_>, args: &mut Args<'_, '_>) -> Outcome {
+    let name = args.keyword();
+    if global.tls.capture.is_some() {
+        return Err(Diagnostic::alert(format!("`{name}` says for the second time how much is kept"))
+            .at(args.statement.keyword_span())
+            .haproxy(format!("'{name}' is already configured.")));
+    }
+    global.tls.capture = Some(args.integer("a number", 0, MOST_CAPTURED)?);
+    args.finish()
+}
+
+fn deprecated(args: &mut Args<'_, '_>) {
+    let place = args.statement.keyword_span();
+    let message = Diagnostic::warning("`tune.ssl.capture-cipherlist-size` is deprecated")
+        .at(place)
+        .help("`tune.ssl.capture-buffer-size` is what it is called now")
+        .haproxy("'tune.ssl.capture-cipherlist-size' is deprecated and will be removed in version 2.7. Please use 'tune.ssl.capture-buffer-size' instead.");
+    args.diagnostics.push(message);
+}
 
 fn number<T>(value: &mut T, args: &mut Args<'_, '_>, low: T, high: T) -> Outcome
 where

@@ -57,7 +57,8 @@ pub(crate) async fn receive(connection: &mut Client, wanted: Expected) -> Result
 
 /// The handshake of TLS. What it came to is kept for rules and logs, also where it failed.
 async fn secure(connection: &mut Client, acceptor: &Arc<tls::Acceptor>) -> Result<(), ConnectionError> {
-    connection.side.begin_tls(acceptor);
+    let session = connection.worker.shared.plan.variables.wants_tls_session();
+    connection.side.begin_tls(acceptor, tls::Keep { session, ..tls::Keep::default() });
     // A flood of handshakes must not hold up those who are served.
     let mut turn = Turn::default();
     let outcome = poll_fn(|context: &mut Context<'_>| {

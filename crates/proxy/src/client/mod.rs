@@ -331,10 +331,10 @@ impl Downstream {
     }
 
     /// Begins TLS as its listener says; what was received is the beginning of it.
-    pub(crate) fn begin_tls(&mut self, acceptor: &Arc<tls::Acceptor>) {
+    pub(crate) fn begin_tls(&mut self, acceptor: &Arc<tls::Acceptor>, keep: tls::Keep) {
         let Self::H1(socket) = self;
         let received = socket.input.take();
-        socket.stream.accept_tls(acceptor, received.as_ref().map_or(&[][..], Buffer::filled));
+        socket.stream.accept_tls(acceptor, received.as_ref().map_or(&[][..], Buffer::filled), keep);
     }
 
     /// Ready once TLS is spoken.

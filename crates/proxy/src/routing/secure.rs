@@ -35,6 +35,8 @@ pub(super) async fn begin(
     // What is no text is no name of a host either.
     let name = name.and_then(|name| std::str::from_utf8(name).ok());
     let failed = |error: tls::Error| Fault::ConnectFailed(ConnectionError(error.kind.facts().0));
+    let session = client.worker.shared.plan.variables.wants_tls_session();
+    let keep = tls::Keep { session, ..tls::Keep::default() };
     let mut begun = false;
     let step = |context: &mut Context<'_>| {
         while !preamble.is_empty() {
@@ -44,7 +46,7 @@ pub(super) async fn begin(
             preamble = &preamble[written..];
         }
         if !std::mem::replace(&mut begun, true) {
-            stream.connect_tls(connector, name).map_err(failed)?;
+            stream.connect_tls(connector, name, keep).map_err(failed)?;
         }
         stream.poll_handshake(context).map_err(failed)
     };

@@ -12,12 +12,14 @@ mod cookie;
 mod distcc;
 mod dump;
 mod header;
+mod hello;
 mod htx;
 mod internal;
 mod message;
 mod payload;
 mod proxy;
 mod request;
+mod secret;
 mod socket;
 mod stream;
 mod timer;
@@ -173,6 +175,8 @@ static TABLES: &[&[Fetch]] = &[
     connection::FETCHES,
     tls::FETCHES,
     certificate::FETCHES,
+    hello::FETCHES,
+    secret::FETCHES,
     timer::FETCHES,
     request::FETCHES,
     header::FETCHES,

@@ -35,6 +35,7 @@ pub struct Variables {
     wants_turns: bool,
     wants_bodies: bool,
     wants_stream_numbers: bool,
+    wants_tls_session: bool,
 }
 
 impl Variables {
@@ -145,6 +146,17 @@ impl Variables {
         self.wants_stream_numbers
     }
 
+    /// Notes that an expression or format reads the random bytes, the identifier or the key of a TLS
+    /// session.
+    pub fn want_tls_session(&mut self) {
+        self.wants_tls_session = true;
+    }
+
+    /// Whether one does: then they are kept of each handshake.
+    pub fn wants_tls_session(&self) -> bool {
+        self.wants_tls_session
+    }
+
     /// A copy for expressions that are compiled while the plan is in use: they mean the same slots.
     #[must_use]
     pub fn aside(&self) -> Self {
@@ -168,6 +180,7 @@ impl Variables {
             ),
             (self.wants_turns, plan.wants_turns, "what requests cost"),
             (self.wants_bodies, plan.wants_bodies, "the bodies of messages"),
+            (self.wants_tls_session, plan.wants_tls_session, "the keys of TLS sessions"),
         ];
         let (.., what) = wants.into_iter().find(|(own, kept, _)| *own && !kept)?;
         Some(format!("{what} is kept only where an expression of the configuration reads it"))

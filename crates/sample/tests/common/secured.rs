@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tls::captured::{Captured, Secret};
 use tls::{Certificate, Details, Outcome, VerifyCode};
 
 use super::World;
@@ -75,6 +76,39 @@ pub(crate) const SECURED: &[(&str, &str)] = &[
     ("ssl_s_notafter", "str:250618023140Z"),
     ("ssl_s_key_alg", "str:id-ecPublicKey"),
     ("ssl_s_sig_alg", "str:ecdsa-with-SHA256"),
+    // No ClientHello was kept, nor anything else.
+    ("ssl_fc_protocol_hello_id", "none"),
+    ("ssl_fc_cipherlist_bin", "none"),
+    ("ssl_fc_cipherlist_hex", "none"),
+    ("ssl_fc_cipherlist_str", "none"),
+    ("ssl_fc_cipherlist_xxh", "none"),
+    ("ssl_fc_extlist_bin", "none"),
+    ("ssl_fc_eclist_bin", "none"),
+    ("ssl_fc_ecformats_bin", "none"),
+    ("ssl_fc_sigalgs_bin", "none"),
+    ("ssl_fc_supported_versions_bin", "none"),
+    ("ssl_fc_client_random,hex", "str:0101010101010101010101010101010101010101010101010101010101010101"),
+    ("ssl_fc_server_random,hex", "str:0202020202020202020202020202020202020202020202020202020202020202"),
+    ("ssl_fc_session_id,hex", "str:03"),
+    ("ssl_fc_session_key,hex", "str:04"),
+    ("ssl_fc_client_early_traffic_secret", "none"),
+    ("ssl_fc_client_handshake_traffic_secret", "str:ab01"),
+    ("ssl_fc_server_handshake_traffic_secret", "none"),
+    ("ssl_fc_client_traffic_secret_0", "none"),
+    ("ssl_fc_server_traffic_secret_0", "none"),
+    ("ssl_fc_exporter_secret", "none"),
+    ("ssl_fc_early_exporter_secret", "none"),
+    ("ssl_bc_client_random,hex", "str:0101010101010101010101010101010101010101010101010101010101010101"),
+    ("ssl_bc_server_random,hex", "str:0202020202020202020202020202020202020202020202020202020202020202"),
+    ("ssl_bc_session_id,hex", "str:03"),
+    ("ssl_bc_session_key,hex", "str:04"),
+    ("ssl_bc_client_early_traffic_secret", "none"),
+    ("ssl_bc_client_handshake_traffic_secret", "str:ab01"),
+    ("ssl_bc_server_handshake_traffic_secret", "none"),
+    ("ssl_bc_client_traffic_secret_0", "none"),
+    ("ssl_bc_server_traffic_secret_0", "none"),
+    ("ssl_bc_exporter_secret", "none"),
+    ("ssl_bc_early_exporter_secret", "none"),
     ("ssl_bc", "bool:1"),
     ("ssl_bc_protocol", "str:TLSv1.3"),
     ("ssl_bc_cipher", "str:TLS_AES_128_GCM_SHA256"),
@@ -96,6 +130,11 @@ pub(crate) fn secured() -> World {
     let mut verify = Outcome::default();
     (verify.last, verify.own) = (VerifyCode(10), VerifyCode(10));
     (verify.ca, verify.ca_depth) = (VerifyCode(20), 1);
+    let mut captured = Captured::default();
+    (captured.client_random, captured.server_random) = ([1; 32], [2; 32]);
+    (captured.session_id, captured.session_key) = ([3][..].into(), [4][..].into());
+    let label = "CLIENT_HANDSHAKE_TRAFFIC_SECRET".into();
+    captured.secrets.push(Secret { label, bytes: [0xab, 1][..].into() });
     let details = Arc::new(Details {
         version: 0x0304,
         suite: 0x1301,
@@ -105,6 +144,7 @@ pub(crate) fn secured() -> World {
         peer: own.chain.iter().map(|der| Box::from(&**der)).collect(),
         own: Some(own),
         verify,
+        captured: Some(Box::new(captured)),
         ..Details::default()
     });
     world.session.set_tls(details.clone());

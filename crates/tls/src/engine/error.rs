@@ -55,7 +55,7 @@ fn incompatible(why: &PeerIncompatible) -> Reason {
         | Why::SupportedVersionsExtensionRequired
         | Why::Tls12NotOffered
         | Why::Tls12NotOfferedOrEnabled => Reason::UnsupportedProtocol,
-        Why::KeyShareExtensionRequired | Why::NamedGroupsExtensionRequired => Reason::NoSharedGroups,
+        Why::KeyShareExtensionRequired | Why::NamedGroupsExtensionRequired => Reason::NoSuitableKeyShare,
         _ => Reason::BadExtension,
     }
 }

@@ -8,7 +8,9 @@ use std::cell::Cell;
 
 use aws_lc_rs::digest;
 
+use super::key_log;
 use super::verify::{self, Outcome};
+use crate::captured::TICKET;
 use crate::settings::{ClientVerify, VerifyMode};
 use crate::verify_code::VerifyCode;
 
@@ -75,12 +77,24 @@ pub(super) fn with(rules: &Rules, session: &[u8]) -> Option<Vec<u8>> {
     if session.len() > SESSION_MAX {
         return None;
     }
+    if let Some(key) = key(session) {
+        key_log::leave(TICKET, key);
+    }
     let mut kept = Vec::with_capacity(LENGTH + session.len());
     kept.extend_from_slice(rules);
     kept.push(verify::outcome().last.0);
     kept.extend_from_slice(&group().to_be_bytes());
     kept.extend_from_slice(session);
     Some(kept)
+}
+
+/// What a session of rustls is resumed with: it stands behind the name of the server, which there
+/// may be, version and suite.
+fn key(session: &[u8]) -> Option<&[u8]> {
+    let (named, rest) = session.split_first()?;
+    let rest = if *named == 1 { rest.get(1 + usize::from(*rest.first()?)..)? } else { rest };
+    let (length, rest) = rest.get(4..)?.split_first()?;
+    rest.get(..usize::from(*length))
 }
 
 /// The session of rustls, and what was kept beside it for the connection whose turn it is. `None`

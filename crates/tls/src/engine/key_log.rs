@@ -1,21 +1,35 @@
-//! Secrets of a handshake, for logs of keys (`tune.ssl.keylog`).
+//! Secrets of a handshake, for logs of keys (`tune.ssl.keylog`) and `ssl_fc_session_key`.
 //!
 //! rustls tells them in the midst of a handshake; they are left for the connection whose turn it is
-//! ([`take_secrets`]).
+//! ([`take_secrets`]), where that one wants them ([`want_secrets`]).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use rustls::KeyLog;
 
 use crate::captured::Secret;
 
 thread_local! {
+    static WANTED: Cell<bool> = const { Cell::new(false) };
     static SECRETS: RefCell<Vec<Secret>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Says whether the connection whose turn begins wants its secrets kept.
+pub(crate) fn want_secrets(wanted: bool) {
+    WANTED.set(wanted);
 }
 
 /// The secrets that became known during the turn that has just ended.
 pub(crate) fn take_secrets() -> Vec<Secret> {
+    WANTED.set(false);
     SECRETS.take()
+}
+
+/// Leaves a secret for the connection whose turn it is, if it wants it.
+pub(super) fn leave(label: &str, secret: &[u8]) {
+    if WANTED.get() {
+        SECRETS.with_borrow_mut(|all| all.push(Secret { label: label.into(), bytes: secret.into() }));
+    }
 }
 
 #[derive(Debug)]
@@ -23,6 +37,10 @@ pub(super) struct Keeping;
 
 impl KeyLog for Keeping {
     fn log(&self, label: &str, _: &[u8], secret: &[u8]) {
-        SECRETS.with_borrow_mut(|all| all.push(Secret { label: label.into(), bytes: secret.into() }));
+        leave(label, secret);
+    }
+
+    fn will_log(&self, _: &str) -> bool {
+        WANTED.get()
     }
 }

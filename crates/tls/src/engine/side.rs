@@ -35,8 +35,6 @@ pub(crate) struct Served<'a> {
     pub(crate) verify: &'a ClientVerify,
     /// How many bytes of early data are taken (`allow-0rtt`).
     pub(crate) early_data: u32,
-    /// Whether secrets are kept (`tune.ssl.keylog`).
-    pub(crate) keeps_secrets: bool,
 }
 
 #[derive(Debug)]
@@ -93,9 +91,7 @@ impl ServerSide {
             _ => Arc::new(NoTickets),
         };
         config.session_storage = shared.sessions(served.verify);
-        if served.keeps_secrets {
-            config.key_log = Arc::new(Keeping);
-        }
+        config.key_log = Arc::new(Keeping);
         Ok(Self(Arc::new(config)))
     }
 }
@@ -123,8 +119,6 @@ pub(crate) struct Asked<'a> {
     /// For how many names sessions are kept; 0 with `no-ssl-reuse`.
     pub(crate) sessions: usize,
     pub(crate) early_data: bool,
-    /// Whether secrets are kept (`tune.ssl.keylog`).
-    pub(crate) keeps_secrets: bool,
 }
 
 impl ClientSide {
@@ -147,9 +141,7 @@ impl ClientSide {
         config.alpn_protocols = asked.alpn.iter().map(|name| name.to_vec()).collect();
         config.enable_secret_extraction = true;
         config.enable_early_data = asked.early_data;
-        if asked.keeps_secrets {
-            config.key_log = Arc::new(Keeping);
-        }
+        config.key_log = Arc::new(Keeping);
         config.resumption = match asked.sessions {
             0 => Resumption::disabled(),
             most => Resumption::store(Arc::new(OfServer(ClientSessionMemoryCache::new(most))))

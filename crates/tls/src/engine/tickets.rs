@@ -47,11 +47,8 @@ impl Shared {
     /// Where sessions of clients verified so are kept.
     pub(super) fn sessions(&self, verify: &ClientVerify) -> Arc<dyn StoresServerSessions> {
         let Some((cache, place)) = &self.sessions else { return Arc::new(NoServerSessionStorage {}) };
-        let inner: Arc<dyn StoresServerSessions> = Arc::new(Place {
-            cache: cache.clone(),
-            place: place.to_ne_bytes(),
-            rules: kept::rules(verify),
-        });
+        let inner: Arc<dyn StoresServerSessions> =
+            Arc::new(Place { cache: cache.clone(), place: place.to_ne_bytes(), rules: kept::rules(verify) });
         match self.generation {
             Some(generation) => Arc::new(Within { inner, generation }),
             None => inner,

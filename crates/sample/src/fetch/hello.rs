@@ -1,0 +1,109 @@
+//! Fetches about the ClientHello of the client's connection (manual, 7.3.4), of which as much is
+//! kept as `tune.ssl.capture-buffer-size` says: what JA3 and JA4 are made of.
+
+use ::tls::captured::{List, Lists};
+use ::tls::suite_names;
+
+use super::tls::{Front, Side};
+use super::{Cursor, Fetch, row};
+use crate::args::{Args, Kind, Spec, opt};
+use crate::env::Env;
+use crate::place::Columns;
+use crate::value::{Bytes, Scratch, Type, Value};
+
+const F: Columns = Columns::CLIENT_SESSION;
+const FILTER: &[Spec] = &[opt(Kind::Int)];
+
+/// The rows. The types are HAProxy's, which calls bytes a string and digits bytes.
+#[rustfmt::skip]
+pub(super) static FETCHES: &[Fetch] = &[
+    row("ssl_fc_protocol_hello_id",      &[],    Type::Int, F, "the version that the client's hello begins with", ssl_fc_protocol_hello_id),
+    row("ssl_fc_cipherlist_bin",         FILTER, Type::Str, F, "the client's cipher suites",               ssl_fc_cipherlist_bin),
+    row("ssl_fc_cipherlist_hex",         FILTER, Type::Bin, F, "the same in hexadecimal digits",           ssl_fc_cipherlist_hex),
+    row("ssl_fc_cipherlist_str",         FILTER, Type::Str, F, "their names",                              ssl_fc_cipherlist_str),
+    row("ssl_fc_cipherlist_xxh",         &[],    Type::Int, F, "the hash XXH64 of all of them",            ssl_fc_cipherlist_xxh),
+    row("ssl_fc_extlist_bin",            FILTER, Type::Str, F, "the types of the client's extensions",     ssl_fc_extlist_bin),
+    row("ssl_fc_eclist_bin",             FILTER, Type::Str, F, "the groups that the client offers",        ssl_fc_eclist_bin),
+    row("ssl_fc_ecformats_bin",          &[],    Type::Str, F, "the formats of points that it offers",     ssl_fc_ecformats_bin),
+    row("ssl_fc_sigalgs_bin",            FILTER, Type::Bin, F, "the signature schemes that it offers",     ssl_fc_sigalgs_bin),
+    row("ssl_fc_supported_versions_bin", FILTER, Type::Bin, F, "the versions that it offers",              ssl_fc_supported_versions_bin),
+];
+
+fn lists<'a>(env: &Env<'a>) -> Option<&'a Lists> {
+    Front::details(env)?.captured.as_ref()?.lists.as_deref()
+}
+
+/// The numbers of a list that has any, without those that mean nothing (GREASE, RFC 8701) if
+/// `args` want that.
+fn numbers<'a>(env: &Env<'a>, args: &Args, list: List) -> Option<Bytes<'a>> {
+    let bytes = lists(env)?.get(list);
+    if bytes.is_empty() {
+        return None;
+    }
+    if args.int(0).unwrap_or(0) == 0 {
+        return Some(Bytes::Borrowed(bytes));
+    }
+    let mut kept = Scratch::new();
+    for pair in bytes.chunks(2) {
+        if !matches!(pair, [high, low] if high == low && high & 0x0f == 0x0a) {
+            kept.extend_from_slice(pair);
+        }
+    }
+    Some(Bytes::Made(kept))
+}
+
+fn ssl_fc_protocol_hello_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Int(lists(env)?.version.into()))
+}
+
+fn ssl_fc_cipherlist_bin<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    numbers(env, args, List::Suites).map(Value::Str)
+}
+
+fn ssl_fc_cipherlist_hex<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let bytes = numbers(env, args, List::Suites)?;
+    let mut digits = Scratch::new();
+    for byte in &*bytes {
+        digits.extend_from_slice(format!("{byte:02X}").as_bytes());
+    }
+    Some(Value::Bin(Bytes::Made(digits)))
+}
+
+fn ssl_fc_cipherlist_str<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let bytes = numbers(env, args, List::Suites)?;
+    let mut names = Scratch::new();
+    for number in ::tls::hello::numbers(&bytes) {
+        if !names.is_empty() {
+            names.push(b',');
+        }
+        match suite_names::name(number) {
+            Some(name) => names.extend_from_slice(name.as_bytes()),
+            None => names.extend_from_slice(format!("UNKNOWN({number:04x})").as_bytes()),
+        }
+    }
+    Some(Value::Str(Bytes::Made(names)))
+}
+
+fn ssl_fc_cipherlist_xxh<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Int(lists(env)?.suites_hash.cast_signed()))
+}
+
+fn ssl_fc_extlist_bin<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    numbers(env, args, List::Extensions).map(Value::Str)
+}
+
+fn ssl_fc_eclist_bin<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    numbers(env, args, List::Groups).map(Value::Str)
+}
+
+fn ssl_fc_ecformats_bin<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    numbers(env, args, List::PointFormats).map(Value::Str)
+}
+
+fn ssl_fc_sigalgs_bin<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    numbers(env, args, List::Signatures).map(Value::Bin)
+}
+
+fn ssl_fc_supported_versions_bin<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    numbers(env, args, List::Versions).map(Value::Bin)
+}

@@ -1,0 +1,109 @@
+//! Fetches about the keys of TLS on both connections (manual, 7.3.4): what logs of keys are made of.
+//! Random bytes, identifiers and the keys of sessions are kept where an expression reads one of
+//! them; the secrets of TLS 1.3 with `tune.ssl.keylog on`.
+
+use ::tls::captured::Captured;
+
+use super::tls::{Back, Front, Side};
+use super::{Cursor, Fetch, row};
+use crate::args::{Arg, Args};
+use crate::env::Env;
+use crate::place::Columns;
+use crate::scope::Scope;
+use crate::value::{Bytes, Scratch, Type, Value};
+
+const F: Columns = Columns::CLIENT_SESSION;
+const B: Columns = Columns::RESPONSE_KEPT;
+
+/// The rows.
+#[rustfmt::skip]
+pub(super) static FETCHES: &[Fetch] = &[
+    row("ssl_fc_client_random", &[], Type::Bin, F, "the random bytes of the client",   client_random::<Front>).prepared(want),
+    row("ssl_fc_server_random", &[], Type::Bin, F, "the random bytes of our side",     server_random::<Front>).prepared(want),
+    row("ssl_fc_session_id",    &[], Type::Bin, F, "the session's identifier",         session_id::<Front>).prepared(want),
+    row("ssl_fc_session_key",   &[], Type::Bin, F, "the session's key",                session_key::<Front>).prepared(want),
+    row("ssl_bc_client_random", &[], Type::Bin, B, "the random bytes of our side",     client_random::<Back>).prepared(want),
+    row("ssl_bc_server_random", &[], Type::Bin, B, "the random bytes of the server",   server_random::<Back>).prepared(want),
+    row("ssl_bc_session_id",    &[], Type::Bin, B, "the session's identifier",         session_id::<Back>).prepared(want),
+    row("ssl_bc_session_key",   &[], Type::Bin, B, "the session's key",                session_key::<Back>).prepared(want).partial(NO_TICKET),
+    row("ssl_fc_client_early_traffic_secret",     &[], Type::Str, F, "the secret of early data",                     secret::<Front, CLIENT_EARLY>),
+    row("ssl_fc_client_handshake_traffic_secret", &[], Type::Str, F, "the secret of the client's handshake",         secret::<Front, CLIENT_HANDSHAKE>),
+    row("ssl_fc_server_handshake_traffic_secret", &[], Type::Str, F, "the secret of our handshake",                  secret::<Front, SERVER_HANDSHAKE>),
+    row("ssl_fc_client_traffic_secret_0",         &[], Type::Str, F, "the secret of what the client sends",          secret::<Front, CLIENT_TRAFFIC>),
+    row("ssl_fc_server_traffic_secret_0",         &[], Type::Str, F, "the secret of what we send",                   secret::<Front, SERVER_TRAFFIC>),
+    row("ssl_fc_exporter_secret",                 &[], Type::Str, F, "the secret that keys for others come from",    secret::<Front, EXPORTER>),
+    row("ssl_fc_early_exporter_secret",           &[], Type::Str, F, "the same of early data",                       secret::<Front, EARLY_EXPORTER>).partial(NO_EARLY),
+    row("ssl_bc_client_early_traffic_secret",     &[], Type::Str, F, "the secret of early data",                     secret::<Back, CLIENT_EARLY>),
+    row("ssl_bc_client_handshake_traffic_secret", &[], Type::Str, F, "the secret of our handshake",                  secret::<Back, CLIENT_HANDSHAKE>),
+    row("ssl_bc_server_handshake_traffic_secret", &[], Type::Str, F, "the secret of the server's handshake",         secret::<Back, SERVER_HANDSHAKE>),
+    row("ssl_bc_client_traffic_secret_0",         &[], Type::Str, F, "the secret of what we send",                   secret::<Back, CLIENT_TRAFFIC>),
+    row("ssl_bc_server_traffic_secret_0",         &[], Type::Str, F, "the secret of what the server sends",          secret::<Back, SERVER_TRAFFIC>),
+    row("ssl_bc_exporter_secret",                 &[], Type::Str, F, "the secret that keys for others come from",    secret::<Back, EXPORTER>),
+    row("ssl_bc_early_exporter_secret",           &[], Type::Str, F, "the same of early data",                       secret::<Back, EARLY_EXPORTER>).partial(NO_EARLY),
+];
+
+const NO_EARLY: &str = "never anything: rustls keeps it to itself";
+const NO_TICKET: &str = "of TLS 1.2 alone: rustls keeps what comes with a server's tickets to itself";
+
+/// Names of secrets in logs of keys.
+const LABELS: [&str; 7] = [
+    "CLIENT_EARLY_TRAFFIC_SECRET",
+    "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
+    "SERVER_HANDSHAKE_TRAFFIC_SECRET",
+    "CLIENT_TRAFFIC_SECRET_0",
+    "SERVER_TRAFFIC_SECRET_0",
+    "EXPORTER_SECRET",
+    "EARLY_EXPORTER_SECRET",
+];
+const CLIENT_EARLY: usize = 0;
+const CLIENT_HANDSHAKE: usize = 1;
+const SERVER_HANDSHAKE: usize = 2;
+const CLIENT_TRAFFIC: usize = 3;
+const SERVER_TRAFFIC: usize = 4;
+const EXPORTER: usize = 5;
+const EARLY_EXPORTER: usize = 6;
+
+/// What the handshake said is kept only where something reads it.
+fn want(_: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    scope.variables.borrow_mut().want_tls_session();
+    Ok(())
+}
+
+fn captured<'a, S: Side>(env: &Env<'a>) -> Option<&'a Captured> {
+    S::details(env)?.captured.as_deref()
+}
+
+/// Bytes that are there at all.
+fn some(bytes: &[u8]) -> Option<Value<'_>> {
+    (!bytes.is_empty()).then(|| Value::bin(bytes))
+}
+
+fn client_random<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    some(&captured::<S>(env)?.client_random)
+}
+
+fn server_random<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    some(&captured::<S>(env)?.server_random)
+}
+
+fn session_id<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    some(&captured::<S>(env)?.session_id)
+}
+
+fn session_key<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    some(&captured::<S>(env)?.session_key)
+}
+
+/// A secret in hexadecimal digits, lower case.
+fn secret<'a, S: Side, const LABEL: usize>(
+    env: &'a Env<'a>,
+    _: &'a Args,
+    _: &mut Cursor,
+) -> Option<Value<'a>> {
+    let secret = captured::<S>(env)?.secret(LABELS[LABEL])?;
+    let mut digits = Scratch::new();
+    for byte in secret {
+        digits.extend_from_slice(format!("{byte:02x}").as_bytes());
+    }
+    Some(Value::Str(Bytes::Made(digits)))
+}
