@@ -68,33 +68,51 @@ const SAID: &[(&str, &[&str])] = &[
     ("i_dn(,0,rfc2253)", &["-issuer", "-nameopt", "RFC2253"]),
 ];
 
+/// What a client is told of its own certificate and of the one that it was shown.
+const OF_CLIENT: &str = "\
+    ssl_c_sha1,hex=%[ssl_c_sha1,hex]\nssl_c_serial,hex=%[ssl_c_serial,hex]\n\
+    ssl_c_s_dn(,0,rfc2253)=%[ssl_c_s_dn(,0,rfc2253)]\n\
+    ssl_c_i_dn(,0,rfc2253)=%[ssl_c_i_dn(,0,rfc2253)]\nssl_c_version=%[ssl_c_version]\n\
+    ssl_c_der,sha1,hex=%[ssl_c_der,sha1,hex]\nssl_c_s_dn(CN)=%[ssl_c_s_dn(CN)]\n\
+    ssl_c_i_dn(CN)=%[ssl_c_i_dn(CN)]\nssl_c_key_alg=%[ssl_c_key_alg]\n\
+    ssl_c_sig_alg=%[ssl_c_sig_alg]\nssl_c_notbefore=%[ssl_c_notbefore]\n\
+    ssl_c_notafter=%[ssl_c_notafter]\nssl_f_sha1,hex=%[ssl_f_sha1,hex]\n\
+    ssl_f_serial,hex=%[ssl_f_serial,hex]\nssl_f_s_dn(,0,rfc2253)=%[ssl_f_s_dn(,0,rfc2253)]\n\
+    ssl_f_i_dn(,0,rfc2253)=%[ssl_f_i_dn(,0,rfc2253)]\nssl_f_version=%[ssl_f_version]\n\
+    ssl_f_der,sha1,hex=%[ssl_f_der,sha1,hex]\nssl_f_s_dn(CN)=%[ssl_f_s_dn(CN)]\n\
+    ssl_f_i_dn(CN)=%[ssl_f_i_dn(CN)]\nssl_f_key_alg=%[ssl_f_key_alg]\n\
+    ssl_f_sig_alg=%[ssl_f_sig_alg]\nssl_f_notbefore=%[ssl_f_notbefore]\n\
+    ssl_f_notafter=%[ssl_f_notafter]\nssl_c_san=%[ssl_c_san]\nssl_c_policies=%[ssl_c_policies]\n\
+    ssl_c_chain_der,length=%[ssl_c_chain_der,length]\nssl_c_r_dn=%[ssl_c_r_dn]\n\
+    ssl_fc_crtname=%[ssl_fc_crtname]\nssl_fc_npn=%[ssl_fc_npn]\n\
+    ssl_fc_early_rcvd=%[ssl_fc_early_rcvd]\n";
+
+/// What is told of a server's certificate.
+const OF_SERVER: &str = "\
+    ssl_s_sha1,hex=%[ssl_s_sha1,hex]\nssl_s_serial,hex=%[ssl_s_serial,hex]\n\
+    ssl_s_s_dn(,0,rfc2253)=%[ssl_s_s_dn(,0,rfc2253)]\n\
+    ssl_s_i_dn(,0,rfc2253)=%[ssl_s_i_dn(,0,rfc2253)]\nssl_s_version=%[ssl_s_version]\n\
+    ssl_s_der,sha1,hex=%[ssl_s_der,sha1,hex]\nssl_s_s_dn(CN)=%[ssl_s_s_dn(CN)]\n\
+    ssl_s_i_dn(CN)=%[ssl_s_i_dn(CN)]\nssl_s_key_alg=%[ssl_s_key_alg]\n\
+    ssl_s_sig_alg=%[ssl_s_sig_alg]\nssl_s_notbefore=%[ssl_s_notbefore]\n\
+    ssl_s_notafter=%[ssl_s_notafter]\nssl_bc_npn=%[ssl_bc_npn]\n";
+
 #[test]
 fn what_certificates_say_is_what_openssl_reads_in_them() {
     let authority = Authority::new();
     let (certificate, own) =
         (shown(&authority.issue(&["one.test"])), shown(&authority.issue_rsa(&["me.test"])));
-    let rest =
-        ["version", "der,sha1,hex", "s_dn(CN)", "i_dn(CN)", "key_alg", "sig_alg", "notbefore", "notafter"];
-    let names: Vec<&str> = SAID.iter().map(|(name, _)| *name).chain(rest).collect();
-    let of = |whose: &str| names.iter().map(|name| format!("{whose}_{name}")).collect::<Vec<_>>();
-    let (mut of_client, of_server) = ([of("ssl_c"), of("ssl_f")].concat(), of("ssl_s"));
-    of_client.extend(
-        ["ssl_c_san", "ssl_c_policies", "ssl_c_chain_der,length", "ssl_fc_crtname"].map(str::to_owned),
-    );
-    let lines = |all: &[String]| {
-        let items: Vec<String> = all.iter().map(|fetch| format!("{fetch}=%[{fetch}]")).collect();
-        items.join("\\n")
-    };
     let (port, outer, inner) = (free_port(), free_port(), free_port());
     let text = format!(
         "{DEFAULTS}frontend fe\n bind 127.0.0.1:{port} ssl crt {certificate} verify required ca-file {}\n \
+         http-request deny if !{{ ssl_fc_sni_end .test }} || !{{ ssl_fc_sni_reg ^one }}\n \
          http-request return status 200 content-type text/plain lf-string \"{}\"\n\
          listen outer\n bind 127.0.0.1:{outer}\n server s 127.0.0.1:{inner} ssl verify none\n \
          http-response return status 200 content-type text/plain lf-string \"{}\"\n\
          frontend inner\n bind 127.0.0.1:{inner} ssl crt {certificate}\n http-request return status 200\n",
         shown(&authority.own()),
-        lines(&of_client),
-        lines(&of_server),
+        OF_CLIENT.replace('\n', "\\n"),
+        OF_SERVER.replace('\n', "\\n"),
     );
     let _weir = Weir::start(&text, &[port, outer, inner]);
     let from_client = ask(port, &["-cert", &own, "-key", &own]).expect("an answer");
@@ -176,16 +194,20 @@ fn a_resumed_session_tells_the_same_of_its_client() {
         let text = format!(
             "{DEFAULTS}frontend fe\n bind 127.0.0.1:{port} {line} crt-ignore-err all{more}\n \
              http-request return status 200 content-type text/plain lf-string \
-             \"%[ssl_fc_is_resumed] %[ssl_fc_has_crt] %[ssl_c_used] %[ssl_c_verify] %[ssl_c_err] %[ssl_c_s_dn(CN)] %[ssl_fc_curve]\"\n"
+             \"%[ssl_fc_is_resumed] %[ssl_fc_has_crt] %[ssl_c_used] %[ssl_c_verify] %[ssl_c_err] %[ssl_c_s_dn(CN)] %[ssl_fc_curve] <%[ssl_c_r_dn]>\"\n"
         );
         let _weir = Weir::start(&text, &[port]);
         for version in ["-tls1_2", "-tls1_3"] {
             let own = [version, "-groups", "P-256", "-cert", &late, "-key", &late, "-sess_out", &session];
-            assert_eq!(ask(port, &own).as_deref(), Some("0 1 1 10 10 late.test P-256"), "{version}{more}");
+            assert_eq!(
+                ask(port, &own).as_deref(),
+                Some("0 1 1 10 10 late.test P-256 </CN=Test authority>"),
+                "{version}{more}"
+            );
             for _ in 0..2 {
                 let again = [version, "-groups", "P-256", "-sess_in", &session, "-sess_out", &session];
                 let told = ask(port, &again);
-                assert_eq!(told.as_deref(), Some("1 0 1 10 0 late.test P-256"), "{version}{more}");
+                assert_eq!(told.as_deref(), Some("1 0 1 10 0 late.test P-256 <>"), "{version}{more}");
             }
         }
     }

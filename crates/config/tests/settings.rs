@@ -299,7 +299,7 @@ fn server_parameters_set_the_server() {
         }),
         ("server s 10.0.0.1:80 send-proxy", |s| s.send_proxy == SendProxy::V1),
         ("server s 10.0.0.1:80 send-proxy-v2 proxy-v2-options crc32c,unique-id", |s| {
-            s.send_proxy == SendProxy::V2 { unique_id: true, crc32c: true, authority: false }
+            s.send_proxy == SendProxy::V2 { unique_id: true, crc32c: true, authority: false, tls: None }
         }),
         ("server s 10.0.0.1:80 set-proxy-v2-tlv-fmt(0x20) %[src] send-proxy-v2", |s| {
             s.proxy_v2_tlvs[0].0 == 0x20

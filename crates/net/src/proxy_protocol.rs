@@ -22,6 +22,18 @@ pub mod tlv {
     pub const NOOP: u8 = 0x04;
     /// An opaque id of the connection, at most 128 bytes.
     pub const UNIQUE_ID: u8 = 0x05;
+    /// What is known of TLS, with TLVs of its own.
+    pub const SSL: u8 = 0x20;
+    /// Within it: the version.
+    pub const SSL_VERSION: u8 = 0x21;
+    /// The common name of the client's certificate.
+    pub const SSL_CN: u8 = 0x22;
+    /// The cipher.
+    pub const SSL_CIPHER: u8 = 0x23;
+    /// What the certificate shown to the client is signed with.
+    pub const SSL_SIG_ALG: u8 = 0x24;
+    /// The kind and size of its key.
+    pub const SSL_KEY_ALG: u8 = 0x25;
     /// The network namespace's name.
     pub const NETNS: u8 = 0x30;
 }
@@ -254,7 +266,9 @@ pub fn write_v2<'a>(
     }
 }
 
-fn write_tlv(kind: u8, value: &[u8], out: &mut Vec<u8>) {
+/// Appends a TLV. No value is longer than 65,535 bytes; what is beyond is left out.
+pub fn write_tlv(kind: u8, value: &[u8], out: &mut Vec<u8>) {
+    let value = &value[..value.len().min(usize::from(u16::MAX))];
     out.push(kind);
     out.extend_from_slice(&(value.len() as u16).to_be_bytes());
     out.extend_from_slice(value);

@@ -156,9 +156,25 @@ pub enum SendProxy {
         unique_id: bool,
         /// `crc32c`.
         crc32c: bool,
-        /// `authority`, from a TLV received.
+        /// `authority`: from a TLV received, or the name that the client sent in TLS.
         authority: bool,
+        /// What it tells of TLS.
+        tls: Option<ProxyTls>,
     },
+}
+
+/// What a PROXY header of version 2 tells of the client's TLS beside its version and whether the
+/// client has a certificate (`send-proxy-v2-ssl`, `proxy-v2-options`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ProxyTls {
+    /// `cert-cn`: the common name of the client's certificate.
+    pub common_name: bool,
+    /// `ssl-cipher`.
+    pub cipher: bool,
+    /// `cert-sig`: what our own certificate is signed with.
+    pub signature: bool,
+    /// `cert-key`: the kind and size of our own key.
+    pub key: bool,
 }
 
 /// `source`.

@@ -117,7 +117,6 @@ fn what_is_known_and_not_built_says_what_it_needs() {
     for (text, needs) in [
         ("sc0_conn_cnt", "stick tables"),
         ("src_conn_cnt", "stick tables"),
-        ("ssl_fc_session_id", "TLS"),
         ("fcgi.docroot", "FastCGI applications"),
         ("spoe.engine-id", "SPOE filters"),
         ("src,in_table(t)", "stick tables"),

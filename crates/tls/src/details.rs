@@ -26,6 +26,8 @@ pub struct Details {
     pub sni: Option<Box<str>>,
     /// The peer's certificates as DER, its own first.
     pub peer: Arc<[Box<[u8]>]>,
+    /// The certificate that the chain ends with that was verified in this handshake (`ssl_c_r_dn`).
+    pub root: Option<Arc<[u8]>>,
     /// What verifying them found, and was forgiven.
     pub verify: Outcome,
     /// Our own certificate, on a listener's side.

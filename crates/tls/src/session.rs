@@ -144,6 +144,7 @@ impl Session {
         let (outcome, group) = engine::kept::end_turn();
         let details = Arc::make_mut(&mut self.details);
         details.verify = outcome;
+        details.root = engine::verify::take_root().or(details.root.take());
         // A session of TLS 1.2 that is resumed exchanges no key: the group is that of the session.
         if !matches!(self.phase, Phase::Established(_)) || (details.group == 0 && details.is_resumed) {
             details.group = group;

@@ -6,6 +6,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::oid_registry::OID_X509_COMMON_NAME;
 use x509_parser::prelude::FromDer;
+use x509_parser::public_key::PublicKey;
 use x509_parser::revocation_list::CertificateRevocationList;
 
 use crate::der::{self, Der};
@@ -73,6 +74,26 @@ impl<'a> Facts<'a> {
     /// OpenSSL's name of the kind of its key (`ssl_c_key_alg`), or its object identifier.
     pub fn key_name(&self) -> String {
         algorithm(&self.0.public_key().algorithm.algorithm.to_id_string())
+    }
+
+    /// The kind and size of its key as PROXY headers have it: `RSA2048`, `EC256`; `None` for other
+    /// kinds.
+    pub fn key_kind(&self) -> Option<String> {
+        let info = self.0.public_key();
+        if let Ok(PublicKey::RSA(key)) = info.parsed() {
+            let modulus = key.modulus.iter().position(|byte| *byte != 0).map(|at| &key.modulus[at..])?;
+            let bits = 8 * modulus.len() - modulus[0].leading_zeros() as usize;
+            return Some(format!("RSA{bits}"));
+        }
+        let curve = info.algorithm.parameters.as_ref()?.as_oid().ok()?.to_id_string();
+        let bits = match &*curve {
+            "1.3.132.0.33" => 224,
+            "1.2.840.10045.3.1.7" | "1.3.132.0.10" => 256,
+            "1.3.132.0.34" => 384,
+            "1.3.132.0.35" => 521,
+            _ => return None,
+        };
+        Some(format!("EC{bits}"))
     }
 
     /// Its alternative names (`ssl_c_san`): `DNS:a.test, IP Address:127.0.0.1`.

@@ -9,7 +9,7 @@ use balance::HashKey;
 use plan::check::InitState;
 use plan::log::LogProto;
 use plan::resolvers::Wishes;
-use plan::server::{Observe, OnError, SendProxy, Source};
+use plan::server::{Observe, OnError, ProxyTls, SendProxy, Source};
 use syntax::Word;
 
 use crate::draft::tls::ServerTls;
@@ -37,15 +37,17 @@ pub struct SendProxyWords {
     pub unique_id: bool,
     pub crc32c: bool,
     pub authority: bool,
+    /// What it tells of TLS (`send-proxy-v2-ssl`, `ssl` and others among the options).
+    pub tls: Option<ProxyTls>,
 }
 
 impl SendProxyWords {
     /// What is sent: of both versions the second, and its options with it only.
     #[must_use]
     pub fn resolved(self) -> SendProxy {
-        let SendProxyWords { version_1, version_2, unique_id, crc32c, authority } = self;
+        let SendProxyWords { version_1, version_2, unique_id, crc32c, authority, tls } = self;
         match (version_1, version_2) {
-            (_, true) => SendProxy::V2 { unique_id, crc32c, authority },
+            (_, true) => SendProxy::V2 { unique_id, crc32c, authority, tls },
             (true, false) => SendProxy::V1,
             (false, false) => SendProxy::None,
         }

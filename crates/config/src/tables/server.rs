@@ -50,12 +50,16 @@ pub static TABLE: &[ServerKeyword] = &[
     row("pool-max-conn",      "<count>",       "how many idle connections are kept",                        |d, a| number(&mut d.pool_max_conn, a, -1, i64::from(i32::MAX))),
     row("pool-purge-delay",   "<delay>",       "between two purges of idle connections",                    |d, a| { let word = a.value()?; d.pool_purge_delay = a.time(word, Milliseconds)?; Ok(()) }),
     row("proto",              "<name>",        "the protocol spoken",                                       proto).partial("`h2` and other protocols than HTTP/1 are not supported yet"),
-    row("proxy-v2-options",   "<option>[,...]", "what a PROXY header of version 2 tells",                   proxy_v2_options).partial("`ssl`, `cert-*` and `ssl-cipher` need TLS, which is not supported yet"),
+    row("proxy-v2-options",   "<option>[,...]", "what a PROXY header of version 2 tells",                   proxy_v2_options),
     row("redir",              "<prefix>",      "sends clients to the server itself",                        |d, a| text(&mut d.redirect, a)),
     row("send-proxy",         "",              "begins with a PROXY header, version 1",                     |d, _| { d.send_proxy.version_1 = true; Ok(()) }),
     row("no-send-proxy",      "",              "begins without a PROXY header of version 1",                |d, _| { d.send_proxy.version_1 = false; Ok(()) }),
     row("send-proxy-v2",      "",              "begins with a PROXY header, version 2",                     |d, _| { d.send_proxy.version_2 = true; Ok(()) }),
     row("no-send-proxy-v2",   "",              "begins without a PROXY header of version 2",                |d, _| { d.send_proxy.version_2 = false; Ok(()) }),
+    row("send-proxy-v2-ssl",  "",              "begins with one that tells of TLS",                         |d, _| { d.send_proxy.version_2 = true; d.send_proxy.tls.get_or_insert_default(); Ok(()) }),
+    row("no-send-proxy-v2-ssl", "",            "begins without",                                            |d, _| { (d.send_proxy.version_2, d.send_proxy.tls) = (false, None); Ok(()) }),
+    row("send-proxy-v2-ssl-cn", "",            "begins with one that tells the client's common name too",   |d, _| { d.send_proxy.version_2 = true; d.send_proxy.tls.get_or_insert_default().common_name = true; Ok(()) }),
+    row("no-send-proxy-v2-ssl-cn", "",         "begins without",                                            |d, _| { (d.send_proxy.version_2, d.send_proxy.tls) = (false, None); Ok(()) }),
     row("set-proxy-v2-tlv-fmt", "(<id>) <fmt>", "adds to a PROXY header of version 2",                      |_, _| Ok(())),
     row("socks4",             "<addr>:<port>", "a SOCKS4 proxy on the way",                                 socks4),
     row("source",             "<addr>[:<port>] …", "the address it sees",                                   |d, a| { d.source = Some(Rc::new(parse_source(a)?)); Ok(()) }),
@@ -258,7 +262,14 @@ fn proxy_v2_options<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) ->
             "crc32c" => draft.send_proxy.crc32c = true,
             "authority" => draft.send_proxy.authority = true,
             "ssl" | "cert-cn" | "ssl-cipher" | "cert-sig" | "cert-key" => {
-                return Err(not_supported(&format!("proxy-v2-options {option}")).at(word.span()));
+                let tls = draft.send_proxy.tls.get_or_insert_default();
+                match option {
+                    "cert-cn" => tls.common_name = true,
+                    "ssl-cipher" => tls.cipher = true,
+                    "cert-sig" => tls.signature = true,
+                    "cert-key" => tls.key = true,
+                    _ => {}
+                }
             }
             other => {
                 let near = diag::suggest(other, ["unique-id", "crc32c", "authority", "ssl", "cert-cn"]);

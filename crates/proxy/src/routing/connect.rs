@@ -9,7 +9,7 @@ use std::task::Context;
 use std::time::Duration;
 
 use net::dial::SourceError;
-use net::{Stream, Target, proxy_protocol, socks4};
+use net::{Stream, Target, socks4};
 use plan::proxy::Reuse;
 use plan::server::{SendProxy, UseSource};
 use plan::{Proxy, ServerSettings};
@@ -27,6 +27,8 @@ use crate::fault::Fault;
 use crate::flow::Socket;
 use crate::routing::assign::Lease;
 use crate::routing::reach::reach;
+
+use crate::routing::introduction::proxy_header;
 use crate::routing::secure;
 use crate::server::h1::Connection;
 use crate::server::local::LocalServer;
@@ -428,39 +430,4 @@ fn foreign_address(client: &Client, x: &Exchange, settings: &ServerSettings) -> 
             Some(SocketAddr::new(ip, 0))
         }
     }
-}
-
-/// The PROXY header that this server wants before anything else; empty for none.
-pub(crate) fn proxy_header(client: &Client, x: &Exchange, settings: &ServerSettings) -> Vec<u8> {
-    let mut out = Vec::new();
-    let addresses = match (x.source(client), x.destination(client)) {
-        (Endpoint::Ip(source), Endpoint::Ip(destination)) => Some((source, destination)),
-        _ => None,
-    };
-    match settings.send_proxy {
-        SendProxy::None => {}
-        SendProxy::V1 => proxy_protocol::write_v1(addresses, &mut out),
-        SendProxy::V2 { unique_id, crc32c, authority } => {
-            // In HAProxy's order: those of formats, the checksum, the host name, the unique id.
-            let mut tlvs: Vec<(u8, Vec<u8>)> = Vec::new();
-            for (kind, format) in &settings.proxy_v2_tlvs {
-                let mut value = Vec::new();
-                view::with(client, x, |env: &Env<'_>| format.render(env, &mut value));
-                tlvs.push((*kind, value));
-            }
-            let checksum = crc32c.then_some(tlvs.len());
-            let received = client.session.tlvs();
-            if authority
-                && let Some(tlv) = received.iter().find(|tlv| tlv.kind == proxy_protocol::tlv::AUTHORITY)
-            {
-                tlvs.push((tlv.kind, tlv.value.to_vec()));
-            }
-            if unique_id && let Some(id) = x.txn.kept(x.txn.unique_id) {
-                tlvs.push((proxy_protocol::tlv::UNIQUE_ID, id.to_vec()));
-            }
-            let tlvs = tlvs.iter().map(|(kind, value)| (*kind, value.as_slice()));
-            proxy_protocol::write_v2(addresses, tlvs, checksum, &mut out);
-        }
-    }
-    out
 }

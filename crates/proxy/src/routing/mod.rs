@@ -5,6 +5,7 @@ pub(crate) mod assign;
 pub(crate) mod attempt;
 pub(crate) mod connect;
 pub(crate) mod cookie;
+mod introduction;
 pub mod lend;
 mod reach;
 pub(crate) mod retry;

@@ -32,6 +32,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("ssl_c_version",      &[], Type::Int,  C, "its version",                                     version::<Client>),
     row("ssl_c_s_dn",         DN,  Type::Str,  C, "its subject, or an entry of that",                s_dn::<Client>).prepared(prepare_dn),
     row("ssl_c_i_dn",         DN,  Type::Str,  C, "its issuer, or an entry of that",                 i_dn::<Client>).prepared(prepare_dn),
+    row("ssl_c_r_dn",         DN,  Type::Str,  C, "the subject of the authority at the end of its chain", s_dn::<Root>).prepared(prepare_dn),
     row("ssl_c_notbefore",    &[], Type::Str,  C, "the begin of its validity",                       notbefore::<Client>),
     row("ssl_c_notafter",     &[], Type::Str,  C, "the end of its validity",                         notafter::<Client>),
     row("ssl_c_key_alg",      &[], Type::Str,  C, "the algorithm of its key",                        key_alg::<Client>),
@@ -68,12 +69,19 @@ trait Whose {
 }
 
 struct Client;
+struct Root;
 struct Frontend;
 struct Server;
 
 impl Whose for Client {
     fn own<'a>(env: &Env<'a>) -> Option<&'a [u8]> {
         Front::details(env)?.peer.first().map(|der| &**der)
+    }
+}
+
+impl Whose for Root {
+    fn own<'a>(env: &Env<'a>) -> Option<&'a [u8]> {
+        Front::details(env)?.root.as_deref()
     }
 }
 

@@ -4,7 +4,7 @@
 //! forgiven, is left for the connection whose turn it is ([`take_outcome`]), or was left by a session
 //! that is resumed.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::Arc;
 
@@ -43,6 +43,12 @@ thread_local! {
     static OUTCOME: Cell<Outcome> = const { Cell::new(Outcome {
         last: code::OK, ca: code::OK, ca_depth: 0, own: code::OK, refused: None,
     }) };
+    static ROOT: RefCell<Option<Arc<[u8]>>> = const { RefCell::new(None) };
+}
+
+/// The end of the chain that was verified during the turn that has just ended.
+pub(crate) fn take_root() -> Option<Arc<[u8]>> {
+    ROOT.take()
 }
 
 /// What the verifiers found so far.
@@ -135,7 +141,7 @@ fn verify(
         outcome.refused.is_none()
     });
     OUTCOME.set(outcome);
-    result.map_err(|_| refusal(outcome.last))
+    result.map(|root| ROOT.set(Some(root))).map_err(|_| refusal(outcome.last))
 }
 
 /// The key of a certificate of whichever version.

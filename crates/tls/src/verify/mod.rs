@@ -85,7 +85,8 @@ impl Trusted {
         places.filter_map(|place| Parsed::new(&self.authorities[*place as usize]))
     }
 
-    /// Verifies `own` with what the peer sent beside it, at `now` in seconds since 1970.
+    /// Verifies `own` with what the peer sent beside it, at `now` in seconds since 1970: the
+    /// certificate that the chain ends with.
     ///
     /// # Errors
     /// A fault that was not forgiven.
@@ -96,9 +97,9 @@ impl Trusted {
         purpose: Purpose,
         now: i64,
         forgive: Forgive<'_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<Arc<[u8]>, Refused> {
         let Some(own) = Parsed::new(own) else {
-            return fault(forgive, code::UNSPECIFIED, 0);
+            return fault(forgive, code::UNSPECIFIED, 0).map(|()| own.into());
         };
         let untrusted: Vec<_> = rest.iter().filter_map(|der| Parsed::new(der)).collect();
         let chain = Chain::build(own, &untrusted, self, now);
@@ -110,7 +111,10 @@ impl Trusted {
         check_strength(all, forgive)?;
         self.lists.check(all, now, self.check, forgive)?;
         self.check_signatures(&chain, now, forgive)?;
-        constraints::check(all, forgive)
+        constraints::check(all, forgive)?;
+        let last = all.last().map_or(&[][..], Parsed::der);
+        let trusted = self.authorities.iter().find(|known| std::ptr::eq(known.as_ptr(), last.as_ptr()));
+        Ok(trusted.map_or_else(|| last.into(), Arc::clone))
     }
 
     /// From the top down: each signature with the key above, then the dates.
