@@ -240,3 +240,35 @@ fn a_session_is_no_way_around_the_verification_of_another_line() {
     }
     let _ = std::fs::remove_dir_all(&directory);
 }
+
+#[test]
+fn handshakes_that_fail_are_told_with_their_cause_in_the_words_of_openssl() {
+    let authority = Authority::new();
+    let (certificate, late) =
+        (shown(&authority.issue(&["one.test"])), shown(&authority.issue_expired(&["late.test"])));
+    let port = free_port();
+    let text = format!(
+        "{DEFAULTS}frontend fe\n option httpslog\n bind 127.0.0.1:{port} ssl crt {certificate} verify required ca-file {}\n \
+         error-log-format \"%[fc_err] %[ssl_fc_err,hex] <%[ssl_fc_err_str]> %[ssl_c_err]/%[ssl_c_ca_err] %[ssl_fc_sni] %sslv %sslc\"\n \
+         http-request return status 200\n",
+        shown(&authority.own())
+    );
+    let weir = Weir::start(&text, &[port]);
+    for (arguments, line) in [
+        (
+            &["-tls1_2", "-cipher", "ECDHE-RSA-AES128-GCM-SHA256"][..],
+            "34 000000000A0000C1 <error:0A0000C1:SSL routines::no shared cipher> 0/0 one.test TLSv1.2 (NONE)",
+        ),
+        (
+            &["-tls1_3"],
+            "34 000000000A0000C7 <error:0A0000C7:SSL routines::peer did not return a certificate> 0/0 one.test TLSv1.3 TLS_AES_256_GCM_SHA384",
+        ),
+        (
+            &["-tls1_3", "-cert", &late, "-key", &late],
+            "31 000000000A000086 <error:0A000086:SSL routines::certificate verify failed> 10/0 one.test TLSv1.3 TLS_AES_256_GCM_SHA384",
+        ),
+    ] {
+        ask(port, arguments);
+        assert!(eventually(|| weir.messages().contains(line)), "{line}\n{}", weir.messages());
+    }
+}

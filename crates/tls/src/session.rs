@@ -169,7 +169,13 @@ impl Session {
     }
 
     fn fail(&mut self, error: Error) {
-        self.details_mut().failure = Some(error);
+        let suite = if let Phase::Handshake(handshake) = &self.phase { handshake.suite() } else { 0 };
+        let details = self.details_mut();
+        details.failure = Some(error);
+        // In TLS 1.2 a suite counts only once the handshake is over.
+        if details.version == TLS13 {
+            details.suite = suite;
+        }
         self.phase = Phase::Failed(error);
     }
 

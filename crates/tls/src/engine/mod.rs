@@ -145,6 +145,15 @@ impl Handshake {
         };
     }
 
+    /// The cipher suite, by its number in TLS; 0 before it is agreed on.
+    pub(crate) fn suite(&self) -> u16 {
+        let suite = match &self.end {
+            End::Server(end) => end.negotiated_cipher_suite(),
+            End::Client(end) => end.negotiated_cipher_suite(),
+        };
+        suite.map_or(0, |suite| suite.suite().into())
+    }
+
     /// Takes keys and facts out of a handshake that is complete.
     pub(crate) fn finish(self) -> Result<Finished, Error> {
         let internal = |_| Error::handshake(Reason::InternalError);
