@@ -224,3 +224,97 @@ fn keys_of_connections_to_servers_are_those_that_the_server_has() {
     }
     let _ = std::fs::remove_dir_all(&directory);
 }
+
+/// The Finished messages that `openssl` showed with `-msg`, in order, without their headers.
+fn finished(shown: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut lines = shown.lines();
+    while let Some(line) = lines.next() {
+        if line.contains("Handshake [length") && line.trim_end().ends_with("Finished") {
+            let digits = lines.by_ref().take_while(|line| line.starts_with("    "));
+            let digits: String =
+                digits.flat_map(|line| line.chars().filter(|one| !one.is_whitespace())).collect();
+            found.push(digits.get(8..).unwrap_or_default().to_uppercase());
+        }
+    }
+    found
+}
+
+#[test]
+fn the_unique_id_is_the_finished_message_of_the_peer_or_ours_in_a_resumed_session() {
+    let authority = Authority::new();
+    let certificate = shown(&authority.issue(&["one.test"]));
+    let directory = scratch("unique");
+    let session = shown(&directory.join("session"));
+    let port = free_port();
+    let text = format!(
+        "{DEFAULTS}frontend fe\n bind 127.0.0.1:{port} ssl crt {certificate}\n \
+         http-request return status 200 content-type text/plain lf-string \"id=%[ssl_fc_unique_id,hex]\"\n"
+    );
+    let _weir = Weir::start(&text, &[port]);
+    for version in ["-tls1_2", "-tls1_3"] {
+        for (argument, is_resumed) in [("-sess_out", false), ("-sess_in", true)] {
+            let target = format!("127.0.0.1:{port}");
+            let mut child = Command::new("openssl")
+                .args(["s_client", version, "-msg", "-ign_eof", "-connect", &target, argument, &session])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("openssl runs");
+            let mut input = child.stdin.take().expect("it was asked for");
+            let request = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+            let _ = std::io::Write::write_all(&mut input, request);
+            let output = child.wait_with_output().expect("it ends with the connection");
+            let told = String::from_utf8_lossy(&output.stdout).into_owned();
+            let both = finished(&told);
+            assert_eq!(both.len(), 2, "{told}");
+            // In TLS 1.3 the server's comes first in any case.
+            let ours_first = version == "-tls1_3" || is_resumed;
+            let place = usize::from(ours_first != is_resumed);
+            assert!(told.contains(&format!("id={}", both[place])), "{version} {is_resumed}\n{told}");
+        }
+    }
+    let _ = std::fs::remove_dir_all(&directory);
+}
+
+#[test]
+fn the_unique_id_of_a_connection_to_a_server_is_the_server_s_finished_message() {
+    let authority = Authority::new();
+    let certificate = shown(&authority.issue(&["one.test"]));
+    let directory = scratch("server-unique");
+    for line in ["force-tlsv12", "force-tlsv13"] {
+        let (port, server) = (free_port(), free_port());
+        let log = directory.join(line);
+        let file = std::fs::File::create(&log).expect("the directory takes files");
+        let mut origin = Command::new("openssl")
+            .args(["s_server", "-msg", "-www", "-cert", &certificate, "-key", &certificate, "-accept"])
+            .arg(format!("127.0.0.1:{server}"))
+            .stdin(Stdio::null())
+            .stdout(file)
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("openssl runs");
+        let text = format!(
+            "{DEFAULTS}listen outer\n bind 127.0.0.1:{port}\n retries 0\n server s 127.0.0.1:{server} ssl verify none no-ssl-reuse {line}\n \
+             http-response return status 200 content-type text/plain lf-string \"id=%[ssl_bc_unique_id,hex]\"\n"
+        );
+        let _weir = Weir::start(&text, &[port]);
+        let mut told = String::new();
+        let answered = eventually(|| {
+            told =
+                exchange(port, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").map_or(String::new(), |got| got.text());
+            told.starts_with("id=")
+        });
+        let id = told.trim_start_matches("id=").to_owned();
+        let place = usize::from(line == "force-tlsv12");
+        let seen = eventually(|| {
+            let shown = std::fs::read_to_string(&log).unwrap_or_default();
+            finished(&shown).get(place) == Some(&id)
+        });
+        let _ = origin.kill();
+        let _ = origin.wait();
+        assert!(answered && seen, "{line} {told}\n{}", std::fs::read_to_string(&log).unwrap_or_default());
+    }
+    let _ = std::fs::remove_dir_all(&directory);
+}

@@ -196,7 +196,11 @@ impl Checks {
             buffer: plan.global.tune.bufsize,
             at_once: plan.global.tune.max_checks_per_thread as usize,
             forks: plan.global.insecure_fork_wanted,
-            keep: tls::Keep { session: plan.variables.wants_tls_session(), ..tls::Keep::default() },
+            keep: tls::Keep {
+                session: plan.variables.wants_tls_session(),
+                finished: plan.variables.wants_tls_finished(),
+                ..tls::Keep::default()
+            },
             followers: RwLock::new(followers),
         };
         let context = Arc::new(context);

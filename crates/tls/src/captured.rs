@@ -12,6 +12,8 @@ pub struct Keep {
     pub lists: usize,
     /// Random bytes, identifiers and the keys of sessions.
     pub session: bool,
+    /// The Finished messages.
+    pub finished: bool,
     /// The secrets that traffic can be read with (`tune.ssl.keylog`).
     pub secrets: bool,
 }
@@ -28,6 +30,7 @@ impl Keep {
         Self {
             lists: self.lists.max(other.lists),
             session: self.session || other.session,
+            finished: self.finished || other.finished,
             secrets: self.secrets || other.secrets,
         }
     }
@@ -47,6 +50,9 @@ pub struct Captured {
     /// The key of the session (`ssl_fc_session_key`): the master secret of TLS 1.2, in TLS 1.3 what
     /// a ticket resumes the session with. Empty where there is none.
     pub session_key: Box<[u8]>,
+    /// The Finished messages of the client and of the server (`ssl_fc_unique_id`), where they are
+    /// kept.
+    pub finished: [Box<[u8]>; 2],
     /// Secrets, where they are kept (`ssl_fc_client_traffic_secret_0` …).
     pub secrets: Vec<Secret>,
     /// What the server sent before its hello was there to the end.

@@ -24,6 +24,7 @@ pub mod dn;
 mod engine;
 pub mod error;
 pub mod files;
+mod finished;
 pub mod hello;
 pub mod load;
 mod load_error;

@@ -14,6 +14,7 @@ use crate::details::Details;
 use crate::engine::verify::Outcome;
 use crate::engine::{self, Finished, Handshake};
 use crate::error::{Error, Kind, Reason};
+use crate::finished::Overheard;
 use crate::hello::{Arriving, Hello};
 use crate::records::{Records, Seen};
 use crate::{TLS13, record};
@@ -33,6 +34,8 @@ pub struct Session {
     max_record: u16,
     keep: Keep,
     is_client: bool,
+    /// What is listened to until the handshake is over.
+    overheard: Option<Box<Overheard>>,
     ended: Ended,
 }
 
@@ -115,6 +118,9 @@ impl Session {
         if self.keep.is_any() {
             self.details_mut().captured.get_or_insert_default();
         }
+        if self.keep.finished {
+            self.overheard.get_or_insert_default();
+        }
     }
 
     fn new(phase: Phase, max_record: u16) -> Self {
@@ -127,6 +133,7 @@ impl Session {
             details: Arc::default(),
             max_record,
             keep: Keep::default(),
+            overheard: None,
             ended: Ended::No,
         }
     }
@@ -139,7 +146,7 @@ impl Session {
     pub fn handshake(&mut self, received: &[u8]) -> Result<bool, Error> {
         let mut out = Vec::new();
         engine::kept::begin_turn(self.details.verify, self.details.group);
-        engine::key_log::want_secrets(self.keep.session || self.keep.secrets);
+        engine::key_log::want_secrets(self.keep.session || self.keep.finished || self.keep.secrets);
         let mut result = self.advance(received, &mut out);
         let (outcome, group) = engine::kept::end_turn();
         let details = Arc::make_mut(&mut self.details);
@@ -156,7 +163,18 @@ impl Session {
             } else {
                 captured.note_server(&out);
             }
-            captured.note_secrets(engine::key_log::take_secrets(), self.keep);
+            let secrets = engine::key_log::take_secrets();
+            if let Some(overheard) = &mut self.overheard {
+                let [client, server] = if self.is_client { [&*out, received] } else { [received, &*out] };
+                overheard.listen(client, server, &secrets);
+            }
+            if result == Ok(true)
+                && let Some(overheard) = self.overheard.take()
+            {
+                let randoms = [&captured.client_random, &captured.server_random];
+                captured.finished = overheard.finished(details.suite, details.version == TLS13, randoms);
+            }
+            captured.note_secrets(secrets, self.keep);
         }
         self.unsent.append(&out);
         if let (Err(error), Some(kind)) = (&mut result, outcome.refused) {

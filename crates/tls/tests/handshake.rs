@@ -324,7 +324,7 @@ fn trust_in_nobody_trusts_nobody() {
     assert_eq!(client.failure().unwrap().verify, 20);
 }
 
-const KEEP: Keep = Keep { lists: 1000, session: true, secrets: true };
+const KEEP: Keep = Keep { lists: 1000, session: true, finished: true, secrets: true };
 
 #[test]
 fn what_the_handshake_said_is_kept_where_it_is_asked_for() {
@@ -348,6 +348,9 @@ fn what_the_handshake_said_is_kept_where_it_is_asked_for() {
                 (captured.client_random, captured.server_random, captured.session_id.clone(), secret)
             };
             assert_eq!(captured(&client), captured(&server), "{version:x}");
+            let finished = |session: &Session| session.details().captured.as_ref().unwrap().finished.clone();
+            assert_eq!(finished(&client), finished(&server), "{version:x}");
+            assert!(finished(&server).iter().all(|one| one.len() == if version == TLS13 { 48 } else { 12 }));
             assert!(captured(&server).0 != [0; 32] && captured(&server).1 != [0; 32]);
             let captured = server.details().captured.as_ref().unwrap();
             let lists = captured.lists.as_ref().unwrap();

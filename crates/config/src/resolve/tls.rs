@@ -123,7 +123,7 @@ pub(crate) fn acceptor(
         strict_sni: draft.strict_sni.or(defaults.strict_sni).unwrap_or(false),
         resumption,
         max_record: defaults.max_record,
-        keep: Keep { lists: defaults.capture.unwrap_or(0), session: false, secrets: defaults.key_log },
+        keep: Keep { lists: defaults.capture.unwrap_or(0), secrets: defaults.key_log, ..Keep::default() },
     };
     let acceptor = Arc::new(Acceptor::new(listening).map_err(failed)?);
     let file = context.sources.file(statement.span.file).name();
@@ -180,7 +180,7 @@ pub(crate) fn server(
             sessions: if own.no_reuse { 0 } else { SESSIONS },
             early_data: false,
             max_record: defaults.max_record,
-            keep: Keep { lists: 0, session: false, secrets: defaults.key_log },
+            keep: Keep { secrets: defaults.key_log, ..Keep::default() },
         };
         let connector = Connector::new(&connecting);
         let failed = |error: String| Diagnostic::alert(error).at(statement.keyword_span());

@@ -57,8 +57,13 @@ pub(crate) async fn receive(connection: &mut Client, wanted: Expected) -> Result
 
 /// The handshake of TLS. What it came to is kept for rules and logs, also where it failed.
 async fn secure(connection: &mut Client, acceptor: &Arc<tls::Acceptor>) -> Result<(), ConnectionError> {
-    let session = connection.worker.shared.plan.variables.wants_tls_session();
-    connection.side.begin_tls(acceptor, tls::Keep { session, ..tls::Keep::default() });
+    let variables = &connection.worker.shared.plan.variables;
+    let keep = tls::Keep {
+        session: variables.wants_tls_session(),
+        finished: variables.wants_tls_finished(),
+        ..tls::Keep::default()
+    };
+    connection.side.begin_tls(acceptor, keep);
     // A flood of handshakes must not hold up those who are served.
     let mut turn = Turn::default();
     let outcome = poll_fn(|context: &mut Context<'_>| {

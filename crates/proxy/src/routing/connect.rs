@@ -26,9 +26,8 @@ use crate::exchange::view;
 use crate::fault::Fault;
 use crate::flow::Socket;
 use crate::routing::assign::Lease;
-use crate::routing::reach::reach;
-
 use crate::routing::introduction::proxy_header;
+use crate::routing::reach::reach;
 use crate::routing::secure;
 use crate::server::h1::Connection;
 use crate::server::local::LocalServer;

@@ -35,8 +35,12 @@ pub(super) async fn begin(
     // What is no text is no name of a host either.
     let name = name.and_then(|name| std::str::from_utf8(name).ok());
     let failed = |error: tls::Error| Fault::ConnectFailed(ConnectionError(error.kind.facts().0));
-    let session = client.worker.shared.plan.variables.wants_tls_session();
-    let keep = tls::Keep { session, ..tls::Keep::default() };
+    let variables = &client.worker.shared.plan.variables;
+    let keep = tls::Keep {
+        session: variables.wants_tls_session(),
+        finished: variables.wants_tls_finished(),
+        ..tls::Keep::default()
+    };
     let mut begun = false;
     let step = |context: &mut Context<'_>| {
         while !preamble.is_empty() {

@@ -22,6 +22,8 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("ssl_fc_server_random", &[], Type::Bin, F, "the random bytes of our side",     server_random::<Front>).prepared(want),
     row("ssl_fc_session_id",    &[], Type::Bin, F, "the session's identifier",         session_id::<Front>).prepared(want),
     row("ssl_fc_session_key",   &[], Type::Bin, F, "the session's key",                session_key::<Front>).prepared(want),
+    row("ssl_fc_unique_id",     &[], Type::Bin, F, "the Finished message of the client, or ours where a session is resumed", unique_id::<Front, 0>).prepared(want_finished),
+    row("ssl_bc_unique_id",     &[], Type::Bin, B, "the Finished message of the server, or ours where a session is resumed", unique_id::<Back, 1>).prepared(want_finished),
     row("ssl_bc_client_random", &[], Type::Bin, B, "the random bytes of our side",     client_random::<Back>).prepared(want),
     row("ssl_bc_server_random", &[], Type::Bin, B, "the random bytes of the server",   server_random::<Back>).prepared(want),
     row("ssl_bc_session_id",    &[], Type::Bin, B, "the session's identifier",         session_id::<Back>).prepared(want),
@@ -69,6 +71,11 @@ fn want(_: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
     Ok(())
 }
 
+fn want_finished(_: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    scope.variables.borrow_mut().want_tls_finished();
+    Ok(())
+}
+
 fn captured<'a, S: Side>(env: &Env<'a>) -> Option<&'a Captured> {
     S::details(env)?.captured.as_deref()
 }
@@ -92,6 +99,17 @@ fn session_id<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Opt
 
 fn session_key<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     some(&captured::<S>(env)?.session_key)
+}
+
+/// As HAProxy has it on both sides: the Finished message of the peer, whose number is `PEER`, or our
+/// own where a session is resumed.
+fn unique_id<'a, S: Side, const PEER: usize>(
+    env: &'a Env<'a>,
+    _: &'a Args,
+    _: &mut Cursor,
+) -> Option<Value<'a>> {
+    let whose = if S::details(env)?.is_resumed { 1 - PEER } else { PEER };
+    some(&captured::<S>(env)?.finished[whose])
 }
 
 /// A secret in hexadecimal digits, lower case.

@@ -33,8 +33,7 @@ pub(super) const NAMES: &[&str] = &[
     "src_gpc1_rate", "src_gpc_rate", "src_http_err_cnt", "src_http_err_rate", "src_http_fail_cnt",
     "src_http_fail_rate", "src_http_req_cnt", "src_http_req_rate", "src_inc_gpc", "src_inc_gpc0",
     "src_inc_gpc1", "src_kbytes_in", "src_kbytes_out", "src_sess_cnt", "src_sess_rate",
-    "src_updt_conn_cnt", "ssl_bc_unique_id", "ssl_fc_unique_id", "table_avl",
-    "table_cnt",
+    "src_updt_conn_cnt", "table_avl", "table_cnt",
 ];
 
 /// What each needs, by how its name begins; the first that fits counts.
@@ -43,7 +42,6 @@ const NEEDS: &[(&str, &str)] = &[
     ("sc", "stick tables"),
     ("spoe.", "SPOE filters"),
     ("src_", "stick tables"),
-    ("ssl_", "TLS"),
     ("table_", "stick tables"),
 ];
 

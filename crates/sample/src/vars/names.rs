@@ -36,6 +36,7 @@ pub struct Variables {
     wants_bodies: bool,
     wants_stream_numbers: bool,
     wants_tls_session: bool,
+    wants_tls_finished: bool,
 }
 
 impl Variables {
@@ -157,6 +158,16 @@ impl Variables {
         self.wants_tls_session
     }
 
+    /// Notes that an expression or format reads the Finished messages of TLS.
+    pub fn want_tls_finished(&mut self) {
+        self.wants_tls_finished = true;
+    }
+
+    /// Whether one does: then handshakes are listened to.
+    pub fn wants_tls_finished(&self) -> bool {
+        self.wants_tls_finished
+    }
+
     /// A copy for expressions that are compiled while the plan is in use: they mean the same slots.
     #[must_use]
     pub fn aside(&self) -> Self {
@@ -181,6 +192,7 @@ impl Variables {
             (self.wants_turns, plan.wants_turns, "what requests cost"),
             (self.wants_bodies, plan.wants_bodies, "the bodies of messages"),
             (self.wants_tls_session, plan.wants_tls_session, "the keys of TLS sessions"),
+            (self.wants_tls_finished, plan.wants_tls_finished, "the ends of TLS handshakes"),
         ];
         let (.., what) = wants.into_iter().find(|(own, kept, _)| *own && !kept)?;
         Some(format!("{what} is kept only where an expression of the configuration reads it"))

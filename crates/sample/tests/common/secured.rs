@@ -99,6 +99,8 @@ pub(crate) const SECURED: &[(&str, &str)] = &[
     ("ssl_fc_server_traffic_secret_0", "none"),
     ("ssl_fc_exporter_secret", "none"),
     ("ssl_fc_early_exporter_secret", "none"),
+    ("ssl_fc_unique_id,hex", "str:05"),
+    ("ssl_bc_unique_id,hex", "str:06"),
     ("ssl_bc_client_random,hex", "str:0101010101010101010101010101010101010101010101010101010101010101"),
     ("ssl_bc_server_random,hex", "str:0202020202020202020202020202020202020202020202020202020202020202"),
     ("ssl_bc_session_id,hex", "str:03"),
@@ -134,6 +136,7 @@ pub(crate) fn secured() -> World {
     let mut captured = Captured::default();
     (captured.client_random, captured.server_random) = ([1; 32], [2; 32]);
     (captured.session_id, captured.session_key) = ([3][..].into(), [4][..].into());
+    captured.finished = [[5][..].into(), [6][..].into()];
     let label = "CLIENT_HANDSHAKE_TRAFFIC_SECRET".into();
     captured.secrets.push(Secret { label, bytes: [0xab, 1][..].into() });
     let details = Arc::new(Details {
