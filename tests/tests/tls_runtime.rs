@@ -574,3 +574,43 @@ fn sessions_are_not_resumed_across_a_change_of_whom_to_trust() {
     assert!(!again().contains("Reused"), "the client's certificate was revoked meanwhile");
     let _ = std::fs::remove_dir_all(directory);
 }
+
+#[test]
+fn files_beside_a_certificate_are_those_that_are_looked_for() {
+    let authority = Authority::new();
+    let whole = text(&authority.issue(&["one.test"]));
+    let (certificate, key) = whole.split_at(whole.find("-----BEGIN PRIVATE").expect("a key"));
+    let directory = weir_tests::scratch("beside");
+    let at = |name: &str| directory.join(name);
+    for (name, part) in
+        [("one.crt", certificate), ("one.key", key), ("two.pem", certificate), ("two.pem.key", key)]
+    {
+        std::fs::write(at(name), part).expect("it takes files");
+    }
+    let port = free_port();
+    let with = |global: &str, file: &str| {
+        DEFAULTS.replace("global\n", &format!("global\n {global}\n"))
+            + &format!("frontend fe\n bind 127.0.0.1:{port} ssl crt {}\n", shown(&at(file)))
+    };
+    for (global, file, accepted) in [
+        ("ssl-load-extra-files all", "two.pem", true),
+        ("ssl-load-extra-files none", "two.pem", false),
+        ("ssl-load-extra-files sctl key", "two.pem", true),
+        ("ssl-load-extra-files all", "one.crt", false),
+        ("ssl-load-extra-files nothing", "two.pem", false),
+    ] {
+        let configuration = at("haproxy.cfg");
+        std::fs::write(&configuration, with(global, file)).expect("it takes files");
+        assert_eq!(weir_tests::check(&configuration, &directory).accepted(), accepted, "{global} {file}");
+    }
+    let weir = Weir::start(&with("ssl-load-extra-del-ext", "one.crt"), &[port]);
+    let new = text(&authority.issue_rsa(&["one.test"]));
+    let (certificate, key) = new.split_at(new.find("-----BEGIN PRIVATE").expect("a key"));
+    let name = shown(&at("one.crt"));
+    let set = |file: &Path, payload: &str| pay(&weir, &format!("set ssl cert {}", shown(file)), payload);
+    assert!(set(&at("one.crt"), certificate).starts_with("Transaction created"));
+    assert!(set(&at("one.key"), key).starts_with(&format!("Transaction updated for certificate {name}!")));
+    assert!(weir.ask(&format!("commit ssl cert {name}")).contains("Success!"));
+    assert_eq!(first_certificate(&s_client(port, "one.test", &[])), first_certificate(certificate));
+    let _ = std::fs::remove_dir_all(directory);
+}

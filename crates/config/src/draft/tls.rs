@@ -166,6 +166,8 @@ pub struct TlsDefaults<'a> {
     pub authorities: Option<&'a str>,
     /// `crt-base`.
     pub certificates: Option<&'a str>,
+    /// `ssl-load-extra-files`, `ssl-load-extra-del-ext`.
+    pub extra: tls::load::Extra,
     /// `ssl-server-verify`.
     pub server_verify: VerifyMode,
     /// `tune.ssl.cachesize`: sessions kept for clients.
@@ -188,6 +190,7 @@ impl Default for TlsDefaults<'_> {
             server: TlsWords::default(),
             authorities: None,
             certificates: None,
+            extra: tls::load::Extra::ALL,
             server_verify: VerifyMode::Required,
             sessions: 20_000,
             lifetime: Duration::from_secs(300),

@@ -165,6 +165,9 @@ pub(crate) fn resolve(
     };
     let global = read_global(draft, &mut context);
     context.tls = global.tls.clone();
+    if around.is_none() && context.tls.extra.replaces_ending {
+        context.tls_files.all.replace_endings();
+    }
     sections::userlists(draft, &mut context);
     sections::http_errors(draft, &mut context);
     certificates::stores(draft, &global.bases, &mut context);

@@ -355,7 +355,8 @@ fn certificates(
     if let Some(known) = context.tls_files.certificates.get(&path) {
         return Ok(known.clone());
     }
-    let loaded = Loader::default().certificates(&path).map_err(|error| refused(&error, name))?;
+    let loader = Loader { extra: defaults.extra, ..Loader::default() };
+    let loaded = loader.certificates(&path).map_err(|error| refused(&error, name))?;
     let loaded: Vec<_> = loaded.into_iter().map(|one| context.tls_files.all.keep(one)).collect();
     context.tls_files.certificates.insert(path, loaded.clone());
     Ok(loaded)

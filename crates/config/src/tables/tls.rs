@@ -2,6 +2,7 @@
 //! defaults of the global section.
 
 use diag::Diagnostic;
+use tls::load::Extra;
 use tls::{VerifyMode, names};
 
 use crate::draft::args::Args;
@@ -105,6 +106,31 @@ pub static SERVER: &[ServerKeyword] = &[
 pub(super) fn word<'a>(value: &mut Option<Text<'a>>, args: &mut Args<'a, '_>) -> Outcome {
     *value = Some(args.value()?.into());
     Ok(())
+}
+
+/// `ssl-load-extra-files`: nothing beside what it names.
+pub(super) fn extra_files(extra: &mut Extra, args: &mut Args<'_, '_>) -> Outcome {
+    let replaces_ending = extra.replaces_ending;
+    *extra = Extra { replaces_ending, ..Extra::NONE };
+    args.required("`none`, `all` or kinds of files")?;
+    loop {
+        match args.last().as_str() {
+            "none" => *extra = Extra { replaces_ending, ..Extra::NONE },
+            "all" => *extra = Extra { replaces_ending, ..Extra::ALL },
+            "bundle" => extra.bundle = true,
+            "sctl" => extra.sctl = true,
+            "ocsp" => extra.ocsp = true,
+            "issuer" => extra.issuer = true,
+            "key" => extra.key = true,
+            other => {
+                let near = diag::suggest(other, ["none", "all", "bundle", "sctl", "ocsp", "issuer", "key"]);
+                return Err(args.wrong(format!("`{other}` is no kind of file")).did_you_mean(near));
+            }
+        }
+        if args.next().is_none() {
+            return Ok(());
+        }
+    }
 }
 
 /// `ssl-default-bind-options`, and without `strict_sni` `ssl-default-server-options`, where some words

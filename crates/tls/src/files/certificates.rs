@@ -1,6 +1,7 @@
 //! Changing certificates at run time: `new`, `set`, `commit`, `abort`, `del` and `show ssl cert`.
 //! Errors are in HAProxy's words.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::contents::{Contents, Part};
@@ -78,7 +79,7 @@ impl Files {
     /// Whether there is a certificate of that name, or one that a file of that name is part of.
     pub fn knows(&self, name: &str) -> bool {
         let inner = self.inner();
-        inner.certificates.contains_key(name) || inner.certificates.contains_key(Part::of(name).0)
+        inner.certificates.contains_key(name) || inner.certificates.contains_key(&*inner.part_of(name).0)
     }
 
     /// What there is to show of a certificate, or of what `waits` to replace it.
@@ -116,7 +117,8 @@ impl Files {
     /// Why it cannot be, in lines.
     pub fn set(&self, file: &str, payload: &str) -> Result<(Box<str>, bool), String> {
         let mut inner = self.inner();
-        let (name, part) = Part::of(file);
+        let (name, part) = inner.part_of(file);
+        let name = &*name;
         let before = match &inner.pending {
             Some(pending) if *pending.name == *name => &pending.contents,
             Some(pending) => return Err(about_another(&pending.name, "set", name)),
@@ -200,6 +202,15 @@ impl Files {
 }
 
 impl Inner {
+    /// The certificate that a file belongs to, and which part of it the file is.
+    fn part_of<'a>(&self, file: &'a str) -> (Cow<'a, str>, Part) {
+        let (name, part) = Part::of(file);
+        if part != Part::Pem && self.replaces_endings && !self.certificates.contains_key(name) {
+            return (Cow::Owned(format!("{name}.crt")), part);
+        }
+        (Cow::Borrowed(name), part)
+    }
+
     /// Puts `new` wherever the certificate of that name is used: at how many places.
     pub(super) fn replace(&mut self, name: &str, new: Option<&Arc<Certificate>>) -> Result<usize, String> {
         if !self.uses(name) {

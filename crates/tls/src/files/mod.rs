@@ -22,7 +22,7 @@ pub use certificates::Shown;
 pub use contents::Contents;
 pub use lists::{List, ListEntry, NotAdded, Served};
 pub use names::{LineNames, ServedName};
-pub use options::{FILES, FileOf, TrustOf, override_options, protocols};
+pub use options::{FILES, FileOf, Protocols, TrustOf, override_options, protocols};
 pub use responses::Answered;
 pub use users::{Failed, Line};
 
@@ -43,6 +43,8 @@ pub struct Files {
 #[derive(Debug, Default)]
 struct Inner {
     users: Users,
+    /// Whether the names of files beside a certificate have no `.crt` before their own ending.
+    replaces_endings: bool,
     certificates: BTreeMap<Box<str>, Stored>,
     /// The change of a certificate that was not committed yet.
     pending: Option<Pending>,
@@ -60,6 +62,12 @@ impl Files {
     // Whoever panicked while holding the lock left whole entries behind.
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says that the endings of files beside a certificate replace its `.crt`
+    /// (`ssl-load-extra-del-ext`).
+    pub fn replace_endings(&self) {
+        self.inner().replaces_endings = true;
     }
 
     /// Keeps a certificate that was loaded. One that is known by that name already is given back

@@ -104,11 +104,14 @@ fn verify(value: &str) -> Result<VerifyMode, String> {
     })
 }
 
+/// Protocols by their names, and whether others were left out.
+pub type Protocols = (Vec<Box<[u8]>>, bool);
+
 /// The protocols of a list (`alpn`), of those that are spoken here, and whether one is missing.
 ///
 /// # Errors
 /// A name is empty or too long.
-pub fn protocols(list: &str) -> Result<(Vec<Box<[u8]>>, bool), String> {
+pub fn protocols(list: &str) -> Result<Protocols, String> {
     let names = list.split(',');
     if names.clone().any(|name| name.is_empty() || name.len() > 255) {
         return Err("'alpn' : one of the protocol names has an invalid length".to_owned());

@@ -82,10 +82,13 @@ impl Users {
     }
 }
 
+/// Entries of a listener by their places.
+type Entries = Vec<(u32, Prepared)>;
+
 /// What was made anew and is to be put in place.
 #[derive(Debug, Default)]
 pub(super) struct Swap {
-    lines: Vec<(Arc<Acceptor>, Vec<(u32, Prepared)>)>,
+    lines: Vec<(Arc<Acceptor>, Entries)>,
     servers: Vec<(Arc<Connector>, Current)>,
 }
 
@@ -105,12 +108,15 @@ impl Swap {
     }
 }
 
+/// What there was, and what was made of each; `None` where nothing changes.
+type Made<T> = RefCell<Vec<(Arc<T>, Option<Arc<T>>)>>;
+
 /// Whom lines trust after a change, each made once: what was shared stays shared.
 pub(super) struct Remade<F> {
     /// Whom to trust instead; `None` where nothing changes.
     again: F,
-    trusts: RefCell<Vec<(Arc<Trust>, Option<Arc<Trust>>)>>,
-    options: RefCell<Vec<(Arc<Options>, Option<Arc<Options>>)>>,
+    trusts: Made<Trust>,
+    options: Made<Options>,
 }
 
 impl<F: Fn(&Arc<Trust>) -> Option<Arc<Trust>>> Remade<F> {
@@ -132,11 +138,7 @@ impl<F: Fn(&Arc<Trust>) -> Option<Arc<Trust>>> Remade<F> {
 }
 
 /// What was made of `old` before, or what `make` makes of it.
-fn once<T>(
-    made: &RefCell<Vec<(Arc<T>, Option<Arc<T>>)>>,
-    old: &Arc<T>,
-    make: impl FnOnce() -> Option<Arc<T>>,
-) -> Option<Arc<T>> {
+fn once<T>(made: &Made<T>, old: &Arc<T>, make: impl FnOnce() -> Option<Arc<T>>) -> Option<Arc<T>> {
     let known = made.borrow().iter().find(|(one, _)| Arc::ptr_eq(one, old)).map(|(_, new)| new.clone());
     known.unwrap_or_else(|| {
         let new = make();
