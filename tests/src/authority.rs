@@ -27,11 +27,20 @@ const EC: &[&str] = &["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
 const RSA: &[&str] = &["-newkey", "rsa:2048"];
 
 impl Authority {
-    /// A new one.
+    /// A new one with an elliptic-curve key.
     pub fn new() -> Self {
+        Self::with(EC)
+    }
+
+    /// A new one with an RSA key.
+    pub fn rsa() -> Self {
+        Self::with(RSA)
+    }
+
+    fn with(key: &[&str]) -> Self {
         let directory = scratch("authority");
         let mut arguments = vec!["req", "-x509", "-nodes", "-days", "30", "-subj", "/CN=Test authority"];
-        arguments.extend(EC);
+        arguments.extend(key);
         arguments.extend(["-keyout", "ca.key", "-out", "ca.pem"]);
         openssl(&directory, &arguments);
         Self { directory }
@@ -59,10 +68,16 @@ impl Authority {
 
     /// A list of revoked certificates, in which these are.
     pub fn revoke(&self, certificates: &[&Path]) -> PathBuf {
+        self.revoke_by("sha256", certificates)
+    }
+
+    /// The same, signed over that digest.
+    pub fn revoke_by(&self, digest: &str, certificates: &[&Path]) -> PathBuf {
         let file = |name: &str| self.directory.join(name);
         std::fs::write(file("revoked.txt"), "").expect("the directory takes files");
-        let settings = "[ca]\ndefault_ca = own\n[own]\ndatabase = revoked.txt\ndefault_md = sha256\n\
-                        default_crl_days = 30\n";
+        let settings = format!(
+            "[ca]\ndefault_ca = own\n[own]\ndatabase = revoked.txt\ndefault_md = {digest}\ndefault_crl_days = 30\n"
+        );
         std::fs::write(file("revoked.cnf"), settings).expect("the directory takes files");
         let own = ["ca", "-config", "revoked.cnf", "-keyfile", "ca.key", "-cert", "ca.pem"];
         for certificate in certificates {

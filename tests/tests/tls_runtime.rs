@@ -614,3 +614,22 @@ fn files_beside_a_certificate_are_those_that_are_looked_for() {
     assert_eq!(first_certificate(&s_client(port, "one.test", &[])), first_certificate(certificate));
     let _ = std::fs::remove_dir_all(directory);
 }
+
+#[test]
+fn a_revocation_list_over_sha1_counts_as_it_does_in_openssl() {
+    let authority = Authority::rsa();
+    let (good, bad) = (authority.issue(&["good.test"]), authority.issue(&["bad.test"]));
+    let list = authority.revoke_by("sha1", &[&bad]);
+    let port = free_port();
+    let _weir = Weir::start(
+        &format!(
+            "{DEFAULTS}frontend fe\n bind 127.0.0.1:{port} ssl crt {} ca-file {} crl-file {} verify required\n \
+             http-request return status 200\n",
+            shown(&good),
+            shown(&authority.own()),
+            shown(&list),
+        ),
+        &[port],
+    );
+    assert!(admits(port, &good) && !admits(port, &bad));
+}
