@@ -633,3 +633,39 @@ fn a_revocation_list_over_sha1_counts_as_it_does_in_openssl() {
     );
     assert!(admits(port, &good) && !admits(port, &bad));
 }
+
+#[test]
+fn a_server_that_is_added_shows_a_certificate_that_no_file_has() {
+    let authority = Authority::new();
+    let own = authority.issue(&["one.test"]);
+    let (port, inner) = (free_port(), free_port());
+    let weir = Weir::start(
+        &format!(
+            "{DEFAULTS}frontend fe\n bind 127.0.0.1:{port}\n default_backend be\nbackend be\n\
+             frontend inner\n bind 127.0.0.1:{inner} ssl crt {} ca-file {} verify required\n \
+             http-request return status 200\n",
+            shown(&own),
+            shown(&authority.own()),
+        ),
+        &[port, inner],
+    );
+    assert!(weir.ask("new ssl cert memory").contains("New empty certificate store 'memory'!"));
+    swap(&weir, "memory", &text(&own));
+    let status = || {
+        let told = weir.ask("show ssl cert memory");
+        told.lines().find_map(|line| line.strip_prefix("Status: ").map(str::to_owned))
+    };
+    assert_eq!(status().as_deref(), Some("Unused"));
+    let added =
+        weir.ask(&format!("add server be/s 127.0.0.1:{inner} ssl verify none no-sni-auto crt memory"));
+    assert!(added.contains("New server registered."), "{added}");
+    assert_eq!(status().as_deref(), Some("Used"));
+    assert!(weir.ask("del ssl cert memory").contains("in use, can't be deleted!"));
+    weir.ask("enable server be/s");
+    let answer = weir_tests::client::exchange(port, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("an answer");
+    assert_eq!(answer.status, 200);
+    weir.ask("disable server be/s");
+    assert!(eventually(|| weir.ask("del server be/s").contains("Server deleted.")));
+    assert_eq!(status().as_deref(), Some("Unused"));
+    assert_eq!(weir.ask("del ssl cert memory").trim(), "Certificate 'memory' deleted!");
+}

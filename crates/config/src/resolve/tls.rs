@@ -355,6 +355,10 @@ fn certificates(
     if let Some(known) = context.tls_files.certificates.get(&path) {
         return Ok(known.clone());
     }
+    // A server that is added at run time is shown what there is now, not what the disk has.
+    if let Some(known) = context.tls_files.all.certificate(&path) {
+        return Ok(vec![known]);
+    }
     let loader = Loader { extra: defaults.extra, ..Loader::default() };
     let loaded = loader.certificates(&path).map_err(|error| refused(&error, name))?;
     let loaded: Vec<_> = loaded.into_iter().map(|one| context.tls_files.all.keep(one)).collect();

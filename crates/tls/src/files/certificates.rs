@@ -71,6 +71,11 @@ impl Files {
         self.inner().certificates.keys().cloned().collect()
     }
 
+    /// The certificate of that name, if it is complete.
+    pub fn certificate(&self, name: &str) -> Option<Arc<Certificate>> {
+        self.inner().certificates.get(name)?.certificate.clone()
+    }
+
     /// The certificate whose change waits.
     pub fn uncommitted(&self) -> Option<Box<str>> {
         self.inner().pending.as_ref().map(|pending| pending.name.clone())
