@@ -3,13 +3,15 @@
 //! property of the moment can be told.
 
 mod common;
+#[path = "common/secured.rs"]
+mod secured;
 
 use std::collections::HashSet;
 
 use common::World;
 use common::rows::{eval_anywhere, usual};
-use common::secured::{SECURED, secured};
 use sample::{convert, fetch};
+use secured::{SECURED, secured};
 
 /// In a usual world: one request with its response, and whatever may be told of them.
 #[rustfmt::skip]

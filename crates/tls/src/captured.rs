@@ -106,7 +106,7 @@ const SUPPORTED_VERSIONS: u16 = 43;
 
 impl Lists {
     /// Keeps up to `most` bytes of what `hello` has.
-    pub(crate) fn new(hello: &Hello<'_>, most: usize) -> Self {
+    pub fn new(hello: &Hello<'_>, most: usize) -> Self {
         let suites_hash = xxh64(hello.suites, 0);
         let mut lists = Self { version: hello.legacy_version, suites_hash, ..Self::default() };
         lists.push(List::Suites, hello.suites, most);

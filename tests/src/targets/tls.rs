@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use tls::captured::{List, Lists};
 use tls::hello::{self, Arriving, Hello};
 use tls::{Trust, ciphers, crt_list, dn, ocsp, verify_chain, x509};
 
@@ -25,6 +26,12 @@ pub fn client_hello(bytes: &[u8]) {
             assert!(hello.random.len() == 32 && hello.session_id.len() <= 32);
             assert!(hello::extensions(hello.extensions).all(|one| one.is_ok()));
             assert_eq!(hello::numbers(hello.suites).count() * 2, hello.suites.len());
+            for most in [0, 1, 7, 64, 1000] {
+                let lists = Lists::new(&hello, most);
+                let all = [List::Suites, List::Extensions, List::Groups, List::PointFormats, List::Versions];
+                let kept = all.iter().chain([&List::Signatures]).map(|list| lists.get(*list).len());
+                assert!(kept.sum::<usize>() <= most);
+            }
         }
     }
 }
@@ -71,7 +78,13 @@ pub fn x509(bytes: &[u8]) {
             let show =
                 |name: &dn::Name<'_>| (name.oneline(), name.rfc2253(), name.entry("CN", -1).map(<[u8]>::len));
             let _ = (show(&facts.subject_name()), show(&facts.issuer_name()));
-            let _ = (facts.names(), facts.alternative_names(), facts.policies(), facts.is_for("a.test"));
+            let _ = (
+                facts.key_kind(),
+                facts.names(),
+                facts.alternative_names(),
+                facts.policies(),
+                facts.is_for("a.test"),
+            );
             assert_eq!((facts.not_before_text().len(), facts.not_after_text().len()), (13, 13));
         }
     }

@@ -14,6 +14,7 @@ const B: Columns = Columns::RESPONSE_KEPT;
 
 /// NPN was given up for ALPN.
 const NO_NPN: &str = "never anything: NPN is not spoken, as by HAProxy with OpenSSL 3";
+const HANDSHAKES: &str = "of handshakes alone, not of what breaks a connection later";
 const NO_EARLY: &str = "always false: early data is not taken yet";
 
 /// The rows.
@@ -32,8 +33,8 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("ssl_fc_is_resumed",  &[], Type::Bool, F, "whether a TLS session was resumed",          is_resumed::<Front>),
     row("ssl_fc_has_early",   &[], Type::Bool, F, "whether early data came before the end of the handshake", no_early).partial(NO_EARLY),
     row("ssl_fc_early_rcvd",  &[], Type::Bool, F, "whether early data came at all",             no_early).partial(NO_EARLY),
-    row("ssl_fc_err",         &[], Type::Int,  F, "the TLS error",                              err::<Front>),
-    row("ssl_fc_err_str",     &[], Type::Str,  F, "the TLS error in words",                     err_str::<Front>),
+    row("ssl_fc_err",         &[], Type::Int,  F, "the TLS error",                              err::<Front>).partial(HANDSHAKES),
+    row("ssl_fc_err_str",     &[], Type::Str,  F, "the TLS error in words",                     err_str::<Front>).partial(HANDSHAKES),
     row("ssl_fc_crtname",     &[], Type::Str,  F, "what the certificate shown to the client is called", ssl_fc_crtname),
     row("ssl_bc",             &[], Type::Bool, B, "whether the connection to the server uses TLS", is_tls::<Back>),
     row("ssl_bc_protocol",    &[], Type::Str,  B, "the TLS version",                            protocol::<Back>),
@@ -45,8 +46,8 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("ssl_bc_alpn",        &[], Type::Str,  B, "the protocol negotiated",                    alpn::<Back>),
     row("ssl_bc_npn",         &[], Type::Str,  B, "the protocol negotiated with NPN",           npn).partial(NO_NPN),
     row("ssl_bc_is_resumed",  &[], Type::Bool, B, "whether a TLS session was resumed",          is_resumed::<Back>),
-    row("ssl_bc_err",         &[], Type::Int,  B, "the TLS error",                              err::<Back>),
-    row("ssl_bc_err_str",     &[], Type::Str,  B, "the TLS error in words",                     err_str::<Back>),
+    row("ssl_bc_err",         &[], Type::Int,  B, "the TLS error",                              err::<Back>).partial(HANDSHAKES),
+    row("ssl_bc_err_str",     &[], Type::Str,  B, "the TLS error in words",                     err_str::<Back>).partial(HANDSHAKES),
 ];
 
 /// A connection of a stream.

@@ -4,7 +4,6 @@
 
 pub(crate) mod everyday;
 pub(crate) mod rows;
-pub(crate) mod secured;
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tls::captured::{Captured, Secret};
 use tls::{Certificate, Details, Outcome, VerifyCode};
 
-use super::World;
-use super::rows::usual;
+use crate::common::World;
+use crate::common::rows::usual;
 
 /// A certificate, the authority that signed it, and its key.
 const PEM: &[u8] = include_bytes!("../testdata/client.pem");
