@@ -29,15 +29,15 @@ run: build
 	@./tools/quickstart.sh $(TARGET)/quick/weir
 
 build:
-	@./tools/need.sh cc openssl
+	@./tools/need.sh cc openssl pkg-config openssl/ssl.h
 	$(CARGO) build --profile quick -p weir
 
 release:
-	@./tools/need.sh cc
+	@./tools/need.sh cc pkg-config openssl/ssl.h
 	@CARGO_TARGET_DIR=$(TARGET) ./tools/release.sh
 
 tools:
-	@./tools/need.sh varnishtest haproxy nginx wrk curl strace time openssl postgres mariadbd redis-server slapd
+	@./tools/need.sh cc pkg-config openssl/ssl.h varnishtest haproxy nginx wrk curl strace time openssl postgres mariadbd redis-server slapd
 
 # Programs and tests are built in one go: built apart they would take other features, and the whole workspace twice the
 # time and the disk. What a fresh build would keep for the next one (incremental state) is left to daily work.

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Installs from Debian's packages whatever of the named programs is missing. Programs are named as they are called.
+# Installs from Debian's packages whatever of the named programs is missing. Programs are named as they are called, libraries
+# by a header of theirs.
 set -euo pipefail
 declare -A package=([cc]=build-essential [varnishtest]=varnish [haproxy]=haproxy [nginx]=nginx-light [wrk]=wrk
-    [curl]=curl [strace]=strace [postgres]=postgresql [mariadbd]=mariadb-server)
+    [curl]=curl [strace]=strace [postgres]=postgresql [mariadbd]=mariadb-server [openssl/ssl.h]=libssl-dev)
 # Debian keeps the daemons of each version of PostgreSQL in a directory of its own.
 PATH=$PATH:/usr/sbin:/usr/local/sbin:$(echo /usr/lib/postgresql/*/bin)
 missing=()
 for program in "$@"; do
     command -v "$program" >/dev/null 2>&1 && continue
     case $program in
+    */*.h) echo "#include <$program>" | cc -E - >/dev/null 2>&1 && continue ;;&
     llvm-profdata-*) missing+=("llvm-${program##*-}") ;;
     *) missing+=("${package[$program]:-$program}") ;;
     esac

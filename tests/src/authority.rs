@@ -61,6 +61,11 @@ impl Authority {
         self.sign(names, RSA, "30")
     }
 
+    /// The same with a key that `openssl req` makes of `key`: `-newkey rsa:1024`.
+    pub fn issue_with(&self, names: &[&str], key: &[&str]) -> PathBuf {
+        self.sign(names, key, "30")
+    }
+
     /// One that is no longer valid.
     pub fn issue_expired(&self, names: &[&str]) -> PathBuf {
         self.sign(names, EC, "-1")
@@ -111,7 +116,7 @@ impl Authority {
     }
 
     fn sign(&self, names: &[&str], key: &[&str], days: &str) -> PathBuf {
-        let stem = format!("{}-{}", names[0].replace('*', "any"), key[1].replace(':', ""));
+        let stem = format!("{}-{}", names[0].replace('*', "any"), key[1].replace([':', '/'], ""));
         let stem = if days == "30" { stem } else { format!("{stem}-expired") };
         let file = |end: &str| format!("{stem}.{end}");
         let subject = format!("/O=Weir/CN={}", names[0]);

@@ -21,10 +21,10 @@ const FEATURES: &[(&str, bool)] = &[
     ("CRYPT_H", true), ("DEVICEATLAS", false), ("DL", false), ("ENGINE", false), ("EPOLL", true), ("EVPORTS", false),
     ("GETADDRINFO", true), ("KQUEUE", false), ("KTLS", false), ("LIBATOMIC", true), ("LIBCRYPT", true),
     ("LINUX_SPLICE", true), ("LINUX_TPROXY", true), ("LUA", false), ("MATH", true), ("MEMORY_PROFILING", false),
-    ("NETFILTER", true), ("NS", true), ("OPENSSL", false), ("OPENSSL_AWSLC", false), ("OPENSSL_WOLFSSL", false),
+    ("NETFILTER", true), ("NS", true), ("OPENSSL", cfg!(feature = "legacy-tls")), ("OPENSSL_AWSLC", false), ("OPENSSL_WOLFSSL", false),
     ("OT", false), ("PCRE", false), ("PCRE2", true), ("POLL", false), ("PRCTL", true), ("PROCCTL", false),
     ("PROMEX", false), ("PTHREAD_EMULATION", false), ("QUIC", false), ("QUIC_OPENSSL_COMPAT", false), ("RT", true),
-    ("SLZ", false), ("SSL", false), ("STATIC_PCRE", false), ("TFO", true), ("THREAD", true), ("TPROXY", true), ("WURFL", false),
+    ("SLZ", false), ("SSL", true), ("STATIC_PCRE", false), ("TFO", true), ("THREAD", true), ("TPROXY", true), ("WURFL", false),
     ("ZLIB", false),
 ];
 
@@ -79,7 +79,8 @@ pub(crate) fn long(as_haproxy: bool) -> String {
         "{}Build options :\n  TARGET  = {}-{}\n  PROFILE = {}\n\nFeature list : {}\n\n\
          Default settings :\n  bufsize = {}, maxrewrite = {}\n\n\
          Built with multi-threading support (MAX_TGROUPS=256, MAX_THREADS=4096, default={threads}).\n\
-         Encrypted password support via crypt(3): yes\n\n\
+         Encrypted password support via crypt(3): yes\n\
+         {}\n\
          Available polling systems :\n      epoll : pref=300,  test result OK\nTotal: 1 (1 usable), will use epoll.\n",
         short(as_haproxy),
         std::env::consts::OS,
@@ -88,7 +89,20 @@ pub(crate) fn long(as_haproxy: bool) -> String {
         features.join(" "),
         tune.bufsize,
         tune.maxrewrite,
+        engines(),
     )
+}
+
+/// What makes connections of TLS. Tools look for the lines about OpenSSL as HAProxy writes them.
+fn engines() -> String {
+    let rustls = "TLS by rustls : TLSv1.2 TLSv1.3\n";
+    match config::openssl_version() {
+        "" => format!("{rustls}TLS by OpenSSL : not built in\n"),
+        version => format!(
+            "{rustls}TLS by OpenSSL : TLSv1.0 TLSv1.1 TLSv1.2 TLSv1.3, for lines that only it can serve\n\
+             Running on SSL library version : {version}\n"
+        ),
+    }
 }
 
 fn system() -> String {
@@ -111,6 +125,7 @@ mod tests {
             ("version_before(3.5-dev5)", false),
             ("feature(THREAD)", true),
             ("feature(LUA)", false),
+            ("feature(OPENSSL)", cfg!(feature = "legacy-tls")),
             ("enabled(EPOLL)", true),
             ("enabled(SPLICE)", false),
         ];

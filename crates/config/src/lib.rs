@@ -26,6 +26,7 @@ pub use draft::Draft;
 pub use draft::keyword;
 pub use resolve::Setting;
 use resolve::around::Around;
+pub use tls::openssl_version;
 
 /// What a configuration is read with.
 #[derive(Debug, Clone, Default)]

@@ -7,13 +7,16 @@ use base::clock::WallTime;
 use crate::captured::Keep;
 use crate::choice::{Index, Names, Wanted};
 use crate::details::Details;
+use crate::engine::provider::has_suite;
 use crate::engine::side::{Served, ServerSide};
 use crate::engine::tickets::Shared;
 use crate::error::{Error, Reason};
 use crate::hello::{Hello, numbers};
-use crate::settings::{ClientVerify, Parameters};
+use crate::legacy;
+use crate::settings::{ClientVerify, Parameters, VerifyMode};
 use crate::store::Certificate;
 use crate::tickets::Resumption;
+use crate::{TLS12, TLS13, fit};
 
 /// What a line or one line of a crt-list says beside its certificate.
 #[derive(Clone, Debug, Default)]
@@ -63,6 +66,7 @@ pub struct Acceptor {
     current: RwLock<Current>,
     strict_sni: bool,
     shared: Shared,
+    resumption: Resumption,
     max_record: u16,
     keep: Keep,
 }
@@ -83,6 +87,14 @@ pub(crate) struct Prepared {
     /// What the engine needs to serve it, made when the first client asks: without and with the
     /// protocols, without and with the answer of the OCSP responder.
     sides: [[OnceLock<Option<ServerSide>>; 2]; 2],
+    /// What OpenSSL needs to serve it, made when the first client comes that it is for.
+    legacy: OnceLock<Option<legacy::ServerSide>>,
+}
+
+/// What answers a ClientHello.
+pub(crate) enum Chosen {
+    Rustls(ServerSide),
+    OpenSsl(legacy::ServerSide),
 }
 
 impl Acceptor {
@@ -94,15 +106,16 @@ impl Acceptor {
         let Listening { entries, strict_sni, resumption, max_record, keep } = listening;
         let shared = Shared::new(&resumption);
         let current = RwLock::default();
-        let acceptor = Self { current, strict_sni, shared, max_record, keep };
+        let acceptor = Self { current, strict_sni, shared, resumption, max_record, keep };
         // Lines that share their options share what may be wrong with them.
         let mut tried: Vec<Arc<Options>> = Vec::new();
         for entry in entries {
-            let prepared = Prepared { entry, sides: Default::default() };
+            let prepared = Prepared::new(entry);
             let options = &prepared.entry.options;
-            if !tried.iter().any(|tried| Arc::ptr_eq(tried, options)) {
+            // OpenSSL looks at each certificate itself.
+            if prepared.needs_openssl() || !tried.iter().any(|tried| Arc::ptr_eq(tried, options)) {
                 tried.push(options.clone());
-                acceptor.make(&prepared, true, true)?;
+                acceptor.try_out(&prepared)?;
             }
             acceptor.write().add(prepared);
         }
@@ -123,8 +136,8 @@ impl Acceptor {
 
     /// Makes what the engine needs for another entry, to be added later.
     pub(crate) fn prepare_one(&self, entry: Entry) -> Result<Prepared, String> {
-        let prepared = Prepared { entry, sides: Default::default() };
-        self.make(&prepared, true, true)?;
+        let prepared = Prepared::new(entry);
+        self.try_out(&prepared)?;
         Ok(prepared)
     }
 
@@ -163,8 +176,8 @@ impl Acceptor {
         let mut changed = Vec::new();
         for (place, entry) in self.entries() {
             if let Some(entry) = change(&entry) {
-                let prepared = Prepared { entry, sides: Default::default() };
-                self.make(&prepared, true, true)?;
+                let prepared = Prepared::new(entry);
+                self.try_out(&prepared)?;
                 changed.push((place, prepared));
             }
         }
@@ -186,10 +199,38 @@ impl Acceptor {
         all.filter_map(|(place, one)| Some((place, one.as_ref()?.entry.clone()))).collect()
     }
 
-    /// What the engine needs to serve a certificate.
-    fn make(&self, prepared: &Prepared, agrees: bool, staples: bool) -> Result<ServerSide, String> {
+    /// Whether the engines can serve it.
+    fn try_out(&self, prepared: &Prepared) -> Result<(), String> {
+        if prepared.needs_openssl() {
+            let side = self.make_legacy(prepared)?;
+            let _ = prepared.legacy.set(Some(side));
+        }
+        if prepared.serves_with_rustls() { self.make(prepared, true, true).map(drop) } else { Ok(()) }
+    }
+
+    /// What OpenSSL needs to serve a certificate.
+    fn make_legacy(&self, prepared: &Prepared) -> Result<legacy::ServerSide, String> {
         let Entry { certificate, options, .. } = &prepared.entry;
-        let served = Served {
+        let served = self.served(prepared, true, false);
+        legacy::ServerSide::new(&options.parameters, &served, certificate.ocsp.as_ref(), &self.resumption)
+    }
+
+    /// What rustls needs to serve a certificate.
+    fn make(&self, prepared: &Prepared, agrees: bool, staples: bool) -> Result<ServerSide, String> {
+        let parameters = &prepared.entry.options.parameters;
+        let served = self.served(prepared, agrees, staples);
+        if parameters.legacy.is_some() {
+            // Older versions are OpenSSL's.
+            let min = parameters.min.max(TLS12);
+            let parameters = Parameters { min, ..parameters.clone() };
+            return ServerSide::new(&parameters, &served, &self.shared);
+        }
+        ServerSide::new(parameters, &served, &self.shared)
+    }
+
+    fn served<'a>(&self, prepared: &'a Prepared, agrees: bool, staples: bool) -> Served<'a> {
+        let Entry { certificate, options, .. } = &prepared.entry;
+        Served {
             chain: &certificate.chain,
             key: &certificate.key,
             ocsp: certificate.ocsp.as_ref().filter(|_| staples).map(|ocsp| &*ocsp.der),
@@ -197,8 +238,7 @@ impl Acceptor {
             alpn: if agrees { &options.alpn } else { &[] },
             verify: &options.verify,
             early_data: options.early_data,
-        };
-        ServerSide::new(&options.parameters, &served, &self.shared)
+        }
     }
 
     pub(crate) fn keep(&self) -> Keep {
@@ -210,7 +250,7 @@ impl Acceptor {
     }
 
     /// Chooses what to answer a ClientHello with.
-    pub(crate) fn choose(&self, hello: &Hello<'_>, details: &mut Details) -> Result<ServerSide, Error> {
+    pub(crate) fn choose(&self, hello: &Hello<'_>, details: &mut Details) -> Result<Chosen, Error> {
         let name = hello.server_name.and_then(|name| str::from_utf8(name).ok()).unwrap_or("");
         let prepared = {
             let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
@@ -221,6 +261,11 @@ impl Acceptor {
         let options = &prepared.entry.options;
         details.own = Some(prepared.entry.certificate.clone());
         details.version = hello.version_up_to(options.parameters.max);
+        let failed = Error::handshake(Reason::InternalError);
+        if !prepared.is_for_rustls(hello) {
+            let side = prepared.legacy.get_or_init(|| self.make_legacy(&prepared).ok());
+            return side.clone().map(Chosen::OpenSsl).ok_or(failed);
+        }
         let agrees = hello.speaks_any(&options.alpn);
         let staples = prepared
             .entry
@@ -230,7 +275,7 @@ impl Acceptor {
             .is_some_and(|ocsp| ocsp.is_current(WallTime::now().seconds));
         let side = &prepared.sides[usize::from(agrees)][usize::from(staples)];
         let side = side.get_or_init(|| self.make(&prepared, agrees, staples).ok());
-        side.clone().ok_or(Error::handshake(Reason::InternalError))
+        side.clone().map(Chosen::Rustls).ok_or(failed)
     }
 }
 
@@ -262,6 +307,34 @@ impl Current {
 }
 
 impl Prepared {
+    fn new(entry: Entry) -> Self {
+        Self { entry, sides: Default::default(), legacy: OnceLock::new() }
+    }
+
+    fn needs_openssl(&self) -> bool {
+        self.entry.options.parameters.legacy.is_some() || self.entry.certificate.key.needs_openssl()
+    }
+
+    /// Whether rustls serves some of the clients. Certificates that are weak by the line's own word
+    /// are OpenSSL's to verify.
+    fn serves_with_rustls(&self) -> bool {
+        let Options { parameters, verify, .. } = &*self.entry.options;
+        let is_alone = parameters.legacy.as_ref().is_some_and(|legacy| legacy.alone);
+        let level = parameters.legacy.as_ref().and_then(|legacy| legacy.security_level);
+        let takes_weak = verify.mode != VerifyMode::None && level.is_some_and(|level| level < 2);
+        let speaks = |version| (parameters.min..=parameters.max).contains(&version);
+        let has_common =
+            speaks(TLS13) || (speaks(TLS12) && parameters.suites12.iter().any(|suite| has_suite(*suite)));
+        !self.entry.certificate.key.needs_openssl() && !takes_weak && !is_alone && has_common
+    }
+
+    /// Whether rustls answers this client.
+    fn is_for_rustls(&self, hello: &Hello<'_>) -> bool {
+        let Entry { certificate, options, .. } = &self.entry;
+        !self.needs_openssl()
+            || (self.serves_with_rustls() && fit::is_for_rustls(hello, &options.parameters, &certificate.key))
+    }
+
     fn names(&self) -> Names<'_> {
         let Entry { certificate, filters, is_default, .. } = &self.entry;
         Names { kind: certificate.kind(), own: &certificate.names, filters, is_default: *is_default }

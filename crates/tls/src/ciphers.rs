@@ -35,7 +35,9 @@ struct List(Vec<(&'static Suite, bool)>);
 pub fn ciphers(text: &str) -> Result<Vec<u16>, Unsupported> {
     let mut list = List(TABLE.iter().map(|suite| (suite, false)).collect());
     let separators = |c: char| matches!(c, ':' | ',' | ' ' | ';');
-    for (place, word) in text.split(separators).filter(|word| !word.is_empty()).enumerate() {
+    // `@` begins a word wherever it stands: `DEFAULT@SECLEVEL=0`.
+    let spaced = text.replace('@', ":@");
+    for (place, word) in spaced.split(separators).filter(|word| !word.is_empty()).enumerate() {
         if place == 0 && word == "DEFAULT" {
             list.add_default();
             continue;
@@ -48,17 +50,25 @@ pub fn ciphers(text: &str) -> Result<Vec<u16>, Unsupported> {
     if found.is_empty() { Err(Unsupported(text.into())) } else { Ok(found) }
 }
 
+/// The security level that a string of ciphers names (`@SECLEVEL=1`), the last one.
+pub fn security_level(text: &str) -> Option<u8> {
+    text.split('@').skip(1).filter_map(level).last()
+}
+
+/// The level of a command without its `@`. OpenSSL has 0 to 5.
+fn level(command: &str) -> Option<u8> {
+    let digits = command.strip_prefix("SECLEVEL=")?;
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    digits[..end].parse().ok().filter(|level| *level <= 5)
+}
+
 impl List {
     /// Applies one word; `false` where it is malformed.
     fn take(&mut self, word: &str) -> bool {
         if let Some(command) = word.strip_prefix('@') {
             match command {
                 "STRENGTH" => self.0.sort_by_key(|(suite, is_in)| (*is_in, std::cmp::Reverse(suite.bits))),
-                _ => {
-                    return command
-                        .strip_prefix("SECLEVEL=")
-                        .is_some_and(|level| level.parse::<u8>().is_ok());
-                }
+                _ => return level(command).is_some(),
             }
             return true;
         }

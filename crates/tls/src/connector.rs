@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::captured::Keep;
 use crate::engine::side::{Asked, ClientSide};
+use crate::legacy;
 use crate::settings::{Parameters, Trust};
 use crate::store::Certificate;
 
@@ -44,7 +45,14 @@ pub struct Connector {
 #[derive(Debug)]
 pub(crate) struct Current {
     connecting: Connecting,
-    side: ClientSide,
+    side: Arc<Side>,
+}
+
+/// The engine that makes a line's handshakes.
+#[derive(Debug)]
+pub(crate) enum Side {
+    Rustls(ClientSide),
+    OpenSsl(legacy::ClientSide),
 }
 
 impl Current {
@@ -58,7 +66,13 @@ impl Current {
             sessions: connecting.sessions,
             early_data: connecting.early_data,
         };
-        let side = ClientSide::new(&connecting.parameters, &asked)?;
+        let parameters = &connecting.parameters;
+        let side = if parameters.legacy.is_some() || own.is_some_and(|own| own.key.needs_openssl()) {
+            Side::OpenSsl(legacy::ClientSide::new(parameters, &asked)?)
+        } else {
+            Side::Rustls(ClientSide::new(parameters, &asked)?)
+        };
+        let side = Arc::new(side);
         Ok(Self { connecting, side })
     }
 }
@@ -90,7 +104,7 @@ impl Connector {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
     }
 
-    pub(crate) fn side(&self) -> ClientSide {
+    pub(crate) fn side(&self) -> Arc<Side> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).side.clone()
     }
 

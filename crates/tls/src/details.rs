@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use crate::captured::Captured;
-use crate::engine::verify::Outcome;
 use crate::error::Error;
+use crate::judge::Outcome;
 use crate::names;
 use crate::store::Certificate;
 
@@ -32,10 +32,36 @@ pub struct Details {
     pub verify: Outcome,
     /// Our own certificate, on a listener's side.
     pub own: Option<Arc<Certificate>>,
+    /// What a client has that rustls has not, where it has nothing else.
+    pub lacks: Option<Lacks>,
     /// Why the handshake failed, where it did (`ssl_fc_err`).
     pub failure: Option<Error>,
     /// What was said in the handshake, where that is kept.
     pub captured: Option<Box<Captured>>,
+}
+
+/// What would have to be allowed for a client to be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lacks {
+    /// The newest version that it speaks, by its number in TLS.
+    Version(u16),
+    /// The cipher suite that it prefers, of those that OpenSSL has.
+    Suite(u16),
+}
+
+impl std::fmt::Display for Lacks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            Self::Version(version) => {
+                let name = if version == crate::TLS10 { "TLSv1.0" } else { names::version_name(version) };
+                write!(f, "`ssl-min-ver {name}` on the bind line would admit it")
+            }
+            Self::Suite(suite) => {
+                let name = names::suite_name(suite).unwrap_or("its suite");
+                write!(f, "`no-tlsv13` with {name} among the `ciphers` of the bind line would admit it")
+            }
+        }
+    }
 }
 
 impl Details {

@@ -7,7 +7,7 @@
 use std::fmt;
 
 /// The part of OpenSSL that all errors here are said to come from (`ERR_LIB_SSL`).
-const LIBRARY_SSL: u32 = 20;
+pub(crate) const LIBRARY_SSL: u32 = 20;
 
 /// What HAProxy calls the failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +126,16 @@ macro_rules! reasons {
                     Self::Alert(alert) => (1000 + u32::from(alert), None, alert_text(alert)),
                 }
             }
+
+            /// The reason of OpenSSL's number, of those that are known.
+            #[cfg_attr(not(feature = "legacy-tls"), allow(dead_code, reason = "only OpenSSL has numbers"))]
+            pub(crate) fn of_number(number: u32) -> Option<Self> {
+                match number {
+                    0 => Some(Self::None),
+                    $($number => Some(Self::$name),)*
+                    _ => u8::try_from(number.checked_sub(1000)?).ok().map(Self::Alert),
+                }
+            }
         }
     };
 }
@@ -152,12 +162,16 @@ reasons! {
     BadPacket = 240, Some(DECODE_ERROR), "bad packet";
     BadRecordType = 443, Some(UNEXPECTED_MESSAGE), "bad record type";
     BadSignature = 123, Some(DECRYPT_ERROR), "bad signature";
+    BadDhValue = 102, Some(ILLEGAL_PARAMETER), "bad dh value";
     BinderDoesNotVerify = 253, Some(DECRYPT_ERROR), "binder does not verify";
+    CaKeyTooSmall = 397, Some(HANDSHAKE_FAILURE), "ca key too small";
     CallbackFailed = 234, Some(UNRECOGNIZED_NAME), "callback failed";
     CertificateVerifyFailed = 134, None, "certificate verify failed";
     DataAfterCloseNotify = 291, None, "application data after close notify";
     DecryptionFailed = 281, Some(BAD_RECORD_MAC), "decryption failed or bad record mac";
+    DhKeyTooSmall = 394, Some(HANDSHAKE_FAILURE), "dh key too small";
     DigestCheckFailed = 149, Some(DECRYPT_ERROR), "digest check failed";
+    EeKeyTooSmall = 399, Some(HANDSHAKE_FAILURE), "ee key too small";
     HttpRequest = 156, None, "http request";
     HttpsProxyRequest = 155, None, "https proxy request";
     InappropriateFallback = 373, Some(86), "inappropriate fallback";
@@ -165,6 +179,8 @@ reasons! {
     LengthMismatch = 159, Some(DECODE_ERROR), "length mismatch";
     MissingSigalgsExtension = 112, Some(109), "missing sigalgs extension";
     NoCertificateSet = 179, Some(HANDSHAKE_FAILURE), "no certificate set";
+    NoCiphersAvailable = 181, Some(HANDSHAKE_FAILURE), "no ciphers available";
+    NoProtocolsAvailable = 191, Some(PROTOCOL_VERSION), "no protocols available";
     NoSharedCipher = 193, Some(HANDSHAKE_FAILURE), "no shared cipher";
     NoSharedGroups = 410, Some(HANDSHAKE_FAILURE), "no shared groups";
     NoSuitableKeyShare = 101, Some(HANDSHAKE_FAILURE), "no suitable key share";
@@ -182,7 +198,11 @@ reasons! {
     UnexpectedMessage = 244, Some(UNEXPECTED_MESSAGE), "unexpected message";
     UnexpectedRecord = 245, Some(UNEXPECTED_MESSAGE), "unexpected record";
     UnsupportedProtocol = 258, Some(PROTOCOL_VERSION), "unsupported protocol";
+    UnsafeLegacyRenegotiation = 338, Some(HANDSHAKE_FAILURE), "unsafe legacy renegotiation disabled";
+    VersionTooLow = 396, Some(PROTOCOL_VERSION), "version too low";
     WrongCertificateType = 383, Some(ILLEGAL_PARAMETER), "wrong certificate type";
+    WrongCipherReturned = 261, Some(ILLEGAL_PARAMETER), "wrong cipher returned";
+    WrongSignatureType = 370, Some(ILLEGAL_PARAMETER), "wrong signature type";
     WrongVersionNumber = 267, Some(PROTOCOL_VERSION), "wrong version number";
 }
 

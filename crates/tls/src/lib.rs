@@ -6,7 +6,8 @@
 //! ([`settings`]); [`names`] has OpenSSL's names for them.
 //!
 //! rustls is the engine and is named in [`engine`] alone. It makes handshakes; records are sealed
-//! and opened by [`record`]. Called by `net`, `config` and `proxy`.
+//! and opened by [`record`]. What rustls does not do, the system's OpenSSL does, in [`legacy`] alone
+//! and for lines that need it ([`Parameters::legacy`]). Called by `net`, `config` and `proxy`.
 
 #![forbid(unsafe_code)]
 
@@ -25,7 +26,14 @@ mod engine;
 pub mod error;
 pub mod files;
 mod finished;
+mod fit;
 pub mod hello;
+mod judge;
+#[cfg(feature = "legacy-tls")]
+mod legacy;
+#[cfg(not(feature = "legacy-tls"))]
+#[path = "legacy_absent.rs"]
+mod legacy;
 pub mod load;
 mod load_error;
 pub mod names;
@@ -49,18 +57,23 @@ pub mod x509;
 pub use acceptor::{Acceptor, Entry, Listening, Options};
 pub use captured::Keep;
 pub use connector::{Connecting, Connector};
-pub use details::Details;
+pub use details::{Details, Lacks};
 pub use engine::key::{KeyKind, PrivateKey};
 pub use engine::provider::{has_group, has_suite};
-pub use engine::verify::{Outcome, verify_chain};
+pub use engine::verify::verify_chain;
 pub use error::{Error, Kind, Reason};
+pub use judge::Outcome;
+pub use legacy::{BUILT_IN as HAS_OPENSSL, load_provider, version as openssl_version};
 pub use load_error::LoadError;
 pub use session::{Ended, Opened, Session};
-pub use settings::{ClientVerify, Parameters, Trust, VerifyMode};
+pub use settings::{ClientVerify, Legacy, Parameters, Trust, VerifyMode};
 pub use store::Certificate;
+pub use suites::is_dhe;
 pub use tickets::{Resumption, SessionCache, TicketKeys};
 pub use verify_code::{VerifyCode, VerifyCodes};
 
+/// TLS 1.0.
+pub const TLS10: u16 = 0x0301;
 /// TLS 1.2.
 pub const TLS12: u16 = 0x0303;
 /// TLS 1.3.

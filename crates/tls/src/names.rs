@@ -1,5 +1,7 @@
 //! OpenSSL's names of versions, cipher suites, groups and signatures, and their numbers in TLS.
 
+use crate::suites;
+
 /// number, OpenSSL's name, name in the standard, bits of the symmetric key
 const SUITES: &[(u16, &str, &str, u16)] = &[
     (0x1301, "TLS_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256", 128),
@@ -74,12 +76,12 @@ pub fn version(name: &str) -> Option<u16> {
 
 /// OpenSSL's name of a cipher suite, of those that can be negotiated.
 pub fn suite_name(number: u16) -> Option<&'static str> {
-    SUITES.iter().find(|row| row.0 == number).map(|row| row.1)
+    SUITES.iter().find(|row| row.0 == number).map(|row| row.1).or_else(|| suites::name(number))
 }
 
 /// Bits of the symmetric key of a cipher suite.
 pub fn suite_bits(number: u16) -> Option<u16> {
-    SUITES.iter().find(|row| row.0 == number).map(|row| row.3)
+    SUITES.iter().find(|row| row.0 == number).map(|row| row.3).or_else(|| suites::bits(number))
 }
 
 /// The number of a cipher suite, by OpenSSL's name or the standard's.
@@ -90,6 +92,18 @@ pub fn suite(name: &str) -> Option<u16> {
 /// OpenSSL's name of a group.
 pub fn group_name(number: u16) -> Option<&'static str> {
     GROUPS.iter().find(|row| row.0 == number).map(|row| row.1)
+}
+
+/// OpenSSL 3.0's name of a group, of those that it has.
+#[cfg_attr(not(feature = "legacy-tls"), allow(dead_code, reason = "OpenSSL takes names"))]
+pub(crate) fn classic_group_name(number: u16) -> Option<&'static str> {
+    if number < 0x0200 { group_name(number) } else { None }
+}
+
+/// The standard's name of a signature scheme.
+#[cfg_attr(not(feature = "legacy-tls"), allow(dead_code, reason = "OpenSSL takes names"))]
+pub(crate) fn signature_name(number: u16) -> Option<&'static str> {
+    SIGNATURES.iter().find(|row| row.0 == number).map(|row| row.1)
 }
 
 /// The number of a group by any of its names, whatever their case.

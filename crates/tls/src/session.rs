@@ -6,18 +6,19 @@
 
 use std::sync::Arc;
 
-use crate::acceptor::Acceptor;
+use crate::acceptor::{Acceptor, Chosen};
 use crate::buffer::Waiting;
 use crate::captured::Keep;
-use crate::connector::Connector;
-use crate::details::Details;
-use crate::engine::verify::Outcome;
+use crate::connector::{Connector, Side};
+use crate::details::{Details, Lacks};
+use crate::engine::provider::has_suite;
 use crate::engine::{self, Finished, Handshake};
 use crate::error::{Error, Kind, Reason};
 use crate::finished::Overheard;
-use crate::hello::{Arriving, Hello};
+use crate::hello::{Arriving, Hello, numbers};
+use crate::judge::Outcome;
 use crate::records::{Records, Seen};
-use crate::{TLS13, record};
+use crate::{TLS10, TLS12, TLS13, judge, legacy, names, record};
 
 /// A TLS connection.
 pub struct Session {
@@ -45,7 +46,16 @@ enum Phase {
     Hello(Arc<Acceptor>, Arriving),
     Handshake(Box<Handshake>),
     Established(Box<Records>),
+    /// The handshake, and later all records, with OpenSSL.
+    Legacy(Box<legacy::Link>, Stage),
     Failed(Error),
+}
+
+/// How far a connection is that OpenSSL makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Handshake,
+    Established,
 }
 
 /// How the peer's side ended.
@@ -74,7 +84,8 @@ impl std::fmt::Debug for Session {
         let phase = match &self.phase {
             Phase::Hello(..) => "hello",
             Phase::Handshake(_) => "handshake",
-            Phase::Established(_) => "established",
+            Phase::Established(_) | Phase::Legacy(_, Stage::Established) => "established",
+            Phase::Legacy(_, Stage::Handshake) => "handshake",
             Phase::Failed(_) => "failed",
         };
         f.debug_struct("Session").field("phase", &phase).finish_non_exhaustive()
@@ -102,10 +113,14 @@ impl Session {
     /// The line's settings leave nothing to offer.
     pub fn connect(connector: &Connector, name: Option<&str>) -> Result<Self, Error> {
         engine::kept::begin_turn(Outcome::default(), 0);
-        let handshake = Handshake::client(&connector.side(), name).map(Box::new);
+        let phase = match &*connector.side() {
+            Side::Rustls(side) => Handshake::client(side, name).map(|one| Phase::Handshake(Box::new(one))),
+            Side::OpenSsl(side) => {
+                legacy::Link::client(side, name).map(|link| Phase::Legacy(Box::new(link), Stage::Handshake))
+            }
+        };
         let (_, group) = engine::kept::end_turn();
-        let handshake = handshake?;
-        let mut session = Self::new(Phase::Handshake(handshake), connector.max_record());
+        let mut session = Self::new(phase?, connector.max_record());
         let details = session.details_mut();
         (details.sni, details.group) = (name.map(Box::from), group);
         session.keep(connector.keep());
@@ -125,7 +140,7 @@ impl Session {
 
     fn new(phase: Phase, max_record: u16) -> Self {
         Self {
-            is_client: matches!(phase, Phase::Handshake(_)),
+            is_client: !matches!(phase, Phase::Hello(..)),
             phase,
             kept: Waiting::default(),
             plain: Waiting::default(),
@@ -151,9 +166,11 @@ impl Session {
         let (outcome, group) = engine::kept::end_turn();
         let details = Arc::make_mut(&mut self.details);
         details.verify = outcome;
-        details.root = engine::verify::take_root().or(details.root.take());
+        details.root = judge::take_root().or(details.root.take());
         // A session of TLS 1.2 that is resumed exchanges no key: the group is that of the session.
-        if !matches!(self.phase, Phase::Established(_)) || (details.group == 0 && details.is_resumed) {
+        if !matches!(self.phase, Phase::Established(_) | Phase::Legacy(..))
+            || (details.group == 0 && details.is_resumed)
+        {
             details.group = group;
         }
         if let Some(captured) = &mut details.captured {
@@ -205,24 +222,32 @@ impl Session {
     fn advance(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<bool, Error> {
         match &mut self.phase {
             Phase::Hello(acceptor, arriving) => {
-                let mut handshake =
-                    match begin(acceptor, arriving, received, Arc::make_mut(&mut self.details), self.keep) {
-                        Ok(None) => return Ok(false),
-                        Ok(Some(handshake)) => handshake,
-                        Err(error) => {
-                            out.extend(error.reason.alert().map(fatal_alert).iter().flatten());
-                            return Err(error);
-                        }
-                    };
-                let complete = handshake.advance(&[], out);
-                self.phase = Phase::Handshake(handshake);
-                self.conclude(complete?)
+                match begin(acceptor, arriving, received, Arc::make_mut(&mut self.details), self.keep) {
+                    Ok(None) => return Ok(false),
+                    Ok(Some(phase)) => self.phase = phase,
+                    Err(error) => {
+                        out.extend(error.reason.alert().map(fatal_alert).iter().flatten());
+                        return Err(error);
+                    }
+                }
+                self.advance(&[], out)
             }
             Phase::Handshake(handshake) => {
                 let complete = handshake.advance(received, out)?;
                 self.conclude(complete)
             }
-            Phase::Established(_) => Ok(true),
+            Phase::Legacy(link, stage @ Stage::Handshake) => {
+                if !link.handshake(received, out)? {
+                    return Ok(false);
+                }
+                let legacy::Told { version, suite, group, alpn, is_resumed, peer } = link.told();
+                *stage = Stage::Established;
+                let details = Arc::make_mut(&mut self.details);
+                (details.version, details.suite, details.group) = (version, suite, group);
+                (details.alpn, details.is_resumed, details.peer) = (alpn, is_resumed, peer.into());
+                Ok(true)
+            }
+            Phase::Established(_) | Phase::Legacy(_, Stage::Established) => Ok(true),
             Phase::Failed(error) => Err(*error),
         }
     }
@@ -256,7 +281,7 @@ impl Session {
 
     /// Whether the handshake is complete.
     pub fn is_established(&self) -> bool {
-        matches!(self.phase, Phase::Established(_))
+        matches!(self.phase, Phase::Established(_) | Phase::Legacy(_, Stage::Established))
     }
 
     /// What was negotiated.
@@ -303,7 +328,10 @@ impl Session {
                 Err(_) => true,
             }
         };
-        !self.plain.is_empty() || (!self.kept.is_empty() && whole()) || self.ended != Ended::No
+        !self.plain.is_empty()
+            || (!self.kept.is_empty() && whole())
+            || self.ended != Ended::No
+            || matches!(&self.phase, Phase::Legacy(link, _) if link.has_waiting())
     }
 
     /// How many bytes of ciphertext are kept. [`take_kept`](Self::take_kept) puts them in front of
@@ -328,8 +356,10 @@ impl Session {
         let mut filled = self.plain.take(room);
         let mut rest = received;
         let mut result = Ok(());
-        let Phase::Established(records) = &mut self.phase else {
-            return Err(Error::fatal(Reason::InternalError));
+        let records = match &mut self.phase {
+            Phase::Established(records) => records,
+            Phase::Legacy(..) => return self.open_legacy(rest, room, filled),
+            _ => return Err(Error::fatal(Reason::InternalError)),
         };
         // An empty room asks whether there is data: one record of it is enough to know.
         while (filled < room.len() || (room.is_empty() && self.plain.is_empty())) && self.ended == Ended::No {
@@ -360,8 +390,7 @@ impl Session {
             }
         }
         if let Err(reason) = result {
-            let kind = if reason == Reason::NoRenegotiation { Kind::Renegotiation } else { Kind::Fatal };
-            let error = Error { kind, reason, verify: 0 };
+            let error = broken(reason);
             if let Some(alert) = reason.alert() {
                 records.alert(2, alert, &mut self.unsent);
             }
@@ -373,6 +402,44 @@ impl Session {
             debug_assert!(self.kept.is_empty(), "what was kept comes first");
             self.kept.append(rest);
         }
+        Ok(Opened { filled, is_end: filled == 0 && self.ended != Ended::No })
+    }
+
+    /// As [`open`](Self::open) with OpenSSL, of which `filled` bytes are in the room already. It
+    /// keeps what was received itself.
+    #[inline(never)]
+    fn open_legacy(&mut self, received: &[u8], room: &mut [u8], filled: usize) -> Result<Opened, Error> {
+        let Phase::Legacy(link, _) = &mut self.phase else {
+            return Err(Error::fatal(Reason::InternalError));
+        };
+        link.receive(received);
+        // An empty room asks whether there is data: one byte of it is enough to know.
+        let mut one = [0];
+        let asks = room.is_empty() && self.plain.is_empty();
+        let space = if asks { &mut one[..] } else { &mut room[filled..] };
+        let mut read = 0;
+        if self.ended == Ended::No && !space.is_empty() {
+            let seen = link.read(space, &mut self.unsent);
+            read = seen.filled;
+            match seen.closed {
+                Ok(false) => {}
+                Ok(true) => self.ended = Ended::Cleanly,
+                Err(reason) => {
+                    let error = broken(reason);
+                    self.phase = Phase::Failed(error);
+                    // What came before the failure is still to be had.
+                    if filled + read == 0 {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        let filled = if asks {
+            self.plain.append(&one[..read]);
+            0
+        } else {
+            filled + read
+        };
         Ok(Opened { filled, is_end: filled == 0 && self.ended != Ended::No })
     }
 
@@ -420,6 +487,9 @@ impl Session {
     pub fn seal(&mut self, first: &[u8], second: &[u8], out: &mut [u8]) -> Result<(usize, usize), Error> {
         match &mut self.phase {
             Phase::Established(records) => records.seal(first, second, usize::from(self.max_record), out),
+            Phase::Legacy(link, Stage::Established) => {
+                link.write(first, second, usize::from(self.max_record), out)
+            }
             Phase::Failed(error) => Err(*error),
             _ => Err(Error::fatal(Reason::InternalError)),
         }
@@ -428,8 +498,10 @@ impl Session {
     /// Says that nothing more will be sent (close_notify), once. The bytes are among the unsent
     /// ones.
     pub fn close(&mut self) {
-        if let Phase::Established(records) = &mut self.phase {
-            records.close(&mut self.unsent);
+        match &mut self.phase {
+            Phase::Established(records) => records.close(&mut self.unsent),
+            Phase::Legacy(link, Stage::Established) => link.close(&mut self.unsent),
+            _ => {}
         }
     }
 
@@ -450,23 +522,51 @@ impl Session {
     }
 }
 
-/// Chooses a certificate and begins the handshake, once the whole ClientHello is there.
+/// Chooses a certificate and an engine, and begins the handshake, once the whole ClientHello is
+/// there.
 fn begin(
     acceptor: &Acceptor,
     arriving: &mut Arriving,
     received: &[u8],
     details: &mut Details,
     keep: Keep,
-) -> Result<Option<Box<Handshake>>, Error> {
+) -> Result<Option<Phase>, Error> {
     let Some(body) = arriving.take(received).map_err(Error::handshake)? else { return Ok(None) };
     let hello = Hello::parse(body).map_err(Error::handshake)?;
     if let Some(captured) = &mut details.captured {
         captured.note_hello(&hello, keep);
     }
     details.sni = hello.server_name.map(|name| String::from_utf8_lossy(name).into());
-    let side = acceptor.choose(&hello, details)?;
+    let chosen = acceptor.choose(&hello, details)?;
+    let lacks = lacks(&hello);
     let received = std::mem::take(arriving).into_received();
-    Ok(Some(Box::new(Handshake::server(&side, received)?)))
+    Ok(Some(match chosen {
+        Chosen::Rustls(side) => {
+            details.lacks = lacks;
+            Phase::Handshake(Box::new(Handshake::server(&side, received)?))
+        }
+        Chosen::OpenSsl(side) => {
+            Phase::Legacy(Box::new(legacy::Link::server(&side, &received)?), Stage::Handshake)
+        }
+    }))
+}
+
+/// What a client has instead, if it has nothing of what rustls has.
+fn lacks(hello: &Hello<'_>) -> Option<Lacks> {
+    let version = hello.version_up_to(TLS13);
+    if version == TLS13 || (version == TLS12 && numbers(hello.suites).any(has_suite)) {
+        return None;
+    }
+    if version < TLS12 {
+        return (version >= TLS10).then_some(Lacks::Version(version));
+    }
+    numbers(hello.suites).find(|suite| names::suite_name(*suite).is_some()).map(Lacks::Suite)
+}
+
+/// What an established connection fails with.
+fn broken(reason: Reason) -> Error {
+    let kind = if reason == Reason::NoRenegotiation { Kind::Renegotiation } else { Kind::Fatal };
+    Error { kind, reason, verify: 0 }
 }
 
 fn fatal_alert(alert: u8) -> [u8; 7] {

@@ -24,6 +24,23 @@ pub struct Parameters {
     pub peer_sigalgs: Vec<u16>,
     /// Whether the client's order of suites counts (`prefer-client-ciphers`).
     pub prefer_client: bool,
+    /// What OpenSSL is told beside that, where rustls cannot do all that the line says.
+    pub legacy: Option<Legacy>,
+}
+
+/// What a line says that is for OpenSSL alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Legacy {
+    /// Whether OpenSSL serves all clients: its providers are meant to be used (`ssl-provider`).
+    pub alone: bool,
+    /// OpenSSL's security level (`ssl-security-level`, `@SECLEVEL=` among `ciphers`); without it the
+    /// system's default.
+    pub security_level: Option<u8>,
+    /// Parameters of Diffie-Hellman's exchange, as PEM (`ssl-dh-param-file`); without them groups
+    /// of RFC 3526.
+    pub dh: Option<Arc<[u8]>>,
+    /// Bits of the group without a file (`tune.ssl.default-dh-param`).
+    pub dh_bits: u16,
 }
 
 impl Default for Parameters {
@@ -39,6 +56,7 @@ impl Default for Parameters {
             sigalgs: Vec::new(),
             peer_sigalgs: Vec::new(),
             prefer_client: false,
+            legacy: None,
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use crate::engine::key::{KeyKind, PrivateKey};
+#[cfg(feature = "legacy-tls")]
+use crate::legacy;
 use crate::load_error::LoadError;
 use crate::pem::{self, Block};
 use crate::{ocsp, passphrase, x509};
@@ -127,7 +129,7 @@ fn key(file: &str, block: &Block<'_>, passphrases: Option<&Passphrases>) -> Resu
     };
     let is_encrypted = block.is_encrypted || block.label == "ENCRYPTED PRIVATE KEY";
     if !is_encrypted {
-        return PrivateKey::from_der(&block.data).map_err(failed);
+        return key_of(&block.data).map_err(failed);
     }
     let Some(passphrases) = passphrases else {
         let cause = format!(
@@ -141,7 +143,18 @@ fn key(file: &str, block: &Block<'_>, passphrases: Option<&Passphrases>) -> Resu
     }
     let given = passphrases(file).ok_or_else(|| failed("no passphrase was given"))?;
     let der = passphrase::decrypt(&block.data, &given).map_err(failed)?;
-    PrivateKey::from_der(&der).map_err(failed)
+    key_of(&der).map_err(failed)
+}
+
+/// A key that rustls takes, else one for OpenSSL.
+fn key_of(der: &[u8]) -> Result<PrivateKey, &'static str> {
+    PrivateKey::from_der(der).or_else(|error| {
+        #[cfg(feature = "legacy-tls")]
+        if let Some(facts) = legacy::key_facts(der) {
+            return Ok(PrivateKey::elsewhere(der, facts));
+        }
+        Err(error)
+    })
 }
 
 impl Certificate {

@@ -15,6 +15,21 @@ pub(crate) struct Suite {
     pub(crate) mac: Mac,
 }
 
+/// OpenSSL's name of a suite.
+pub(crate) fn name(number: u16) -> Option<&'static str> {
+    TABLE.iter().find(|suite| suite.number == number).map(|suite| suite.name)
+}
+
+/// Whether a suite exchanges keys by Diffie and Hellman's method without elliptic curves.
+pub fn is_dhe(number: u16) -> bool {
+    TABLE.iter().any(|suite| suite.number == number && suite.kx == Kx::Dhe)
+}
+
+/// Bits of its symmetric key.
+pub(crate) fn bits(number: u16) -> Option<u16> {
+    TABLE.iter().find(|suite| suite.number == number).map(|suite| suite.bits)
+}
+
 /// How keys are exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kx {

@@ -233,6 +233,12 @@ impl SessionCache {
         Self { blocks, lifetime: lifetime.into(), inner: Mutex::default() }
     }
 
+    /// How many blocks there is room for.
+    #[cfg_attr(not(feature = "legacy-tls"), allow(dead_code, reason = "OpenSSL keeps as many sessions"))]
+    pub(crate) fn blocks(&self) -> usize {
+        self.blocks
+    }
+
     /// How many sessions there are.
     pub fn len(&self) -> usize {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).sessions.len()

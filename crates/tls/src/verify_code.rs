@@ -102,6 +102,34 @@ impl VerifyCode {
             .map_or("unknown certificate verification error", |row| row.2)
     }
 
+    /// Whether only the strength of a key or a digest is at fault.
+    pub(crate) fn is_weakness(self) -> bool {
+        [EE_KEY_TOO_SMALL, CA_KEY_TOO_SMALL, CA_MD_TOO_WEAK].contains(&self)
+    }
+
+    /// The alert that OpenSSL tells the peer of it with, by its number in TLS.
+    #[cfg_attr(not(feature = "legacy-tls"), allow(dead_code, reason = "rustls has alerts of its own"))]
+    pub(crate) fn alert(self) -> u8 {
+        match self {
+            CERT_HAS_EXPIRED | CRL_HAS_EXPIRED => 45,
+            CERT_REVOKED => 44,
+            UNABLE_TO_GET_ISSUER_CERT
+            | UNABLE_TO_GET_ISSUER_CERT_LOCALLY
+            | DEPTH_ZERO_SELF_SIGNED_CERT
+            | SELF_SIGNED_CERT_IN_CHAIN
+            | UNABLE_TO_VERIFY_LEAF_SIGNATURE
+            | UNABLE_TO_GET_CRL
+            | UNABLE_TO_GET_CRL_ISSUER
+            | CERT_CHAIN_TOO_LONG
+            | PATH_LENGTH_EXCEEDED
+            | INVALID_CA => 48,
+            CERT_SIGNATURE_FAILURE | CRL_SIGNATURE_FAILURE => 51,
+            CERT_NOT_YET_VALID | CRL_NOT_YET_VALID | CERT_UNTRUSTED | CERT_REJECTED => 42,
+            INVALID_PURPOSE => 43,
+            _ => 46,
+        }
+    }
+
     /// The outcome of that number, or of that name: with or without `X509_V_ERR_` before it.
     pub fn parse(word: &str) -> Option<Self> {
         if let Ok(number) = word.parse() {

@@ -58,9 +58,17 @@ impl Versions {
         }
         let allows = |version: &u16| own.without & (1 << (version & 7)) == 0;
         let known = 0x0300..=tls::TLS13;
-        let min = own.min.or_else(|| known.clone().find(|version| *version >= OLDEST && allows(version)));
-        let max = own.max.or_else(|| known.rev().find(allows));
-        (min.unwrap_or(OLDEST), max.unwrap_or(tls::TLS13))
+        let max = own.max.or_else(|| known.clone().rev().find(allows)).unwrap_or(tls::TLS13);
+        let oldest = OLDEST.min(max);
+        let min = own.min.or_else(|| known.clone().find(|version| *version >= oldest && allows(version)));
+        // SSL 3.0 is never spoken.
+        (min.unwrap_or(OLDEST).max(tls::TLS10), max)
+    }
+
+    /// Whether `ssl-max-ver` alone made the oldest version one that is not spoken by default.
+    pub fn is_ambiguous(self, default: Self) -> bool {
+        let own = if self == Self::default() { default } else { self };
+        own.only.is_none() && own.min.is_none() && own.max.is_some_and(|max| max < OLDEST)
     }
 }
 
@@ -174,6 +182,18 @@ pub struct TlsDefaults<'a> {
     pub sessions: usize,
     /// `tune.ssl.lifetime`: how long a session may be resumed.
     pub lifetime: Duration,
+    /// `legacy-tls off`: lines that need OpenSSL are refused.
+    pub no_legacy: bool,
+    /// `ssl-security-level`: OpenSSL's.
+    pub security_level: Option<u8>,
+    /// Whether `ssl-provider` loaded something.
+    pub has_provider: bool,
+    /// `ssl-provider-path`.
+    pub provider_path: Option<&'a str>,
+    /// `ssl-dh-param-file`.
+    pub dh_file: Option<Text<'a>>,
+    /// `tune.ssl.default-dh-param`: bits of the group without a file.
+    pub dh_bits: u16,
     /// `tune.ssl.maxrecord`: the longest plaintext of a record, 0 for what the protocol allows.
     pub max_record: u16,
     /// `tune.ssl.capture-buffer-size`: how much is kept of the lists of a ClientHello.
@@ -194,6 +214,12 @@ impl Default for TlsDefaults<'_> {
             server_verify: VerifyMode::Required,
             sessions: 20_000,
             lifetime: Duration::from_secs(300),
+            no_legacy: false,
+            security_level: None,
+            has_provider: false,
+            provider_path: None,
+            dh_file: None,
+            dh_bits: 2048,
             max_record: 0,
             capture: None,
             key_log: false,

@@ -16,6 +16,7 @@ mod guids;
 mod inherited;
 mod kept;
 mod last;
+mod legacy;
 pub(crate) mod log;
 mod log_sections;
 pub(crate) mod names;

@@ -14,13 +14,14 @@ use tls::files::{Kind, Line, List, ListEntry, Served, override_options};
 use tls::load::{self, Loader};
 use tls::tickets::{SessionCache, TicketKeys};
 use tls::{
-    Acceptor, Certificate, ClientVerify, Connecting, Connector, Entry, Keep, Listening, LoadError, Options,
-    Parameters, Resumption, Trust, VerifyCode, VerifyCodes, VerifyMode, has_group, has_suite,
+    Acceptor, Certificate, ClientVerify, Connecting, Connector, Entry, Keep, Legacy, Listening, LoadError,
+    Options, Parameters, Resumption, Trust, VerifyCode, VerifyCodes, VerifyMode, has_group, has_suite, names,
 };
 
 use crate::draft::Statement;
 use crate::draft::tls::{self as draft, BindTls, CertificateSource, Text, TlsDefaults, TlsWords};
 use crate::resolve::Context;
+use crate::resolve::legacy::{self, Wanted};
 
 /// Files that were read, by path, each once.
 #[derive(Default)]
@@ -71,7 +72,7 @@ pub(crate) fn acceptor(
             )));
     }
     let defaults = context.tls.clone();
-    let options = Arc::new(bind_options(draft, &defaults, context)?);
+    let options = Arc::new(bind_options(draft, statement, &defaults, context)?);
     let (mut entries, mut served) = (Vec::new(), Vec::new());
     let entry = |certificate: Arc<Certificate>, is_default: bool| {
         let options = options.clone();
@@ -99,14 +100,22 @@ pub(crate) fn acceptor(
             }
             CertificateSource::List(name) => {
                 let first = entries.len();
-                let path = list(*name, &options, &defaults, &mut entries, context)?;
+                let path = list(*name, statement, &options, &mut entries, context)?;
                 served.push(Served { list: path.into(), places: places(first, entries.len()) });
             }
         }
     }
+    for entry in &entries {
+        check_key(&entry.certificate, statement, &defaults)?;
+    }
     let tickets = draft.words.tickets.or(defaults.bind.tickets).unwrap_or(true);
     let failed =
         |error: String| Diagnostic::alert(format!("`{title}`: {error}")).at(statement.keyword_span());
+    if let Some(words) = draft.ticket_keys.filter(|_| options.parameters.legacy.is_some()) {
+        let text =
+            "`tls-ticket-keys`: tickets of clients that OpenSSL serves are sealed with keys of its own";
+        context.diagnostics.push(Diagnostic::warning(text).at(words.span));
+    }
     let lifetime = u32::try_from(defaults.lifetime.as_secs()).unwrap_or(u32::MAX);
     let ticket_keys = match (tickets, draft.ticket_keys) {
         (false, _) => None,
@@ -170,9 +179,11 @@ pub(crate) fn server(
         }
     };
     let files = context.tls_files.all.clone();
+    let wanted = Wanted { own: &own.words, default: &defaults.server, defaults: &defaults, is_bind: false };
+    let parameters = parameters(&wanted, statement, context)?;
     let connecting = |alpn: Vec<Box<[u8]>>, certificate: Option<Arc<Certificate>>| -> Result<_, Diagnostic> {
         let connecting = Connecting {
-            parameters: parameters(&own.words, &defaults.server)?,
+            parameters: parameters.clone(),
             alpn,
             trust: trust.clone(),
             verify_host: own.verify_host.map(|host| host.text.into()),
@@ -192,6 +203,9 @@ pub(crate) fn server(
         Some(word) => Some(certificate(word, &defaults, context)?),
         None => None,
     };
+    if let Some(certificate) = &certificate {
+        check_key(certificate, statement, &defaults)?;
+    }
     let alpn = protocols(own.words.alpn.filter(|_| !own.words.no_alpn), context)?;
     let check_alpn = match own.check_alpn {
         Some(word) => Some(protocols(Some(word), context)?),
@@ -211,6 +225,19 @@ pub(crate) fn server(
         name: ServerName::None,
         connector,
     }))
+}
+
+/// Whether somebody is there who signs with the key of a certificate.
+fn check_key(
+    certificate: &Certificate,
+    statement: &Statement,
+    defaults: &TlsDefaults<'_>,
+) -> Result<(), Diagnostic> {
+    if !certificate.key.needs_openssl() {
+        return Ok(());
+    }
+    let cause = legacy::Cause::Key(certificate.name.clone());
+    legacy::check(&cause, statement.keyword_span(), statement, defaults)
 }
 
 /// For how many names a server's sessions are kept.
@@ -238,17 +265,51 @@ pub(crate) fn server_name(
 }
 
 /// Versions, suites, groups and signatures by their numbers.
-fn parameters(own: &TlsWords<'_>, default: &TlsWords<'_>) -> Result<Parameters, Diagnostic> {
+fn parameters(
+    wanted: &Wanted<'_, '_>,
+    statement: &Statement,
+    context: &mut Context<'_>,
+) -> Result<Parameters, Diagnostic> {
+    let Wanted { own, default, defaults, is_bind } = *wanted;
     let mut parameters =
         Parameters { prefer_client: own.prefer_client || default.prefer_client, ..Parameters::default() };
-    (parameters.min, parameters.max) = own.versions.range(default.versions);
+    (parameters.min, parameters.max) = versions(wanted, statement, context)?;
+    let ciphers = own.ciphers.or(default.ciphers);
+    let suites = match ciphers {
+        Some(words) => Some(ciphers::ciphers(&words).map_err(|name| unknown("ciphers", words, &name))?),
+        None => None,
+    };
+    if let Some(cause) = legacy::cause(wanted, &parameters, suites.as_deref()) {
+        let at = match cause {
+            legacy::Cause::Suites | legacy::Cause::Level(_) => own.ciphers.map(|words| words.span),
+            _ => None,
+        };
+        legacy::check(&cause, at.unwrap_or_else(|| statement.keyword_span()), statement, defaults)?;
+        let dh = match defaults.dh_file.filter(|_| is_bind) {
+            Some(name) => Some(dh_parameters(name, context)?),
+            None => None,
+        };
+        parameters.legacy = Some(Legacy {
+            alone: defaults.has_provider,
+            security_level: wanted.level(),
+            dh,
+            dh_bits: defaults.dh_bits,
+        });
+    }
+    let is_legacy = parameters.legacy.is_some();
+    if let Some(words) = own.client_sigalgs.filter(|_| is_legacy) {
+        let text = "`client-sigalgs` has no effect where OpenSSL serves the line";
+        context.diagnostics.push(Diagnostic::warning(text).at(words.span));
+    }
+    if let Some(all) = suites.or_else(|| is_legacy.then(|| ciphers::ciphers("DEFAULT").unwrap_or_default())) {
+        parameters.suites12 = all.into_iter().filter(|suite| is_legacy || has_suite(*suite)).collect();
+    }
     for (words, list, what, read) in [
-        (own.ciphers.or(default.ciphers), &mut parameters.suites12, "ciphers", ciphers::ciphers as Read),
         (
             own.ciphersuites.or(default.ciphersuites),
             &mut parameters.suites13,
             "ciphersuites",
-            ciphers::ciphersuites,
+            ciphers::ciphersuites as Read,
         ),
         (own.curves.or(default.curves), &mut parameters.groups, "curves", ciphers::curves),
         (own.sigalgs.or(default.sigalgs), &mut parameters.sigalgs, "sigalgs", ciphers::sigalgs),
@@ -259,26 +320,64 @@ fn parameters(own: &TlsWords<'_>, default: &TlsWords<'_>) -> Result<Parameters, 
             ciphers::sigalgs,
         ),
     ] {
-        if let Some(words) = words {
-            let had = |numbers: Vec<u16>| match what {
-                "ciphers" | "ciphersuites" => {
-                    numbers.into_iter().filter(|number| has_suite(*number)).collect()
-                }
-                "curves" => numbers.into_iter().filter(|number| has_group(*number)).collect(),
-                _ => numbers,
-            };
-            let all = || Unsupported(words.text.into());
-            let read =
-                read(&words).map(had).and_then(|list| if list.is_empty() { Err(all()) } else { Ok(list) });
-            *list = read.map_err(|Unsupported(name)| {
-                Diagnostic::alert(format!("`{what}`: `{name}` is nothing that can be had here"))
-                    .at(words.span)
-                    .help("there is TLS 1.2 with ECDHE and AES-GCM or ChaCha20, and TLS 1.3")
-                    .haproxy(format!("'{what}' : unable to set it to '{}' ('{name}').", words.text))
-            })?;
-        }
+        let Some(words) = words else { continue };
+        let had = |numbers: Vec<u16>| match what {
+            "ciphersuites" => numbers.into_iter().filter(|number| has_suite(*number)).collect(),
+            "curves" if !is_legacy => numbers.into_iter().filter(|number| has_group(*number)).collect(),
+            _ => numbers,
+        };
+        let all = || Unsupported(words.text.into());
+        let read = read(&words).map(had).and_then(|list| if list.is_empty() { Err(all()) } else { Ok(list) });
+        *list = read.map_err(|name| unknown(what, words, &name))?;
     }
     Ok(parameters)
+}
+
+/// A name in a list that means nothing here.
+fn unknown(what: &str, words: Text<'_>, Unsupported(name): &Unsupported) -> Diagnostic {
+    Diagnostic::alert(format!("`{what}`: `{name}` is nothing that can be had here"))
+        .at(words.span)
+        .help("there is what OpenSSL 3 has, but for passwords and keys shared beforehand")
+        .haproxy(format!("'{what}' : unable to set it to '{}' ('{name}').", words.text))
+}
+
+/// The oldest and the newest version of a line.
+fn versions(
+    wanted: &Wanted<'_, '_>,
+    statement: &Statement,
+    context: &mut Context<'_>,
+) -> Result<(u16, u16), Diagnostic> {
+    let (own, default) = (wanted.own.versions, wanted.default.versions);
+    let (min, max) = own.range(default);
+    let name = statement.keyword.name;
+    if min > max || max < tls::TLS10 {
+        return Err(Diagnostic::alert(format!("this `{name}` line leaves no version of TLS"))
+            .at(statement.keyword_span())
+            .help("TLS 1.0 to 1.3 are spoken; `ssl-min-ver` and `ssl-max-ver` say from where to where")
+            .haproxy(format!("'{name}' : all SSL/TLS versions are disabled.")));
+    }
+    if own.is_ambiguous(default) {
+        let version = names::version_name(max);
+        context.diagnostics.push(
+            Diagnostic::warning(format!("`ssl-max-ver` leaves {version} alone: no older one is named"))
+                .at(statement.keyword_span())
+                .help("`ssl-min-ver` says which is the oldest"),
+        );
+    }
+    Ok((min, max))
+}
+
+/// The parameters of Diffie-Hellman's exchange in a file, as they are.
+fn dh_parameters(name: Text<'_>, context: &mut Context<'_>) -> Result<Arc<[u8]>, Diagnostic> {
+    let path = located(None, &name, context);
+    let failed = |what: &str| {
+        Diagnostic::alert(format!("`ssl-dh-param-file`: `{path}` {what}"))
+            .at(name.span)
+            .haproxy(format!("'ssl-dh-param-file' : unable to load DH parameters from file <{path}>."))
+    };
+    let text = context.names.file(&path).map_err(|error| failed(&format!("cannot be read: {error}")))?;
+    let has = tls::pem::blocks(&text).is_ok_and(|all| all.iter().any(|one| one.label == "DH PARAMETERS"));
+    if has { Ok(text) } else { Err(failed("has no parameters of Diffie-Hellman's exchange")) }
 }
 
 /// How a list of names is read.
@@ -299,11 +398,13 @@ fn protocols(word: Option<Text<'_>>, context: &mut Context<'_>) -> Result<Vec<Bo
 
 fn bind_options(
     draft: &BindTls<'_>,
+    statement: &Statement,
     defaults: &TlsDefaults<'_>,
     context: &mut Context<'_>,
 ) -> Result<Options, Diagnostic> {
+    let wanted = Wanted { own: &draft.words, default: &defaults.bind, defaults, is_bind: true };
     Ok(Options {
-        parameters: parameters(&draft.words, &defaults.bind)?,
+        parameters: parameters(&wanted, statement, context)?,
         alpn: protocols(draft.words.alpn.filter(|_| !draft.words.no_alpn), context)?,
         verify: client_verify(draft, defaults, context)?,
         early_data: 0,
@@ -386,11 +487,12 @@ fn places(first: usize, end: usize) -> Vec<u32> {
 /// The certificates of a crt-list, each with what its line says; the list's name.
 fn list(
     name: Text<'_>,
+    statement: &Statement,
     options: &Arc<Options>,
-    defaults: &TlsDefaults<'_>,
     entries: &mut Vec<Entry>,
     context: &mut Context<'_>,
 ) -> Result<String, Diagnostic> {
+    let defaults = &context.tls.clone();
     let path = located(defaults.certificates, &name, context);
     let bytes = context
         .names
@@ -404,12 +506,11 @@ fn list(
             let text = format!("{path}:{}: {}", line.number, error.message);
             Diagnostic { haproxy: Some(text.clone()), message: text, ..error }
         };
-        let wrong = |error: String| place(Diagnostic::alert(error).at(name.span));
         let options = match &*line.options {
             [] => options.clone(),
             words => {
                 warn_of_missing_protocols(words, name, context);
-                Arc::new(list_options(options, words, name, defaults, context).map_err(wrong)?)
+                Arc::new(list_line_options(options, words, name, statement, context).map_err(place)?)
             }
         };
         if line.excludes_from_nothing() {
@@ -437,6 +538,33 @@ fn list(
     }
     context.tls_files.all.keep_list(&path, kept);
     Ok(path)
+}
+
+/// As [`list_options`], with OpenSSL where the line needs it and its `bind` line does not.
+fn list_line_options(
+    options: &Options,
+    words: &[&str],
+    name: Text<'_>,
+    statement: &Statement,
+    context: &Context<'_>,
+) -> Result<Options, Diagnostic> {
+    let defaults = &context.tls;
+    let wrong = |error: String| Diagnostic::alert(error).at(name.span);
+    let mut made = list_options(options, words, name, defaults, context).map_err(wrong)?;
+    let parameters = &mut made.parameters;
+    let said = words.windows(2).rev().find(|pair| pair[0] == "ciphers").map(|pair| pair[1]);
+    let suites = said.and_then(|list| ciphers::ciphers(list).ok());
+    if let Some(cause) = legacy::cause_of_line(parameters, said, suites.as_deref()) {
+        legacy::check(&cause, name.span, statement, defaults)?;
+        parameters.legacy.get_or_insert(Legacy {
+            alone: defaults.has_provider,
+            security_level: said.and_then(ciphers::security_level).or(defaults.security_level),
+            dh: None,
+            dh_bits: defaults.dh_bits,
+        });
+        parameters.suites12 = suites.unwrap_or_else(|| std::mem::take(&mut parameters.suites12));
+    }
+    Ok(made)
 }
 
 /// What the words between the brackets of a line in a crt-list make of a `bind` line's options.

@@ -7,15 +7,19 @@ use tls::{VerifyMode, names};
 
 use crate::draft::args::Args;
 use crate::draft::keyword::Outcome;
-use crate::draft::tls::{CertificateSource, Text, TlsWords, Versions};
+use crate::draft::tls::{CertificateSource, Text, TlsDefaults, TlsWords, Versions};
 use crate::tables::bind_row::{BindKeyword, row as bind};
 use crate::tables::server_row::{ServerKeyword, row as server};
 
-const LEGACY: &str = "older versions than TLS 1.2 are not supported yet";
+const SSL3: &str = "SSL 3.0 is never spoken";
 const NO_H2: &str = "`h2` is left out: HTTP/2 is not supported yet";
 
+const TICKETS: &str = "tickets of clients that OpenSSL serves are sealed with keys of its own";
+const SIGALGS: &str = "OpenSSL is not told, where it serves the line";
+const REUSE: &str = "sessions are not resumed where OpenSSL serves the line";
 const RESUMED: &str = "`no-ssl-reuse` alone says whether sessions are resumed";
-const SUITES: &str = "suites without ECDHE, with CBC or for older versions are left out";
+const SUITES: &str =
+    "suites that only OpenSSL has are left out where TLS 1.3 is spoken and rustls has others of the list";
 
 /// The rows of `bind` lines.
 #[rustfmt::skip]
@@ -40,13 +44,13 @@ pub static BIND: &[BindKeyword] = &[
     bind("curves",           "<curves>",      "groups for the exchange of keys, preferred first", |d, a| word(&mut d.tls.words.curves, a)),
     bind("ecdhe",            "<curve>",       "the same, for one",                                |d, a| ecdhe(&mut d.tls.words, a)),
     bind("sigalgs",          "<sigalgs>",     "what our key signs with",                          |d, a| word(&mut d.tls.words.sigalgs, a)),
-    bind("client-sigalgs",   "<sigalgs>",     "what keys of clients may sign with",               |d, a| word(&mut d.tls.words.client_sigalgs, a)),
+    bind("client-sigalgs",   "<sigalgs>",     "what keys of clients may sign with",               |d, a| word(&mut d.tls.words.client_sigalgs, a)).partial(SIGALGS),
     bind("prefer-client-ciphers", "",         "the client's order of suites counts",              |d, _| { d.tls.words.prefer_client = true; Ok(()) }),
-    bind("ssl-min-ver",      "<version>",     "the oldest version",                               |d, a| { d.tls.words.versions.min = Some(version(a)?); Ok(()) }).partial(LEGACY),
-    bind("ssl-max-ver",      "<version>",     "the newest version",                               |d, a| { d.tls.words.versions.max = Some(version(a)?); Ok(()) }).partial(LEGACY),
-    bind("force-sslv3",      "",              "SSL 3.0 alone",                                    |d, a| force(&mut d.tls.words.versions, a)).partial(LEGACY),
-    bind("force-tlsv10",     "",              "TLS 1.0 alone",                                    |d, a| force(&mut d.tls.words.versions, a)).partial(LEGACY),
-    bind("force-tlsv11",     "",              "TLS 1.1 alone",                                    |d, a| force(&mut d.tls.words.versions, a)).partial(LEGACY),
+    bind("ssl-min-ver",      "<version>",     "the oldest version",                               |d, a| { d.tls.words.versions.min = Some(version(a)?); Ok(()) }),
+    bind("ssl-max-ver",      "<version>",     "the newest version",                               |d, a| { d.tls.words.versions.max = Some(version(a)?); Ok(()) }),
+    bind("force-sslv3",      "",              "SSL 3.0 alone",                                    |d, a| force(&mut d.tls.words.versions, a)).partial(SSL3),
+    bind("force-tlsv10",     "",              "TLS 1.0 alone",                                    |d, a| force(&mut d.tls.words.versions, a)),
+    bind("force-tlsv11",     "",              "TLS 1.1 alone",                                    |d, a| force(&mut d.tls.words.versions, a)),
     bind("force-tlsv12",     "",              "TLS 1.2 alone",                                    |d, a| force(&mut d.tls.words.versions, a)),
     bind("force-tlsv13",     "",              "TLS 1.3 alone",                                    |d, a| force(&mut d.tls.words.versions, a)),
     bind("no-sslv3",         "",              "no SSL 3.0, which is never spoken",                |d, a| without(&mut d.tls.words.versions, a)),
@@ -54,7 +58,7 @@ pub static BIND: &[BindKeyword] = &[
     bind("no-tlsv11",        "",              "no TLS 1.1",                                       |d, a| without(&mut d.tls.words.versions, a)),
     bind("no-tlsv12",        "",              "no TLS 1.2",                                       |d, a| without(&mut d.tls.words.versions, a)),
     bind("no-tlsv13",        "",              "no TLS 1.3",                                       |d, a| without(&mut d.tls.words.versions, a)),
-    bind("tls-ticket-keys",  "<file>",        "the keys of tickets, shared with other processes", |d, a| word(&mut d.tls.ticket_keys, a)),
+    bind("tls-ticket-keys",  "<file>",        "the keys of tickets, shared with other processes", |d, a| word(&mut d.tls.ticket_keys, a)).partial(TICKETS),
     bind("tls-tickets",      "",              "sessions are resumed with tickets",                |d, _| { d.tls.words.tickets = Some(true); Ok(()) }),
     bind("no-tls-tickets",   "",              "no tickets are given",                             |d, _| { d.tls.words.tickets = Some(false); Ok(()) }),
 ];
@@ -75,7 +79,7 @@ pub static SERVER: &[ServerKeyword] = &[
     server("sni",            "<expression>",  "the name sent to it",                              |d, a| word(&mut d.tls.sni, a)),
     server("sni-auto",       "",              "the host that the client asked for is sent to it", |d, _| { d.tls.no_sni_auto = false; Ok(()) }),
     server("no-sni-auto",    "",              "it is not",                                        |d, _| { d.tls.no_sni_auto = true; Ok(()) }),
-    server("ssl-reuse",      "",              "sessions are resumed",                             |d, _| { d.tls.no_reuse = false; Ok(()) }),
+    server("ssl-reuse",      "",              "sessions are resumed",                             |d, _| { d.tls.no_reuse = false; Ok(()) }).partial(REUSE),
     server("no-ssl-reuse",   "",              "each connection makes its own session",            |d, _| { d.tls.no_reuse = true; Ok(()) }),
     server("check-ssl",      "",              "checks speak TLS",                                 |d, _| { d.tls.check = Some(true); Ok(()) }),
     server("no-check-ssl",   "",              "checks speak plain text",                          |d, _| { d.tls.check = Some(false); Ok(()) }),
@@ -85,12 +89,12 @@ pub static SERVER: &[ServerKeyword] = &[
     server("ciphersuites",   "<suites>",      "suites of TLS 1.3",                                |d, a| word(&mut d.tls.words.ciphersuites, a)),
     server("curves",         "<curves>",      "groups for the exchange of keys, preferred first", |d, a| word(&mut d.tls.words.curves, a)),
     server("sigalgs",        "<sigalgs>",     "what its key may sign with",                       |d, a| word(&mut d.tls.words.sigalgs, a)),
-    server("client-sigalgs", "<sigalgs>",     "what our key signs with",                          |d, a| word(&mut d.tls.words.client_sigalgs, a)),
-    server("ssl-min-ver",    "<version>",     "the oldest version",                               |d, a| { d.tls.words.versions.min = Some(version(a)?); Ok(()) }).partial(LEGACY),
-    server("ssl-max-ver",    "<version>",     "the newest version",                               |d, a| { d.tls.words.versions.max = Some(version(a)?); Ok(()) }).partial(LEGACY),
-    server("force-sslv3",    "",              "SSL 3.0 alone",                                    |d, a| force(&mut d.tls.words.versions, a)).partial(LEGACY),
-    server("force-tlsv10",   "",              "TLS 1.0 alone",                                    |d, a| force(&mut d.tls.words.versions, a)).partial(LEGACY),
-    server("force-tlsv11",   "",              "TLS 1.1 alone",                                    |d, a| force(&mut d.tls.words.versions, a)).partial(LEGACY),
+    server("client-sigalgs", "<sigalgs>",     "what our key signs with",                          |d, a| word(&mut d.tls.words.client_sigalgs, a)).partial(SIGALGS),
+    server("ssl-min-ver",    "<version>",     "the oldest version",                               |d, a| { d.tls.words.versions.min = Some(version(a)?); Ok(()) }),
+    server("ssl-max-ver",    "<version>",     "the newest version",                               |d, a| { d.tls.words.versions.max = Some(version(a)?); Ok(()) }),
+    server("force-sslv3",    "",              "SSL 3.0 alone",                                    |d, a| force(&mut d.tls.words.versions, a)).partial(SSL3),
+    server("force-tlsv10",   "",              "TLS 1.0 alone",                                    |d, a| force(&mut d.tls.words.versions, a)),
+    server("force-tlsv11",   "",              "TLS 1.1 alone",                                    |d, a| force(&mut d.tls.words.versions, a)),
     server("force-tlsv12",   "",              "TLS 1.2 alone",                                    |d, a| force(&mut d.tls.words.versions, a)),
     server("force-tlsv13",   "",              "TLS 1.3 alone",                                    |d, a| force(&mut d.tls.words.versions, a)),
     server("no-sslv3",       "",              "no SSL 3.0, which is never spoken",                |d, a| without(&mut d.tls.words.versions, a)),
@@ -177,6 +181,17 @@ pub(super) fn options<'a>(
             return Ok(());
         }
     }
+}
+
+/// `ssl-provider`: loaded at once, in the order of appearance.
+pub(super) fn provider(defaults: &mut TlsDefaults<'_>, args: &mut Args<'_, '_>) -> Outcome {
+    let name = args.required("a provider")?.as_str();
+    tls::load_provider(defaults.provider_path, name).map_err(|error| {
+        args.wrong(format!("`ssl-provider`: `{name}` cannot be loaded: {error}"))
+            .haproxy(format!("ssl-provider '{name}' : unknown provider."))
+    })?;
+    defaults.has_provider = true;
+    args.finish()
 }
 
 fn verify(words: &mut TlsWords<'_>, args: &mut Args<'_, '_>, of_clients: bool) -> Outcome {

@@ -285,7 +285,12 @@ async fn open(connection: &mut Client) -> bool {
     if let Err(why) = handshake::receive(connection, expected).await {
         connection.session.error.set(why);
         if !handshake::is_silent(why) || !connection.frontend.options.dontlognull {
-            crate::exchange::report::session_error(connection, why.message());
+            let remedy = connection.session.tls().and_then(|details| {
+                let failure = details.failure.filter(|error| error.kind == tls::Kind::Handshake);
+                failure.and(details.lacks).map(|lacks| lacks.to_string())
+            });
+            let text = remedy.map(|remedy| format!("{} ({remedy})", why.message()));
+            crate::exchange::report::session_error(connection, text.as_deref().unwrap_or(why.message()));
         }
         connection.count(|traffic| traffic.request_errors.add(1));
         return false;

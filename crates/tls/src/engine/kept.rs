@@ -9,8 +9,8 @@ use std::cell::Cell;
 use aws_lc_rs::digest;
 
 use super::key_log;
-use super::verify::{self, Outcome};
 use crate::captured::TICKET;
+use crate::judge::{self, Outcome};
 use crate::settings::{ClientVerify, VerifyMode};
 use crate::verify_code::VerifyCode;
 
@@ -20,18 +20,18 @@ thread_local! {
 
 /// Has verifiers and sessions go on from what is known of the connection whose turn begins.
 pub(crate) fn begin_turn(outcome: Outcome, group: u16) {
-    verify::set_outcome(outcome);
+    judge::set_outcome(outcome);
     GROUP.set(group);
 }
 
 /// What is known at the end of the turn.
 pub(crate) fn end_turn() -> (Outcome, u16) {
-    (verify::take_outcome(), GROUP.take())
+    (judge::take_outcome(), GROUP.take())
 }
 
 /// Nobody was verified, neither now nor in a session that was resumed.
 pub(crate) fn forget_outcome() {
-    verify::set_outcome(Outcome::default());
+    judge::set_outcome(Outcome::default());
 }
 
 pub(super) fn group() -> u16 {
@@ -82,7 +82,7 @@ pub(super) fn with(rules: &Rules, session: &[u8]) -> Option<Vec<u8>> {
     }
     let mut kept = Vec::with_capacity(LENGTH + session.len());
     kept.extend_from_slice(rules);
-    kept.push(verify::outcome().last.0);
+    kept.push(judge::outcome().last.0);
     kept.extend_from_slice(&group().to_be_bytes());
     kept.extend_from_slice(session);
     Some(kept)
@@ -105,7 +105,7 @@ pub(super) fn without(rules: &Rules, kept: &[u8]) -> Option<Vec<u8>> {
     if own != rules {
         return None;
     }
-    verify::set_outcome(Outcome { last: VerifyCode(last), ..Outcome::default() });
+    judge::set_outcome(Outcome { last: VerifyCode(last), ..Outcome::default() });
     set_group(u16::from_be_bytes([high, low]));
     Some(session.to_vec())
 }

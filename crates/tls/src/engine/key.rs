@@ -19,15 +19,39 @@ pub enum KeyKind {
     Ecdsa,
     /// Ed25519 or another of EdDSA.
     Ed25519,
+    /// DSA, which only OpenSSL has.
+    Dsa,
 }
 
 /// A private key.
 #[derive(Clone)]
 pub struct PrivateKey {
-    key: Arc<dyn SigningKey>,
+    key: Signing,
     kind: KeyKind,
     /// As PKCS #8, to be shown to an administrator (`dump ssl cert`).
     pkcs8: Arc<[u8]>,
+    /// As DER, for OpenSSL.
+    #[cfg(feature = "legacy-tls")]
+    der: Arc<[u8]>,
+}
+
+#[derive(Clone)]
+enum Signing {
+    Here(Arc<dyn SigningKey>),
+    /// With OpenSSL alone. Its public key as DER.
+    #[cfg_attr(not(feature = "legacy-tls"), allow(dead_code, reason = "nothing else signs with it"))]
+    Elsewhere(Arc<[u8]>),
+}
+
+/// What OpenSSL tells of a private key that rustls does not take.
+#[cfg(feature = "legacy-tls")]
+pub(crate) struct Facts {
+    /// What it signs with.
+    pub(crate) kind: KeyKind,
+    /// Its public key as DER.
+    pub(crate) public: Box<[u8]>,
+    /// The key as PKCS #8.
+    pub(crate) pkcs8: Box<[u8]>,
 }
 
 impl fmt::Debug for PrivateKey {
@@ -56,12 +80,37 @@ impl PrivateKey {
             SignatureAlgorithm::ECDSA => KeyKind::Ecdsa,
             _ => KeyKind::Ed25519,
         };
-        Ok(Self { key, kind, pkcs8: pkcs8.into() })
+        Ok(Self {
+            key: Signing::Here(key),
+            kind,
+            pkcs8: pkcs8.into(),
+            #[cfg(feature = "legacy-tls")]
+            der: der.into(),
+        })
     }
 
     /// As PKCS #8: it is secret.
     pub fn pkcs8(&self) -> &[u8] {
         &self.pkcs8
+    }
+
+    /// A key that rustls does not take (of a small size, an odd curve, DSA): what it signs with, and
+    /// its public key as DER.
+    #[cfg(feature = "legacy-tls")]
+    pub(crate) fn elsewhere(der: &[u8], facts: Facts) -> Self {
+        let Facts { kind, public, pkcs8 } = facts;
+        Self { key: Signing::Elsewhere(public.into()), kind, pkcs8: pkcs8.into(), der: der.into() }
+    }
+
+    /// The key as DER.
+    #[cfg(feature = "legacy-tls")]
+    pub(crate) fn der(&self) -> &[u8] {
+        &self.der
+    }
+
+    /// Whether only OpenSSL signs with it.
+    pub fn needs_openssl(&self) -> bool {
+        matches!(self.key, Signing::Elsewhere(_))
     }
 
     /// What it signs with.
@@ -72,33 +121,40 @@ impl PrivateKey {
     /// Whether it can sign for a peer that takes `schemes`, by their numbers in TLS.
     pub fn serves(&self, schemes: impl Iterator<Item = u16>) -> bool {
         let schemes: Vec<SignatureScheme> = schemes.map(SignatureScheme::from).collect();
-        self.key.choose_scheme(&schemes).is_some()
+        match &self.key {
+            Signing::Here(key) => key.choose_scheme(&schemes).is_some(),
+            Signing::Elsewhere(_) => false,
+        }
     }
 
     /// Whether it is the key of this certificate. `None` where that cannot be told.
     pub fn belongs_to(&self, certificate: &[u8]) -> Option<bool> {
         let facts = crate::x509::Facts::parse(certificate).ok()?;
-        Some(self.key.public_key()?.as_ref() == facts.key_info())
+        Some(match &self.key {
+            Signing::Here(key) => key.public_key()?.as_ref() == facts.key_info(),
+            Signing::Elsewhere(public) => **public == *facts.key_info(),
+        })
     }
 
     /// The key with its chain, for a handshake. `schemes` limits what it signs with, unless it is
-    /// empty.
+    /// empty. `None` for a key that only OpenSSL signs with.
     pub(super) fn certified(
         &self,
         chain: &[Arc<[u8]>],
         ocsp: Option<&[u8]>,
         schemes: &[u16],
-    ) -> Arc<CertifiedKey> {
+    ) -> Option<Arc<CertifiedKey>> {
+        let Signing::Here(own) = &self.key else { return None };
         let chain = chain.iter().map(|der| CertificateDer::from(der.to_vec())).collect();
         let key = if schemes.is_empty() {
-            self.key.clone()
+            own.clone()
         } else {
             let schemes = schemes.iter().copied().map(SignatureScheme::from).collect();
-            Arc::new(Limited { key: self.key.clone(), schemes })
+            Arc::new(Limited { key: own.clone(), schemes })
         };
         let mut certified = CertifiedKey::new(chain, key);
         certified.ocsp = ocsp.map(<[u8]>::to_vec);
-        Arc::new(certified)
+        Some(Arc::new(certified))
     }
 }
 

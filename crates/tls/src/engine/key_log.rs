@@ -44,3 +44,17 @@ impl KeyLog for Keeping {
         WANTED.get()
     }
 }
+
+/// Keeps the secret in a line as files of `SSLKEYLOGFILE` have them, for [`take_secrets`].
+#[cfg_attr(not(feature = "legacy-tls"), allow(dead_code, reason = "OpenSSL tells in lines"))]
+pub(crate) fn keep(line: &str) {
+    let mut words = line.split(' ');
+    let (Some(label), Some(secret)) = (words.next(), words.nth(1)) else { return };
+    if !WANTED.get() {
+        return;
+    }
+    let digits = secret.as_bytes().as_chunks::<2>().0;
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+    let Some(bytes) = digits.iter().map(byte).collect::<Option<Box<[u8]>>>() else { return };
+    leave(label, &bytes);
+}

@@ -37,6 +37,9 @@ pub(crate) struct Served<'a> {
     pub(crate) early_data: u32,
 }
 
+/// Why a certificate is not served by rustls.
+const NOT_HERE: &str = "a private key that only OpenSSL signs with";
+
 #[derive(Debug)]
 struct One(Arc<CertifiedKey>);
 
@@ -75,6 +78,7 @@ impl ServerSide {
         let certified = served.key.certified(served.chain, served.ocsp, &parameters.sigalgs);
         let newer = served.verify.trust.generation.map(|generation| shared.within(generation));
         let shared = newer.as_ref().unwrap_or(shared);
+        let certified = certified.ok_or(NOT_HERE)?;
         let mut config = ServerConfig::builder_with_provider(provider::provider(parameters))
             .with_protocol_versions(&provider::versions(parameters))
             .map_err(|error| error.to_string())?
@@ -134,7 +138,7 @@ impl ClientSide {
         let mut config = match asked.own {
             None => builder.with_no_client_auth(),
             Some((chain, key)) => {
-                let certified = key.certified(chain, None, &parameters.sigalgs);
+                let certified = key.certified(chain, None, &parameters.sigalgs).ok_or(NOT_HERE)?;
                 builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))
             }
         };

@@ -1,14 +1,10 @@
 //! The certificates of peers, as rustls asks about them.
 //!
-//! rustls calls a verifier in the midst of a handshake and takes yes or no. What was found, and
-//! forgiven, is left for the connection whose turn it is ([`take_outcome`]), or was left by a session
-//! that is resumed.
+//! rustls calls a verifier in the midst of a handshake; [`Judge`] decides.
 
-use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::Arc;
 
-use base::clock::WallTime;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls13_signature_with_raw_key};
 use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
@@ -17,60 +13,18 @@ use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme,
 };
 
-use crate::error::Kind;
+use crate::judge::Judge;
 use crate::settings::{ClientVerify, Trust, VerifyMode};
-use crate::verify::{Purpose, Signed, Trusted};
+use crate::verify::{Check, Purpose, Signed, Trusted};
 use crate::verify_code::{self as code, VerifyCode};
 use crate::x509;
-
-/// What verification found in the peer's chain; all 0 where nothing was wrong or nothing was
-/// verified.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// The last error of all, forgiven or not (`ssl_c_verify`).
-    pub last: VerifyCode,
-    /// The first error above the peer's own certificate (`ssl_c_ca_err`).
-    pub ca: VerifyCode,
-    /// How far above it was (`ssl_c_ca_err_depth`).
-    pub ca_depth: u8,
-    /// The first error of the peer's own certificate (`ssl_c_err`).
-    pub own: VerifyCode,
-    /// What was not forgiven, as HAProxy calls it.
-    pub(crate) refused: Option<Kind>,
-}
-
-thread_local! {
-    static OUTCOME: Cell<Outcome> = const { Cell::new(Outcome {
-        last: code::OK, ca: code::OK, ca_depth: 0, own: code::OK, refused: None,
-    }) };
-    static ROOT: RefCell<Option<Arc<[u8]>>> = const { RefCell::new(None) };
-}
-
-/// The end of the chain that was verified during the turn that has just ended.
-pub(crate) fn take_root() -> Option<Arc<[u8]>> {
-    ROOT.take()
-}
-
-/// What the verifiers found so far.
-pub(super) fn outcome() -> Outcome {
-    OUTCOME.get()
-}
-
-pub(super) fn set_outcome(outcome: Outcome) {
-    OUTCOME.set(outcome);
-}
-
-/// What the verifiers found during the turn that has just ended.
-pub(super) fn take_outcome() -> Outcome {
-    OUTCOME.take()
-}
 
 fn algorithms() -> WebPkiSupportedAlgorithms {
     aws_lc_rs::default_provider().signature_verification_algorithms
 }
 
 /// Checks a signature within a chain.
-fn check(signed: &Signed<'_>) -> bool {
+pub(crate) fn check(signed: &Signed<'_>) -> bool {
     algorithms().all.iter().any(|one| {
         one.signature_alg_id().as_ref() == signed.algorithm
             && one.public_key_alg_id().as_ref() == signed.key_algorithm
@@ -79,6 +33,11 @@ fn check(signed: &Signed<'_>) -> bool {
 }
 
 fn trusted(trust: &Trust) -> Trusted {
+    trusted_with(trust, check)
+}
+
+/// Whom `trust` trusts, with `check` for the signatures.
+pub(crate) fn trusted_with(trust: &Trust, check: Check) -> Trusted {
     Trusted::new(trust.authorities.iter().chain(&trust.unnamed), &trust.crls, check)
 }
 
@@ -119,29 +78,15 @@ fn refusal(code: VerifyCode) -> Error {
     })
 }
 
-/// Verifies a chain with what `trusted` has, and leaves the outcome. `forgiven` tells of each fault
-/// and its depth whether to go on.
+/// Has `judge` decide; `sent` is the name that a server was sent.
 fn verify(
-    trusted: &Trusted,
+    judge: &Judge,
     own: &CertificateDer<'_>,
     rest: &[CertificateDer<'_>],
-    purpose: Purpose,
-    forgiven: impl Fn(VerifyCode, usize) -> Result<(), Kind>,
+    sent: Option<&str>,
 ) -> Result<(), Error> {
-    let mut outcome = Outcome::default();
     let rest: Vec<&[u8]> = rest.iter().map(|der| &**der).collect();
-    let result = trusted.verify(own, &rest, purpose, WallTime::now().seconds, &mut |code, depth| {
-        outcome.last = code;
-        if depth == 0 && outcome.own == code::OK {
-            outcome.own = code;
-        } else if depth > 0 && outcome.ca == code::OK {
-            (outcome.ca, outcome.ca_depth) = (code, u8::try_from(depth).unwrap_or(u8::MAX));
-        }
-        outcome.refused = forgiven(code, depth).err();
-        outcome.refused.is_none()
-    });
-    OUTCOME.set(outcome);
-    result.map(|root| ROOT.set(Some(root))).map_err(|_| refusal(outcome.last))
+    judge.verify(own, &rest, sent).map_err(refusal)
 }
 
 /// The key of a certificate of whichever version.
@@ -190,8 +135,8 @@ fn limited(schemes: &[u16]) -> Vec<SignatureScheme> {
 pub(crate) fn of_clients(verify: &ClientVerify, schemes: &[u16]) -> Arc<dyn ClientCertVerifier> {
     let subjects = verify.trust.authorities.iter().filter_map(|der| x509::subject_of(der));
     Arc::new(Clients {
-        verify: verify.clone(),
-        trusted: trusted(&verify.trust),
+        is_mandatory: verify.mode == VerifyMode::Required,
+        judge: Judge::of_clients(trusted(&verify.trust), verify),
         hints: subjects.map(|name| DistinguishedName::in_sequence(&name)).collect(),
         schemes: limited(schemes),
     })
@@ -199,8 +144,8 @@ pub(crate) fn of_clients(verify: &ClientVerify, schemes: &[u16]) -> Arc<dyn Clie
 
 /// The certificates of clients.
 struct Clients {
-    verify: ClientVerify,
-    trusted: Trusted,
+    is_mandatory: bool,
+    judge: Judge,
     hints: Vec<DistinguishedName>,
     schemes: Vec<SignatureScheme>,
 }
@@ -213,7 +158,7 @@ impl fmt::Debug for Clients {
 
 impl ClientCertVerifier for Clients {
     fn client_auth_mandatory(&self) -> bool {
-        self.verify.mode == VerifyMode::Required
+        self.is_mandatory
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
@@ -226,14 +171,7 @@ impl ClientCertVerifier for Clients {
         rest: &[CertificateDer<'_>],
         _: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let forgiven = |code, depth| {
-            let (codes, kind) = match depth {
-                0 => (self.verify.crt_ignore, Kind::CrtFail),
-                _ => (self.verify.ca_ignore, Kind::CaFail),
-            };
-            if codes.contains(code) { Ok(()) } else { Err(kind) }
-        };
-        verify(&self.trusted, own, rest, Purpose::Client, forgiven)?;
+        verify(&self.judge, own, rest, None)?;
         Ok(ClientCertVerified::assertion())
     }
 
@@ -262,10 +200,7 @@ impl ClientCertVerifier for Clients {
 
 /// How a server's certificate is verified.
 pub(crate) struct OfServer {
-    /// Whom to trust; `None` with `verify none`.
-    trusted: Option<Trusted>,
-    /// The name that the certificate must have (`verifyhost`) instead of the one that was sent.
-    host: Option<Box<str>>,
+    judge: Judge,
     schemes: Vec<SignatureScheme>,
 }
 
@@ -277,8 +212,8 @@ impl fmt::Debug for OfServer {
 
 /// Trust in any server, or in those whose chain ends at one of `trust`.
 pub(crate) fn of_server(trust: Option<&Trust>, host: Option<&str>, schemes: &[u16]) -> Arc<OfServer> {
-    let trusted = trust.map(trusted);
-    Arc::new(OfServer { trusted, host: host.map(Box::from), schemes: limited(schemes) })
+    let judge = Judge::of_server(trust.map(trusted), host);
+    Arc::new(OfServer { judge, schemes: limited(schemes) })
 }
 
 impl ServerCertVerifier for OfServer {
@@ -290,20 +225,9 @@ impl ServerCertVerifier for OfServer {
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let Some(trusted) = &self.trusted else { return Ok(ServerCertVerified::assertion()) };
-        verify(trusted, own, rest, Purpose::Server, |_, _| Err(Kind::Handshake))?;
         let sent = if let ServerName::DnsName(name) = sent { Some(name.as_ref()) } else { None };
-        let (wanted, kind) = match &self.host {
-            Some(host) => (Some(&**host), Kind::Mismatch),
-            None => (sent, Kind::MismatchSni),
-        };
-        let Some(wanted) = wanted else { return Ok(ServerCertVerified::assertion()) };
-        if x509::Facts::parse(own).is_ok_and(|facts| facts.is_for(wanted)) {
-            return Ok(ServerCertVerified::assertion());
-        }
-        let last = code::HOSTNAME_MISMATCH;
-        OUTCOME.set(Outcome { last, own: last, refused: Some(kind), ..Outcome::default() });
-        Err(refusal(last))
+        verify(&self.judge, own, rest, sent)?;
+        Ok(ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(

@@ -51,6 +51,7 @@ fn names_of(place: u32, entry: &Entry) -> Vec<ServedName> {
     let validity = facts.map_or((0, 0), |facts| facts.validity());
     let kind = match certificate.kind() {
         KeyKind::Rsa => "rsa",
+        KeyKind::Dsa => "dsa",
         KeyKind::Ecdsa => "ecdsa",
         KeyKind::Ed25519 => "ed25519",
     };

@@ -1,0 +1,125 @@
+//! Which lines need OpenSSL: those that name what rustls has not, or older versions than it speaks
+//! (`legacy-tls`).
+//!
+//! A list of suites of which rustls has some needs nothing as long as TLS 1.3 is spoken: lists that
+//! are recommended name suites for clients that nobody has any more.
+
+use diag::{Diagnostic, Span};
+use tls::ciphers::security_level;
+use tls::{Parameters, TLS12, TLS13, has_suite, names};
+
+use crate::draft::Statement;
+use crate::draft::tls::{TlsDefaults, TlsWords};
+
+/// What of a line needs OpenSSL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// A version, by its number in TLS.
+    Version(u16),
+    /// Providers that were loaded.
+    Provider,
+    /// Suites.
+    Suites,
+    /// A security level below OpenSSL's usual one.
+    Level(u8),
+    /// Parameters of Diffie-Hellman's exchange.
+    Dh,
+    /// The key of the certificate in this file.
+    Key(Box<str>),
+}
+
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Version(version) => write!(f, "{}", names::version_name(*version)),
+            Self::Provider => f.write_str("`ssl-provider`"),
+            Self::Suites => f.write_str("its `ciphers`"),
+            Self::Level(level) => write!(f, "security level {level}"),
+            Self::Dh => f.write_str("`ssl-dh-param-file`"),
+            Self::Key(file) => write!(f, "the kind or size of the key in `{file}`"),
+        }
+    }
+}
+
+/// What is wanted of a side's lists and versions.
+pub(crate) struct Wanted<'w, 'a> {
+    pub(crate) own: &'w TlsWords<'a>,
+    pub(crate) default: &'w TlsWords<'a>,
+    pub(crate) defaults: &'w TlsDefaults<'a>,
+    /// Whether it is a listener's.
+    pub(crate) is_bind: bool,
+}
+
+impl Wanted<'_, '_> {
+    /// OpenSSL's security level, where something says one.
+    pub(crate) fn level(&self) -> Option<u8> {
+        let text = self.own.ciphers.or(self.default.ciphers);
+        text.and_then(|text| security_level(text.text)).or(self.defaults.security_level)
+    }
+}
+
+/// Why a line needs OpenSSL, if it does. `suites` are those that `ciphers` comes to, of all that
+/// OpenSSL has.
+pub(crate) fn cause(
+    wanted: &Wanted<'_, '_>,
+    parameters: &Parameters,
+    suites: Option<&[u16]>,
+) -> Option<Cause> {
+    let speaks_tls12 = (parameters.min..=parameters.max).contains(&TLS12);
+    let has_dh_file = wanted.is_bind && wanted.defaults.dh_file.is_some();
+    if parameters.min < TLS12 {
+        Some(Cause::Version(parameters.min))
+    } else if wanted.defaults.has_provider {
+        Some(Cause::Provider)
+    } else if let Some(level) = wanted.level().filter(|level| *level < 2) {
+        Some(Cause::Level(level))
+    } else if speaks_tls12 && suites.is_some_and(|suites| need_openssl(suites, parameters.max)) {
+        Some(Cause::Suites)
+    } else if speaks_tls12 && has_dh_file && suites.is_none_or(|all| all.iter().copied().any(tls::is_dhe)) {
+        Some(Cause::Dh)
+    } else {
+        None
+    }
+}
+
+/// Why a line of a crt-list needs OpenSSL, if it does: `ciphers` as it says and what that comes to.
+pub(crate) fn cause_of_line(
+    parameters: &Parameters,
+    ciphers: Option<&str>,
+    suites: Option<&[u16]>,
+) -> Option<Cause> {
+    if parameters.min < TLS12 {
+        Some(Cause::Version(parameters.min))
+    } else if let Some(level) = ciphers.and_then(security_level).filter(|level| *level < 2) {
+        Some(Cause::Level(level))
+    } else if suites.is_some_and(|suites| need_openssl(suites, parameters.max)) {
+        Some(Cause::Suites)
+    } else {
+        None
+    }
+}
+
+fn need_openssl(suites: &[u16], max: u16) -> bool {
+    let here = suites.iter().filter(|suite| has_suite(**suite)).count();
+    here == 0 || (max < TLS13 && here < suites.len())
+}
+
+/// Why a line that needs OpenSSL is refused, where there is none for it.
+pub(crate) fn check(
+    cause: &Cause,
+    at: Span,
+    statement: &Statement,
+    defaults: &TlsDefaults<'_>,
+) -> Result<(), Diagnostic> {
+    if !defaults.no_legacy && tls::HAS_OPENSSL {
+        return Ok(());
+    }
+    let keyword = statement.keyword.name;
+    let message = format!("this `{keyword}` line needs OpenSSL for {cause}, and OpenSSL is left out");
+    let help = if tls::HAS_OPENSSL {
+        "`legacy-tls on` in the global section, or nothing, lets OpenSSL serve it"
+    } else {
+        "a build with the feature `legacy-tls` (`cargo build --features legacy-tls`) serves it"
+    };
+    Err(Diagnostic::alert(message.clone()).at(at).help(help).haproxy(format!("{message}: {help}")))
+}

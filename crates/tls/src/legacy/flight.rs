@@ -1,0 +1,55 @@
+//! What a server's first messages say in clear text before TLS 1.3, of which OpenSSL forgets some.
+
+use crate::record::{self, HANDSHAKE};
+
+const SERVER_KEY_EXCHANGE: u8 = 12;
+const NAMED_CURVE: u8 = 3;
+
+/// The group of the exchange of keys (RFC 8422, 5.4), if `records` hold that message from its
+/// beginning. Each of its messages begins a record where OpenSSL is the server; elsewhere one may be
+/// missed, and no group is told then.
+pub(super) fn group(mut records: &[u8]) -> Option<u16> {
+    while let Ok(Some(framed)) = record::frame(records) {
+        let (one, rest) = records.split_at_checked(framed.length)?;
+        if framed.content != HANDSHAKE {
+            return None;
+        }
+        let mut messages = one.get(record::HEADER..)?;
+        while let [kind, a, b, c, body @ ..] = messages {
+            if let (SERVER_KEY_EXCHANGE, [NAMED_CURVE, high, low, ..]) = (*kind, body) {
+                return Some(u16::from_be_bytes([*high, *low]));
+            }
+            let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
+            messages = body.get(length..).unwrap_or_default();
+        }
+        records = rest;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_group_is_found_behind_other_messages_and_nothing_breaks_on_others() {
+        let exchange = [12, 0, 0, 4, 3, 0, 29, 0];
+        let record = |payload: &[u8]| [&[HANDSHAKE, 3, 1, 0, payload.len() as u8], payload].concat();
+        let hello = [2, 0, 0, 2, 9, 9];
+        let joint = record(&[&hello[..], &exchange].concat());
+        let apart = [record(&hello), record(&exchange)].concat();
+        for (records, expected) in [
+            (&joint, Some(29)),
+            (&apart, Some(29)),
+            (&record(&hello), None),
+            (&record(&[12, 0, 0, 4, 1, 0, 29, 0]), None),
+            (&record(&[2, 0xff, 0xff, 0xff, 12, 0]), None),
+            (&Vec::new(), None),
+        ] {
+            assert_eq!(group(records), expected, "{records:?}");
+            for end in 0..records.len() {
+                let _ = group(&records[..end]);
+            }
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Keys as OpenSSL sees them.
+
+use openssl::nid::Nid;
+use openssl::pkey::{HasPublic, Id, PKey, PKeyRef, Private};
+
+use super::is_montgomery;
+use crate::engine::key::{Facts, KeyKind};
+
+/// A private key of whatever kind: PKCS #8, PKCS #1, SEC 1 or DSA's own form, as DER.
+pub(super) fn private(der: &[u8]) -> Option<PKey<Private>> {
+    PKey::private_key_from_der(der).ok()
+}
+
+/// What is known of a private key. `None` for a key that signs nothing here.
+pub(crate) fn facts(der: &[u8]) -> Option<Facts> {
+    let key = private(der)?;
+    let kind = match key.id() {
+        Id::RSA | Id::RSA_PSS => KeyKind::Rsa,
+        Id::DSA => KeyKind::Dsa,
+        Id::EC => KeyKind::Ecdsa,
+        Id::ED25519 | Id::ED448 => KeyKind::Ed25519,
+        _ => return None,
+    };
+    let (public, pkcs8) = (key.public_key_to_der().ok()?, key.private_key_to_pkcs8().ok()?);
+    Some(Facts { kind, public: public.into(), pkcs8: pkcs8.into() })
+}
+
+/// The group of a key that was made for one exchange, by OpenSSL's name.
+pub(super) fn group<T: HasPublic>(key: &PKeyRef<T>) -> Option<&'static str> {
+    is_montgomery(key.id()).or_else(|| match key.ec_key().ok()?.group().curve_name()? {
+        Nid::X9_62_PRIME256V1 => Some("P-256"),
+        Nid::SECP384R1 => Some("P-384"),
+        Nid::SECP521R1 => Some("P-521"),
+        _ => None,
+    })
+}

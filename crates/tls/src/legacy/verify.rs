@@ -1,0 +1,151 @@
+//! The certificates of peers, verified as on rustls ([`crate::verify`]).
+//!
+//! OpenSSL builds a chain of what the peer sent, trusts nobody by itself and has every fault
+//! forgiven; the last thing it says of a chain is that its first certificate is well, and then our
+//! own verification decides.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use openssl::hash::MessageDigest;
+use openssl::pkey::PKey;
+use openssl::sign::Verifier;
+use openssl::ssl::{Ssl, SslVerifyMode};
+use openssl::x509::{X509StoreContextRef, X509VerifyResult};
+
+use crate::judge::Judge;
+use crate::record::ALERT;
+use crate::verify::Signed;
+use crate::verify_code::{self as code, VerifyCode};
+use crate::{der, engine};
+
+/// What verification came to in one connection. Written by the thread whose turn the connection
+/// has.
+#[derive(Debug)]
+pub(super) struct Decision {
+    state: AtomicU8,
+    is_due: bool,
+}
+
+/// A decision, or none yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Open,
+    Good,
+    Refused(VerifyCode),
+}
+
+const OPEN: u8 = 0;
+/// No fault has this number: it tells that there was none.
+const GOOD: u8 = u8::MAX;
+
+impl Decision {
+    pub(super) fn new(is_due: bool) -> Arc<Self> {
+        Arc::new(Self { state: AtomicU8::new(OPEN), is_due })
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        self.is_due
+    }
+
+    pub(super) fn state(&self) -> State {
+        match self.state.load(Relaxed) {
+            OPEN => State::Open,
+            GOOD => State::Good,
+            number => State::Refused(VerifyCode(number)),
+        }
+    }
+}
+
+/// Has `judge` decide about the peer's certificate; `name` is the one sent to it.
+pub(super) fn ask(
+    ssl: &mut Ssl,
+    mode: SslVerifyMode,
+    judge: Arc<Judge>,
+    name: Option<Box<str>>,
+    decision: Arc<Decision>,
+) {
+    ssl.set_verify_callback(mode, move |is_well, context| {
+        if decision.state() == State::Open && is_well && context.error_depth() == 0 {
+            let number = match verify(&judge, name.as_deref(), context) {
+                Ok(()) => GOOD,
+                Err(code) => code.0.clamp(OPEN + 1, GOOD - 1),
+            };
+            decision.state.store(number, Relaxed);
+        }
+        let goes_on = !matches!(decision.state(), State::Refused(_));
+        context.set_error(if goes_on {
+            X509VerifyResult::OK
+        } else {
+            X509VerifyResult::APPLICATION_VERIFICATION
+        });
+        goes_on
+    });
+}
+
+fn verify(judge: &Judge, name: Option<&str>, context: &X509StoreContextRef) -> Result<(), VerifyCode> {
+    let chain: Vec<Vec<u8>> =
+        context.chain().into_iter().flatten().filter_map(|one| one.to_der().ok()).collect();
+    let Some((own, rest)) = chain.split_first() else { return Err(code::UNSPECIFIED) };
+    let rest: Vec<&[u8]> = rest.iter().map(|one| &**one).collect();
+    judge.verify(own, &rest, name)
+}
+
+/// Puts the alert for a fault in the place of the one that OpenSSL sent, which knows nothing of it.
+/// In TLS 1.3 the alert is encrypted and stays as it is.
+pub(super) fn put_alert(code: VerifyCode, sent: &mut [u8]) {
+    if let [.., ALERT, 3, _, 0, 2, 2, alert] = sent {
+        *alert = code.alert();
+    }
+}
+
+/// Checks a signature within a chain, of algorithms that webpki leaves out too.
+pub(super) fn check(signed: &Signed<'_>) -> bool {
+    engine::verify::check(signed) || check_with_openssl(signed).unwrap_or(false)
+}
+
+type Digest = fn() -> MessageDigest;
+
+/// Algorithms of signatures, as DER, and their digests.
+#[rustfmt::skip]
+const DIGESTS: &[(&[u8], Digest)] = &[
+    // RSA with PKCS #1 v1.5
+    (&[6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 5],  MessageDigest::sha1),
+    (&[6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 14], MessageDigest::sha224),
+    (&[6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 11], MessageDigest::sha256),
+    (&[6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 12], MessageDigest::sha384),
+    (&[6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 13], MessageDigest::sha512),
+    // ECDSA
+    (&[6, 7, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 1],           MessageDigest::sha1),
+    (&[6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 1],        MessageDigest::sha224),
+    (&[6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2],        MessageDigest::sha256),
+    (&[6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 3],        MessageDigest::sha384),
+    (&[6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 4],        MessageDigest::sha512),
+    // DSA
+    (&[6, 7, 0x2a, 0x86, 0x48, 0xce, 0x38, 4, 3],           MessageDigest::sha1),
+    (&[6, 9, 0x60, 0x86, 0x48, 1, 0x65, 3, 4, 3, 1],        MessageDigest::sha224),
+    (&[6, 9, 0x60, 0x86, 0x48, 1, 0x65, 3, 4, 3, 2],        MessageDigest::sha256),
+];
+
+fn check_with_openssl(signed: &Signed<'_>) -> Option<bool> {
+    let (_, digest) = DIGESTS.iter().find(|(algorithm, _)| signed.algorithm.starts_with(algorithm))?;
+    let key = PKey::public_key_from_der(&key_info(signed.key_algorithm, signed.key)).ok()?;
+    Verifier::new(digest(), &key).ok()?.verify_oneshot(signed.signature, signed.message).ok()
+}
+
+/// A SubjectPublicKeyInfo (RFC 5280, 4.1) from its parts.
+fn key_info(algorithm: &[u8], key: &[u8]) -> Vec<u8> {
+    let value = |tag: u8, parts: [&[u8]; 2]| {
+        let length = parts[0].len() + parts[1].len();
+        let bytes = length.to_be_bytes();
+        let start = length.leading_zeros() as usize / 8;
+        let mut der = vec![tag];
+        if length >= 0x80 {
+            der.push(0x80 | (bytes.len() - start) as u8);
+        }
+        der.extend_from_slice(if length == 0 { &[0] } else { &bytes[start..] });
+        [&der, parts[0], parts[1]].concat()
+    };
+    let algorithm = value(der::SEQUENCE, [algorithm, &[]]);
+    value(der::SEQUENCE, [&algorithm, &value(der::BIT_STRING, [&[0], key])])
+}

@@ -1,0 +1,110 @@
+//! What stands for OpenSSL in a build without the feature `legacy-tls`: nothing can be made, so
+//! nothing is ever called.
+
+use crate::buffer::Waiting;
+use crate::engine::side::{Asked, Served};
+use crate::error::{Error, Reason};
+use crate::ocsp;
+use crate::settings::Parameters;
+use crate::tickets::Resumption;
+
+/// Whether it is built in.
+pub const BUILT_IN: bool = false;
+
+const ABSENT: &str = "only OpenSSL does that, and this program was built without `legacy-tls`";
+
+/// OpenSSL's version: there is none.
+pub fn version() -> &'static str {
+    ""
+}
+
+/// Loads a provider: there is nothing to load it into.
+///
+/// # Errors
+/// Always.
+pub fn load_provider(_: Option<&str>, _: &str) -> Result<(), String> {
+    Err(ABSENT.into())
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum ServerSide {}
+
+impl ServerSide {
+    pub(crate) fn new(
+        _: &Parameters,
+        _: &Served<'_>,
+        _: Option<&ocsp::Response>,
+        _: &Resumption,
+    ) -> Result<Self, String> {
+        Err(ABSENT.into())
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum ClientSide {}
+
+impl ClientSide {
+    pub(crate) fn new(_: &Parameters, _: &Asked<'_>) -> Result<Self, String> {
+        Err(ABSENT.into())
+    }
+}
+
+pub(crate) struct Told {
+    pub(crate) version: u16,
+    pub(crate) suite: u16,
+    pub(crate) group: u16,
+    pub(crate) alpn: Option<Box<[u8]>>,
+    pub(crate) is_resumed: bool,
+    pub(crate) peer: Vec<Box<[u8]>>,
+}
+
+pub(crate) enum Link {}
+
+pub(crate) struct Seen {
+    pub(crate) filled: usize,
+    pub(crate) closed: Result<bool, Reason>,
+}
+
+impl Link {
+    pub(crate) fn server(side: &ServerSide, _: &[u8]) -> Result<Self, Error> {
+        match *side {}
+    }
+
+    pub(crate) fn client(side: &ClientSide, _: Option<&str>) -> Result<Self, Error> {
+        match *side {}
+    }
+
+    pub(crate) fn handshake(&mut self, _: &[u8], _: &mut Vec<u8>) -> Result<bool, Error> {
+        match *self {}
+    }
+
+    pub(crate) fn told(&self) -> Told {
+        match *self {}
+    }
+
+    pub(crate) fn has_waiting(&self) -> bool {
+        match *self {}
+    }
+
+    pub(crate) fn receive(&mut self, _: &[u8]) {
+        match *self {}
+    }
+
+    pub(crate) fn read(&mut self, _: &mut [u8], _: &mut Waiting) -> Seen {
+        match *self {}
+    }
+
+    pub(crate) fn write(
+        &mut self,
+        _: &[u8],
+        _: &[u8],
+        _: usize,
+        _: &mut [u8],
+    ) -> Result<(usize, usize), Error> {
+        match *self {}
+    }
+
+    pub(crate) fn close(&mut self, _: &mut Waiting) {
+        match *self {}
+    }
+}
