@@ -63,6 +63,9 @@ async fn wait<T>(
             if client.side.received().len() > before {
                 // As in HAProxy, who has sent more is waited for until there is a server.
                 x.choice.heard_late = true;
+                if x.request_body.heard_ms > 0 {
+                    x.request_body.heard_ms = now_ms();
+                }
                 silent_until = NEVER;
                 client.timer.set(x.choice.connect_by);
             }
