@@ -356,7 +356,8 @@ fn rules_on_content_see_the_first_bytes() {
     let rules = "tcp-request content reject unless { req.len gt 3 }";
     for (frontend, backend) in [(rules, ""), ("", rules)] {
         let scene = scene("mode tcp", frontend, backend, &origin, "");
-        assert_eq!(scene.talk("hi\r\n\r\n"), "ok", "{frontend} {backend}");
+        // Without a delay only what comes at once counts: a busy machine may be too late with it.
+        assert!(eventually(|| scene.talk("hi\r\n\r\n") == "ok"), "{frontend} {backend}");
         assert_eq!(scene.counts("b,BACKEND", &["dreq"]), ["dreq=0"]);
     }
 }
