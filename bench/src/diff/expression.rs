@@ -575,8 +575,8 @@ impl Case {
         Culprit {
             call: at.map(|at| self.steps[at].call.as_str()),
             behind: self.steps[..before].iter().rev().map(|step| step.call.as_str()).find(|call| {
-                // These hand on what they get.
-                !["set-var", "unset-var", "debug"].contains(&name_of(call))
+                // These hand on what they get, or a part of it.
+                !["set-var", "unset-var", "debug", "ltrim", "rtrim"].contains(&name_of(call))
             }),
             input: parts.get(before).and_then(|[ours, _]| ours.clone()),
             of_boolean: source.is_some_and(|step| step.kind == Bool || may_be.contains(&name_of(&step.call))),
