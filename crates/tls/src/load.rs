@@ -163,7 +163,7 @@ impl Loader {
             }
         };
         let mut certificate = Certificate::new(path, parts.certificates, key)?;
-        certificate.sources = sources(path, files, key_file);
+        certificate.sources = sources(path, files, key_file, self.extra);
         self.complete_chain(&mut certificate);
         if let Some(file) = &files.issuer {
             let issuer = Parts::read(file, &read(file)?)?.certificates.into_iter().next();
@@ -199,15 +199,16 @@ impl Loader {
 }
 
 /// Which files a certificate comes from, as the runtime socket names them: those of OCSP and of
-/// timestamps would be looked for at these places even where there are none.
-fn sources(path: &str, files: &Files, key: Option<Box<str>>) -> Sources {
-    let beside = |ending: &str| Some(format!("{path}.{ending}").into());
+/// timestamps would be looked for at these places even where there are none, unless none are looked
+/// for.
+fn sources(path: &str, files: &Files, key: Option<Box<str>>, extra: Extra) -> Sources {
+    let beside = |wanted: bool, ending: &str| wanted.then(|| format!("{path}.{ending}").into());
     Sources {
         certificate: Some(path.into()),
         key: key.or(Some(path.into())),
-        ocsp: files.ocsp.clone().or_else(|| beside("ocsp")),
+        ocsp: files.ocsp.clone().or_else(|| beside(extra.ocsp, "ocsp")),
         issuer: files.issuer.clone(),
-        sctl: files.sctl.clone().or_else(|| beside("sctl")),
+        sctl: files.sctl.clone().or_else(|| beside(extra.sctl, "sctl")),
     }
 }
 

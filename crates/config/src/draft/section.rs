@@ -88,7 +88,6 @@ const SECTIONS: &[(&str, Kind)] = &[
     ("program", Kind::Unsupported),
     ("resolvers", Kind::Resolvers),
     ("ring", Kind::Ring),
-    ("ssl-f-use", Kind::Unsupported),
     ("traces", Kind::Unsupported),
 ];
 

@@ -281,6 +281,8 @@ pub struct Settings<'a> {
     pub rules: Vec<&'a Statement>,
     /// `bind`.
     pub binds: Vec<&'a Statement>,
+    /// `ssl-f-use`.
+    pub certificates: Vec<&'a Statement>,
     /// `server`, `server-template`, each with the default servers that stood above it.
     pub servers: Vec<(&'a Statement, DefaultServers<'a>)>,
 }
@@ -351,6 +353,7 @@ impl<'a> Settings<'a> {
             inherited_rules: Rc::default(),
             rules: Vec::new(),
             binds: Vec::new(),
+            certificates: Vec::new(),
             servers: Vec::new(),
         }
     }

@@ -106,6 +106,48 @@ pub struct TlsWords<'a> {
     pub prefer_client: bool,
 }
 
+/// Which files a certificate is made of: `load` of a `crt-store`, `ssl-f-use`, and the words between
+/// the brackets of a line in a crt-list (manual, 12.7.1).
+#[derive(Debug, Clone, Default)]
+pub struct LoadWords<'a> {
+    /// `crt`: the certificate itself.
+    pub certificate: Option<Text<'a>>,
+    /// `key`.
+    pub key: Option<Text<'a>>,
+    /// `ocsp`: an answer of its OCSP responder.
+    pub ocsp: Option<Text<'a>>,
+    /// `issuer`.
+    pub issuer: Option<Text<'a>>,
+    /// `sctl`: its signed certificate timestamps.
+    pub sctl: Option<Text<'a>>,
+}
+
+impl<'a> LoadWords<'a> {
+    /// Where the value of a word goes, if it is one of these.
+    pub fn place(&mut self, word: &str) -> Option<&mut Option<Text<'a>>> {
+        Some(match word {
+            "crt" => &mut self.certificate,
+            "key" => &mut self.key,
+            "ocsp" => &mut self.ocsp,
+            "issuer" => &mut self.issuer,
+            "sctl" => &mut self.sctl,
+            _ => return None,
+        })
+    }
+
+    /// The words that are there, with their values.
+    pub fn said(&self) -> Vec<(&'static str, &'a str)> {
+        let all = [
+            ("crt", self.certificate),
+            ("key", self.key),
+            ("ocsp", self.ocsp),
+            ("issuer", self.issuer),
+            ("sctl", self.sctl),
+        ];
+        all.into_iter().filter_map(|(word, value)| Some((word, value?.text))).collect()
+    }
+}
+
 /// Where certificates of a `bind` line come from, in the order of its words.
 #[derive(Debug, Clone, Copy)]
 pub enum CertificateSource<'a> {
@@ -174,6 +216,8 @@ pub struct TlsDefaults<'a> {
     pub authorities: Option<&'a str>,
     /// `crt-base`.
     pub certificates: Option<&'a str>,
+    /// `key-base`.
+    pub keys: Option<&'a str>,
     /// `ssl-load-extra-files`, `ssl-load-extra-del-ext`.
     pub extra: tls::load::Extra,
     /// `ssl-server-verify`.
@@ -209,6 +253,7 @@ impl Default for TlsDefaults<'_> {
             strict_sni: None,
             server: TlsWords::default(),
             authorities: None,
+            keys: None,
             certificates: None,
             extra: tls::load::Extra::ALL,
             server_verify: VerifyMode::Required,

@@ -9,6 +9,7 @@ use syntax::Word;
 
 use crate::draft::Statement;
 use crate::draft::args::Args;
+use crate::resolve::crt_list::{self, Listed};
 use crate::resolve::{Context, Pending, tls};
 use crate::tables::bind;
 
@@ -16,8 +17,9 @@ use crate::tables::bind;
 pub(crate) fn binds(proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Bind> {
     let mut binds: Vec<Bind> = Vec::new();
     let mut ids: HashMap<u32, (&Word, u32)> = HashMap::new();
+    let certificates = crt_list::of_frontend(&proxy.settings.certificates, context);
     for statement in &proxy.settings.binds {
-        match bind_line(statement, proxy, binds.len() as u32 + 1, &mut ids, context) {
+        match bind_line(statement, proxy, &certificates, binds.len() as u32 + 1, &mut ids, context) {
             Ok(mut made) => binds.append(&mut made),
             Err(error) => context.diagnostics.push(error),
         }
@@ -32,6 +34,7 @@ pub(crate) fn binds(proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Bind>
 fn bind_line<'a>(
     statement: &'a Statement,
     proxy: &Pending<'_>,
+    certificates: &[Listed],
     first_id: u32,
     ids: &mut HashMap<u32, (&'a Word, u32)>,
     context: &mut Context<'_>,
@@ -66,7 +69,8 @@ fn bind_line<'a>(
                 "'{title}' in section '{section}' : 'id' can only be used with a single socket"
             )));
     }
-    let acceptor = tls::acceptor(&draft.tls, &title, frontend, statement, context).map_err(|mut error| {
+    let acceptor = tls::acceptor(&draft.tls, &title, (frontend, certificates), statement, context);
+    let acceptor = acceptor.map_err(|mut error| {
         error.haproxy = error.haproxy.map(|text| format!("'{title}' in section '{section}' : {text}"));
         error
     })?;
@@ -103,7 +107,8 @@ pub(crate) fn stats_socket(
         vec![(BindAddress::Unix(word.as_str().into()), format!("unix@{word}"))]
     };
     let draft = bind::parse_params(&mut args, &format!("stats socket {word}"), "global")?;
-    let acceptor = tls::acceptor(&draft.tls, &format!("stats socket {word}"), "GLOBAL", statement, context)?;
+    let acceptor =
+        tls::acceptor(&draft.tls, &format!("stats socket {word}"), ("GLOBAL", &[]), statement, context)?;
     let (address, shown) =
         addresses.into_iter().next().ok_or_else(|| Diagnostic::alert("no address").at(word.span()))?;
     bind::make(&draft, address, shown, draft.id.unwrap_or(id), &unix, &context.placement, acceptor)

@@ -1,14 +1,19 @@
-//! `crt-store` sections (manual, section 12.7), as far as they serve JSON Web Tokens: certificates
-//! and keys by file and by name. What only TLS would take of a certificate is refused.
+//! `crt-store` sections (manual, section 12.7): certificates and keys by file and by name, for
+//! `bind` and `server` lines and for JSON Web Tokens.
 
-use crate::draft::settings::Bases;
+use std::rc::Rc;
+use std::sync::Arc;
+
 use diag::Diagnostic;
-use sample::keys::Certificate;
+use tls::load::{Extra, Loader};
 
 use crate::draft::args::Args;
 use crate::draft::keyword::Outcome;
+use crate::draft::settings::Bases;
+use crate::draft::tls::{LoadWords, Text};
 use crate::draft::{Draft, Kind, Section, Statement};
 use crate::resolve::Context;
+use crate::resolve::tls_files::Stored;
 
 /// Reads every store. `bases` are those of the global section.
 pub(crate) fn stores<'a>(draft: &'a Draft, bases: &Bases<'a>, context: &mut Context<'_>) {
@@ -45,34 +50,41 @@ fn directory<'a>(statement: &'a Statement, context: &mut Context<'_>) -> Result<
 
 fn load(section: &Section, statement: &Statement, bases: &Bases<'_>, context: &mut Context<'_>) -> Outcome {
     let mut args = Args::new(statement, context.diagnostics, context.environment);
-    let (mut certificate, mut key, mut alias, mut for_tokens) = (None, None, None, false);
+    let (mut words, mut alias, mut for_tokens) = (LoadWords::default(), None, false);
     while let Some(word) = args.next() {
+        if let Some(place) = words.place(word) {
+            *place = Some(args.value()?.into());
+            continue;
+        }
         match word.as_str() {
-            "crt" => certificate = Some(args.value()?),
-            "key" => key = Some(args.value()?),
             "alias" => alias = Some(args.value()?),
             "jwt" => for_tokens = args.on_off()?,
-            "ocsp" | "issuer" | "sctl" | "ocsp-update" | "acme" | "domains" | "ips" | "generate-dummy"
-            | "keytype" | "bits" | "curves" => {
+            "ocsp-update" | "acme" | "domains" | "ips" | "generate-dummy" | "keytype" | "bits" | "curves" => {
                 return Err(args.wrong(format!("`{word}` of a certificate is not supported yet")));
             }
             other => {
-                let near = diag::suggest(other, ["crt", "key", "alias", "jwt", "ocsp", "issuer"]);
-                return Err(args.wrong(format!("`load` does not know `{other}`")).did_you_mean(near));
+                let near = diag::suggest(other, ["crt", "key", "alias", "jwt", "ocsp", "issuer", "sctl"]);
+                return Err(args
+                    .wrong(format!("`load` does not know `{other}`"))
+                    .did_you_mean(near)
+                    .haproxy(format!("'load {other}' in section 'crt-store': unknown keyword '{other}'.")));
             }
         }
     }
-    let Some(certificate) = certificate else {
-        return Err(args.wrong("`load` needs a certificate: `crt <file>`"));
+    let Some(certificate) = words.certificate else {
+        return Err(args
+            .wrong("`load` needs a certificate: `crt <file>`")
+            .haproxy("'load' in section 'crt-store': mandatory 'crt' parameter not found."));
     };
-    let path = below(bases.certificates, certificate);
-    let text = read(&path, context).map_err(|error| error.at(certificate.span()))?;
-    let key_text = match key {
-        Some(key) => Some(read(&below(bases.keys, key), context).map_err(|error| error.at(key.span()))?),
+    let path = below(bases.certificates, &certificate);
+    let text = read(&path, context).map_err(|error| error.at(certificate.span))?;
+    let key_text = match words.key {
+        Some(key) => Some(read(&below(bases.keys, &key), context).map_err(|error| error.at(key.span))?),
         None => None,
     };
-    let read = Certificate::from_pem(&text, key_text.as_deref())
-        .map_err(|error| Diagnostic::alert(format!("`{path}`: {error}")).at(certificate.span()))?;
+    let for_tls = tls_certificate(&path, &text, &words, bases, context)?;
+    let read = sample::keys::Certificate::from_pem(&text, key_text.as_deref())
+        .map_err(|error| Diagnostic::alert(format!("`{path}`: {error}")).at(certificate.span))?;
     // The alias is its name where there is one, as HAProxy lists it; the others find it too.
     let store = &*section.name;
     let within = |name: &str| {
@@ -83,10 +95,86 @@ fn load(section: &Section, statement: &Statement, bases: &Bases<'_>, context: &m
     if store.is_empty() {
         names.push(path.clone());
     }
-    names.extend([within(certificate), within(&path)]);
+    names.extend([within(&certificate), within(&path)]);
+    keep(&names, for_tls, statement, context)?;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     context.names.certificates.insert(&names, read, for_tokens);
     Ok(())
+}
+
+/// Keeps what TLS has of a certificate, by the first of its names, and finds it by the others.
+fn keep(
+    names: &[String],
+    certificate: Option<tls::Certificate>,
+    statement: &Statement,
+    context: &mut Context<'_>,
+) -> Outcome {
+    let files = &mut context.tls_files;
+    let name = names.first().map(String::as_str).unwrap_or_default();
+    if let Some(first) = files.stores.get(name).filter(|one| *one.name == *name) {
+        return Err(Diagnostic::alert(format!("the certificate `{name}` was loaded already"))
+            .at(statement.keyword_span())
+            .related(first.span, "first here")
+            .haproxy(format!("'load' in section 'crt-store': store '{name}' was already defined.")));
+    }
+    let certificate = certificate.map(|mut one| {
+        one.name = name.into();
+        files.all.keep(Arc::new(one))
+    });
+    let stored = Rc::new(Stored { name: name.into(), span: statement.span, certificate });
+    for name in names {
+        files.stores.entry(name.clone()).or_insert_with(|| stored.clone());
+    }
+    Ok(())
+}
+
+/// What listeners and servers are given of a certificate; nothing without a key, which JSON Web
+/// Tokens do without.
+fn tls_certificate(
+    path: &str,
+    text: &str,
+    words: &LoadWords<'_>,
+    bases: &Bases<'_>,
+    context: &Context<'_>,
+) -> Result<Option<tls::Certificate>, Diagnostic> {
+    let has_key = tls::pem::blocks(text.as_bytes())
+        .is_ok_and(|all| all.iter().any(|block| block.label.ends_with("PRIVATE KEY")));
+    if words.key.is_none() && !has_key {
+        return Ok(None);
+    }
+    made_of(path, words, bases, context).map(Some)
+}
+
+/// The certificate that a file and the words beside it make: nothing is looked for that they do not
+/// name.
+///
+/// # Errors
+/// A file cannot be used.
+pub(crate) fn made_of(
+    path: &str,
+    words: &LoadWords<'_>,
+    bases: &Bases<'_>,
+    context: &Context<'_>,
+) -> Result<tls::Certificate, Diagnostic> {
+    let located = |base: Option<&str>, name: &str| context.names.path(&below(base, name));
+    let file =
+        |base, word: Option<Text<'_>>| word.map(|name| located(base, &name).display().to_string().into());
+    let files = tls::load::Files {
+        key: file(bases.keys, words.key),
+        key_is_named: true,
+        ocsp: file(bases.certificates, words.ocsp),
+        issuer: file(bases.certificates, words.issuer),
+        sctl: file(bases.certificates, words.sctl),
+    };
+    let path = context.names.path(path).display().to_string();
+    let loader = Loader { extra: Extra::NONE, ..Loader::default() };
+    let refused = |error: tls::LoadError| {
+        let text = error.to_string();
+        let at = words.certificate.map(|word| word.span);
+        let diagnostic = Diagnostic::alert(text.clone()).haproxy(text);
+        at.into_iter().fold(diagnostic, Diagnostic::at)
+    };
+    loader.certificate(&path, &files).map_err(refused)
 }
 
 fn below(base: Option<&str>, name: &str) -> String {

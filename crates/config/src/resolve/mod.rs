@@ -10,6 +10,7 @@ mod binds;
 mod captures;
 pub(crate) mod certificates;
 mod check;
+mod crt_list;
 mod filters;
 mod formats;
 mod guids;
@@ -28,6 +29,7 @@ mod sections;
 mod server_settings;
 mod servers;
 mod tls;
+mod tls_files;
 mod track;
 mod unique;
 mod warnings;
@@ -89,7 +91,7 @@ pub(crate) struct Context<'a> {
     /// What the global section says of TLS.
     pub(crate) tls: TlsDefaults<'a>,
     /// Files for TLS that were read.
-    pub(crate) tls_files: tls::Files,
+    pub(crate) tls_files: tls_files::Files,
     pub(crate) variables: RefCell<sample::vars::Variables>,
     pub(crate) patterns: RefCell<sample::pattern::PatternSets>,
     pub(crate) global: Global,
@@ -159,7 +161,8 @@ pub(crate) fn resolve(
         last: last::LastAddresses::default(),
         hosts: HashMap::new(),
         tls: TlsDefaults::default(),
-        tls_files: around.map_or_else(tls::Files::default, |around| tls::Files::with(around.tls())),
+        tls_files: around
+            .map_or_else(tls_files::Files::default, |around| tls_files::Files::with(around.tls())),
         guids: guids::Guids::default(),
         inherited: false,
         around,

@@ -1,7 +1,6 @@
 //! What `bind` and `server` lines say of TLS, with their files read and their names looked up
 //! (manual, sections 5.1 and 5.2).
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use diag::Diagnostic;
@@ -10,46 +9,29 @@ use sample::Scope;
 use sample::expression::Expression;
 use state::Mode;
 use tls::ciphers::{self, Unsupported};
-use tls::files::{Kind, Line, List, ListEntry, Served, override_options};
-use tls::load::{self, Loader};
+use tls::files::{Line, List, ListEntry, Served};
 use tls::tickets::{SessionCache, TicketKeys};
 use tls::{
-    Acceptor, Certificate, ClientVerify, Connecting, Connector, Entry, Keep, Legacy, Listening, LoadError,
-    Options, Parameters, Resumption, Trust, VerifyCode, VerifyCodes, VerifyMode, has_group, has_suite, names,
+    Acceptor, Certificate, ClientVerify, Connecting, Connector, Entry, Keep, Legacy, Listening, Options,
+    Parameters, Resumption, VerifyCode, VerifyCodes, VerifyMode, has_group, has_suite, names,
 };
 
 use crate::draft::Statement;
-use crate::draft::tls::{self as draft, BindTls, CertificateSource, Text, TlsDefaults, TlsWords};
+use crate::draft::tls::{self as draft, BindTls, CertificateSource, Text, TlsDefaults};
 use crate::resolve::Context;
+use crate::resolve::crt_list::{self, Listed};
 use crate::resolve::legacy::{self, Wanted};
+use crate::resolve::tls_files::{certificate, certificates, located, protocols, ticket_keys, trust};
 
-/// Files that were read, by path, each once.
-#[derive(Default)]
-pub(crate) struct Files {
-    /// All that the process will use, for the runtime socket.
-    pub(crate) all: Arc<tls::files::Files>,
-    certificates: HashMap<String, Vec<Arc<Certificate>>>,
-    trusts: HashMap<[Option<String>; 3], Arc<Trust>>,
-    ticket_keys: HashMap<String, Arc<TicketKeys>>,
-    /// The sessions of all clients.
-    sessions: Option<Arc<SessionCache>>,
-}
-
-impl Files {
-    /// With what a plan in use has.
-    pub(crate) fn with(all: Arc<tls::files::Files>) -> Self {
-        Self { all, ..Self::default() }
-    }
-}
-
-/// The listener's side of a `bind` line; `None` without `ssl`.
+/// The listener's side of a `bind` line; `None` without `ssl`. `own` are the certificates that the
+/// frontend gives all of its lines (`ssl-f-use`).
 ///
 /// # Errors
 /// A file or a name in it is wrong.
 pub(crate) fn acceptor(
     draft: &BindTls<'_>,
     title: &str,
-    frontend: &str,
+    (frontend, own): (&str, &[Listed]),
     statement: &Statement,
     context: &mut Context<'_>,
 ) -> Result<Option<Arc<Acceptor>>, Diagnostic> {
@@ -63,7 +45,7 @@ pub(crate) fn acceptor(
         }
         return Ok(None);
     }
-    if draft.certificates.is_empty() {
+    if draft.certificates.is_empty() && own.is_empty() {
         return Err(Diagnostic::alert(format!("`{title}` speaks TLS and has no certificate"))
             .at(statement.keyword_span())
             .help("name a file with a certificate and its key: `crt <file>`")
@@ -100,10 +82,15 @@ pub(crate) fn acceptor(
             }
             CertificateSource::List(name) => {
                 let first = entries.len();
-                let path = list(*name, statement, &options, &mut entries, context)?;
+                let path = crt_list::read(*name, statement, &options, &mut entries, context)?;
                 served.push(Served { list: path.into(), places: places(first, entries.len()) });
             }
         }
+    }
+    if !own.is_empty() {
+        let first = entries.len();
+        let list = crt_list::serve(own, frontend, statement, &options, &mut entries, context)?;
+        served.push(Served { list: list.into(), places: places(first, entries.len()) });
     }
     for entry in &entries {
         check_key(&entry.certificate, statement, &defaults)?;
@@ -383,19 +370,6 @@ fn dh_parameters(name: Text<'_>, context: &mut Context<'_>) -> Result<Arc<[u8]>,
 /// How a list of names is read.
 type Read = fn(&str) -> Result<Vec<u16>, Unsupported>;
 
-/// The protocols of a list, of those that are spoken here.
-fn protocols(word: Option<Text<'_>>, context: &mut Context<'_>) -> Result<Vec<Box<[u8]>>, Diagnostic> {
-    let Some(word) = word else { return Ok(Vec::new()) };
-    let (spoken, misses) = tls::files::protocols(&word).map_err(|error| {
-        Diagnostic::alert("the name of a protocol has 1 to 255 characters").at(word.span).haproxy(error)
-    })?;
-    if misses {
-        let text = "`h2` is not offered: HTTP/2 is not supported yet";
-        context.diagnostics.push(Diagnostic::warning(text).at(word.span));
-    }
-    Ok(spoken)
-}
-
 fn bind_options(
     draft: &BindTls<'_>,
     statement: &Statement,
@@ -445,217 +419,7 @@ fn client_verify(
     })
 }
 
-/// The certificates that a name means: those of a file with what stands beside it, or of a
-/// directory.
-fn certificates(
-    name: Text<'_>,
-    defaults: &TlsDefaults<'_>,
-    context: &mut Context<'_>,
-) -> Result<Vec<Arc<Certificate>>, Diagnostic> {
-    let path = located(defaults.certificates, &name, context);
-    if let Some(known) = context.tls_files.certificates.get(&path) {
-        return Ok(known.clone());
-    }
-    // A server that is added at run time is shown what there is now, not what the disk has.
-    if let Some(known) = context.tls_files.all.certificate(&path) {
-        return Ok(vec![known]);
-    }
-    let loader = Loader { extra: defaults.extra, ..Loader::default() };
-    let loaded = loader.certificates(&path).map_err(|error| refused(&error, name))?;
-    let loaded: Vec<_> = loaded.into_iter().map(|one| context.tls_files.all.keep(one)).collect();
-    context.tls_files.certificates.insert(path, loaded.clone());
-    Ok(loaded)
-}
-
-/// The one certificate that a `server` line shows.
-fn certificate(
-    name: Text<'_>,
-    defaults: &TlsDefaults<'_>,
-    context: &mut Context<'_>,
-) -> Result<Arc<Certificate>, Diagnostic> {
-    let mut loaded = certificates(name, defaults, context)?.into_iter();
-    loaded
-        .next()
-        .ok_or_else(|| Diagnostic::alert(format!("`{}` holds no certificate", name.text)).at(name.span))
-}
-
 /// The places of entries from one to before another.
 fn places(first: usize, end: usize) -> Vec<u32> {
     (first..end).filter_map(|place| u32::try_from(place).ok()).collect()
-}
-
-/// The certificates of a crt-list, each with what its line says; the list's name.
-fn list(
-    name: Text<'_>,
-    statement: &Statement,
-    options: &Arc<Options>,
-    entries: &mut Vec<Entry>,
-    context: &mut Context<'_>,
-) -> Result<String, Diagnostic> {
-    let defaults = &context.tls.clone();
-    let path = located(defaults.certificates, &name, context);
-    let bytes = context
-        .names
-        .file(&path)
-        .map_err(|error| Diagnostic::alert(format!("cannot read `{path}`: {error}")).at(name.span))?;
-    let text = String::from_utf8_lossy(&bytes);
-    let lines = tls::crt_list::parse(&path, &text).map_err(|error| refused(&error, name))?;
-    let mut kept = List { is_directory: false, entries: Vec::new(), lines: text.lines().count() };
-    for line in lines {
-        let place = |error: Diagnostic| {
-            let text = format!("{path}:{}: {}", line.number, error.message);
-            Diagnostic { haproxy: Some(text.clone()), message: text, ..error }
-        };
-        let options = match &*line.options {
-            [] => options.clone(),
-            words => {
-                warn_of_missing_protocols(words, name, context);
-                Arc::new(list_line_options(options, words, name, statement, context).map_err(place)?)
-            }
-        };
-        if line.excludes_from_nothing() {
-            context.diagnostics.push(
-                Diagnostic::warning(format!(
-                    "{path}:{}: `!` excludes names from nothing: no `*` stands beside it",
-                    line.number
-                ))
-                .at(name.span),
-            );
-        }
-        let boxed = |words: &[&str]| words.iter().map(|word| Box::from(*word)).collect::<Vec<Box<str>>>();
-        let filters = boxed(&line.filters);
-        let file = Text { text: line.certificate, span: name.span };
-        for certificate in certificates(file, defaults, context).map_err(place)? {
-            kept.entries.push(ListEntry {
-                number: line.number,
-                certificate: certificate.name.clone(),
-                options: boxed(&line.options),
-                filters: filters.clone(),
-            });
-            let (filters, options) = (filters.clone(), options.clone());
-            entries.push(Entry { certificate, filters, is_default: false, options });
-        }
-    }
-    context.tls_files.all.keep_list(&path, kept);
-    Ok(path)
-}
-
-/// As [`list_options`], with OpenSSL where the line needs it and its `bind` line does not.
-fn list_line_options(
-    options: &Options,
-    words: &[&str],
-    name: Text<'_>,
-    statement: &Statement,
-    context: &Context<'_>,
-) -> Result<Options, Diagnostic> {
-    let defaults = &context.tls;
-    let wrong = |error: String| Diagnostic::alert(error).at(name.span);
-    let mut made = list_options(options, words, name, defaults, context).map_err(wrong)?;
-    let parameters = &mut made.parameters;
-    let said = words.windows(2).rev().find(|pair| pair[0] == "ciphers").map(|pair| pair[1]);
-    let suites = said.and_then(|list| ciphers::ciphers(list).ok());
-    if let Some(cause) = legacy::cause_of_line(parameters, said, suites.as_deref()) {
-        legacy::check(&cause, name.span, statement, defaults)?;
-        parameters.legacy.get_or_insert(Legacy {
-            alone: defaults.has_provider,
-            security_level: said.and_then(ciphers::security_level).or(defaults.security_level),
-            dh: None,
-            dh_bits: defaults.dh_bits,
-        });
-        parameters.suites12 = suites.unwrap_or_else(|| std::mem::take(&mut parameters.suites12));
-    }
-    Ok(made)
-}
-
-/// What the words between the brackets of a line in a crt-list make of a `bind` line's options.
-fn list_options(
-    options: &Options,
-    words: &[&str],
-    name: Text<'_>,
-    defaults: &TlsDefaults<'_>,
-    context: &Context<'_>,
-) -> Result<Options, String> {
-    let all = &context.tls_files.all;
-    let mut file = |place: usize, word: &str| {
-        let path = located(defaults.authorities, word, context);
-        keep_authority(&path, place, Text { text: word, span: name.span }, context)
-            .map_err(|error| error.message)?;
-        Ok(path.into())
-    };
-    override_options(options, words, &mut file, &|files| all.trust(files))
-}
-
-fn warn_of_missing_protocols(words: &[&str], name: Text<'_>, context: &mut Context<'_>) {
-    for pair in words.windows(2).filter(|pair| pair[0] == "alpn") {
-        // What is wrong with it is told where it is taken.
-        let _ = protocols(Some(Text { text: pair[1], span: name.span }), context);
-    }
-}
-
-/// Reads a file of authorities or revocation lists, unless it is known.
-fn keep_authority(path: &str, place: usize, name: Text<'_>, context: &Context<'_>) -> Result<(), Diagnostic> {
-    let all = &context.tls_files.all;
-    if !all.knows_authority(path) {
-        let parts = load::authorities(path).map_err(|error| refused(&error, name))?;
-        let kind = if place == 2 { Kind::Revocations } else { Kind::Authorities };
-        all.keep_authority(path, kind, parts);
-    }
-    Ok(())
-}
-
-/// The keys of tickets in a file, shared by the lines that name it.
-fn ticket_keys(
-    name: Text<'_>,
-    lifetime: u32,
-    context: &mut Context<'_>,
-) -> Result<Arc<TicketKeys>, Diagnostic> {
-    let path = located(None, &name, context);
-    if let Some(known) = context.tls_files.ticket_keys.get(&path) {
-        return Ok(known.clone());
-    }
-    let unreadable =
-        |error: String| Diagnostic::alert(format!("cannot read `{path}`: {error}")).at(name.span);
-    let text = context.names.file(&path).map_err(unreadable)?;
-    let keys = TicketKeys::from_text(&path, &String::from_utf8_lossy(&text), lifetime)
-        .map_err(|error| refused(&error, name))?;
-    let keys = Arc::new(keys);
-    context.tls_files.all.keep_ticket_keys(&path, &keys);
-    context.tls_files.ticket_keys.insert(path, keys.clone());
-    Ok(keys)
-}
-
-/// Whom a line trusts.
-fn trust(
-    words: &TlsWords<'_>,
-    defaults: &TlsDefaults<'_>,
-    context: &mut Context<'_>,
-) -> Result<Arc<Trust>, Diagnostic> {
-    let files = [words.ca_file, words.ca_verify_file, words.crl_file];
-    let paths = files.map(|name| name.map(|name| located(defaults.authorities, &name, context)));
-    if let Some(known) = context.tls_files.trusts.get(&paths) {
-        return Ok(known.clone());
-    }
-    for (place, (name, path)) in files.iter().zip(&paths).enumerate() {
-        let (Some(name), Some(path)) = (name, path) else { continue };
-        keep_authority(path, place, *name, context)?;
-    }
-    let known = paths.clone().map(|path| path.map(String::into_boxed_str));
-    let trust = context.tls_files.all.trust(&known).unwrap_or_default();
-    let trust = Arc::new(trust);
-    context.tls_files.trusts.insert(paths, trust.clone());
-    Ok(trust)
-}
-
-/// Where a file is: below its base, if it has one, else where relative names point.
-fn located(base: Option<&str>, name: &str, context: &Context<'_>) -> String {
-    match base {
-        _ if name.starts_with(['/', '@']) => name.to_owned(),
-        Some(base) => format!("{}/{name}", base.trim_end_matches('/')),
-        None => context.names.path(name).display().to_string(),
-    }
-}
-
-fn refused(error: &LoadError, name: Text<'_>) -> Diagnostic {
-    let text = error.to_string();
-    Diagnostic::alert(text.clone()).at(name.span).haproxy(text)
 }

@@ -110,7 +110,7 @@ pub static TABLE: &[Keyword] = &[
     ineffective("maxzlibmem",         G, "compression is not supported yet"),
     global("ca-base",            "<directory>",           "where relative names of authorities' files point",       |g, a| { g.tls.authorities = Some(a.required("a directory")?); a.finish() }),
     global("crt-base",           "<directory>",  "where relative names of certificates point", |g, a| { g.bases.certificates = Some(a.required("a directory")?); g.tls.certificates = g.bases.certificates; a.finish() }),
-    global("key-base",           "<directory>",  "where relative names of their keys point",  |g, a| { g.bases.keys = Some(a.required("a directory")?); a.finish() }),
+    global("key-base",           "<directory>",  "where relative names of their keys point",  |g, a| { g.bases.keys = Some(a.required("a directory")?); g.tls.keys = g.bases.keys; a.finish() }),
     ineffective("issuers-chain-path", G, TLS),
     ineffective("noktls",             G, TLS),
     global("jwt.decrypt_alg_list", "<name>[:<name>]*", "how the keys of encrypted JWTs may be found", |g, a| { g.allowed_jwt[0] = Some(allowed(a, jwe::ALGORITHMS)?); Ok(()) }),

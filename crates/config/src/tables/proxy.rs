@@ -31,6 +31,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("description",          FLB_RING,  "<string>",              "what it is, in the statistics",                         description),
     proxy("guid",                 FLB,  "<string>",              "a name unique over all files",                          guid).lenient_words(),
     proxy("bind",                 FL_FORWARD,   "[<address>]:<port_range> [, ...] [param*]", "an address to listen on",           |s, a| { s.binds.push(a.statement); a.rest(); Ok(()) }),
+    proxy("ssl-f-use",            FL,   "crt <file> [key <file>] [ocsp <file>] [<sslbindconf> ...]", "a certificate for all lines of this frontend that speak TLS", |s, a| { s.certificates.push(a.statement); a.rest(); Ok(()) }),
     proxy("server",               LB_RING,   "<name> <address>[:[port]] [param*]", "a server",                                 server_line),
     proxy("server-template",      LB,   "<prefix> <num | range> <fqdn>[:<port>] [params*]", "many servers alike",         server_line),
     proxy("default-server",       DLB,  "[name <name>] [from <origin>] [param*]", "what servers have in common",                           default_server)

@@ -18,6 +18,6 @@ pub static TABLE: &[Keyword] = &[
     row("on",        Where::LOG_PROFILE, "<step> [drop] [format <fmt>] [sd <fmt>]", "what the lines of a step say"),
     row("crt-base",  Where::CRT_STORE, "<directory>", "where relative names of certificates point"),
     row("key-base",  Where::CRT_STORE, "<directory>", "where relative names of keys point"),
-    row("load",      Where::CRT_STORE, "crt <file> [key <file>] [alias <name>] [jwt on|off]", "a certificate, for JSON Web Tokens"),
+    row("load",      Where::CRT_STORE, "crt <file> [key <file>] [alias <name>] [ocsp <file>] [issuer <file>] [sctl <file>] [jwt on|off]", "a certificate"),
     row("errorfile", Where::ERRORS,   "<code> <file>", "the message for a status"),
 ];

@@ -1,0 +1,275 @@
+//! The certificates of a crt-list (manual, 5.1 `crt-list`), and those that a frontend gives all of
+//! its lines (`ssl-f-use`, which makes a crt-list too).
+
+use std::sync::Arc;
+
+use diag::{Diagnostic, Span};
+use tls::ciphers;
+use tls::files::{List, ListEntry, override_options};
+use tls::{Certificate, Entry, Legacy, Options};
+
+use crate::draft::Statement;
+use crate::draft::settings::Bases;
+use crate::draft::tls::{LoadWords, Text, TlsDefaults};
+use crate::resolve::certificates::made_of;
+use crate::resolve::tls_files::{certificates, keep_authority, located, protocols, refused};
+use crate::resolve::{Context, legacy};
+
+/// A line of a list, with its files read.
+pub(crate) struct Listed<'a> {
+    /// 0 where the list is no file.
+    number: usize,
+    /// Several where the file is part of a bundle.
+    certificates: Vec<Arc<Certificate>>,
+    /// What its certificates have otherwise than the `bind` line.
+    options: Vec<&'a str>,
+    filters: Vec<&'a str>,
+    span: Span,
+}
+
+/// Words of a crt-list without a value.
+const BARE: &[&str] = &["allow-0rtt", "no-alpn", "no-ca-names"];
+
+/// Reads a crt-list and appends its certificates, each with what its line says; the list's name.
+pub(crate) fn read(
+    name: Text<'_>,
+    statement: &Statement,
+    options: &Arc<Options>,
+    entries: &mut Vec<Entry>,
+    context: &mut Context<'_>,
+) -> Result<String, Diagnostic> {
+    let path = located(context.tls.clone().certificates, &name, context);
+    let bytes = context
+        .names
+        .file(&path)
+        .map_err(|error| Diagnostic::alert(format!("cannot read `{path}`: {error}")).at(name.span))?;
+    let text = String::from_utf8_lossy(&bytes);
+    let lines = tls::crt_list::parse(&path, &text).map_err(|error| refused(&error, name))?;
+    let mut kept = List { is_directory: false, entries: Vec::new(), lines: text.lines().count() };
+    for line in lines {
+        let place = |error: Diagnostic| {
+            let text = format!("{path}:{}: {}", line.number, error.message);
+            Diagnostic { haproxy: Some(text.clone()), message: text, ..error }
+        };
+        if line.excludes_from_nothing() {
+            context.diagnostics.push(
+                Diagnostic::warning(format!(
+                    "{path}:{}: `!` excludes names from nothing: no `*` stands beside it",
+                    line.number
+                ))
+                .at(name.span),
+            );
+        }
+        let words = line.options.iter().map(|word| Text { text: word, span: name.span });
+        let (load, others) = split(words, name.span).map_err(place)?;
+        let file = Text { text: line.certificate, span: name.span };
+        let title = format!("in crt-list '{path}' line {}", line.number);
+        let listed = Listed {
+            number: line.number,
+            certificates: loaded(file, &load, &title, context).map_err(place)?,
+            options: others,
+            filters: line.filters,
+            span: name.span,
+        };
+        append(&listed, statement, options, (&mut kept, entries), context).map_err(place)?;
+    }
+    context.tls_files.all.keep_list(&path, kept);
+    Ok(path)
+}
+
+/// The certificates of a frontend, the last line first as in HAProxy; what is wrong with one is
+/// noted.
+pub(crate) fn of_frontend<'a>(statements: &[&'a Statement], context: &mut Context<'_>) -> Vec<Listed<'a>> {
+    let mut all = Vec::new();
+    for &statement in statements.iter().rev() {
+        match line_of_frontend(statement, context) {
+            Ok(listed) => all.push(listed),
+            Err(error) => context.diagnostics.push(error),
+        }
+    }
+    all
+}
+
+fn line_of_frontend<'a>(
+    statement: &'a Statement,
+    context: &mut Context<'_>,
+) -> Result<Listed<'a>, Diagnostic> {
+    let span = statement.keyword_span();
+    let (mut load, options) = split(statement.arguments().iter().map(Text::from), span)?;
+    let Some(file) = load.certificate.take() else {
+        return Err(Diagnostic::alert("`ssl-f-use` needs a certificate: `crt <file>`")
+            .at(span)
+            .haproxy("Trying to load a certificate but no 'crt' keyword specified."));
+    };
+    let certificates = loaded(file, &load, "in a line of ssl-f-use", context)?;
+    Ok(Listed { number: 0, certificates, options, filters: Vec::new(), span })
+}
+
+/// Appends the certificates of a frontend to those of one of its lines; the name of their list.
+pub(crate) fn serve(
+    all: &[Listed<'_>],
+    frontend: &str,
+    statement: &Statement,
+    options: &Arc<Options>,
+    entries: &mut Vec<Entry>,
+    context: &mut Context<'_>,
+) -> Result<String, Diagnostic> {
+    let mut kept = List::default();
+    for listed in all {
+        append(listed, statement, options, (&mut kept, entries), context)?;
+    }
+    let name = format!("@{frontend}");
+    context.tls_files.all.keep_list(&name, kept);
+    Ok(name)
+}
+
+/// Appends the certificates of a line.
+fn append(
+    listed: &Listed<'_>,
+    statement: &Statement,
+    options: &Arc<Options>,
+    (kept, entries): (&mut List, &mut Vec<Entry>),
+    context: &mut Context<'_>,
+) -> Result<(), Diagnostic> {
+    let name = Text { text: "", span: listed.span };
+    let options = match &*listed.options {
+        [] => options.clone(),
+        words => {
+            warn_of_missing_protocols(words, name, context);
+            Arc::new(list_line_options(options, words, name, statement, context)?)
+        }
+    };
+    let boxed = |words: &[&str]| words.iter().map(|word| Box::from(*word)).collect::<Vec<Box<str>>>();
+    let filters = boxed(&listed.filters);
+    for certificate in &listed.certificates {
+        kept.entries.push(ListEntry {
+            number: listed.number,
+            certificate: certificate.name.clone(),
+            options: boxed(&listed.options),
+            filters: filters.clone(),
+        });
+        let (certificate, filters, options) = (certificate.clone(), filters.clone(), options.clone());
+        entries.push(Entry { certificate, filters, is_default: false, options });
+    }
+    Ok(())
+}
+
+/// The words that say of which files a certificate is made, and all others.
+fn split<'a>(
+    words: impl Iterator<Item = Text<'a>>,
+    span: Span,
+) -> Result<(LoadWords<'a>, Vec<&'a str>), Diagnostic> {
+    let (mut load, mut others) = (LoadWords::default(), Vec::new());
+    let mut words = words;
+    while let Some(word) = words.next() {
+        if BARE.contains(&word.text) {
+            others.push(word.text);
+            continue;
+        }
+        let value = words.next();
+        match (load.place(&word), value) {
+            (Some(place), Some(value)) => *place = Some(value),
+            (Some(_), None) => {
+                return Err(Diagnostic::alert(format!("`{}` expects a file", word.text))
+                    .at(span)
+                    .haproxy(format!("ssl args out of '[]' for {}", word.text)));
+            }
+            (None, value) => others.extend([Some(word), value].into_iter().flatten().map(|word| word.text)),
+        }
+    }
+    Ok((load, others))
+}
+
+/// The certificates of a file with the files that its words name. Once for each: a second line may
+/// say the same of it only.
+fn loaded(
+    file: Text<'_>,
+    words: &LoadWords<'_>,
+    title: &str,
+    context: &mut Context<'_>,
+) -> Result<Vec<Arc<Certificate>>, Diagnostic> {
+    let defaults = context.tls.clone();
+    let name = located(defaults.certificates, &file, context);
+    let said: Vec<_> = words.said().into_iter().map(|(word, value)| (word, value.to_owned())).collect();
+    match context.tls_files.said_of(&name) {
+        Some(before) if *before == said => {}
+        None if said.is_empty() => return certificates(file, &defaults, context),
+        None if !context.tls_files.knows(&name) => {
+            let path = words.certificate.map_or(&*name, |path| path.text).to_owned();
+            let bases = Bases { certificates: defaults.certificates, keys: defaults.keys };
+            let words = LoadWords { certificate: Some(file), ..words.clone() };
+            let mut made = made_of(&path, &words, &bases, context)?;
+            made.name = name.as_str().into();
+            context.tls_files.keep_loaded(&name, made, said);
+        }
+        before => {
+            let text =
+                format!("`{}` was loaded before with other words than these: {}", file.text, shown(&said));
+            let earlier = format!("then: {}", shown(before.map_or(&[], |said| said)));
+            return Err(Diagnostic::alert(text).at(file.span).help(earlier).haproxy(format!(
+                "'{}' {title}, is already defined with incompatible parameters",
+                file.text
+            )));
+        }
+    }
+    certificates(file, &defaults, context)
+}
+
+fn shown(said: &[(&str, String)]) -> String {
+    if said.is_empty() {
+        return "none".to_owned();
+    }
+    said.iter().map(|(word, value)| format!("`{word} {value}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// As [`list_options`], with OpenSSL where the line needs it and its `bind` line does not.
+fn list_line_options(
+    options: &Options,
+    words: &[&str],
+    name: Text<'_>,
+    statement: &Statement,
+    context: &Context<'_>,
+) -> Result<Options, Diagnostic> {
+    let defaults = &context.tls;
+    let wrong = |error: String| Diagnostic::alert(error).at(name.span);
+    let mut made = list_options(options, words, name, defaults, context).map_err(wrong)?;
+    let parameters = &mut made.parameters;
+    let said = words.windows(2).rev().find(|pair| pair[0] == "ciphers").map(|pair| pair[1]);
+    let suites = said.and_then(|list| ciphers::ciphers(list).ok());
+    if let Some(cause) = legacy::cause_of_line(parameters, said, suites.as_deref()) {
+        legacy::check(&cause, name.span, statement, defaults)?;
+        parameters.legacy.get_or_insert(Legacy {
+            alone: defaults.has_provider,
+            security_level: said.and_then(ciphers::security_level).or(defaults.security_level),
+            dh: None,
+            dh_bits: defaults.dh_bits,
+        });
+        parameters.suites12 = suites.unwrap_or_else(|| std::mem::take(&mut parameters.suites12));
+    }
+    Ok(made)
+}
+
+/// What the words between the brackets of a line in a crt-list make of a `bind` line's options.
+fn list_options(
+    options: &Options,
+    words: &[&str],
+    name: Text<'_>,
+    defaults: &TlsDefaults<'_>,
+    context: &Context<'_>,
+) -> Result<Options, String> {
+    let all = &context.tls_files.all;
+    let mut file = |place: usize, word: &str| {
+        let path = located(defaults.authorities, word, context);
+        keep_authority(&path, place, Text { text: word, span: name.span }, context)
+            .map_err(|error| error.message)?;
+        Ok(path.into())
+    };
+    override_options(options, words, &mut file, &|files| all.trust(files))
+}
+
+fn warn_of_missing_protocols(words: &[&str], name: Text<'_>, context: &mut Context<'_>) {
+    for pair in words.windows(2).filter(|pair| pair[0] == "alpn") {
+        // What is wrong with it is told where it is taken.
+        let _ = protocols(Some(Text { text: pair[1], span: name.span }), context);
+    }
+}

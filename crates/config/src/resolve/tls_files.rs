@@ -1,0 +1,224 @@
+//! The files of TLS that a configuration names: certificates, authorities, keys of tickets, each
+//! read once. Called by `resolve::tls`, `crt_list` and `certificates`.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use diag::{Diagnostic, Span};
+use tls::files::Kind;
+use tls::load::{self, Loader};
+use tls::tickets::{SessionCache, TicketKeys};
+use tls::{Certificate, LoadError, Trust};
+
+use crate::draft::tls::{Text, TlsDefaults, TlsWords};
+use crate::resolve::Context;
+
+/// Files that were read, by path, each once.
+#[derive(Default)]
+pub(crate) struct Files {
+    /// All that the process will use, for the runtime socket.
+    pub(crate) all: Arc<tls::files::Files>,
+    certificates: HashMap<String, Vec<Arc<Certificate>>>,
+    /// Those of `crt-store` sections, by all their names.
+    pub(crate) stores: HashMap<String, Rc<Stored>>,
+    /// The words beside certificates that were loaded with some by a line of a crt-list or
+    /// `ssl-f-use`.
+    loads: HashMap<String, Vec<(&'static str, String)>>,
+    trusts: HashMap<[Option<String>; 3], Arc<Trust>>,
+    ticket_keys: HashMap<String, Arc<TicketKeys>>,
+    /// The sessions of all clients.
+    pub(crate) sessions: Option<Arc<SessionCache>>,
+}
+
+/// A certificate of a `crt-store`.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    /// The first of its names.
+    pub(crate) name: Box<str>,
+    /// Its line.
+    pub(crate) span: Span,
+    /// Nothing where it has no key.
+    pub(crate) certificate: Option<Arc<Certificate>>,
+}
+
+impl Files {
+    /// With what a plan in use has.
+    pub(crate) fn with(all: Arc<tls::files::Files>) -> Self {
+        Self { all, ..Self::default() }
+    }
+
+    /// The words beside the certificate of that name, if a line loaded it with some.
+    pub(crate) fn said_of(&self, name: &str) -> Option<&Vec<(&'static str, String)>> {
+        self.loads.get(name)
+    }
+
+    /// Whether a certificate by that name was read.
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        self.certificates.contains_key(name) || self.stores.contains_key(name)
+    }
+
+    /// Keeps a certificate that was made of the files that its line names.
+    pub(crate) fn keep_loaded(
+        &mut self,
+        name: &str,
+        certificate: Certificate,
+        said: Vec<(&'static str, String)>,
+    ) {
+        let kept = self.all.keep(Arc::new(certificate));
+        self.certificates.insert(name.to_owned(), vec![kept]);
+        self.loads.insert(name.to_owned(), said);
+    }
+}
+
+/// The protocols of a list, of those that are spoken here.
+pub(crate) fn protocols(
+    word: Option<Text<'_>>,
+    context: &mut Context<'_>,
+) -> Result<Vec<Box<[u8]>>, Diagnostic> {
+    let Some(word) = word else { return Ok(Vec::new()) };
+    let (spoken, misses) = tls::files::protocols(&word).map_err(|error| {
+        Diagnostic::alert("the name of a protocol has 1 to 255 characters").at(word.span).haproxy(error)
+    })?;
+    if misses {
+        let text = "`h2` is not offered: HTTP/2 is not supported yet";
+        context.diagnostics.push(Diagnostic::warning(text).at(word.span));
+    }
+    Ok(spoken)
+}
+
+/// The certificates that a name means: those of a file with what stands beside it, or of a
+/// directory.
+pub(crate) fn certificates(
+    name: Text<'_>,
+    defaults: &TlsDefaults<'_>,
+    context: &mut Context<'_>,
+) -> Result<Vec<Arc<Certificate>>, Diagnostic> {
+    let path = located(defaults.certificates, &name, context);
+    let stored = context.tls_files.stores.get(&path).or_else(|| context.tls_files.stores.get(name.text));
+    if let Some(stored) = stored {
+        return of_store(name, stored).map(|one| vec![one]);
+    }
+    if let Some(known) = context.tls_files.certificates.get(&path) {
+        return Ok(known.clone());
+    }
+    // A server that is added at run time is shown what there is now, not what the disk has.
+    if let Some(known) = context.tls_files.all.certificate(&path) {
+        return Ok(vec![known]);
+    }
+    let loader = Loader { extra: defaults.extra, ..Loader::default() };
+    let loaded = loader.certificates(&path).map_err(|error| refused(&error, name))?;
+    let loaded: Vec<_> = loaded.into_iter().map(|one| context.tls_files.all.keep(one)).collect();
+    context.tls_files.certificates.insert(path, loaded.clone());
+    Ok(loaded)
+}
+
+/// A certificate of a `crt-store`, which has to stand before those who use it.
+fn of_store(name: Text<'_>, stored: &Stored) -> Result<Arc<Certificate>, Diagnostic> {
+    let place = |span: Span| (span.file, span.start);
+    if place(name.span) < place(stored.span) {
+        return Err(Diagnostic::alert(format!("`{}` is used before its `crt-store` loads it", name.text))
+            .at(name.span)
+            .related(stored.span, "loaded here")
+            .help("move the `crt-store` section above this one")
+            .haproxy(format!(
+                "'load' in section 'crt-store': store '{}' was already defined.",
+                stored.name
+            )));
+    }
+    stored.certificate.clone().ok_or_else(|| {
+        Diagnostic::alert(format!("the certificate `{}` has no private key", name.text))
+            .at(name.span)
+            .related(stored.span, "loaded here")
+            .help("`key <file>` of that line names it")
+            .haproxy(format!(
+                "unable to load SSL private key into SSL Context '{}': passed a null parameter.",
+                stored.name
+            ))
+    })
+}
+
+/// The one certificate that a `server` line shows.
+pub(crate) fn certificate(
+    name: Text<'_>,
+    defaults: &TlsDefaults<'_>,
+    context: &mut Context<'_>,
+) -> Result<Arc<Certificate>, Diagnostic> {
+    let mut loaded = certificates(name, defaults, context)?.into_iter();
+    loaded
+        .next()
+        .ok_or_else(|| Diagnostic::alert(format!("`{}` holds no certificate", name.text)).at(name.span))
+}
+
+/// Reads a file of authorities or revocation lists, unless it is known.
+pub(crate) fn keep_authority(
+    path: &str,
+    place: usize,
+    name: Text<'_>,
+    context: &Context<'_>,
+) -> Result<(), Diagnostic> {
+    let all = &context.tls_files.all;
+    if !all.knows_authority(path) {
+        let parts = load::authorities(path).map_err(|error| refused(&error, name))?;
+        let kind = if place == 2 { Kind::Revocations } else { Kind::Authorities };
+        all.keep_authority(path, kind, parts);
+    }
+    Ok(())
+}
+
+/// The keys of tickets in a file, shared by the lines that name it.
+pub(crate) fn ticket_keys(
+    name: Text<'_>,
+    lifetime: u32,
+    context: &mut Context<'_>,
+) -> Result<Arc<TicketKeys>, Diagnostic> {
+    let path = located(None, &name, context);
+    if let Some(known) = context.tls_files.ticket_keys.get(&path) {
+        return Ok(known.clone());
+    }
+    let unreadable =
+        |error: String| Diagnostic::alert(format!("cannot read `{path}`: {error}")).at(name.span);
+    let text = context.names.file(&path).map_err(unreadable)?;
+    let keys = TicketKeys::from_text(&path, &String::from_utf8_lossy(&text), lifetime)
+        .map_err(|error| refused(&error, name))?;
+    let keys = Arc::new(keys);
+    context.tls_files.all.keep_ticket_keys(&path, &keys);
+    context.tls_files.ticket_keys.insert(path, keys.clone());
+    Ok(keys)
+}
+
+/// Whom a line trusts.
+pub(crate) fn trust(
+    words: &TlsWords<'_>,
+    defaults: &TlsDefaults<'_>,
+    context: &mut Context<'_>,
+) -> Result<Arc<Trust>, Diagnostic> {
+    let files = [words.ca_file, words.ca_verify_file, words.crl_file];
+    let paths = files.map(|name| name.map(|name| located(defaults.authorities, &name, context)));
+    if let Some(known) = context.tls_files.trusts.get(&paths) {
+        return Ok(known.clone());
+    }
+    for (place, (name, path)) in files.iter().zip(&paths).enumerate() {
+        let (Some(name), Some(path)) = (name, path) else { continue };
+        keep_authority(path, place, *name, context)?;
+    }
+    let known = paths.clone().map(|path| path.map(String::into_boxed_str));
+    let trust = context.tls_files.all.trust(&known).unwrap_or_default();
+    let trust = Arc::new(trust);
+    context.tls_files.trusts.insert(paths, trust.clone());
+    Ok(trust)
+}
+
+/// Where a file is: below its base, if it has one, else where relative names point.
+pub(crate) fn located(base: Option<&str>, name: &str, context: &Context<'_>) -> String {
+    match base {
+        _ if name.starts_with(['/', '@']) => name.to_owned(),
+        Some(base) => format!("{}/{name}", base.trim_end_matches('/')),
+        None => context.names.path(name).display().to_string(),
+    }
+}
+
+pub(crate) fn refused(error: &LoadError, name: Text<'_>) -> Diagnostic {
+    let text = error.to_string();
+    Diagnostic::alert(text.clone()).at(name.span).haproxy(text)
+}
