@@ -32,18 +32,20 @@ enum End {
 struct Wire {
     socket: TcpStream,
     received: Vec<u8>,
+    /// Where the next bytes are read into: much at once, since all that was received is looked at
+    /// after each read.
+    part: Vec<u8>,
     end: End,
 }
 
 impl Wire {
     fn new(socket: TcpStream) -> Self {
         let _ = socket.set_nodelay(true);
-        Self { socket, received: Vec::new(), end: End::Open }
+        Self { socket, received: Vec::new(), part: vec![0; 1 << 18], end: End::Open }
     }
 
     /// Reads until `done` or the end or `deadline`.
     fn read_until(&mut self, deadline: Instant, mut done: impl FnMut(&[u8], bool) -> bool) {
-        let mut part = [0; 16384];
         while !done(&self.received, self.end != End::Open) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -54,9 +56,9 @@ impl Wire {
                 continue;
             }
             let _ = self.socket.set_read_timeout(Some(left.max(Duration::from_millis(1))));
-            match self.socket.read(&mut part) {
+            match self.socket.read(&mut self.part) {
                 Ok(0) => self.end = End::Closed,
-                Ok(count) => self.received.extend_from_slice(&part[..count]),
+                Ok(count) => self.received.extend_from_slice(&self.part[..count]),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => self.end = End::Reset,
@@ -86,6 +88,7 @@ impl Wire {
             Step::Pause(ms) => {
                 self.read_until(Instant::now() + Duration::from_millis(*ms), |_, _| false);
             }
+            Step::Idle(ms) => std::thread::sleep(Duration::from_millis(*ms)),
             Step::Await(_) => {}
             Step::Shut => {
                 let _ = self.socket.shutdown(std::net::Shutdown::Write);

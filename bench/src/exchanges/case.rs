@@ -9,6 +9,8 @@ pub(crate) enum Step {
     Send(Vec<u8>),
     /// Milliseconds; what arrives meanwhile is read.
     Pause(u64),
+    /// Milliseconds in which nothing is read: what arrives meanwhile fills the buffers of the kernel.
+    Idle(u64),
     /// Until this many responses arrived in full (clients only).
     Await(usize),
     /// Ends its own direction.
@@ -88,6 +90,7 @@ impl fmt::Display for Step {
         match self {
             Step::Send(bytes) => write!(to, "send {}", quoted(bytes)),
             Step::Pause(ms) => write!(to, "pause {ms} ms"),
+            Step::Idle(ms) => write!(to, "read nothing for {ms} ms"),
             Step::Await(count) => write!(to, "await {count} responses"),
             Step::Shut => to.write_str("shut"),
             Step::Reset => to.write_str("reset"),

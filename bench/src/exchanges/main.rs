@@ -14,6 +14,7 @@
 mod act;
 mod case;
 mod compare;
+mod hindered;
 mod known;
 mod message;
 mod pair;

@@ -15,6 +15,10 @@ pub(crate) enum Direction<'a> {
 /// Names in lower case and values.
 type Fields = Vec<(String, String)>;
 
+/// Of bodies from this size on, how much arrives before they are cut off depends on the kernel's
+/// buffers.
+const LARGE: usize = 100_000;
+
 /// How a body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
@@ -92,7 +96,9 @@ impl Message {
         let mut fields: Vec<_> = self.fields.iter().collect();
         fields.sort_by(|(one, _), (other, _)| one.cmp(other));
         lines.extend(fields.into_iter().map(field));
-        if self.framing != Framing::Nothing {
+        if !self.is_whole && self.body.len() >= LARGE {
+            lines.push(format!("({:?}) a part", self.framing));
+        } else if self.framing != Framing::Nothing {
             lines.push(format!("({:?}) {} {}", self.framing, self.body.len(), quoted(&self.body)));
         }
         lines.extend(self.trailers.iter().map(|pair| format!("(trailer) {}", field(pair))));

@@ -4,7 +4,7 @@
 use fastrand::Rng;
 
 use crate::case::{Case, Server};
-use crate::{streams, traffic};
+use crate::{hindered, streams, traffic};
 
 /// One of the words.
 pub(crate) fn pick<'w>(random: &mut Rng, words: &[&'w str]) -> &'w str {
@@ -446,6 +446,12 @@ pub(crate) fn case(seed: u64, number: u64) -> Case {
     let clients =
         (0..[1, 1, 1, 1, 2, 3][random.usize(..6)]).map(|place| traffic::client(random, place)).collect();
     let mut case = Case { front, back, servers, clients };
+    if seldom(random, 20) {
+        hindered::read_slowly(random, &mut case);
+    }
+    if seldom(random, 12) {
+        hindered::introduce(random, &mut case);
+    }
     in_order(&mut case);
     case
 }

@@ -4,7 +4,7 @@ use fastrand::Rng;
 
 use crate::case::{Case, Server};
 use crate::random::{in_order, pick, seldom};
-use crate::traffic;
+use crate::{hindered, traffic};
 
 /// The fields of [`crate::proxy`]'s format that streams of TCP have.
 const LOG_FORMAT: &str = "%f|0/%Tw/%Tc/0/%Tt|%b|%s|-|%ts|%rc|%sq/%bq|-|-|-|-|tcp";
@@ -127,6 +127,12 @@ pub(crate) fn case(random: &mut Rng) -> Case {
     // Log lines of several could not be told apart.
     let clients = vec![traffic::client(random, 0)];
     let mut case = Case { front, back, servers, clients };
+    if seldom(random, 20) {
+        hindered::read_slowly(random, &mut case);
+    }
+    if seldom(random, 12) {
+        hindered::introduce(random, &mut case);
+    }
     in_order(&mut case);
     case
 }
