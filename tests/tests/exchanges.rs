@@ -407,3 +407,21 @@ fn what_a_client_has_sent_goes_out_before_rules_on_the_answer() {
     let bytes = seen.recv_timeout(weir_tests::PATIENCE).expect("a connection");
     assert!(bytes.starts_with(b"PROXY ") && bytes.ends_with(b"hello"), "{bytes:?}");
 }
+
+#[test]
+fn a_server_is_not_blamed_for_a_client_that_reads_nothing() {
+    // More than the kernel keeps for both connections: the server waits to be read from.
+    let origin = Origin::raw(|mut stream| {
+        let _ = stream.write_all(&vec![b'z'; 24 << 20]);
+    });
+    let scene = scene(
+        "mode tcp\n  timeout client 400ms\n  timeout server 100ms",
+        "log-format \"%s %ts\"",
+        "",
+        &origin,
+        "",
+    );
+    let client = Client::connect(scene.port);
+    assert_eq!(scene.line_with_times(), "s cD");
+    drop(client);
+}

@@ -3,6 +3,7 @@
 
 use crate::case::{Case, Step};
 use crate::compare::Difference;
+use crate::hindered;
 use crate::message::{self, Direction};
 
 /// A reason for something to differ.
@@ -58,6 +59,24 @@ fn cuts_status_line(case: &Case) -> bool {
     case.servers.iter().flat_map(|server| &server.answers).flat_map(|answer| &answer.steps).any(is_cut)
 }
 
+/// Whether some client sends a PROXY header in pieces, or one that is none.
+fn is_introduced_badly(case: &Case) -> bool {
+    says(case, &["expect-proxy"])
+        && case.clients.iter().any(|steps| {
+            let first = steps.iter().find_map(|step| match step {
+                Step::Send(bytes) if !bytes.is_empty() => Some(&bytes[..]),
+                _ => None,
+            });
+            !first.is_some_and(hindered::is_introduced)
+        })
+}
+
+/// Whether a server reads nothing for longer than any timeout.
+fn reads_nothing(case: &Case) -> bool {
+    let mut steps = case.servers.iter().flat_map(|server| &server.answers).flat_map(|one| &one.steps);
+    steps.any(|step| matches!(step, Step::Idle(1000..)))
+}
+
 /// What both counted.
 fn counts(one: &Difference) -> Option<(u64, u64)> {
     Some((one.weir.parse().ok()?, one.haproxy.parse().ok()?))
@@ -68,6 +87,35 @@ fn is_counter(one: &Difference, names: &[&str]) -> bool {
 }
 
 const KNOWN: &[Known] = &[
+    Known {
+        why: "a PROXY header may come in pieces, in HAProxy only in one",
+        is_so: |case, one| {
+            one.place == "client"
+                && one.haproxy == "(Reset)"
+                && one.weir != "(Closed)"
+                && is_introduced_badly(case)
+        },
+        is_all: true,
+    },
+    Known {
+        why: "what is no PROXY header is read before the connection is closed: its client sees no reset",
+        is_so: |case, one| {
+            one.place == "client"
+                && one.haproxy == "(Reset)"
+                && one.weir == "(Closed)"
+                && is_introduced_badly(case)
+        },
+        is_all: false,
+    },
+    Known {
+        why: "a server that reads nothing of a body runs out of `timeout server`, HAProxy 3.5-dev5 says that it broke off",
+        is_so: |case, one| {
+            let is_told = one.weir.starts_with("HTTP/1.1 504") && one.haproxy.starts_with("HTTP/1.1 502");
+            let is_logged = matches!((&*one.weir, &*one.haproxy), ("504", "502") | ("sH--", "SH--"));
+            (is_told || is_logged) && reads_nothing(case)
+        },
+        is_all: false,
+    },
     Known {
         why: "HAProxy counts a response that is empty, cut off or invalid twice in `eresp`, the retry after it in `wretr`, who leaves meanwhile in `cli_abrt`",
         is_so: |case, one| {

@@ -96,7 +96,7 @@ impl Message {
         let mut fields: Vec<_> = self.fields.iter().collect();
         fields.sort_by(|(one, _), (other, _)| one.cmp(other));
         lines.extend(fields.into_iter().map(field));
-        if !self.is_whole && self.body.len() >= LARGE {
+        if !self.is_whole && matches!(self.framing, Framing::Length(LARGE..)) {
             lines.push(format!("({:?}) a part", self.framing));
         } else if self.framing != Framing::Nothing {
             lines.push(format!("({:?}) {} {}", self.framing, self.body.len(), quoted(&self.body)));

@@ -114,6 +114,12 @@ impl Clock {
             self.server_at = if down.shut { NEVER } else { at(server_limit) };
             self.server_from = now;
         }
+        // Who is not read from, for the other side does not take it, is not silent.
+        match (up.flow.is_blocked(), down.flow.is_blocked()) {
+            (true, false) => self.client_at = NEVER,
+            (false, true) => self.server_at = NEVER,
+            _ => {}
+        }
         self.seen = received;
         let heard = std::mem::take(&mut self.limits.heard);
         let sides = [
