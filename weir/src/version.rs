@@ -45,12 +45,24 @@ fn signs_segments() -> bool {
 /// What conditions may ask about.
 pub(crate) fn facts(diag_mode: bool, disabled: &[&str]) -> Facts {
     let enabled = ["EPOLL", "SPLICE", "GETADDRINFO", "REUSEPORT", "FAST-FORWARD"];
+    let library = ssl_library();
     Facts {
         version: SPOKEN.parse().unwrap_or_default(),
         features: features().filter(|(_, present)| *present).map(|(name, _)| name).collect(),
         enabled: enabled.into_iter().filter(|option| !disabled.contains(option)).collect(),
+        ssl_library: Some(library),
+        openssl_version: library.split(' ').nth(1).and_then(|version| version.parse().ok()),
         diag_mode,
         ..Facts::default()
+    }
+}
+
+/// The library of TLS that files made for HAProxy may count on: what is spoken, and how keywords are
+/// spelled, is that of OpenSSL 3, built in or not.
+fn ssl_library() -> &'static str {
+    match config::openssl_version() {
+        "" => "OpenSSL 3.0.0",
+        version => version,
     }
 }
 

@@ -95,7 +95,8 @@ pub(crate) fn introduce(random: &mut Rng, case: &mut Case) {
 pub(crate) fn is_introduced(bytes: &[u8]) -> bool {
     if bytes.starts_with(b"\r\n\r\n\0\r\nQUIT\n") {
         let length = bytes.get(14..16).map(|two| usize::from(u16::from_be_bytes([two[0], two[1]])));
-        return bytes[12] >> 4 == 2 && length.is_some_and(|length| bytes.len() >= 16 + length);
+        return bytes.get(12).is_some_and(|byte| byte >> 4 == 2)
+            && length.is_some_and(|length| bytes.len() >= 16 + length);
     }
     let text = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let words = text.strip_suffix(b"\r").unwrap_or_default().split(|byte| *byte == b' ').count();

@@ -59,16 +59,18 @@ fn cuts_status_line(case: &Case) -> bool {
     case.servers.iter().flat_map(|server| &server.answers).flat_map(|answer| &answer.steps).any(is_cut)
 }
 
-/// Whether some client sends a PROXY header in pieces, or one that is none.
-fn is_introduced_badly(case: &Case) -> bool {
-    says(case, &["expect-proxy"])
-        && case.clients.iter().any(|steps| {
-            let first = steps.iter().find_map(|step| match step {
-                Step::Send(bytes) if !bytes.is_empty() => Some(&bytes[..]),
-                _ => None,
-            });
-            !first.is_some_and(hindered::is_introduced)
+/// Whether clients are to begin with a PROXY header and one of them does so in pieces (`true`), or
+/// does not (`false`).
+fn is_introduced(case: &Case, in_pieces: bool) -> bool {
+    let first = |steps: &[Step]| {
+        steps.iter().find_map(|step| match step {
+            Step::Send(bytes) if !bytes.is_empty() => Some(bytes.clone()),
+            _ => None,
         })
+    };
+    let is_whole = |bytes: Option<Vec<u8>>| bytes.is_some_and(|bytes| hindered::is_introduced(&bytes));
+    let is_so = |steps: &Vec<Step>| !is_whole(first(steps)) && is_whole(Some(sent(steps))) == in_pieces;
+    says(case, &["expect-proxy"]) && case.clients.iter().any(is_so)
 }
 
 /// Whether a server reads nothing for longer than any timeout.
@@ -89,29 +91,30 @@ fn is_counter(one: &Difference, names: &[&str]) -> bool {
 const KNOWN: &[Known] = &[
     Known {
         why: "a PROXY header may come in pieces, in HAProxy only in one",
-        is_so: |case, one| {
-            one.place == "client"
-                && one.haproxy == "(Reset)"
-                && one.weir != "(Closed)"
-                && is_introduced_badly(case)
-        },
+        is_so: |case, _| is_introduced(case, true),
         is_all: true,
     },
     Known {
         why: "what is no PROXY header is read before the connection is closed: its client sees no reset",
         is_so: |case, one| {
-            one.place == "client"
-                && one.haproxy == "(Reset)"
-                && one.weir == "(Closed)"
-                && is_introduced_badly(case)
+            let is_seen = one.place == "client" && one.weir == "(Closed)" && one.haproxy == "(Reset)";
+            // The time until then is real.
+            let is_time = one.place == "log Ta" && one.haproxy.ends_with("/0");
+            (is_seen || is_time) && is_introduced(case, false)
         },
+        is_all: false,
+    },
+    Known {
+        why: "what cannot become a request line is refused before its end has come",
+        is_so: |case, one| one.place == "log Ta" && sends(case, b"PROXX TCP4"),
         is_all: false,
     },
     Known {
         why: "a server that reads nothing of a body runs out of `timeout server`, HAProxy 3.5-dev5 says that it broke off",
         is_so: |case, one| {
             let is_told = one.weir.starts_with("HTTP/1.1 504") && one.haproxy.starts_with("HTTP/1.1 502");
-            let is_logged = matches!((&*one.weir, &*one.haproxy), ("504", "502") | ("sH--", "SH--"));
+            let is_logged = matches!((&*one.weir, &*one.haproxy), ("504", "502"))
+                || one.weir.starts_with("sH") && one.haproxy.starts_with("SH");
             (is_told || is_logged) && reads_nothing(case)
         },
         is_all: false,

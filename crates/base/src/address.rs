@@ -202,6 +202,10 @@ const FAMILIES: &[(&str, Kind)] = &[
     ("rhttp", Kind::ReverseHttp),
 ];
 
+/// The transports that may be named before a family or an address.
+const TRANSPORTS: &[(&str, Transport)] =
+    &[("stream+", Transport::Stream), ("dgram+", Transport::Datagram), ("quic+", Transport::Quic)];
+
 /// The aliases that name a family and a transport at once.
 const PROTOCOLS: &[(&str, Transport, Kind)] = &[
     ("tcp", Transport::Stream, Kind::Ip(None)),
@@ -280,6 +284,14 @@ impl Ports {
 }
 
 fn split_prefix(text: &str) -> Result<(Transport, Option<Kind>, usize), AddressError> {
+    // `stream+`, `dgram+` and `quic+` may stand before an address without a family too.
+    for (prefix, transport) in TRANSPORTS {
+        if let Some(rest) = text.strip_prefix(prefix)
+            && !rest.contains('@')
+        {
+            return Ok((*transport, None, prefix.len()));
+        }
+    }
     let Some(at_sign) = text.find('@').filter(|_| !text.starts_with('/')) else {
         return Ok((Transport::Default, None, 0));
     };
@@ -288,13 +300,9 @@ fn split_prefix(text: &str) -> Result<(Transport, Option<Kind>, usize), AddressE
     if let Some((_, transport, kind)) = PROTOCOLS.iter().find(|row| row.0 == prefix) {
         return Ok((*transport, Some(*kind), at_sign + 1));
     }
-    let (transport, family) = match prefix.split_once('+') {
-        None => (Transport::Default, prefix),
-        Some(("stream", family)) => (Transport::Stream, family),
-        Some(("dgram", family)) => (Transport::Datagram, family),
-        Some(("quic", family)) => (Transport::Quic, family),
-        Some(_) => return Err(unknown()),
-    };
+    let named =
+        TRANSPORTS.iter().find_map(|(name, transport)| Some((*transport, prefix.strip_prefix(name)?)));
+    let (transport, family) = named.unwrap_or((Transport::Default, prefix));
     let (_, kind) = FAMILIES.iter().find(|row| row.0 == family).ok_or_else(unknown)?;
     Ok((transport, Some(*kind), at_sign + 1))
 }
@@ -495,6 +503,7 @@ mod tests {
             ("abnsz@name", Default, Place::Abnsz("name".into())),
             ("fd@3", Default, Place::Fd(3)),
             ("dgram+fd@3", Datagram, Place::Fd(3)),
+            ("stream+10.0.0.1:1", Stream, ip("10.0.0.1", Ports::One(1))),
             ("sockpair@7", Default, Place::SockPair(7)),
             ("rhttp@be/srv", Default, Place::ReverseHttp("be/srv".into())),
         ];

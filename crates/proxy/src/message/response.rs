@@ -107,6 +107,11 @@ fn server_owes(x: &Exchange) -> bool {
     x.upload.is_received() || x.upload.is_blocked()
 }
 
+/// Whether more of the request is waited for: not while the server does not take what there is.
+fn client_owes(x: &Exchange) -> bool {
+    !x.upload.is_received() && !x.upload.is_blocked()
+}
+
 /// Sends the request and receives the head of the final response into the transaction.
 pub(crate) async fn await_head(
     client: &mut Client,
@@ -131,8 +136,7 @@ pub(crate) async fn await_head(
                         // The deadlines were just set when the request leaves at once.
                         let is_set = std::mem::take(&mut first) && !waits && x.upload.is_finished();
                         if moved && !is_set {
-                            let waits = !x.upload.is_received();
-                            deadlines.moved(client, x, waits, owes(x));
+                            deadlines.moved(client, x, client_owes(x), owes(x));
                         }
                     }
                     Err(Fault::SendFailed) => send_failed = true,
@@ -390,7 +394,7 @@ pub(crate) async fn forward(
             // Not in one go: the end is to be told by the clock.
             x.txn.times.closed = 0;
             let blocked = x.download.is_blocked();
-            let client_waits = blocked || !x.upload.is_received();
+            let client_waits = blocked || client_owes(x);
             // A server that has said all owes nothing but to take what is left of the request.
             let server_waits = !blocked && (!x.download.is_received() || x.upload.is_blocked());
             deadlines.moved(client, x, client_waits, server_waits);

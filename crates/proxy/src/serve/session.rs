@@ -292,7 +292,6 @@ async fn open(connection: &mut Client) -> bool {
             let text = remedy.map(|remedy| format!("{} ({remedy})", why.message()));
             crate::exchange::report::session_error(connection, text.as_deref().unwrap_or(why.message()));
         }
-        connection.count(|traffic| traffic.request_errors.add(1));
         return false;
     }
     connection.session.ready_us.set(now_us());

@@ -87,7 +87,13 @@ pub(super) fn timer_header(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
 }
 
 pub(super) fn timer_active(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
-    growing(env, out, Timers::of(env).map_or(-1, Timers::active));
+    growing(env, out, Timers::of(env).map_or_else(|| without_stream(env), Timers::active));
+}
+
+/// Of a connection that never became a stream: how long it has been there.
+fn without_stream(env: &Env<'_>) -> i64 {
+    let waited = |session: &Session| env.now_ms.saturating_sub(session.accepted_us / 1000) as i64;
+    env.session.map_or(-1, waited)
 }
 
 pub(super) fn timer_connect(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
@@ -120,9 +126,7 @@ pub(super) fn timer_queue(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
 }
 
 pub(super) fn timer_total(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
-    let waited = |session: &Session| env.now_ms.saturating_sub(session.accepted_us / 1000) as i64;
-    let without_stream = || env.session.map_or(-1, waited);
-    growing(env, out, Timers::of(env).map_or_else(without_stream, Timers::total));
+    growing(env, out, Timers::of(env).map_or_else(|| without_stream(env), Timers::total));
 }
 
 pub(super) fn timer_user(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
