@@ -165,13 +165,13 @@ fn a_connection_to_a_server_is_told_of() {
     };
     let first = ask("one.test");
     assert!(
-        first.starts_with("1 ECDHE-ECDSA-AES256-GCM-SHA384 256 256 P-384 one.test http/1.1 0 "),
+        first.starts_with("1 ECDHE-ECDSA-AES256-GCM-SHA384 256 256 secp384r1 one.test http/1.1 0 "),
         "{first}"
     );
     assert!(!first.ends_with(' '), "a chain is there: {first}");
     let second = ask("one.test");
     assert!(
-        second.starts_with("1 ECDHE-ECDSA-AES256-GCM-SHA384 256 256 P-384 one.test http/1.1 1"),
+        second.starts_with("1 ECDHE-ECDSA-AES256-GCM-SHA384 256 256 secp384r1 one.test http/1.1 1"),
         "{second}"
     );
     assert!(eventually(|| weir.messages().contains("<0> <->")), "{}", weir.messages());
@@ -201,13 +201,13 @@ fn a_resumed_session_tells_the_same_of_its_client() {
             let own = [version, "-groups", "P-256", "-cert", &late, "-key", &late, "-sess_out", &session];
             assert_eq!(
                 ask(port, &own).as_deref(),
-                Some("0 1 1 10 10 late.test P-256 </CN=Test authority>"),
+                Some("0 1 1 10 10 late.test prime256v1 </CN=Test authority>"),
                 "{version}{more}"
             );
             for _ in 0..2 {
                 let again = [version, "-groups", "P-256", "-sess_in", &session, "-sess_out", &session];
                 let told = ask(port, &again);
-                assert_eq!(told.as_deref(), Some("1 0 1 10 0 late.test P-256 <>"), "{version}{more}");
+                assert_eq!(told.as_deref(), Some("1 0 1 10 0 late.test prime256v1 <>"), "{version}{more}");
             }
         }
     }

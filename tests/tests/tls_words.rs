@@ -43,7 +43,7 @@ const BIND: &[(&str, &[&str], Option<&str>)] = &[
     ("ssl-min-ver TLSv1.3",                        OLD, None),
     ("ciphersuites TLS_CHACHA20_POLY1305_SHA256",  &[], Some("TLSv1.3 TLS_CHACHA20_POLY1305_SHA256")),
     ("ciphers ECDHE-ECDSA-CHACHA20-POLY1305",      OLD, Some("TLSv1.2 ECDHE-ECDSA-CHACHA20-POLY1305")),
-    ("curves P-384",                               &[], Some("TLSv1.3 TLS_AES_256_GCM_SHA384 P-384 256 256")),
+    ("curves P-384",                               &[], Some("TLSv1.3 TLS_AES_256_GCM_SHA384 secp384r1 256 256")),
     ("ecdhe P-256",                                &[], Some("TLSv1.3 TLS_AES_256_GCM_SHA384 P-256")),
     ("sigalgs ECDSA+SHA256 client-sigalgs RSA+SHA256", &[], Some("TLSv1.3")),
     ("prefer-client-ciphers", &["--tls-max", "1.2", "--ciphers", "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384"],
@@ -81,7 +81,7 @@ const SERVER: &[(&str, Option<&str>)] = &[
     ("ssl-max-ver TLSv1.2 ciphers ECDHE-ECDSA-AES128-GCM-SHA256", Some("TLSv1.2 ECDHE-ECDSA-AES128-GCM-SHA256")),
     ("force-tlsv13 no-tlsv12",                     Some("TLSv1.3")),
     ("ciphersuites TLS_AES_128_GCM_SHA256",        Some("TLSv1.3 TLS_AES_128_GCM_SHA256")),
-    ("curves P-384",                               Some("TLSv1.3 TLS_AES_256_GCM_SHA384 P-384")),
+    ("curves P-384",                               Some("TLSv1.3 TLS_AES_256_GCM_SHA384 secp384r1")),
     ("sigalgs ECDSA+SHA256 client-sigalgs ECDSA+SHA256 alpn http/1.1", Some("TLSv1.3")),
 ];
 
@@ -126,10 +126,10 @@ fn lines_that_say_nothing_take_what_the_global_section_says() {
          frontend inner\n bind 127.0.0.1:{inner} ssl crt {name}\n bind 127.0.0.1:{old} ssl crt {name} force-tlsv12\n{TELLS}"
     );
     let _weir = Weir::start(&text, &[port, inner, old]);
-    assert_eq!(curl(inner, &[]), Some("TLSv1.3 TLS_AES_128_GCM_SHA256 P-384 128 128".into()));
-    assert_eq!(curl(old, &[]), Some("TLSv1.2 ECDHE-ECDSA-AES128-GCM-SHA256 P-384 128 128".into()));
+    assert_eq!(curl(inner, &[]), Some("TLSv1.3 TLS_AES_128_GCM_SHA256 secp384r1 128 128".into()));
+    assert_eq!(curl(old, &[]), Some("TLSv1.2 ECDHE-ECDSA-AES128-GCM-SHA256 secp384r1 128 128".into()));
     let got = exchange(port, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("an answer");
-    assert_eq!(got.text(), "TLSv1.2 ECDHE-ECDSA-AES128-GCM-SHA256 P-384 128 128");
+    assert_eq!(got.text(), "TLSv1.2 ECDHE-ECDSA-AES128-GCM-SHA256 secp384r1 128 128");
 }
 
 #[test]

@@ -98,7 +98,8 @@ pub(crate) fn is_introduced(bytes: &[u8]) -> bool {
         return bytes.get(12).is_some_and(|byte| byte >> 4 == 2)
             && length.is_some_and(|length| bytes.len() >= 16 + length);
     }
-    let text = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { return false };
+    let text = &bytes[..end];
     let words = text.strip_suffix(b"\r").unwrap_or_default().split(|byte| *byte == b' ').count();
     bytes.starts_with(b"PROXY UNKNOWN\r\n")
         || (bytes.starts_with(b"PROXY TCP4 ") || bytes.starts_with(b"PROXY TCP6 ")) && words == 6

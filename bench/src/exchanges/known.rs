@@ -105,8 +105,30 @@ const KNOWN: &[Known] = &[
         is_all: false,
     },
     Known {
+        why: "a server's connection is used again after a response with bare line feeds",
+        is_so: |case, one| {
+            let connection = matches!(one.place.as_str(), "server" | "server connections");
+            let is_it = connection || is_counter(one, &[" connect", " reuse"]);
+            is_it && answers(case, b"HTTP/1.1 200 OK\n")
+        },
+        is_all: false,
+    },
+    Known {
+        why: "which of several clients has the only place of a server first is chance",
+        is_so: |case, one| {
+            let is_told = matches!(one.place.as_str(), "log queues" | "log server" | "log tsc");
+            let is_it = is_told || is_counter(one, &[" lbtot", " qmax", " eresp"]);
+            is_it
+                && case.clients.len() > 1
+                && case.servers.iter().any(|server| server.parameters.contains("maxconn 1"))
+        },
+        is_all: false,
+    },
+    Known {
         why: "what cannot become a request line is refused before its end has come",
-        is_so: |case, one| one.place == "log Ta" && sends(case, b"PROXX TCP4"),
+        is_so: |case, one| {
+            one.place == "log Ta" && one.weir.starts_with("-1/-1/-1/-1/") && is_introduced(case, false)
+        },
         is_all: false,
     },
     Known {

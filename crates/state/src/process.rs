@@ -19,6 +19,12 @@ pub struct ProcessCounters {
     pub connection_rate: Rate,
     /// Sessions a second (`SessRate`).
     pub session_rate: Rate,
+    /// TLS connections of clients a second (`SslRate`).
+    pub tls_rate: Rate,
+    /// Those that needed a new key (`SslFrontendKeyRate`).
+    pub client_key_rate: Rate,
+    /// TLS connections to servers a second that needed a new key (`SslBackendKeyRate`).
+    pub server_key_rate: Rate,
     /// Accepted connections that took the last place (`MaxconnReached`).
     pub maxconn_reached: Count,
     /// Log messages that could not be sent (`DroppedLogs`).

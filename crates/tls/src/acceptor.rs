@@ -152,6 +152,12 @@ impl Acceptor {
         self.write().remove(place);
     }
 
+    /// Whether the certificate at that place answers clients that name no other's: the first one does,
+    /// unless such clients are refused.
+    pub(crate) fn falls_back_on(&self, place: u32) -> bool {
+        place == 0 && !self.strict_sni
+    }
+
     /// Puts `new` wherever the certificate of that name is served (`commit ssl cert`): at how many
     /// places. Connections that are open go on with the old one.
     ///
@@ -252,12 +258,16 @@ impl Acceptor {
     /// Chooses what to answer a ClientHello with.
     pub(crate) fn choose(&self, hello: &Hello<'_>, details: &mut Details) -> Result<Chosen, Error> {
         let name = hello.server_name.and_then(|name| str::from_utf8(name).ok()).unwrap_or("");
-        let prepared = {
+        let fitting = |max: u16| {
             let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
-            let place = current.index.choose(name, wanted(hello), self.strict_sni);
-            place.and_then(|place| current.entries[place].clone())
+            let place = current.index.choose(name, wanted(hello, max), self.strict_sni)?;
+            current.entries[place].clone()
         };
-        let prepared = prepared.ok_or(Error::handshake(Reason::CallbackFailed))?;
+        let mut prepared = fitting(TLS13).ok_or(Error::handshake(Reason::CallbackFailed))?;
+        let max = prepared.entry.options.parameters.max;
+        if max < TLS13 {
+            prepared = fitting(max).unwrap_or(prepared);
+        }
         let options = &prepared.entry.options;
         details.own = Some(prepared.entry.certificate.clone());
         details.version = hello.version_up_to(options.parameters.max);
@@ -341,8 +351,9 @@ impl Prepared {
     }
 }
 
-/// Which kinds of certificates the client takes.
-fn wanted(hello: &Hello<'_>) -> Wanted {
+/// Which kinds of certificates the client takes, where `max` is the newest version that it could
+/// speak here.
+fn wanted(hello: &Hello<'_>, max: u16) -> Wanted {
     let Some(signatures) = hello.signatures else {
         return Wanted { ecdsa: false, rsa: true };
     };
@@ -352,6 +363,9 @@ fn wanted(hello: &Hello<'_>) -> Wanted {
     let signs_ecdsa = numbers(signatures).any(|scheme| scheme & 0xff == 3 || scheme == 0x0807);
     let ecdsa_suites =
         [0xc02b, 0xc02c, 0xcca9, 0xc023, 0xc024, 0xc009, 0xc00a, 0xc0ac, 0xc0ad, 0xc0ae, 0xc0af];
-    let has_suite = numbers(hello.suites).any(|suite| suite >> 8 == 0x13 || ecdsa_suites.contains(&suite));
+    // Suites of TLS 1.3 are good for any kind of key.
+    let is_tls13 = hello.version_up_to(max) == TLS13;
+    let fits = |suite: u16| is_tls13 && suite >> 8 == 0x13 || ecdsa_suites.contains(&suite);
+    let has_suite = numbers(hello.suites).any(fits);
     Wanted { ecdsa: signs_ecdsa && has_suite, rsa }
 }

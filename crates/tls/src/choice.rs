@@ -102,22 +102,27 @@ impl Index {
         lower.copy_from_slice(name.as_bytes());
         lower.make_ascii_lowercase();
         let name = str::from_utf8(lower).ok()?;
-        let named = self.named(name, wanted);
-        named.or_else(|| if strict { None } else { self.best(&self.defaults, wanted, &[]) })
-    }
-
-    fn named(&self, name: &str, wanted: Wanted) -> Option<usize> {
         let named = self.exact.get(name);
-        let exact = named.and_then(|named| self.best(&named.entries, wanted, &[]));
-        exact.or_else(|| {
-            let domain = &name[name.find('.')?..];
-            let excluded = named.map_or(&[][..], |named| &named.excluded);
-            self.best(self.wild.get(domain)?, wanted, excluded)
-        })
+        let exact = named.map_or(&[][..], |named| &named.entries);
+        let domain = name.find('.').and_then(|dot| self.wild.get(&name[dot..]));
+        let wild = domain.map_or(&[][..], |wild| wild);
+        let excluded = named.map_or(&[][..], |named| &named.excluded);
+        let levels = [(exact, &[][..]), (wild, excluded), (if strict { &[] } else { &*self.defaults }, &[])];
+        // A wildcard with a key that the client takes comes before an exact name with another; a
+        // default does not come before either.
+        let fitting = |(places, excluded)| self.best(places, wanted, excluded);
+        let any = |(places, excluded)| self.best(places, Wanted { ecdsa: true, rsa: true }, excluded);
+        let [exact, wild, default] = levels;
+        fitting(exact)
+            .or_else(|| fitting(wild))
+            .or_else(|| any(exact))
+            .or_else(|| any(wild))
+            .or_else(|| fitting(default))
+            .or_else(|| any(default))
     }
 
     /// The first ECDSA certificate where the client takes it, else the first RSA one where it takes
-    /// that, else any.
+    /// that.
     fn best(&self, places: &[u32], wanted: Wanted, excluded: &[u32]) -> Option<usize> {
         let first = |is_rsa: bool| {
             places
@@ -126,8 +131,8 @@ impl Index {
                 .map(|place| *place as usize)
                 .find(|place| (self.kinds[*place] == KeyKind::Rsa) == is_rsa)
         };
-        let (ecdsa, rsa) = (first(false), first(true));
-        ecdsa.filter(|_| wanted.ecdsa).or_else(|| rsa.filter(|_| wanted.rsa)).or(ecdsa).or(rsa)
+        let ecdsa = if wanted.ecdsa { first(false) } else { None };
+        ecdsa.or_else(|| if wanted.rsa { first(true) } else { None })
     }
 }
 
@@ -187,6 +192,9 @@ mod tests {
             (Ecdsa, "z.test", "*"),
             (Rsa, "no.f.test", ""),
             (Rsa, "q.test", "!other.test"),
+            (Ecdsa, "ec.v.test", ""),
+            (Rsa, "*.v.test", ""),
+            (Ecdsa, "only.u.test", ""),
         ]);
         for (name, wanted, strict, place) in [
             ("default.test", BOTH, true, Some(0)),
@@ -199,6 +207,9 @@ mod tests {
             ("yes.f.test", BOTH, true, Some(3)),
             ("yes.f.test", RSA, true, Some(3)),
             ("no.f.test", BOTH, true, Some(6)),
+            ("ec.v.test", BOTH, true, Some(8)),
+            ("ec.v.test", RSA, true, Some(9)),
+            ("only.u.test", RSA, true, Some(10)),
             ("x.test", BOTH, true, None),
             ("q.test", BOTH, true, None),
             ("y.test", BOTH, true, None),

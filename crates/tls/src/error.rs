@@ -202,6 +202,7 @@ reasons! {
     VersionTooLow = 396, Some(PROTOCOL_VERSION), "version too low";
     WrongCertificateType = 383, Some(ILLEGAL_PARAMETER), "wrong certificate type";
     WrongCipherReturned = 261, Some(ILLEGAL_PARAMETER), "wrong cipher returned";
+    WrongCurve = 378, Some(ILLEGAL_PARAMETER), "wrong curve";
     WrongSignatureType = 370, Some(ILLEGAL_PARAMETER), "wrong signature type";
     WrongVersionNumber = 267, Some(PROTOCOL_VERSION), "wrong version number";
 }

@@ -91,13 +91,37 @@ fn reason(error: &std::io::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
+/// The chain in a file: an issuer's certificate and those above it, as DER (`issuers-chain-path`).
+#[derive(Clone, Debug)]
+pub struct IssuerChain {
+    /// The file.
+    pub file: Box<str>,
+    /// The issuer's own certificate first.
+    pub certificates: Vec<Arc<[u8]>>,
+}
+
+/// Completes a chain that is only the certificate itself with the one whose first certificate is its
+/// issuer.
+pub(crate) fn complete_chain(certificate: &mut Certificate, chains: &[IssuerChain]) {
+    let [own] = &*certificate.chain else { return };
+    let Ok(own) = x509::Facts::parse(own) else { return };
+    let issuer = chains.iter().find(|chain| {
+        let first = chain.certificates.first().and_then(|first| x509::Facts::parse(first).ok());
+        first.is_some_and(|first| first.subject() == own.issuer())
+    });
+    if let Some(chain) = issuer {
+        certificate.chain.extend(chain.certificates.iter().cloned());
+        certificate.sources.chain = Some(chain.file.clone());
+    }
+}
+
 /// What there is to know of the files of all certificates.
 #[derive(Clone)]
 pub struct Loader {
     /// Which files are looked for beside each.
     pub extra: Extra,
     /// Chains for certificates that come without (`issuers-chain-path`).
-    pub chains: Vec<Vec<Arc<[u8]>>>,
+    pub chains: Arc<[IssuerChain]>,
     /// What gives the passphrases of encrypted keys (`ssl-passphrase-cmd`).
     pub passphrases: Option<Arc<Passphrases>>,
 }
@@ -110,7 +134,7 @@ impl fmt::Debug for Loader {
 
 impl Default for Loader {
     fn default() -> Self {
-        Self { extra: Extra::ALL, chains: Vec::new(), passphrases: None }
+        Self { extra: Extra::ALL, chains: Arc::default(), passphrases: None }
     }
 }
 
@@ -164,7 +188,7 @@ impl Loader {
         };
         let mut certificate = Certificate::new(path, parts.certificates, key)?;
         certificate.sources = sources(path, files, key_file, self.extra);
-        self.complete_chain(&mut certificate);
+        complete_chain(&mut certificate, &self.chains);
         if let Some(file) = &files.issuer {
             let issuer = Parts::read(file, &read(file)?)?.certificates.into_iter().next();
             let cause = || format!("unable to load issuer certificate from file '{file}'.");
@@ -182,20 +206,6 @@ impl Loader {
         }
         Ok(certificate)
     }
-
-    /// Completes a chain that is only the certificate itself with the one whose first certificate
-    /// is its issuer.
-    fn complete_chain(&self, certificate: &mut Certificate) {
-        let [own] = &*certificate.chain else { return };
-        let Ok(own) = x509::Facts::parse(own) else { return };
-        let issuer = self.chains.iter().find(|chain| {
-            let first = chain.first().and_then(|first| x509::Facts::parse(first).ok());
-            first.is_some_and(|first| first.subject() == own.issuer())
-        });
-        if let Some(chain) = issuer {
-            certificate.chain.extend(chain.iter().cloned());
-        }
-    }
 }
 
 /// Which files a certificate comes from, as the runtime socket names them: those of OCSP and of
@@ -209,6 +219,7 @@ fn sources(path: &str, files: &Files, key: Option<Box<str>>, extra: Extra) -> So
         ocsp: files.ocsp.clone().or_else(|| beside(extra.ocsp, "ocsp")),
         issuer: files.issuer.clone(),
         sctl: files.sctl.clone().or_else(|| beside(extra.sctl, "sctl")),
+        chain: None,
     }
 }
 
@@ -338,10 +349,11 @@ fn system_authorities() -> Result<Parts, LoadError> {
 ///
 /// # Errors
 /// The directory or a file in it cannot be read.
-pub fn chains(path: &str) -> Result<Vec<Vec<Arc<[u8]>>>, LoadError> {
+pub fn chains(path: &str) -> Result<Vec<IssuerChain>, LoadError> {
     let mut chains = Vec::new();
     for file in directory(path)? {
-        chains.push(Parts::read(&file, &read(&file)?)?.certificates);
+        let certificates = Parts::read(&file, &read(&file)?)?.certificates;
+        chains.push(IssuerChain { file: file.into(), certificates });
     }
     Ok(chains)
 }

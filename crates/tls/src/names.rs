@@ -17,9 +17,9 @@ const SUITES: &[(u16, &str, &str, u16)] = &[
 
 /// number, OpenSSL's name, other names that are understood
 const GROUPS: &[(u16, &str, &[&str])] = &[
-    (23, "P-256", &["prime256v1", "secp256r1"]),
-    (24, "P-384", &["secp384r1"]),
-    (25, "P-521", &["secp521r1"]),
+    (23, "prime256v1", &["P-256", "secp256r1"]),
+    (24, "secp384r1", &["P-384"]),
+    (25, "secp521r1", &["P-521"]),
     (29, "X25519", &[]),
     (30, "X448", &[]),
     (0x11eb, "SecP256r1MLKEM768", &[]),

@@ -5,6 +5,8 @@
 //! that the caller had no room for, and sealed bytes that were not sent. Called by `net::Stream`.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::acceptor::{Acceptor, Chosen};
 use crate::buffer::Waiting;
@@ -34,10 +36,40 @@ pub struct Session {
     /// The longest plaintext of a record that is sent.
     max_record: u16,
     keep: Keep,
+    /// Counts this one among those that live.
+    _live: Live,
     is_client: bool,
     /// What is listened to until the handshake is over.
     overheard: Option<Box<Overheard>>,
     ended: Ended,
+}
+
+/// TLS connections of this process now, and those that there ever were. Written where one begins or
+/// ends, by any worker.
+static NOW: AtomicU32 = AtomicU32::new(0);
+static EVER: AtomicU64 = AtomicU64::new(0);
+
+/// How many TLS connections there are now on both sides (`CurrSslConns`), and how many there were so
+/// far (`CumSslConns`).
+pub fn counts() -> (u32, u64) {
+    (NOW.load(Relaxed), EVER.load(Relaxed))
+}
+
+/// A connection that is counted as long as it lives.
+struct Live;
+
+impl Live {
+    fn new() -> Self {
+        NOW.fetch_add(1, Relaxed);
+        EVER.fetch_add(1, Relaxed);
+        Self
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        NOW.fetch_sub(1, Relaxed);
+    }
 }
 
 /// How far a session is.
@@ -148,6 +180,7 @@ impl Session {
             details: Arc::default(),
             max_record,
             keep: Keep::default(),
+            _live: Live::new(),
             overheard: None,
             ended: Ended::No,
         }

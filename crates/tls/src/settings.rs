@@ -18,9 +18,11 @@ pub struct Parameters {
     pub suites13: Vec<u16>,
     /// Groups for the exchange of keys (`curves`).
     pub groups: Vec<u16>,
-    /// What our own key signs with (`sigalgs`); empty for all that it can.
+    /// What our own key signs with: `sigalgs` of a listener, `client-sigalgs` of a server; empty for
+    /// all that it can.
     pub sigalgs: Vec<u16>,
-    /// What the peer may sign with (`client-sigalgs`); empty for all that are known.
+    /// What the peer may sign with: the other of the two, `sigalgs` for want of it; empty for all
+    /// that are known.
     pub peer_sigalgs: Vec<u16>,
     /// Whether the client's order of suites counts (`prefer-client-ciphers`).
     pub prefer_client: bool,

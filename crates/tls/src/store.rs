@@ -45,6 +45,8 @@ pub struct Sources {
     pub issuer: Option<Box<str>>,
     /// Its signed certificate timestamps.
     pub sctl: Option<Box<str>>,
+    /// Those above it, where the certificate's own file has none (`issuers-chain-path`).
+    pub chain: Option<Box<str>>,
 }
 
 /// Gives the passphrase of the encrypted key in a file (`ssl-passphrase-cmd`).

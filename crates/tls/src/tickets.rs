@@ -200,6 +200,23 @@ impl TicketKeys {
 /// How many bytes a block of the cache stands for.
 const BLOCK: usize = 200;
 
+/// How often sessions were looked up in caches, and how often in vain. Written with each lookup.
+static LOOKUPS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+/// How often sessions were looked up in the caches of this process (`SslCacheLookups`), and how
+/// often in vain (`SslCacheMisses`).
+pub fn lookups() -> (u64, u64) {
+    (LOOKUPS[0].load(Relaxed), LOOKUPS[1].load(Relaxed))
+}
+
+fn looked_up<T>(found: Option<T>) -> Option<T> {
+    LOOKUPS[0].fetch_add(1, Relaxed);
+    if found.is_none() {
+        LOOKUPS[1].fetch_add(1, Relaxed);
+    }
+    found
+}
+
 /// Sessions of all listeners (`tune.ssl.cachesize`). The oldest go first where there is no room.
 #[derive(Debug)]
 pub struct SessionCache {
@@ -276,13 +293,13 @@ impl SessionCache {
 
     pub(crate) fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
         let cached = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = cached.sessions.get(key)?;
-        self.is_good(kept).then(|| kept.session.to_vec())
+        let kept = cached.sessions.get(key).filter(|kept| self.is_good(kept));
+        looked_up(kept.map(|kept| kept.session.to_vec()))
     }
 
     pub(crate) fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
-        let kept = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take(key)?;
-        self.is_good(&kept).then(|| kept.session.into())
+        let kept = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take(key);
+        looked_up(kept.filter(|kept| self.is_good(kept)).map(|kept| kept.session.into()))
     }
 
     fn is_good(&self, kept: &Kept) -> bool {

@@ -96,6 +96,17 @@ impl<'a> Facts<'a> {
         Some(format!("EC{bits}"))
     }
 
+    /// The group of its key's curve, by its number in TLS.
+    pub(crate) fn group(&self) -> Option<u16> {
+        let curve = self.0.public_key().algorithm.parameters.as_ref()?.as_oid().ok()?;
+        Some(match &*curve.to_id_string() {
+            "1.2.840.10045.3.1.7" => 23,
+            "1.3.132.0.34" => 24,
+            "1.3.132.0.35" => 25,
+            _ => return None,
+        })
+    }
+
     /// Its alternative names (`ssl_c_san`): `DNS:a.test, IP Address:127.0.0.1`.
     pub fn alternative_names(&self) -> Option<String> {
         let all = self.0.subject_alternative_name().ok()??;

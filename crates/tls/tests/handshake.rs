@@ -365,7 +365,7 @@ fn what_the_handshake_said_is_kept_where_it_is_asked_for() {
 #[test]
 fn every_group_of_ours_exchanges_keys() {
     let authority = Authority::new();
-    let names = ["X25519MLKEM768", "SecP256r1MLKEM768", "X25519", "P-256", "P-384", "P-521"];
+    let names = ["X25519MLKEM768", "SecP256r1MLKEM768", "X25519", "prime256v1", "secp384r1", "secp521r1"];
     let acceptor = acceptor(&authority, {
         let groups = names.iter().map(|name| tls::names::group(name).unwrap()).collect();
         Options { parameters: Parameters { groups, ..Parameters::default() }, ..Options::default() }

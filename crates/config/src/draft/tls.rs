@@ -218,6 +218,8 @@ pub struct TlsDefaults<'a> {
     pub certificates: Option<&'a str>,
     /// `key-base`.
     pub keys: Option<&'a str>,
+    /// `issuers-chain-path`.
+    pub issuers: Option<Text<'a>>,
     /// `ssl-load-extra-files`, `ssl-load-extra-del-ext`.
     pub extra: tls::load::Extra,
     /// `ssl-server-verify`.
@@ -246,6 +248,17 @@ pub struct TlsDefaults<'a> {
     pub key_log: bool,
 }
 
+impl TlsDefaults<'_> {
+    /// Takes over what counts for the lines behind it alone.
+    pub(crate) fn take_place(&mut self, said: &Self) {
+        let Self { bind, strict_sni, server, authorities, certificates, keys, server_verify, .. } =
+            said.clone();
+        (self.bind, self.strict_sni, self.server) = (bind, strict_sni, server);
+        (self.authorities, self.certificates, self.keys) = (authorities, certificates, keys);
+        self.server_verify = server_verify;
+    }
+}
+
 impl Default for TlsDefaults<'_> {
     fn default() -> Self {
         Self {
@@ -254,6 +267,7 @@ impl Default for TlsDefaults<'_> {
             server: TlsWords::default(),
             authorities: None,
             keys: None,
+            issuers: None,
             certificates: None,
             extra: tls::load::Extra::ALL,
             server_verify: VerifyMode::Required,

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use diag::Diagnostic;
 use plan::bind::{Bind, BindAddress};
+use state::Mode;
 use syntax::Word;
 
 use crate::draft::Statement;
 use crate::draft::args::Args;
 use crate::resolve::crt_list::{self, Listed};
-use crate::resolve::{Context, Pending, tls};
+use crate::resolve::tls::{self, Owner};
+use crate::resolve::{Context, Pending};
 use crate::tables::bind;
 
 /// The sockets of a proxy.
@@ -39,7 +41,7 @@ fn bind_line<'a>(
     ids: &mut HashMap<u32, (&'a Word, u32)>,
     context: &mut Context<'_>,
 ) -> Result<Vec<Bind>, Diagnostic> {
-    let (section, frontend) = (proxy.section.keyword.as_str(), proxy.settings.name);
+    let section = proxy.section.keyword.as_str();
     let unix = context.global.unix_bind.clone();
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     let address = args.next().ok_or_else(|| {
@@ -69,7 +71,9 @@ fn bind_line<'a>(
                 "'{title}' in section '{section}' : 'id' can only be used with a single socket"
             )));
     }
-    let acceptor = tls::acceptor(&draft.tls, &title, (frontend, certificates), statement, context);
+    let is_http = proxy.settings.mode == Mode::Http;
+    let owner = Owner { frontend: proxy.settings.name, is_http, certificates };
+    let acceptor = tls::acceptor(&draft.tls, &title, &owner, statement, context);
     let acceptor = acceptor.map_err(|mut error| {
         error.haproxy = error.haproxy.map(|text| format!("'{title}' in section '{section}' : {text}"));
         error
@@ -107,8 +111,8 @@ pub(crate) fn stats_socket(
         vec![(BindAddress::Unix(word.as_str().into()), format!("unix@{word}"))]
     };
     let draft = bind::parse_params(&mut args, &format!("stats socket {word}"), "global")?;
-    let acceptor =
-        tls::acceptor(&draft.tls, &format!("stats socket {word}"), ("GLOBAL", &[]), statement, context)?;
+    let owner = Owner { frontend: "GLOBAL", is_http: false, certificates: &[] };
+    let acceptor = tls::acceptor(&draft.tls, &format!("stats socket {word}"), &owner, statement, context)?;
     let (address, shown) =
         addresses.into_iter().next().ok_or_else(|| Diagnostic::alert("no address").at(word.span()))?;
     bind::make(&draft, address, shown, draft.id.unwrap_or(id), &unix, &context.placement, acceptor)

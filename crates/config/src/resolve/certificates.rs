@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use diag::Diagnostic;
-use tls::load::{Extra, Loader};
+use tls::load::Extra;
 
 use crate::draft::args::Args;
 use crate::draft::keyword::Outcome;
@@ -13,7 +13,7 @@ use crate::draft::settings::Bases;
 use crate::draft::tls::{LoadWords, Text};
 use crate::draft::{Draft, Kind, Section, Statement};
 use crate::resolve::Context;
-use crate::resolve::tls_files::Stored;
+use crate::resolve::tls_files::{Stored, loader};
 
 /// Reads every store. `bases` are those of the global section.
 pub(crate) fn stores<'a>(draft: &'a Draft, bases: &Bases<'a>, context: &mut Context<'_>) {
@@ -167,7 +167,7 @@ pub(crate) fn made_of(
         sctl: file(bases.certificates, words.sctl),
     };
     let path = context.names.path(path).display().to_string();
-    let loader = Loader { extra: Extra::NONE, ..Loader::default() };
+    let loader = loader(Extra::NONE, context);
     let refused = |error: tls::LoadError| {
         let text = error.to_string();
         let at = words.certificate.map(|word| word.span);

@@ -82,6 +82,13 @@ pub(crate) fn cause(
     }
 }
 
+/// Whether OpenSSL serves those of a listener's clients that rustls cannot, although no word of the
+/// line asks for it: without TLS 1.3 it is for older clients, and OpenSSL's usual suites are theirs.
+pub(crate) fn is_shared(wanted: &Wanted<'_, '_>, parameters: &Parameters, suites: Option<&[u16]>) -> bool {
+    let is_here = !wanted.defaults.no_legacy && tls::HAS_OPENSSL;
+    is_here && wanted.is_bind && parameters.max < TLS13 && suites.is_none()
+}
+
 /// Why a line of a crt-list needs OpenSSL, if it does: `ciphers` as it says and what that comes to.
 pub(crate) fn cause_of_line(
     parameters: &Parameters,

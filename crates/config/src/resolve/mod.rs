@@ -42,7 +42,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use diag::{Diagnostic, Diagnostics, SourceMap};
+use diag::{Diagnostic, Diagnostics, SourceMap, Span};
 use plan::global::Global;
 use plan::{Kept, Plan};
 use runtime::placement::Placement;
@@ -90,6 +90,8 @@ pub(crate) struct Context<'a> {
     pub(crate) names: NameTable<'a>,
     /// What the global section says of TLS.
     pub(crate) tls: TlsDefaults<'a>,
+    /// What each global section made of it, with the section's place.
+    pub(crate) tls_steps: Vec<(Span, TlsDefaults<'a>)>,
     /// Files for TLS that were read.
     pub(crate) tls_files: tls_files::Files,
     pub(crate) variables: RefCell<sample::vars::Variables>,
@@ -124,8 +126,14 @@ impl Context<'_> {
     }
 
     /// Relative file names of `section` are meant from its file's directory where `default-path`
-    /// says so.
-    pub(crate) fn enter(&self, section: &Section) {
+    /// says so, and of the defaults of TLS those count that global sections before it set.
+    pub(crate) fn enter(&mut self, section: &Section) {
+        if self.tls_steps.len() > 1 {
+            let place = |span: Span| (span.file, span.start);
+            let at = place(section.keyword.span());
+            let before = self.tls_steps.iter().rev().find(|(step, _)| place(*step) < at);
+            self.tls.take_place(before.map_or(&TlsDefaults::default(), |(_, said)| said));
+        }
         let path = Path::new(self.sources.file(section.file).name());
         *self.names.directory.borrow_mut() = path.parent().unwrap_or(Path::new("")).to_owned();
     }
@@ -161,6 +169,7 @@ pub(crate) fn resolve(
         last: last::LastAddresses::default(),
         hosts: HashMap::new(),
         tls: TlsDefaults::default(),
+        tls_steps: Vec::new(),
         tls_files: around
             .map_or_else(tls_files::Files::default, |around| tls_files::Files::with(around.tls())),
         guids: guids::Guids::default(),
@@ -171,6 +180,12 @@ pub(crate) fn resolve(
     context.tls = global.tls.clone();
     if around.is_none() && context.tls.extra.replaces_ending {
         context.tls_files.all.replace_endings();
+    }
+    if around.is_none()
+        && let Some(directory) = context.tls.issuers
+    {
+        let outcome = tls_files::keep_chains(directory, &context);
+        context.note(outcome);
     }
     sections::userlists(draft, &mut context);
     sections::http_errors(draft, &mut context);
@@ -198,7 +213,7 @@ pub(crate) fn resolve(
     (context.diagnostics.error_count() == errors_before && !context.diagnostics.has_errors()).then_some(plan)
 }
 
-fn read_global<'a>(draft: &'a Draft, context: &mut Context<'_>) -> GlobalSettings<'a> {
+fn read_global<'a>(draft: &'a Draft, context: &mut Context<'a>) -> GlobalSettings<'a> {
     let mut global = GlobalSettings::default();
     let plan = &mut global.plan;
     if let Some(around) = context.around {
@@ -222,6 +237,7 @@ fn read_global<'a>(draft: &'a Draft, context: &mut Context<'_>) -> GlobalSetting
                 _ => {}
             }
         }
+        context.tls_steps.push((section.keyword.span(), global.tls.clone()));
     }
     global.plan.insecure_fork_wanted |= context.setting.insecure_fork;
     if let (Some(set), Some(priority)) = (context.setting.set_priority, global.plan.tune.renice_startup)

@@ -23,15 +23,24 @@ use crate::resolve::crt_list::{self, Listed};
 use crate::resolve::legacy::{self, Wanted};
 use crate::resolve::tls_files::{certificate, certificates, located, protocols, ticket_keys, trust};
 
-/// The listener's side of a `bind` line; `None` without `ssl`. `own` are the certificates that the
-/// frontend gives all of its lines (`ssl-f-use`).
+/// Whose line it is.
+pub(crate) struct Owner<'a> {
+    /// The name of its frontend.
+    pub(crate) frontend: &'a str,
+    /// Whether HTTP is spoken, which ALPN offers by itself then.
+    pub(crate) is_http: bool,
+    /// The certificates that the frontend gives all of its lines (`ssl-f-use`).
+    pub(crate) certificates: &'a [Listed<'a>],
+}
+
+/// The listener's side of a `bind` line; `None` without `ssl`.
 ///
 /// # Errors
 /// A file or a name in it is wrong.
 pub(crate) fn acceptor(
     draft: &BindTls<'_>,
     title: &str,
-    (frontend, own): (&str, &[Listed]),
+    owner: &Owner<'_>,
     statement: &Statement,
     context: &mut Context<'_>,
 ) -> Result<Option<Arc<Acceptor>>, Diagnostic> {
@@ -45,7 +54,7 @@ pub(crate) fn acceptor(
         }
         return Ok(None);
     }
-    if draft.certificates.is_empty() && own.is_empty() {
+    if draft.certificates.is_empty() && owner.certificates.is_empty() {
         return Err(Diagnostic::alert(format!("`{title}` speaks TLS and has no certificate"))
             .at(statement.keyword_span())
             .help("name a file with a certificate and its key: `crt <file>`")
@@ -54,7 +63,7 @@ pub(crate) fn acceptor(
             )));
     }
     let defaults = context.tls.clone();
-    let options = Arc::new(bind_options(draft, statement, &defaults, context)?);
+    let options = Arc::new(bind_options(draft, owner.is_http, statement, &defaults, context)?);
     let (mut entries, mut served) = (Vec::new(), Vec::new());
     let entry = |certificate: Arc<Certificate>, is_default: bool| {
         let options = options.clone();
@@ -87,9 +96,10 @@ pub(crate) fn acceptor(
             }
         }
     }
-    if !own.is_empty() {
+    if !owner.certificates.is_empty() {
         let first = entries.len();
-        let list = crt_list::serve(own, frontend, statement, &options, &mut entries, context)?;
+        let list =
+            crt_list::serve(owner.certificates, owner.frontend, statement, &options, &mut entries, context)?;
         served.push(Served { list: list.into(), places: places(first, entries.len()) });
     }
     for entry in &entries {
@@ -124,7 +134,7 @@ pub(crate) fn acceptor(
     let acceptor = Arc::new(Acceptor::new(listening).map_err(failed)?);
     let file = context.sources.file(statement.span.file).name();
     let line = Line {
-        frontend: frontend.into(),
+        frontend: owner.frontend.into(),
         place: format!("{file}:{}", statement.line).into(),
         acceptor: acceptor.clone(),
         options,
@@ -266,12 +276,15 @@ fn parameters(
         Some(words) => Some(ciphers::ciphers(&words).map_err(|name| unknown("ciphers", words, &name))?),
         None => None,
     };
-    if let Some(cause) = legacy::cause(wanted, &parameters, suites.as_deref()) {
+    let cause = legacy::cause(wanted, &parameters, suites.as_deref());
+    if let Some(cause) = &cause {
         let at = match cause {
             legacy::Cause::Suites | legacy::Cause::Level(_) => own.ciphers.map(|words| words.span),
             _ => None,
         };
-        legacy::check(&cause, at.unwrap_or_else(|| statement.keyword_span()), statement, defaults)?;
+        legacy::check(cause, at.unwrap_or_else(|| statement.keyword_span()), statement, defaults)?;
+    }
+    if cause.is_some() || legacy::is_shared(wanted, &parameters, suites.as_deref()) {
         let dh = match defaults.dh_file.filter(|_| is_bind) {
             Some(name) => Some(dh_parameters(name, context)?),
             None => None,
@@ -316,6 +329,15 @@ fn parameters(
         let all = || Unsupported(words.text.into());
         let read = read(&words).map(had).and_then(|list| if list.is_empty() { Err(all()) } else { Ok(list) });
         *list = read.map_err(|name| unknown(what, words, &name))?;
+    }
+    // `client-sigalgs` is of the client's certificate, `sigalgs` of the server's and of what is left
+    // unsaid: as OpenSSL has it.
+    let Parameters { sigalgs, peer_sigalgs: of_client, .. } = &mut parameters;
+    if of_client.is_empty() {
+        of_client.clone_from(sigalgs);
+    }
+    if !is_bind {
+        std::mem::swap(sigalgs, of_client);
     }
     Ok(parameters)
 }
@@ -372,14 +394,20 @@ type Read = fn(&str) -> Result<Vec<u16>, Unsupported>;
 
 fn bind_options(
     draft: &BindTls<'_>,
+    is_http: bool,
     statement: &Statement,
     defaults: &TlsDefaults<'_>,
     context: &mut Context<'_>,
 ) -> Result<Options, Diagnostic> {
     let wanted = Wanted { own: &draft.words, default: &defaults.bind, defaults, is_bind: true };
+    let alpn = match draft.words.alpn {
+        _ if draft.words.no_alpn => Vec::new(),
+        None if is_http => vec![Box::from(*b"http/1.1")],
+        words => protocols(words, context)?,
+    };
     Ok(Options {
         parameters: parameters(&wanted, statement, context)?,
-        alpn: protocols(draft.words.alpn.filter(|_| !draft.words.no_alpn), context)?,
+        alpn,
         verify: client_verify(draft, defaults, context)?,
         early_data: 0,
     })

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use diag::{Diagnostic, Span};
 use tls::files::Kind;
-use tls::load::{self, Loader};
+use tls::load::{self, Extra, Loader};
 use tls::tickets::{SessionCache, TicketKeys};
 use tls::{Certificate, LoadError, Trust};
 
@@ -87,6 +87,22 @@ pub(crate) fn protocols(
     Ok(spoken)
 }
 
+/// What reads certificates; `extra` are the files that it looks for beside each.
+pub(crate) fn loader(extra: Extra, context: &Context<'_>) -> Loader {
+    Loader { extra, chains: context.tls_files.all.chains(), ..Loader::default() }
+}
+
+/// Reads the chains of `issuers-chain-path`.
+///
+/// # Errors
+/// The directory or a file in it cannot be read.
+pub(crate) fn keep_chains(directory: Text<'_>, context: &Context<'_>) -> Result<(), Diagnostic> {
+    let path = context.names.path(&directory).display().to_string();
+    let chains = load::chains(&path).map_err(|error| refused(&error, directory))?;
+    context.tls_files.all.keep_chains(chains);
+    Ok(())
+}
+
 /// The certificates that a name means: those of a file with what stands beside it, or of a
 /// directory.
 pub(crate) fn certificates(
@@ -106,7 +122,7 @@ pub(crate) fn certificates(
     if let Some(known) = context.tls_files.all.certificate(&path) {
         return Ok(vec![known]);
     }
-    let loader = Loader { extra: defaults.extra, ..Loader::default() };
+    let loader = loader(defaults.extra, context);
     let loaded = loader.certificates(&path).map_err(|error| refused(&error, name))?;
     let loaded: Vec<_> = loaded.into_iter().map(|one| context.tls_files.all.keep(one)).collect();
     context.tls_files.certificates.insert(path, loaded.clone());

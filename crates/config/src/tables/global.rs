@@ -111,7 +111,7 @@ pub static TABLE: &[Keyword] = &[
     global("ca-base",            "<directory>",           "where relative names of authorities' files point",       |g, a| { g.tls.authorities = Some(a.required("a directory")?); a.finish() }),
     global("crt-base",           "<directory>",  "where relative names of certificates point", |g, a| { g.bases.certificates = Some(a.required("a directory")?); g.tls.certificates = g.bases.certificates; a.finish() }),
     global("key-base",           "<directory>",  "where relative names of their keys point",  |g, a| { g.bases.keys = Some(a.required("a directory")?); g.tls.keys = g.bases.keys; a.finish() }),
-    ineffective("issuers-chain-path", G, TLS),
+    global("issuers-chain-path", "<directory>",  "chains for certificates that come without",  |g, a| { let word = a.required("a directory")?; g.tls.issuers = Some(word.into()); a.finish() }),
     ineffective("noktls",             G, TLS),
     global("jwt.decrypt_alg_list", "<name>[:<name>]*", "how the keys of encrypted JWTs may be found", |g, a| { g.allowed_jwt[0] = Some(allowed(a, jwe::ALGORITHMS)?); Ok(()) }),
     global("jwt.decrypt_enc_list", "<name>[:<name>]*", "how their contents may be decrypted", |g, a| { g.allowed_jwt[1] = Some(allowed(a, jwe::ENCRYPTIONS)?); Ok(()) }),

@@ -178,7 +178,7 @@ fn details(head: &str, shown: &ShownStore, kind: Kind, index: Option<usize>) -> 
             Kind::Authorities => {
                 let _ = write!(out, " \nCertificate #{number}:\n");
                 if let Some(told) = Details::of(std::slice::from_ref(der)) {
-                    facts(&told, &mut out);
+                    facts(&told, None, &mut out);
                 }
             }
             Kind::Revocations => {

@@ -230,7 +230,7 @@ fn describe(shown: &Shown, for_tokens: bool) -> String {
     };
     let _ = writeln!(out, "Option: ocsp-update off\nOption: jwt {jwt}\nStatus: {status}");
     if let Some(details) = Details::of(&contents.chain) {
-        facts(&details, &mut out);
+        facts(&details, sources.chain.as_deref(), &mut out);
     }
     let _ = writeln!(out, "OCSP Response Key: {}", contents.ocsp_id().unwrap_or_default());
     out
@@ -248,13 +248,13 @@ fn describe_token(name: &str, certificate: Option<&Certificate>, for_tokens: boo
     let mut out =
         format!("Filename: {mark}{name}\nOption: ocsp-update off\nOption: jwt {jwt}\nStatus: {status}\n");
     if let Some(details) = certificate.and_then(Certificate::details) {
-        facts(&details, &mut out);
+        facts(&details, None, &mut out);
     }
     out
 }
 
-/// What is told of a certificate and of those above it.
-pub(super) fn facts(details: &Details, out: &mut String) {
+/// What is told of a certificate and of those above it, which may come from another file.
+pub(super) fn facts(details: &Details, chain: Option<&str>, out: &mut String) {
     let lines = [
         ("Serial", &details.serial),
         ("notBefore", &details.not_before),
@@ -267,6 +267,9 @@ pub(super) fn facts(details: &Details, out: &mut String) {
     ];
     for (title, value) in lines {
         let _ = writeln!(out, "{title}: {value}");
+    }
+    if let Some(file) = chain {
+        let _ = writeln!(out, "Chain Filename: {file}");
     }
     for (subject, issuer) in &details.chain {
         let _ = writeln!(out, "Chain Subject: {subject}\nChain Issuer: {issuer}");

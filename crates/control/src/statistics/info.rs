@@ -102,7 +102,7 @@ pub(crate) const FIELDS: &[Column] = &[
     row("NbThreadGroups",              "CGS", "Number of started thread groups (global.thread-groups)"),
 ];
 
-/// The values, by name; what does not exist here (compression, TLS, peers) is zero, as in a process
+/// The values, by name; what does not exist here (compression, peers) is zero, as in a process
 /// that never used it. With `precise`, times have fractions (`float`).
 pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, Value)> {
     let view = runtime.view();
@@ -134,6 +134,11 @@ pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, Value)> {
     let (patterns_added, patterns_freed) = crate::statistics::patterns::totals(runtime);
     let memory = resident_bytes();
     let pipes = (runtime.pipes)();
+    let (tls_now, tls_ever) = tls::session::counts();
+    let (cache_lookups, cache_misses) = tls::tickets::lookups();
+    let (tls_rate, tls_rate_max) = rate(|c| &c.tls_rate);
+    let (client_keys, client_keys_max) = rate(|c| &c.client_key_rate);
+    let (server_keys, server_keys_max) = rate(|c| &c.server_key_rate);
     let zero = Value::U32(0);
     let value = |name: &str| -> Value {
         match name {
@@ -165,6 +170,17 @@ pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, Value)> {
             "SessRate" => session_rate.into(),
             "SessRateLimit" => process.session_limit.load(Relaxed).into(),
             "MaxSessRate" => session_rate_max.into(),
+            "CurrSslConns" => tls_now.into(),
+            "CumSslConns" => narrow(tls_ever),
+            "SslRate" => tls_rate.into(),
+            "MaxSslRate" => tls_rate_max.into(),
+            "SslFrontendKeyRate" => client_keys.into(),
+            "SslFrontendMaxKeyRate" => client_keys_max.into(),
+            "SslFrontendSessionReuse_pct" => reused(tls_rate, client_keys).into(),
+            "SslBackendKeyRate" => server_keys.into(),
+            "SslBackendMaxKeyRate" => server_keys_max.into(),
+            "SslCacheLookups" => narrow(cache_lookups),
+            "SslCacheMisses" => narrow(cache_misses),
             "Idle_pct" => idle_percent(runtime, now).into(),
             "node" => view.node.clone().into(),
             "description" => view.description.clone().into(),
@@ -198,6 +214,12 @@ pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, Value)> {
         }
     };
     FIELDS.iter().map(|field| value(field.name)).enumerate().filter(|(_, v)| *v != Value::Empty).collect()
+}
+
+/// How many in a hundred of so many connections did without one of so many new keys.
+fn reused(connections: u32, keys: u32) -> u32 {
+    let share = (u64::from(keys) * 100 + u64::from(connections) / 2).checked_div(connections.into());
+    share.map_or(0, |share| 100 - share.min(100) as u32)
 }
 
 /// A number of 32 bits, as long as it is one.

@@ -64,6 +64,8 @@ async fn secure(connection: &mut Client, acceptor: &Arc<tls::Acceptor>) -> Resul
         ..tls::Keep::default()
     };
     connection.side.begin_tls(acceptor, keep);
+    let counters = connection.worker.shared.process.counters.mine();
+    counters.tls_rate.tick(timer::now_ms());
     // A flood of handshakes must not hold up those who are served.
     let mut turn = Turn::default();
     let outcome = poll_fn(|context: &mut Context<'_>| {
@@ -78,7 +80,13 @@ async fn secure(connection: &mut Client, acceptor: &Arc<tls::Acceptor>) -> Resul
         connection.session.set_tls(session.details().clone());
     }
     match failure {
-        None => Ok(()),
+        None => {
+            if connection.session.tls().is_some_and(|details| !details.is_resumed) {
+                let counters = connection.worker.shared.process.counters.mine();
+                counters.client_key_rate.tick(timer::now_ms());
+            }
+            Ok(())
+        }
         Some(None) => Err(ConnectionError::TLS_TIMEOUT),
         Some(Some(error)) => Err(ConnectionError(error.kind.facts().0)),
     }

@@ -54,5 +54,10 @@ pub(super) async fn begin(
         }
         stream.poll_handshake(context).map_err(failed)
     };
-    reach(client, x, watch, step).await
+    reach(client, x, watch, step).await?;
+    if stream.tls().is_some_and(|session| !session.details().is_resumed) {
+        let counters = client.worker.shared.process.counters.mine();
+        counters.server_key_rate.tick(runtime::timer::now_ms());
+    }
+    Ok(())
 }

@@ -27,6 +27,11 @@ fn reason_of(error: &Engine) -> Reason {
             _ => Reason::LengthMismatch,
         },
         Engine::InvalidCertificate(CertificateError::BadSignature) => Reason::BadSignature,
+        Engine::InvalidCertificate(CertificateError::Other(why))
+            if why.0.is::<super::verify::WrongCurve>() =>
+        {
+            Reason::WrongCurve
+        }
         Engine::InvalidCertificate(_) => Reason::CertificateVerifyFailed,
         Engine::NoCertificatesPresented => Reason::PeerDidNotReturnACertificate,
         Engine::DecryptError => Reason::DecryptionFailed,

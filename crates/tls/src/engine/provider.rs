@@ -51,9 +51,14 @@ pub(crate) fn versions(parameters: &Parameters) -> Vec<&'static SupportedProtoco
 
 /// The cryptography of a line. What the engine has not is left out.
 pub(crate) fn provider(parameters: &Parameters) -> Arc<CryptoProvider> {
-    let suites = parameters.suites13.iter().chain(&parameters.suites12);
+    // Suites of a version that is not spoken are not offered: listeners choose certificates by them.
+    let of = |version, suites: &'_ [u16]| {
+        let is_spoken = (parameters.min..=parameters.max).contains(&version);
+        if is_spoken { suites.to_vec() } else { Vec::new() }
+    };
+    let suites = [of(crate::TLS13, &parameters.suites13), of(crate::TLS12, &parameters.suites12)].concat();
     Arc::new(CryptoProvider {
-        cipher_suites: suites.filter_map(|number| suite(*number)).collect(),
+        cipher_suites: suites.into_iter().filter_map(suite).collect(),
         kx_groups: parameters.groups.iter().filter_map(|number| group(*number)).collect(),
         ..aws_lc_rs::default_provider()
     })

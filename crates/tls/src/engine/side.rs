@@ -73,7 +73,7 @@ impl ServerSide {
     pub(crate) fn new(parameters: &Parameters, served: &Served<'_>, shared: &Shared) -> Result<Self, String> {
         let verifier = match served.verify.mode {
             VerifyMode::None => Arc::new(NoClientAuth),
-            _ => verify::of_clients(served.verify, &parameters.peer_sigalgs),
+            _ => verify::of_clients(served.verify, &parameters.peer_sigalgs, &parameters.groups),
         };
         let certified = served.key.certified(served.chain, served.ocsp, &parameters.sigalgs);
         let newer = served.verify.trust.generation.map(|generation| shared.within(generation));

@@ -131,20 +131,39 @@ fn limited(schemes: &[u16]) -> Vec<SignatureScheme> {
     schemes.iter().copied().map(SignatureScheme::from).filter(|scheme| all.contains(scheme)).collect()
 }
 
+/// The key of a certificate is on a curve that the line does not take.
+#[derive(Debug)]
+pub(super) struct WrongCurve;
+
+impl fmt::Display for WrongCurve {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("wrong curve")
+    }
+}
+
+impl std::error::Error for WrongCurve {}
+
 /// How a listener verifies its clients.
-pub(crate) fn of_clients(verify: &ClientVerify, schemes: &[u16]) -> Arc<dyn ClientCertVerifier> {
+pub(crate) fn of_clients(
+    verify: &ClientVerify,
+    schemes: &[u16],
+    groups: &[u16],
+) -> Arc<dyn ClientCertVerifier> {
     let subjects = verify.trust.authorities.iter().filter_map(|der| x509::subject_of(der));
     Arc::new(Clients {
         is_mandatory: verify.mode == VerifyMode::Required,
         judge: Judge::of_clients(trusted(&verify.trust), verify),
         hints: subjects.map(|name| DistinguishedName::in_sequence(&name)).collect(),
         schemes: limited(schemes),
+        groups: groups.into(),
     })
 }
 
 /// The certificates of clients.
 struct Clients {
     is_mandatory: bool,
+    /// The curves that keys may be on in TLS 1.2 (RFC 8422 section 5.1.1); all where it is empty.
+    groups: Box<[u16]>,
     judge: Judge,
     hints: Vec<DistinguishedName>,
     schemes: Vec<SignatureScheme>,
@@ -181,6 +200,10 @@ impl ClientCertVerifier for Clients {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
+        let curve = x509::Facts::parse(certificate).ok().and_then(|facts| facts.group());
+        if curve.is_some_and(|curve| !self.groups.is_empty() && !self.groups.contains(&curve)) {
+            return Err(Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(WrongCurve)))));
+        }
         check_tls12(message, certificate, signed)
     }
 

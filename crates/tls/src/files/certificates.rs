@@ -9,6 +9,7 @@ use super::users::Failed;
 use super::{Files, Inner};
 use crate::acceptor::Entry;
 use crate::connector::Connecting;
+use crate::load::complete_chain;
 use crate::store::{Certificate, Sources};
 
 /// A place for a certificate.
@@ -153,7 +154,10 @@ impl Files {
         if *pending.name != *name {
             return Err(Failed::Refused(about_another(&pending.name, "set", name)));
         }
-        let made = pending.contents.certificate(name).map_err(Failed::Refused)?;
+        let mut made = pending.contents.certificate(name).map_err(Failed::Refused)?;
+        if let Some(made) = &mut made {
+            complete_chain(made, &inner.chains);
+        }
         let warning = made.as_ref().and_then(|made| made.warning.clone());
         let made = made.map(Arc::new);
         let count = match inner.replace(name, made.as_ref()) {
@@ -165,6 +169,9 @@ impl Files {
         };
         if let Some(Pending { name, contents }) = inner.pending.take() {
             let stored = inner.certificates.entry(name).or_default();
+            if stored.contents.chain != contents.chain {
+                stored.sources.chain = made.as_ref().and_then(|made| made.sources.chain.clone());
+            }
             (stored.contents, stored.certificate) = (contents, made);
         }
         Ok((count, warning))

@@ -212,6 +212,13 @@ impl Files {
                 found.ok_or_else(missing)?.0
             }
         };
+        let lines = inner.users.lines_with_default(&kept.served[at]);
+        if !lines.is_empty() {
+            return Err(format!(
+                "certificate '{certificate}' cannot be deleted, it is used as default certificate by the following \
+                 frontends:\n{lines}"
+            ));
+        }
         let served = match inner.lists.get_mut(&list) {
             Some(kept) => {
                 kept.list.entries.remove(at);

@@ -27,6 +27,7 @@ pub use responses::Answered;
 pub use users::{Failed, Line};
 
 use crate::connector::Connector;
+use crate::load::IssuerChain;
 use crate::store::Certificate;
 use crate::tickets::TicketKeys;
 use authorities::{Known, Waiting};
@@ -45,6 +46,8 @@ struct Inner {
     users: Users,
     /// Whether the names of files beside a certificate have no `.crt` before their own ending.
     replaces_endings: bool,
+    /// Chains for certificates that come without (`issuers-chain-path`).
+    chains: Arc<[IssuerChain]>,
     certificates: BTreeMap<Box<str>, Stored>,
     /// The change of a certificate that was not committed yet.
     pending: Option<Pending>,
@@ -68,6 +71,16 @@ impl Files {
     /// (`ssl-load-extra-del-ext`).
     pub fn replace_endings(&self) {
         self.inner().replaces_endings = true;
+    }
+
+    /// Keeps the chains for certificates that come without (`issuers-chain-path`).
+    pub fn keep_chains(&self, chains: Vec<IssuerChain>) {
+        self.inner().chains = chains.into();
+    }
+
+    /// The chains for certificates that come without.
+    pub fn chains(&self) -> Arc<[IssuerChain]> {
+        self.inner().chains.clone()
     }
 
     /// Keeps a certificate that was loaded. One that is known by that name already is given back

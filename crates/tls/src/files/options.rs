@@ -80,6 +80,11 @@ pub fn override_options(
             _ => options.verify.mode = verify(value)?,
         }
     }
+    let parameters = &mut options.parameters;
+    if parameters.sigalgs != base.parameters.sigalgs && parameters.peer_sigalgs == base.parameters.sigalgs {
+        // Nobody said what clients sign with.
+        parameters.peer_sigalgs.clone_from(&parameters.sigalgs);
+    }
     if files != base.verify.trust.files {
         let made = trust(&files).map_err(|place| format!("'{}' : unable to load it", FILES[place]))?;
         options.verify.trust = Arc::new(made);

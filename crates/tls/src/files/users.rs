@@ -40,6 +40,13 @@ pub enum Failed {
 pub(super) type Changed<'a, T> = &'a dyn Fn(&T) -> Option<T>;
 
 impl Users {
+    /// The places of those `bind` lines that fall back on one of these certificates, a line each.
+    pub(super) fn lines_with_default(&self, served: &[(usize, u32)]) -> String {
+        let of_default =
+            served.iter().filter(|(number, place)| self.lines[*number].acceptor.falls_back_on(*place));
+        of_default.map(|(number, _)| format!("\t- {}\n", self.lines[*number].place)).collect()
+    }
+
     pub(super) fn add_server(&mut self, connector: &Arc<Connector>) {
         self.servers.retain(|server| server.strong_count() > 0);
         self.servers.push(Arc::downgrade(connector));

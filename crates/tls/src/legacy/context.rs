@@ -64,7 +64,7 @@ impl ServerSide {
         staple: Option<&ocsp::Response>,
         resumption: &Resumption,
     ) -> Result<Self, ErrorStack> {
-        let mut context = builder(SslMethod::tls_server(), parameters)?;
+        let mut context = builder(SslMethod::tls_server(), parameters, &parameters.sigalgs)?;
         show(&mut context, served.chain, served.key.der())?;
         let dh = dh(parameters.legacy.as_ref())?;
         context.set_tmp_dh(&dh)?;
@@ -134,7 +134,7 @@ impl ClientSide {
     }
 
     fn make(parameters: &Parameters, asked: &Asked<'_>) -> Result<Self, ErrorStack> {
-        let mut context = builder(SslMethod::tls_client(), parameters)?;
+        let mut context = builder(SslMethod::tls_client(), parameters, &parameters.peer_sigalgs)?;
         if let Some((chain, key)) = asked.own {
             show(&mut context, chain, key.der())?;
         }
@@ -168,7 +168,11 @@ impl ClientSide {
 }
 
 /// What both sides have in common.
-fn builder(method: SslMethod, parameters: &Parameters) -> Result<SslContextBuilder, ErrorStack> {
+fn builder(
+    method: SslMethod,
+    parameters: &Parameters,
+    sigalgs: &[u16],
+) -> Result<SslContextBuilder, ErrorStack> {
     let mut context = SslContextBuilder::new(method)?;
     context.set_options(
         SslOptions::NO_RENEGOTIATION
@@ -192,8 +196,8 @@ fn builder(method: SslMethod, parameters: &Parameters) -> Result<SslContextBuild
     }
     // OpenSSL 3.0 has no groups of ML-KEM, and a list with a name that it does not know is an error.
     context.set_groups_list(&all(&parameters.groups, names::classic_group_name))?;
-    if !parameters.sigalgs.is_empty() {
-        context.set_sigalgs_list(&all(&parameters.sigalgs, names::signature_name))?;
+    if !sigalgs.is_empty() {
+        context.set_sigalgs_list(&all(sigalgs, names::signature_name))?;
     }
     context.set_keylog_callback(|_, line| key_log::keep(line));
     Ok(context)
