@@ -44,7 +44,7 @@ const BIND: &[(&str, &[&str], Option<&str>)] = &[
     ("ciphersuites TLS_CHACHA20_POLY1305_SHA256",  &[], Some("TLSv1.3 TLS_CHACHA20_POLY1305_SHA256")),
     ("ciphers ECDHE-ECDSA-CHACHA20-POLY1305",      OLD, Some("TLSv1.2 ECDHE-ECDSA-CHACHA20-POLY1305")),
     ("curves P-384",                               &[], Some("TLSv1.3 TLS_AES_256_GCM_SHA384 secp384r1 256 256")),
-    ("ecdhe P-256",                                &[], Some("TLSv1.3 TLS_AES_256_GCM_SHA384 P-256")),
+    ("ecdhe P-256",                                &[], Some("TLSv1.3 TLS_AES_256_GCM_SHA384 prime256v1")),
     ("sigalgs ECDSA+SHA256 client-sigalgs RSA+SHA256", &[], Some("TLSv1.3")),
     ("prefer-client-ciphers", &["--tls-max", "1.2", "--ciphers", "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384"],
         Some("TLSv1.2 ECDHE-ECDSA-AES128-GCM-SHA256")),
