@@ -410,3 +410,38 @@ fn expect_ends_here_where_the_body_was_asked_for_here() {
     let seen = client.send("hello").response().expect("an answer").text().to_ascii_lowercase();
     assert!(seen.ends_with("hello") && !seen.contains("expect"), "{seen}");
 }
+
+#[test]
+fn a_server_with_port_0_is_where_the_client_wanted_to_go() {
+    let origin = Origin::text("here");
+    let (_weir, port) = start("http-request set-dst-port hdr(x-port)", 0);
+    let asked =
+        format!("GET / HTTP/1.1\r\nHost: h\r\nX-Port: {}\r\nConnection: close\r\n\r\n", origin.port());
+    let answer = talk(port, &asked);
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("here"), "{answer}");
+}
+
+#[test]
+fn a_named_connection_serves_requests_with_other_hosts() {
+    let authority = weir_tests::Authority::new();
+    let (port, inner) = (free_port(), free_port());
+    let text = format!(
+        "defaults\n mode http\n timeout client 20s\n timeout connect 20s\n timeout server 20s\n\
+         frontend f\n bind 127.0.0.1:{port}\n default_backend b\n\
+         backend b\n server s 127.0.0.1:{inner} ssl verify none sni req.hdr(x-sni) pool-conn-name req.hdr(x-name) pool-low-conn 2\n\
+         frontend inner\n bind 127.0.0.1:{inner} ssl crt {}\n http-request return status 200\n \
+         http-after-response set-header x-first %[http_first_req]\n",
+        authority.issue(&["one.test"]).display()
+    );
+    let _weir = Weir::start(&text, &[port, inner]);
+    let mut client = Client::connect(port);
+    let mut is_first = |sni: &str, name: &str| {
+        client.send(format!("GET / HTTP/1.1\r\nHost: h\r\nX-Sni: {sni}\r\nX-Name: {name}\r\n\r\n"));
+        client.response().expect("a response").header("x-first").expect("a field") == "1"
+    };
+    assert_eq!(
+        [("one.test", "a"), ("two.test", "a"), ("two.test", "b"), ("three.test", "b")]
+            .map(|(sni, name)| is_first(sni, name)),
+        [true, false, true, false]
+    );
+}

@@ -127,7 +127,7 @@ impl Criterion {
             return Err(Diagnostic::alert("an ACL needs a criterion: a sample expression or an ACL keyword")
                 .at(words.end()));
         };
-        let (expression, implied) = criterion(word, scope)?;
+        let (expression, implied) = criterion(word, words, scope)?;
         let alone = words.peek().is_none();
         let flags = flags(words, scope)?;
         let method = match flags.method.or(implied) {
@@ -300,15 +300,20 @@ fn fits(value: &Value<'_>, expects: Type) -> bool {
     }
 }
 
-/// The expression of a criterion, and the method that its keyword or its type implies.
-fn criterion(word: Word<'_>, scope: &Scope<'_>) -> Result<(Expression, Option<Method>), Diagnostic> {
+/// The expression of a criterion, and the method that its keyword or its type implies. Behind a
+/// fetch, though not behind an ACL keyword, words that are converters belong to it too.
+fn criterion(
+    word: Word<'_>,
+    words: &mut Words<'_>,
+    scope: &Scope<'_>,
+) -> Result<(Expression, Option<Method>), Diagnostic> {
     let length = word.text.find(['(', ',']).unwrap_or(word.text.len());
     let name = &word.text[..length];
     let (text, method) = match alias(name) {
         Some((fetch, method)) => (format!("{fetch}{}", &word.text[length..]), Some(method)),
         None => (word.text.to_owned(), None),
     };
-    let (expression, end) = Expression::begin(&text, word.span, scope).map_err(|error| {
+    let (mut expression, end) = Expression::begin(&text, word.span, scope).map_err(|error| {
         let keyword_unknown = fetch::find(name).is_none() && method.is_none() && fetch::needs(name).is_none();
         if !keyword_unknown {
             return error;
@@ -323,6 +328,9 @@ fn criterion(word: Word<'_>, scope: &Scope<'_>) -> Result<(Expression, Option<Me
         return Err(
             Diagnostic::alert(format!("unexpected `{}` in the ACL's criterion", &text[end..])).at(word.span)
         );
+    }
+    if method.is_none() {
+        expression.take_converters(words, scope)?;
     }
     // Behind a converter only the type of the result counts.
     let method = match method {

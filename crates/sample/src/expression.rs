@@ -50,22 +50,32 @@ impl Expression {
         if end < word.text.len() {
             return Err(trailing(word.text, end, word.span));
         }
-        let mut steps = expression.steps.into_vec();
+        expression.take_converters(words, scope)?;
+        expression.check_place(scope, word.span)?;
+        Ok(expression)
+    }
+
+    /// Takes the words that are converters and appends these.
+    pub(crate) fn take_converters(
+        &mut self,
+        words: &mut Words<'_>,
+        scope: &Scope<'_>,
+    ) -> Result<(), Diagnostic> {
+        let mut steps = std::mem::take(&mut self.steps).into_vec();
         while let Some(next) = words.peek() {
             let name = next.text.split(['(', ',']).next().unwrap_or_default();
             if convert::find(name).is_none() {
                 break;
             }
             let mut parser = Parser { text: next.text, at: 0, span: next.span, scope };
-            expression.gives = parser.converters(expression.gives, &mut steps)?;
+            self.gives = parser.converters(self.gives, &mut steps)?;
             if parser.at < next.text.len() {
                 return Err(trailing(next.text, parser.at, next.span));
             }
             words.next();
         }
-        expression.steps = steps.into();
-        expression.check_place(scope, word.span)?;
-        Ok(expression)
+        self.steps = steps.into();
+        Ok(())
     }
 
     /// Compiles all of `text`, which stands at `span`.

@@ -92,6 +92,8 @@ pub struct ServerDraft<'a> {
     pub fall: u32,
     pub check_address: Option<IpAddr>,
     pub check_port: Option<u16>,
+    /// The port of `addr`, where `port` says none.
+    pub check_address_port: Option<u16>,
     pub check_send_proxy: bool,
     pub check_via_socks4: bool,
     /// `check-proto` named one.
@@ -121,6 +123,13 @@ pub struct ServerDraft<'a> {
     pub log_bufsize: Option<usize>,
     /// What it says of TLS.
     pub tls: ServerTls<'a>,
+}
+
+impl ServerDraft<'_> {
+    /// The port that is checked instead of the server's.
+    pub fn checked_port(&self) -> Option<u16> {
+        self.check_port.or(self.check_address_port)
+    }
 }
 
 impl Default for ServerDraft<'_> {
@@ -160,6 +169,7 @@ impl Default for ServerDraft<'_> {
             fall: 3,
             check_address: None,
             check_port: None,
+            check_address_port: None,
             check_send_proxy: false,
             check_via_socks4: false,
             check_proto: false,

@@ -102,7 +102,7 @@ pub(crate) fn server_settings(
         }
         match tls::server(
             &draft.tls,
-            draft.check_port.is_some() || draft.check_address.is_some(),
+            draft.checked_port().is_some() || draft.check_address.is_some(),
             statement,
             context,
         ) {
@@ -126,6 +126,8 @@ pub(crate) fn server_settings(
 /// name, or does not matter.
 fn state_port(own: &ServerSettings) -> Option<u16> {
     match &**own.state.address.load() {
+        // Without an address of its own it is where the client wanted to go.
+        ServerAddress::Ip(address) if address.ip().is_unspecified() => None,
         ServerAddress::Ip(address) if own.state.fqdn.load().is_none() => Some(address.port()),
         _ => None,
     }
@@ -134,7 +136,7 @@ fn state_port(own: &ServerSettings) -> Option<u16> {
 /// Whether a check knows which port it asks.
 fn has_port(own: &Option<u16>, draft: &ServerDraft<'_>, kind: &CheckKind) -> bool {
     let CheckKind::Script(script) = kind else { return true };
-    if *own != Some(0) || draft.check_port.is_some() {
+    if *own != Some(0) || draft.checked_port().is_some() {
         return true;
     }
     let mut connects = script.steps.iter().filter_map(|step| match &step.action {
@@ -304,7 +306,7 @@ fn check_settings(
 ) -> CheckSettings {
     // A check of another port tells its own PROXY header apart; one of the same port follows the
     // server's.
-    let elsewhere = draft.check_port.is_some() || draft.check_address.is_some();
+    let elsewhere = draft.checked_port().is_some() || draft.check_address.is_some();
     let sends_proxy = draft.send_proxy.resolved() != SendProxy::None;
     CheckSettings {
         inter: draft.inter,

@@ -256,7 +256,7 @@ fn make_server<'a>(
     state.health.configured.store(draft.check, Relaxed);
     state.health.observes.store(draft.observe != Observe::None, Relaxed);
     state.health.address.store(draft.check_address.map(Arc::new));
-    state.health.port.store(draft.check_port.unwrap_or(0).into(), Relaxed);
+    state.health.port.store(draft.checked_port().unwrap_or(0).into(), Relaxed);
     for value in [&state.agent.rise, &state.agent.fall, &state.agent.level] {
         value.store(1, Relaxed);
     }

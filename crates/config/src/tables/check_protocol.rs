@@ -238,8 +238,7 @@ pub(super) fn ssl_hello<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>
         timeout_status: Some("L6TOUT"),
         ..pattern(5, r"^[\x15\x16]")?
     };
-    let connect = ActionDraft::Connect(ConnectDraft { default: true, ..ConnectDraft::default() }).into();
-    set(settings, args, vec![connect, send(record), expect(answer)])
+    set(settings, args, vec![send(record), expect(answer)])
 }
 
 pub(super) fn spop<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {

@@ -74,7 +74,7 @@ fn agent_addr<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outco
 fn addr<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let (ip, port) = place(args)?;
     draft.check_address = Some(ip);
-    draft.check_port = port.or(draft.check_port);
+    draft.check_address_port = port.or(draft.check_address_port);
     Ok(())
 }
 

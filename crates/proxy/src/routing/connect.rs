@@ -166,7 +166,12 @@ fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings) -> Box<[u8
         || x.choice.address.is_some()
         || settings.state.port_offset().is_some()
         || settings.state.is_unspecified();
-    let name = secure::server_name(client, x, settings);
+    // A name that the line gives the connection stands in for the one that the server is sent
+    // (manual, 5.2 `pool-conn-name`).
+    let name = match settings.pool_conn_name {
+        Some(_) => None,
+        None => secure::server_name(client, x, settings),
+    };
     let marked = x.txn.server_tos.is_some() || x.txn.server_mark.is_some();
     if !by_source && !by_destination && !marked && name.is_none() && settings.pool_conn_name.is_none() {
         return Box::default();
