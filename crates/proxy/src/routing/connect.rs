@@ -97,11 +97,14 @@ pub(crate) fn has_idle_elsewhere(worker: &Worker, settings: &ServerSettings, ask
         Reuse::Aggressive | Reuse::Always => true,
     };
     let own = worker.index;
-    let elsewhere = |(index, shard): (usize, &state::ServerCounters)| {
-        if index != own && worker.group.contains(&index) { shard.idle.get() } else { 0 }
-    };
-    let idle: i64 = settings.state.counters.all().enumerate().map(elsewhere).sum();
-    allowed && idle > 0 && idle >= i64::from(settings.pool_low_conn)
+    // The threshold is one of all that the server has (manual, 5.2 `pool-low-conn`).
+    let (mut all, mut elsewhere) = (0, 0);
+    for (index, shard) in settings.state.counters.all().enumerate() {
+        let idle = shard.idle.get();
+        all += idle;
+        elsewhere += if index != own && worker.group.contains(&index) { idle } else { 0 };
+    }
+    allowed && elsewhere > 0 && all >= i64::from(settings.pool_low_conn)
 }
 
 /// An idle connection on its way to another worker.
