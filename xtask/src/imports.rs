@@ -32,6 +32,7 @@ const CRATES: &[Crate] = &[
     ("proxy",      "crates/proxy",   &["balance", "base", "dial", "http", "net", "plan", "rules", "runtime", "sample", "state", "tls"]),
     ("health",     "crates/health",  &["base", "dial", "http", "net", "plan", "process", "runtime", "sample", "state", "tls"]),
     ("resolvers",  "crates/resolvers", &["base", "plan", "runtime", "state"]),
+    ("client",     "crates/client",  &["base", "http", "net", "plan", "resolvers", "runtime", "state", "tls"]),
     ("control",    "crates/control", &["base", "http", "runtime", "sample", "state", "tls"]),
     ("weir",       "weir",           &["balance", "base", "config", "control", "diag", "health", "http", "net", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "syntax"]),
     ("xtask",      "xtask",          &["base", "config", "control", "rules", "sample"]),

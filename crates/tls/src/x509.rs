@@ -1,5 +1,7 @@
 //! What the rest of Weir asks about a certificate: names, dates, serial number.
 
+use std::net::IpAddr;
+
 use aws_lc_rs::digest;
 use base::clock::Date;
 use x509_parser::certificate::X509Certificate;
@@ -141,6 +143,27 @@ impl<'a> Facts<'a> {
     /// first label.
     pub fn is_for(&self, host: &str) -> bool {
         self.names().iter().any(|name| covers(name, host))
+    }
+
+    /// Whether an address is among its alternative names.
+    pub fn has_address(&self, address: IpAddr) -> bool {
+        let (v4, v6);
+        let octets: &[u8] = match address {
+            IpAddr::V4(address) => {
+                v4 = address.octets();
+                &v4
+            }
+            IpAddr::V6(address) => {
+                v6 = address.octets();
+                &v6
+            }
+        };
+        self.0.extensions().iter().any(|extension| match extension.parsed_extension() {
+            ParsedExtension::SubjectAlternativeName(alternatives) => {
+                alternatives.general_names.contains(&GeneralName::IPAddress(octets))
+            }
+            _ => false,
+        })
     }
 
     /// Begin and end of its validity, in seconds since 1970.
