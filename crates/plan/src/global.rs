@@ -1,5 +1,6 @@
 //! The `global` section, resolved (configuration manual, chapter 3).
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,6 +102,8 @@ pub struct Global {
     pub dns_accept_family: AcceptFamily,
     /// `httpclient.…`.
     pub http_client: HttpClient,
+    /// `ocsp-update.httpproxy`.
+    pub ocsp_proxy: Option<SocketAddr>,
     /// `external-check`.
     pub external_check: bool,
     /// `external-check preserve-env`.

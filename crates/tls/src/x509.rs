@@ -6,7 +6,7 @@ use aws_lc_rs::digest;
 use base::clock::Date;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
-use x509_parser::oid_registry::OID_X509_COMMON_NAME;
+use x509_parser::oid_registry::{OID_PKIX_ACCESS_DESCRIPTOR_OCSP, OID_X509_COMMON_NAME};
 use x509_parser::prelude::FromDer;
 use x509_parser::public_key::PublicKey;
 use x509_parser::revocation_list::CertificateRevocationList;
@@ -175,6 +175,31 @@ impl<'a> Facts<'a> {
     /// The bytes of its serial number.
     pub fn serial(&self) -> &[u8] {
         self.0.raw_serial()
+    }
+
+    /// Where the first OCSP responder about it is (RFC 5280, 4.2.2.1).
+    pub fn ocsp_uri(&self) -> Option<&str> {
+        self.0.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+            ParsedExtension::AuthorityInfoAccess(access) => {
+                let responder = access
+                    .accessdescs
+                    .iter()
+                    .find(|one| one.access_method == OID_PKIX_ACCESS_DESCRIPTOR_OCSP);
+                match &responder?.access_location {
+                    GeneralName::URI(uri) => Some(*uri),
+                    _ => None,
+                }
+            }
+            _ => None,
+        })
+    }
+
+    /// Whether its key may sign answers of OCSP responders for its issuer (RFC 6960, 4.2.2.2).
+    pub(crate) fn signs_ocsp(&self) -> bool {
+        self.0.extensions().iter().any(|extension| match extension.parsed_extension() {
+            ParsedExtension::ExtendedKeyUsage(usage) => usage.ocsp_signing,
+            _ => false,
+        })
     }
 
     /// Every host name it is for: the DNS names among its alternative names, then its common names.

@@ -200,6 +200,8 @@ pub struct TlsDefaults<'a> {
     pub capture: Option<usize>,
     /// `tune.ssl.keylog`: whether the secrets of connections are kept.
     pub key_log: bool,
+    /// `ocsp-update.…`.
+    pub updates: tls::files::UpdateSettings,
 }
 
 impl Default for TlsDefaults<'_> {
@@ -223,6 +225,7 @@ impl Default for TlsDefaults<'_> {
             max_record: 0,
             capture: None,
             key_log: false,
+            updates: tls::files::UpdateSettings::default(),
         }
     }
 }

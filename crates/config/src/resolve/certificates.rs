@@ -46,12 +46,14 @@ fn directory<'a>(statement: &'a Statement, context: &mut Context<'_>) -> Result<
 fn load(section: &Section, statement: &Statement, bases: &Bases<'_>, context: &mut Context<'_>) -> Outcome {
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     let (mut certificate, mut key, mut alias, mut for_tokens) = (None, None, None, false);
+    let mut updates = None;
     while let Some(word) = args.next() {
         match word.as_str() {
             "crt" => certificate = Some(args.value()?),
             "key" => key = Some(args.value()?),
             "alias" => alias = Some(args.value()?),
             "jwt" => for_tokens = args.on_off()?,
+            "ocsp-update" if section.name.is_empty() => updates = Some(args.on_off()?),
             "ocsp" | "issuer" | "sctl" | "ocsp-update" | "acme" | "domains" | "ips" | "generate-dummy"
             | "keytype" | "bits" | "curves" => {
                 return Err(args.wrong(format!("`{word}` of a certificate is not supported yet")));
@@ -73,6 +75,11 @@ fn load(section: &Section, statement: &Statement, bases: &Bases<'_>, context: &m
     };
     let read = Certificate::from_pem(&text, key_text.as_deref())
         .map_err(|error| Diagnostic::alert(format!("`{path}`: {error}")).at(certificate.span()))?;
+    if updates.is_some() {
+        // `bind` lines read the same file by this name.
+        let noted = context.tls_files.all.note_update_mode(&path, updates, true);
+        noted.map_err(|why| Diagnostic::alert(why).at(certificate.span()))?;
+    }
     // The alias is its name where there is one, as HAProxy lists it; the others find it too.
     let store = &*section.name;
     let within = |name: &str| {

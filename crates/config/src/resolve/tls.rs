@@ -83,6 +83,7 @@ pub(crate) fn acceptor(
             CertificateSource::File(name) => {
                 let first = entries.len();
                 let all = certificates(*name, &defaults, context)?;
+                note_use(&all, title, *name, context)?;
                 entries.extend(all.iter().map(|one| entry(one.clone(), false)));
                 let path = located(defaults.certificates, name, context);
                 if std::fs::metadata(&path).is_ok_and(|found| found.is_dir()) {
@@ -96,6 +97,7 @@ pub(crate) fn acceptor(
             }
             CertificateSource::Default(name) => {
                 let all = certificates(*name, &defaults, context)?;
+                note_use(&all, title, *name, context)?;
                 entries.extend(all.into_iter().map(|one| entry(one, true)));
             }
             CertificateSource::List(name) => {
@@ -144,6 +146,32 @@ pub(crate) fn acceptor(
     };
     context.tls_files.all.add_line(line, &served);
     Ok(Some(acceptor))
+}
+
+/// Notes that a `bind` line uses certificates without saying whether OCSP answers about them are
+/// asked for.
+fn note_use(
+    all: &[Arc<Certificate>],
+    title: &str,
+    name: Text<'_>,
+    context: &Context<'_>,
+) -> Result<(), Diagnostic> {
+    for one in all {
+        context.tls_files.all.note_update_mode(&one.name, None, false).map_err(|why| {
+            let own = &one.name;
+            contradiction(&why).at(name.span).haproxy(format!(
+                "'{title}' in section 'frontend' : \n  Can't load '{own}', is already defined with incompatible \
+                 parameters:\n  - {why}"
+            ))
+        })?;
+    }
+    Ok(())
+}
+
+/// A certificate is used in two ways that do not go together.
+fn contradiction(why: &str) -> Diagnostic {
+    Diagnostic::alert(format!("the certificate is used elsewhere with a {why}"))
+        .help("say the same wherever it is used, or once in `ocsp-update.mode` of the global section")
 }
 
 /// The client's side of a `server` line; `None` without `ssl` and `check-ssl`. Which name the
@@ -525,7 +553,18 @@ fn list(
         let boxed = |words: &[&str]| words.iter().map(|word| Box::from(*word)).collect::<Vec<Box<str>>>();
         let filters = boxed(&line.filters);
         let file = Text { text: line.certificate, span: name.span };
+        let mode = tls::files::update_mode(&line.options);
+        let mode = mode.map_err(|error| place(Diagnostic::alert(error).at(name.span)))?;
         for certificate in certificates(file, defaults, context).map_err(place)? {
+            context.tls_files.all.note_update_mode(&certificate.name, mode, false).map_err(|why| {
+                let (own, number) = (&certificate.name, line.number);
+                let error = contradiction(&why).at(name.span);
+                let message = format!("{path}:{number}: {}", error.message);
+                Diagnostic { message, ..error }.haproxy(format!(
+                    "'crt-list' : '{own}' in crt-list '{path}' line {number}, is already defined with \
+                     incompatible parameters:\n   - {why}"
+                ))
+            })?;
             kept.entries.push(ListEntry {
                 number: line.number,
                 certificate: certificate.name.clone(),
@@ -647,7 +686,7 @@ fn trust(
 }
 
 /// Where a file is: below its base, if it has one, else where relative names point.
-fn located(base: Option<&str>, name: &str, context: &Context<'_>) -> String {
+pub(crate) fn located(base: Option<&str>, name: &str, context: &Context<'_>) -> String {
     match base {
         _ if name.starts_with(['/', '@']) => name.to_owned(),
         Some(base) => format!("{}/{name}", base.trim_end_matches('/')),
