@@ -309,10 +309,12 @@ async fn work(
     proxy::serve::accept::install(&worker);
     tokio::task::spawn_local(proxy::worker::background(worker.clone()));
     proxy::serve::feed::start(&worker);
+    // Whoever looks a name up finds the sections of all workers at work.
+    sections.start();
+    ready.wait().await;
     if worker.index == 0 {
         ask_about_certificates(&shared, &sections);
     }
-    ready.wait().await;
     for bound in share {
         if let listeners::Owner::Datagrams { proxy, .. } = bound.owner {
             let task = proxy::serve::receive::datagrams(worker.clone(), bound.socket, proxy);
@@ -356,7 +358,6 @@ async fn work(
             }
         });
     }
-    sections.start();
     let _running = checks.start();
     std::future::pending::<()>().await;
 }
