@@ -31,7 +31,7 @@ const CRATES: &[Crate] = &[
     ("dial",       "crates/dial",    &["net", "plan", "state"]),
     ("proxy",      "crates/proxy",   &["balance", "base", "dial", "http", "net", "plan", "rules", "runtime", "sample", "state", "tls"]),
     ("health",     "crates/health",  &["base", "dial", "http", "net", "plan", "process", "runtime", "sample", "state", "tls"]),
-    ("resolvers",  "crates/resolvers", &["base", "plan", "runtime", "state"]),
+    ("resolvers",  "crates/resolvers", &["base", "net", "plan", "runtime", "state", "tls"]),
     ("client",     "crates/client",  &["base", "http", "net", "plan", "resolvers", "runtime", "state", "tls"]),
     ("ocsp",       "crates/ocsp",    &["base", "client", "runtime", "state", "tls"]),
     ("control",    "crates/control", &["base", "http", "runtime", "sample", "state", "tls"]),

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use diag::Diagnostic;
-use plan::server::{ServerName, ServerTls};
+use plan::check::{Action, CheckKind, CheckSettings, Connect};
+use plan::server::{ServerName, ServerTls, StepConnector};
 use sample::Scope;
 use sample::expression::Expression;
 use state::Mode;
@@ -174,6 +175,16 @@ fn contradiction(why: &str) -> Diagnostic {
         .help("say the same wherever it is used, or once in `ocsp-update.mode` of the global section")
 }
 
+/// The `connect` steps of a check that say something of TLS.
+fn secure_steps(kind: &CheckKind) -> Vec<&Connect> {
+    let CheckKind::Script(script) = kind else { return Vec::new() };
+    let connects = script.steps.iter().filter_map(|step| match &step.action {
+        Action::Connect(connect) if connect.secure || connect.alpn.is_some() => Some(connect),
+        _ => None,
+    });
+    connects.collect()
+}
+
 /// The client's side of a `server` line; `None` without `ssl` and `check-ssl`. Which name the
 /// server is sent comes later ([`server_name`]).
 ///
@@ -181,11 +192,13 @@ fn contradiction(why: &str) -> Diagnostic {
 /// A file or a name in it is wrong.
 pub(crate) fn server(
     own: &draft::ServerTls<'_>,
-    checks_elsewhere: bool,
+    (checks_elsewhere, check): (bool, Option<&CheckSettings>),
     statement: &Statement,
     context: &mut Context<'_>,
 ) -> Result<Option<ServerTls>, Diagnostic> {
-    if !own.enabled && own.check != Some(true) {
+    let steps = check.map_or_else(Vec::new, |check| secure_steps(&check.kind));
+    let is_wanted = steps.iter().any(|step| step.secure);
+    if !own.enabled && own.check != Some(true) && !is_wanted {
         return Ok(None);
     }
     let defaults = context.tls.clone();
@@ -239,6 +252,12 @@ pub(crate) fn server(
         Some(word) => Some(protocols(Some(word), context)?),
         None => None,
     };
+    let mut of_steps: Vec<StepConnector> = Vec::new();
+    for alpn in steps.iter().filter_map(|step| step.alpn.as_ref()) {
+        if of_steps.iter().all(|(known, _)| known != alpn) {
+            of_steps.push((alpn.clone(), connecting(alpn.clone(), certificate.clone())?));
+        }
+    }
     let connector = connecting(alpn, certificate.clone())?;
     // A check of another port says itself whether it speaks TLS.
     let checks = own.check.unwrap_or(own.enabled && !checks_elsewhere);
@@ -251,6 +270,7 @@ pub(crate) fn server(
         },
         check_name: own.check_sni.map(|name| name.text.into()),
         name: ServerName::None,
+        steps: of_steps,
         connector,
     }))
 }
