@@ -71,6 +71,16 @@ impl Authority {
         self.sign(names, EC, "-1")
     }
 
+    /// One that names the OCSP responder that answers about it.
+    pub fn issue_asking(&self, names: &[&str], responder: &str) -> PathBuf {
+        self.sign_with(names, EC, "30", &format!("authorityInfoAccess=OCSP;URI:{responder}\n"))
+    }
+
+    /// One whose key may sign answers of OCSP responders.
+    pub fn issue_responder(&self, name: &str) -> PathBuf {
+        self.sign_with(&[name], EC, "30", "extendedKeyUsage=critical,OCSPSigning\n")
+    }
+
     /// A list of revoked certificates, in which these are.
     pub fn revoke(&self, certificates: &[&Path]) -> PathBuf {
         self.revoke_by("sha256", certificates)
@@ -115,7 +125,29 @@ impl Authority {
         file(&answer)
     }
 
+    /// What an OCSP responder with that certificate and key answers of another one: that it is good.
+    pub fn answer_by(&self, signer: &Path, certificate: &Path) -> PathBuf {
+        let answer = self.answer(certificate, true).with_extension("delegated");
+        let (signer, answer_name) = (signer.display().to_string(), answer.display().to_string());
+        let own = ["ocsp", "-index", "answers.txt", "-CA", "ca.pem", "-rsigner", &signer];
+        let rest = ["-reqin", "request.der", "-ndays", "3", "-respout", &answer_name];
+        openssl(&self.directory, &[&own[..], &rest].concat());
+        answer
+    }
+
+    /// Its signature over bytes.
+    pub fn sign_bytes(&self, bytes: &[u8]) -> Vec<u8> {
+        let file = |name: &str| self.directory.join(name);
+        std::fs::write(file("bytes"), bytes).expect("the directory takes files");
+        openssl(&self.directory, &["dgst", "-sha256", "-sign", "ca.key", "-out", "signature", "bytes"]);
+        std::fs::read(file("signature")).expect("openssl wrote it")
+    }
+
     fn sign(&self, names: &[&str], key: &[&str], days: &str) -> PathBuf {
+        self.sign_with(names, key, days, "")
+    }
+
+    fn sign_with(&self, names: &[&str], key: &[&str], days: &str, more: &str) -> PathBuf {
         let stem = format!("{}-{}", names[0].replace('*', "any"), key[1].replace([':', '/'], ""));
         let stem = if days == "30" { stem } else { format!("{stem}-expired") };
         let file = |end: &str| format!("{stem}.{end}");
@@ -126,7 +158,8 @@ impl Authority {
         arguments.extend(["-keyout", &key_file, "-out", &request]);
         openssl(&self.directory, &arguments);
         let alternatives: Vec<String> = names.iter().map(|name| format!("DNS:{name}")).collect();
-        let extensions = format!("basicConstraints=CA:FALSE\nsubjectAltName={}\n", alternatives.join(","));
+        let extensions =
+            format!("basicConstraints=CA:FALSE\nsubjectAltName={}\n{more}", alternatives.join(","));
         let extension_file = file("ext");
         std::fs::write(self.directory.join(&extension_file), extensions).expect("the directory takes files");
         let certificate = file("crt");

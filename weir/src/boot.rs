@@ -271,6 +271,17 @@ fn watch(plan: &Arc<Plan>, process: &Arc<Process>, messages: Messages) {
     }
 }
 
+/// Begins the updates of OCSP answers.
+fn ask_about_certificates(shared: &Arc<Shared>, sections: &resolvers::Sections) {
+    let plan = &shared.plan;
+    let mut settings = client::Settings::of(plan, sections);
+    settings.proxy = plan.global.ocsp_proxy;
+    let told = shared.clone();
+    let tell = std::rc::Rc::new(move |level: u8, text: &str| crate::checks::log_global(&told, level, text));
+    let (files, process) = (plan.tls.clone(), shared.process.clone());
+    tokio::task::spawn_local(ocsp::run(ocsp::Asking { files, process, settings, tell }));
+}
+
 /// What the workers have in common.
 struct Desk {
     shared: Arc<Shared>,
@@ -298,7 +309,12 @@ async fn work(
     proxy::serve::accept::install(&worker);
     tokio::task::spawn_local(proxy::worker::background(worker.clone()));
     proxy::serve::feed::start(&worker);
+    // Whoever looks a name up finds the sections of all workers at work.
+    sections.start();
     ready.wait().await;
+    if worker.index == 0 {
+        ask_about_certificates(&shared, &sections);
+    }
     for bound in share {
         if let listeners::Owner::Datagrams { proxy, .. } = bound.owner {
             let task = proxy::serve::receive::datagrams(worker.clone(), bound.socket, proxy);
@@ -342,7 +358,6 @@ async fn work(
             }
         });
     }
-    sections.start();
     let _running = checks.start();
     std::future::pending::<()>().await;
 }

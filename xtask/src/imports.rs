@@ -31,9 +31,11 @@ const CRATES: &[Crate] = &[
     ("dial",       "crates/dial",    &["net", "plan", "state"]),
     ("proxy",      "crates/proxy",   &["balance", "base", "dial", "http", "net", "plan", "rules", "runtime", "sample", "state", "tls"]),
     ("health",     "crates/health",  &["base", "dial", "http", "net", "plan", "process", "runtime", "sample", "state", "tls"]),
-    ("resolvers",  "crates/resolvers", &["base", "plan", "runtime", "state"]),
+    ("resolvers",  "crates/resolvers", &["base", "net", "plan", "runtime", "state", "tls"]),
+    ("client",     "crates/client",  &["base", "http", "net", "plan", "resolvers", "runtime", "state", "tls"]),
+    ("ocsp",       "crates/ocsp",    &["base", "client", "runtime", "state", "tls"]),
     ("control",    "crates/control", &["base", "http", "runtime", "sample", "state", "tls"]),
-    ("weir",       "weir",           &["balance", "base", "config", "control", "diag", "health", "http", "net", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "syntax"]),
+    ("weir",       "weir",           &["balance", "base", "client", "config", "control", "diag", "health", "http", "net", "ocsp", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "syntax"]),
     ("xtask",      "xtask",          &["base", "config", "control", "rules", "sample"]),
     ("weir-tests", "tests",          &["config", "diag", "http", "net", "plan", "rules", "sample", "state", "tls"]),
 ];

@@ -293,7 +293,11 @@ fn split_prefix(text: &str) -> Result<(Transport, Option<Kind>, usize), AddressE
         }
     }
     let Some(at_sign) = text.find('@').filter(|_| !text.starts_with('/')) else {
-        return Ok((Transport::Default, None, 0));
+        // Without a family it may be of any.
+        let types =
+            [("stream+", Transport::Stream), ("dgram+", Transport::Datagram), ("quic+", Transport::Quic)];
+        let named = types.into_iter().find(|(prefix, _)| text.starts_with(prefix));
+        return Ok(named.map_or((Transport::Default, None, 0), |(prefix, kind)| (kind, None, prefix.len())));
     };
     let prefix = &text[..at_sign];
     let unknown = || error(AddressErrorKind::UnknownPrefix(prefix.to_owned()), 0);
@@ -495,6 +499,8 @@ mod tests {
             ("quic+ipv6@:443", Quic, ip("::", Ports::One(443))),
             ("mptcp@10.0.0.1:1", Mptcp, ip("10.0.0.1", Ports::One(1))),
             ("stream+ip@10.0.0.1:1", Stream, ip("10.0.0.1", Ports::One(1))),
+            ("stream+10.0.0.1:1", Stream, ip("10.0.0.1", Ports::One(1))),
+            ("dgram+[::1]:1", Datagram, ip("::1", Ports::One(1))),
             ("/run/a@b.sock", Default, Place::Unix("/run/a@b.sock".into())),
             ("unix@relative", Default, Place::Unix("relative".into())),
             ("uxdg@/run/log", Datagram, Place::Unix("/run/log".into())),

@@ -219,10 +219,8 @@ async fn open<'a>(
         Err(LinkError::Timeout) => return Err(ConnectError::Timeout),
         Err(LinkError::Io(error)) => return Err(ConnectError::Broken(error)),
     }
-    if let Some(tls) = &subject.own().tls
-        && let Some(connector) = tls.check.as_ref().filter(|_| step.default || step.implied)
-    {
-        secure(&mut link, connector, tls.check_name.as_deref(), context.keep).await?;
+    if let Some((connector, name)) = subject.own().tls.as_ref().and_then(|tls| tls.of_step(step)) {
+        secure(&mut link, connector, name, context.keep).await?;
     }
     link.deadline = settings.timeout.map_or(after(start, settings.inter), |answer| after(now_ms(), answer));
     Ok(link)

@@ -181,6 +181,12 @@ pub struct Connect {
     pub linger: bool,
     /// `proto`: one was named.
     pub proto: bool,
+    /// `ssl`.
+    pub secure: bool,
+    /// `sni`.
+    pub name: Option<Box<str>>,
+    /// `alpn`: the protocols offered, of those that are spoken.
+    pub alpn: Option<Vec<Box<[u8]>>>,
 }
 
 impl Connect {
@@ -188,9 +194,9 @@ impl Connect {
     /// it.
     #[must_use]
     pub fn is_usual(&self) -> bool {
-        let Self { port, address, send_proxy, via_socks4, linger, proto, .. } = self;
-        let special = *send_proxy || *via_socks4 || *linger || *proto;
-        !special && port.is_none() && address.is_none()
+        let Self { port, address, send_proxy, via_socks4, linger, proto, secure, name, alpn, .. } = self;
+        let special = *send_proxy || *via_socks4 || *linger || *proto || *secure;
+        !special && port.is_none() && address.is_none() && name.is_none() && alpn.is_none()
     }
 }
 

@@ -1,8 +1,11 @@
 //! The `global` section, resolved (configuration manual, chapter 3).
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use base::address::Family;
 use runtime::placement::{Placement, Wishes};
 
 use crate::bind::{Bind, Shards};
@@ -97,6 +100,10 @@ pub struct Global {
     pub max_spread_checks: Option<Duration>,
     /// `dns-accept-family`.
     pub dns_accept_family: AcceptFamily,
+    /// `httpclient.…`.
+    pub http_client: HttpClient,
+    /// `ocsp-update.httpproxy`.
+    pub ocsp_proxy: Option<SocketAddr>,
     /// `external-check`.
     pub external_check: bool,
     /// `external-check preserve-env`.
@@ -181,6 +188,37 @@ pub struct UnixBind {
     pub uid: Option<u32>,
     /// `gid` or `group`.
     pub gid: Option<u32>,
+}
+
+/// How requests of the process's own are made (`httpclient.…`).
+#[derive(Debug, Clone)]
+pub struct HttpClient {
+    /// The resolvers section that is asked for names; `None` where names have no addresses.
+    pub resolvers: Option<Arc<state::resolvers::Section>>,
+    /// `httpclient.resolvers.prefer`.
+    pub prefer: Option<Family>,
+    /// `httpclient.retries`.
+    pub retries: u32,
+    /// `httpclient.timeout.connect`.
+    pub connect_timeout: Duration,
+    /// How TLS is spoken, made where anything asks others (the system's authorities are many);
+    /// `None` where it cannot be.
+    pub connector: Option<Arc<tls::Connector>>,
+    /// `httpclient.ssl.verify`.
+    pub verifies: bool,
+}
+
+impl Default for HttpClient {
+    fn default() -> Self {
+        Self {
+            resolvers: None,
+            prefer: None,
+            retries: 3,
+            connect_timeout: Duration::from_secs(5),
+            connector: None,
+            verifies: true,
+        }
+    }
 }
 
 /// `tune.listener.multi-queue`: which worker of the group gets a connection.

@@ -29,12 +29,14 @@ pub struct Resolvers {
 }
 
 /// How a name server is reached.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct NameServer {
     /// Where it is.
     pub address: NameServerAddress,
     /// `tcp@`, `unix@`: questions go over a connection.
     pub stream: bool,
+    /// `ssl`: how TLS is spoken on it.
+    pub secure: Option<Arc<tls::Connector>>,
 }
 
 /// Where a name server is.

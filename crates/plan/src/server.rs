@@ -8,7 +8,7 @@ use std::time::Duration;
 use balance::HashKey;
 use sample::format::Format;
 
-use crate::check::{AgentSettings, CheckSettings};
+use crate::check::{AgentSettings, CheckSettings, Connect};
 use crate::log::LogServer;
 use crate::resolvers::Resolution;
 
@@ -98,6 +98,24 @@ pub struct ServerTls {
     pub check: Option<Arc<tls::Connector>>,
     /// `check-sni`.
     pub check_name: Option<Box<str>>,
+    /// What `connect` steps of its check say that name protocols of their own (`alpn`).
+    pub steps: Vec<StepConnector>,
+}
+
+/// Protocols, preferred first, and what offers them.
+pub type StepConnector = (Vec<Box<[u8]>>, Arc<tls::Connector>);
+
+impl ServerTls {
+    /// How a `connect` step of its check speaks TLS, and the name that it sends; `None` where it
+    /// does not.
+    pub fn of_step<'a>(&'a self, step: &'a Connect) -> Option<(&'a tls::Connector, Option<&'a str>)> {
+        let is_usual = step.default || step.implied;
+        let usual = self.check.as_ref().filter(|_| is_usual);
+        let usual = usual.or_else(|| step.secure.then(|| self.check.as_ref().unwrap_or(&self.connector)))?;
+        let own = step.alpn.as_ref().and_then(|alpn| self.steps.iter().find(|(own, _)| own == alpn));
+        let name = step.name.as_deref().or(self.check_name.as_deref().filter(|_| is_usual));
+        Some((own.map_or(usual, |(_, connector)| connector), name))
+    }
 }
 
 /// The name that a server is sent in the hello (SNI).

@@ -13,6 +13,7 @@ mod choose;
 mod engine;
 mod families;
 mod message;
+mod secure;
 mod servers;
 mod task;
 mod transport;

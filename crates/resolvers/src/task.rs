@@ -70,7 +70,7 @@ pub(crate) fn begin(
         .nameservers
         .iter()
         .enumerate()
-        .map(|(number, nameserver)| Ways::new(number, &nameserver.address, section.payload_size, &desk));
+        .map(|(number, nameserver)| Ways::new(number, nameserver, section.payload_size, &desk));
     desk.work.borrow_mut().ways = ways.collect();
     DESKS.with_borrow_mut(|desks| desks.insert(place, desk.clone()));
     let own = runtime::current_worker();

@@ -9,11 +9,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plan::resolvers::NameServerAddress;
+use plan::resolvers::{NameServer, NameServerAddress};
 use runtime::timer;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket, UnixStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::secure;
 
 /// A question on its way out.
 pub(crate) struct Question {
@@ -39,13 +41,13 @@ impl Ways {
     /// Ways that open when they are first used; what comes back is told to `hear`.
     pub(crate) fn new<H: Hear + 'static>(
         nameserver: usize,
-        address: &NameServerAddress,
+        server: &NameServer,
         size: u16,
         hear: &Rc<H>,
     ) -> Self {
         let (stream, questions) = unbounded_channel();
-        tokio::task::spawn_local(stream_way(nameserver, address.clone(), hear.clone(), questions));
-        let NameServerAddress::Ip(address) = *address else {
+        tokio::task::spawn_local(stream_way(nameserver, server.clone(), hear.clone(), questions));
+        let NameServerAddress::Ip(address) = server.address else {
             // A name server of the system's sockets is asked over connections alone.
             return Self { datagrams: stream.clone(), stream };
         };
@@ -136,13 +138,20 @@ const IDLE: Duration = Duration::from_secs(5);
 
 async fn stream_way<H: Hear + 'static>(
     nameserver: usize,
-    address: NameServerAddress,
+    server: NameServer,
     hear: Rc<H>,
     mut questions: UnboundedReceiver<Question>,
 ) {
     while let Some(first) = questions.recv().await {
         let id = first.id;
-        let asked = match &address {
+        let asked = match &server.address {
+            address if server.secure.is_some() => match secure::connect(address, &server).await {
+                Ok(stream) => {
+                    converse(nameserver, stream, first, &hear, &mut questions).await;
+                    true
+                }
+                Err(_) => false,
+            },
             NameServerAddress::Ip(address) => match TcpStream::connect(address).await {
                 Ok(stream) => {
                     // A delay of small writes is no reason not to ask.
@@ -196,7 +205,9 @@ async fn write_question(write: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> 
     let mut framed = Vec::with_capacity(bytes.len() + 2);
     framed.extend_from_slice(&u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_be_bytes());
     framed.extend_from_slice(bytes);
-    write.write_all(&framed).await
+    write.write_all(&framed).await?;
+    // What is sealed may not have left yet.
+    write.flush().await
 }
 
 async fn read_answers<H: Hear>(nameserver: usize, mut read: impl AsyncRead + Unpin, hear: Rc<H>) {

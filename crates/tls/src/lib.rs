@@ -39,6 +39,7 @@ mod load_error;
 pub mod names;
 pub mod ocsp;
 mod ocsp_text;
+mod ocsp_verify;
 mod passphrase;
 pub mod pem;
 mod pkcs8;

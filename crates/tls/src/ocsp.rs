@@ -1,7 +1,8 @@
 //! Answers of OCSP responders (RFC 6960), as far as they are stapled: for which certificate, what
-//! they say, for how long.
+//! they say, for how long; and the questions that ask for them.
 //!
-//! Signatures are not looked at: whoever is shown the answer does that.
+//! Signatures are looked at where an answer comes from afar ([`Response::verify`]), not where an
+//! operator hands it over: whoever is shown the answer does that.
 
 use std::sync::Arc;
 
@@ -162,6 +163,19 @@ pub(crate) fn certificate_id(certificate: &[u8], issuer: &[u8]) -> Option<Vec<u8
     let mut id = Vec::new();
     put(&mut id, der::SEQUENCE, &contents);
     Some(id)
+}
+
+/// The question about a certificate (RFC 6960, 4.1.1), as DER; both are DER too. It has no nonce:
+/// responders answer most often what they signed before.
+pub fn request(certificate: &[u8], issuer: &[u8]) -> Option<Vec<u8>> {
+    let mut question = certificate_id(certificate, issuer)?;
+    // The request within the list within what could be signed within all.
+    for _ in 0..4 {
+        let mut outer = Vec::with_capacity(question.len() + 4);
+        put(&mut outer, der::SEQUENCE, &question);
+        question = outer;
+    }
+    Some(question)
 }
 
 /// The SHA-1 hashes of an issuer's name and key.

@@ -1,10 +1,12 @@
 //! What the rest of Weir asks about a certificate: names, dates, serial number.
 
+use std::net::IpAddr;
+
 use aws_lc_rs::digest;
 use base::clock::Date;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
-use x509_parser::oid_registry::OID_X509_COMMON_NAME;
+use x509_parser::oid_registry::{OID_PKIX_ACCESS_DESCRIPTOR_OCSP, OID_X509_COMMON_NAME};
 use x509_parser::prelude::FromDer;
 use x509_parser::public_key::PublicKey;
 use x509_parser::revocation_list::CertificateRevocationList;
@@ -154,6 +156,27 @@ impl<'a> Facts<'a> {
         self.names().iter().any(|name| covers(name, host))
     }
 
+    /// Whether an address is among its alternative names.
+    pub fn has_address(&self, address: IpAddr) -> bool {
+        let (v4, v6);
+        let octets: &[u8] = match address {
+            IpAddr::V4(address) => {
+                v4 = address.octets();
+                &v4
+            }
+            IpAddr::V6(address) => {
+                v6 = address.octets();
+                &v6
+            }
+        };
+        self.0.extensions().iter().any(|extension| match extension.parsed_extension() {
+            ParsedExtension::SubjectAlternativeName(alternatives) => {
+                alternatives.general_names.contains(&GeneralName::IPAddress(octets))
+            }
+            _ => false,
+        })
+    }
+
     /// Begin and end of its validity, in seconds since 1970.
     pub fn validity(&self) -> (i64, i64) {
         let validity = self.0.validity();
@@ -163,6 +186,31 @@ impl<'a> Facts<'a> {
     /// The bytes of its serial number.
     pub fn serial(&self) -> &[u8] {
         self.0.raw_serial()
+    }
+
+    /// Where the first OCSP responder about it is (RFC 5280, 4.2.2.1).
+    pub fn ocsp_uri(&self) -> Option<&str> {
+        self.0.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+            ParsedExtension::AuthorityInfoAccess(access) => {
+                let responder = access
+                    .accessdescs
+                    .iter()
+                    .find(|one| one.access_method == OID_PKIX_ACCESS_DESCRIPTOR_OCSP);
+                match &responder?.access_location {
+                    GeneralName::URI(uri) => Some(*uri),
+                    _ => None,
+                }
+            }
+            _ => None,
+        })
+    }
+
+    /// Whether its key may sign answers of OCSP responders for its issuer (RFC 6960, 4.2.2.2).
+    pub(crate) fn signs_ocsp(&self) -> bool {
+        self.0.extensions().iter().any(|extension| match extension.parsed_extension() {
+            ParsedExtension::ExtendedKeyUsage(usage) => usage.ocsp_signing,
+            _ => false,
+        })
     }
 
     /// Every host name it is for: the DNS names among its alternative names, then its common names.

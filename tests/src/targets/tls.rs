@@ -105,8 +105,16 @@ pub fn ocsp(bytes: &[u8]) {
     if let Ok(response) = ocsp::Response::parse(bytes) {
         assert_eq!(&*response.der, bytes);
         assert!(response.check(bytes, bytes, 0).is_err());
+        // It stands behind its length.
+        let (length, behind) = ISSUER.split_at(2);
+        let length = usize::from(u16::from_be_bytes([length[0], length[1]]));
+        assert!(response.verify(&behind[..length], 0).is_err());
+        assert!(response.text().starts_with("OCSP Response Data:\n"));
     }
 }
+
+/// A certificate to judge answers by.
+const ISSUER: &[u8] = include_bytes!("../../../fuzz/seeds/x509/plain");
 
 /// A string of ciphers comes to suites, each once, or to none.
 pub fn ciphers(bytes: &[u8]) {

@@ -144,6 +144,12 @@ pub struct ConnectDraft<'a> {
     pub linger: bool,
     /// `proto`.
     pub proto: bool,
+    /// `ssl`.
+    pub secure: bool,
+    /// `sni`.
+    pub name: Option<&'a str>,
+    /// `alpn`.
+    pub alpn: Option<Vec<Box<[u8]>>>,
 }
 
 /// `port`.

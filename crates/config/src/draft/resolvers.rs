@@ -4,17 +4,21 @@ use std::time::Duration;
 
 use plan::resolvers::{Hold, NameServer, Resolvers};
 
+use crate::draft::Statement;
 use crate::draft::args::Args;
 use crate::draft::keyword::Outcome;
+use crate::draft::tls::ServerTls;
 
 /// Reads a line into a section.
-pub type ReadResolvers = for<'a> fn(&mut ResolversDraft, &mut Args<'a, '_>) -> Outcome;
+pub type ReadResolvers = for<'a> fn(&mut ResolversDraft<'a>, &mut Args<'a, '_>) -> Outcome;
 
 /// A section while its lines are read.
 #[derive(Debug)]
-pub struct ResolversDraft {
+pub struct ResolversDraft<'a> {
     /// Name servers with their names.
     pub nameservers: Vec<(Box<str>, NameServer)>,
+    /// What lines of name servers say of TLS, by their places among the others.
+    pub secure: Vec<(usize, ServerTls<'a>, &'a Statement)>,
     /// `accepted_payload_size`.
     pub payload_size: u16,
     /// `resolve_retries`.
@@ -27,10 +31,11 @@ pub struct ResolversDraft {
     pub hold: Hold,
 }
 
-impl Default for ResolversDraft {
+impl Default for ResolversDraft<'_> {
     fn default() -> Self {
         Self {
             nameservers: Vec::new(),
+            secure: Vec::new(),
             payload_size: 512,
             retries: 3,
             every: Duration::from_secs(1),
@@ -40,7 +45,7 @@ impl Default for ResolversDraft {
     }
 }
 
-impl ResolversDraft {
+impl ResolversDraft<'_> {
     /// The section named `name`.
     pub fn finish(self, name: &str) -> Resolvers {
         let (names, nameservers): (Vec<_>, Vec<_>) = self.nameservers.into_iter().unzip();

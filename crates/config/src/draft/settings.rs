@@ -22,7 +22,7 @@ use syntax::Word;
 pub(crate) use crate::draft::check::{CheckDraft, CheckMode};
 use crate::draft::keyword::Negation;
 use crate::draft::server::ServerDraft;
-use crate::draft::tls::TlsDefaults;
+use crate::draft::tls::{Text, TlsDefaults};
 use crate::draft::{Kind, Section, Statement};
 
 /// A `log` line of a proxy.
@@ -454,9 +454,24 @@ pub struct GlobalSettings<'a> {
     pub(crate) bases: Bases<'a>,
     /// `ssl-default-…` and others.
     pub(crate) tls: TlsDefaults<'a>,
+    /// `httpclient.…`.
+    pub(crate) http_client: HttpClientWords<'a>,
     /// `jwt.decrypt_alg_list`, `jwt.decrypt_enc_list`: a bit for each name of the lists in
     /// `sample::convert::jwe`.
     pub allowed_jwt: [Option<u32>; 2],
+}
+
+/// What `httpclient.…` says that needs others to be read.
+#[derive(Clone, Default)]
+pub struct HttpClientWords<'a> {
+    /// `httpclient.resolvers.id`.
+    pub resolvers: Option<Text<'a>>,
+    /// `httpclient.resolvers.disabled`.
+    pub no_resolvers: bool,
+    /// `httpclient.ssl.ca-file`.
+    pub ca_file: Option<Text<'a>>,
+    /// `httpclient.ssl.verify`.
+    pub verify: Option<bool>,
 }
 
 /// Where relative names of certificates and of keys point.

@@ -246,6 +246,8 @@ pub struct TlsDefaults<'a> {
     pub capture: Option<usize>,
     /// `tune.ssl.keylog`: whether the secrets of connections are kept.
     pub key_log: bool,
+    /// `ocsp-update.…`.
+    pub updates: tls::files::UpdateSettings,
 }
 
 impl TlsDefaults<'_> {
@@ -282,6 +284,7 @@ impl Default for TlsDefaults<'_> {
             max_record: 0,
             capture: None,
             key_log: false,
+            updates: tls::files::UpdateSettings::default(),
         }
     }
 }

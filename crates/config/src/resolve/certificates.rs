@@ -51,6 +51,7 @@ fn directory<'a>(statement: &'a Statement, context: &mut Context<'_>) -> Result<
 fn load(section: &Section, statement: &Statement, bases: &Bases<'_>, context: &mut Context<'_>) -> Outcome {
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     let (mut words, mut alias, mut for_tokens) = (LoadWords::default(), None, false);
+    let mut updates = None;
     while let Some(word) = args.next() {
         if let Some(place) = words.place(word) {
             *place = Some(args.value()?.into());
@@ -59,7 +60,8 @@ fn load(section: &Section, statement: &Statement, bases: &Bases<'_>, context: &m
         match word.as_str() {
             "alias" => alias = Some(args.value()?),
             "jwt" => for_tokens = args.on_off()?,
-            "ocsp-update" | "acme" | "domains" | "ips" | "generate-dummy" | "keytype" | "bits" | "curves" => {
+            "ocsp-update" => updates = Some(args.on_off()?),
+            "acme" | "domains" | "ips" | "generate-dummy" | "keytype" | "bits" | "curves" => {
                 return Err(args.wrong(format!("`{word}` of a certificate is not supported yet")));
             }
             other => {
@@ -97,6 +99,11 @@ fn load(section: &Section, statement: &Statement, bases: &Bases<'_>, context: &m
     }
     names.extend([within(&certificate), within(&path)]);
     keep(&names, for_tls, statement, context)?;
+    if let (Some(_), Some(name)) = (updates, names.first()) {
+        // Lines that use it know it by this name.
+        let noted = context.tls_files.all.note_update_mode(name, updates, true);
+        noted.map_err(|why| Diagnostic::alert(why).at(certificate.span))?;
+    }
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     context.names.certificates.insert(&names, read, for_tokens);
     Ok(())

@@ -351,6 +351,9 @@ fn connect(draft: &ConnectDraft<'_>, scope: &Scope<'_>) -> Result<Connect, Diagn
         via_socks4: draft.via_socks4,
         linger: draft.linger,
         proto: draft.proto,
+        secure: draft.secure,
+        name: draft.name.map(Into::into),
+        alpn: draft.alpn.clone(),
     })
 }
 

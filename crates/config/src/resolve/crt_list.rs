@@ -12,7 +12,7 @@ use crate::draft::Statement;
 use crate::draft::settings::Bases;
 use crate::draft::tls::{LoadWords, Text, TlsDefaults};
 use crate::resolve::certificates::made_of;
-use crate::resolve::tls_files::{certificates, keep_authority, located, protocols, refused};
+use crate::resolve::tls_files::{certificates, contradiction, keep_authority, located, protocols, refused};
 use crate::resolve::{Context, legacy};
 
 /// A line of a list, with its files read.
@@ -71,6 +71,10 @@ pub(crate) fn read(
             filters: line.filters,
             span: name.span,
         };
+        note_updates(&listed, &title, context).map_err(|error| {
+            let message = format!("{path}:{}: {}", line.number, error.message);
+            Diagnostic { message, ..error }
+        })?;
         append(&listed, statement, options, (&mut kept, entries), context).map_err(place)?;
     }
     context.tls_files.all.keep_list(&path, kept);
@@ -102,7 +106,9 @@ fn line_of_frontend<'a>(
             .haproxy("Trying to load a certificate but no 'crt' keyword specified."));
     };
     let certificates = loaded(file, &load, "in a line of ssl-f-use", context)?;
-    Ok(Listed { number: 0, certificates, options, filters: Vec::new(), span })
+    let listed = Listed { number: 0, certificates, options, filters: Vec::new(), span };
+    note_updates(&listed, "in a line of ssl-f-use", context)?;
+    Ok(listed)
 }
 
 /// Appends the certificates of a frontend to those of one of its lines; the name of their list.
@@ -213,6 +219,21 @@ fn loaded(
         }
     }
     certificates(file, &defaults, context)
+}
+
+/// Whether the answers of the responders of a line's certificates are asked for (`ocsp-update`).
+fn note_updates(listed: &Listed<'_>, title: &str, context: &Context<'_>) -> Result<(), Diagnostic> {
+    let mode = tls::files::update_mode(&listed.options);
+    let mode = mode.map_err(|error| Diagnostic::alert(error).at(listed.span))?;
+    for certificate in &listed.certificates {
+        context.tls_files.all.note_update_mode(&certificate.name, mode, false).map_err(|why| {
+            contradiction(&why).at(listed.span).haproxy(format!(
+                "'crt-list' : '{}' {title}, is already defined with incompatible parameters:\n   - {why}",
+                certificate.name
+            ))
+        })?;
+    }
+    Ok(())
 }
 
 fn shown(said: &[(&str, String)]) -> String {

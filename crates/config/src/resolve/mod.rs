@@ -5,6 +5,7 @@
 //! be found. The third compiles what refers to names and checks that the parts fit together.
 
 pub(crate) mod around;
+mod ask;
 mod balance;
 mod binds;
 mod captures;
@@ -118,6 +119,11 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// Whether the process asks others by HTTP, as far as lines read so far say.
+    pub(crate) fn asks_others(&self) -> bool {
+        self.tls_files.all.has_updates()
+    }
+
     /// Keeps an error of a step that gives nothing else.
     pub(crate) fn note(&mut self, outcome: Result<(), Diagnostic>) {
         if let Err(error) = outcome {
@@ -186,6 +192,12 @@ pub(crate) fn resolve(
     {
         let outcome = tls_files::keep_chains(directory, &context);
         context.note(outcome);
+    }
+    if around.is_none() {
+        context.tls_files.all.set_update_settings(context.tls.updates);
+        if let Some(base) = context.tls.certificates {
+            context.tls_files.all.set_base(base);
+        }
     }
     sections::userlists(draft, &mut context);
     sections::http_errors(draft, &mut context);
@@ -427,7 +439,7 @@ fn finish<'a>(
         let warnings = context.names.warnings.take();
         warnings.into_iter().for_each(|warning| context.diagnostics.push(warning));
     }
-    context.global = global.plan;
+    context.global = std::mem::take(&mut global.plan);
     context.global.stats_sockets = stats_sockets;
     log_sections::profiles(draft, context);
     log_sections::rings(&pending, context);
@@ -452,6 +464,7 @@ fn finish<'a>(
     }
     if context.around.is_none() {
         check::note_variables(healthchecks, context);
+        ask::settings(&global.http_client, context);
     }
     Plan {
         global: std::mem::take(&mut context.global),

@@ -10,7 +10,7 @@ use crate::draft::args::Args;
 use crate::draft::keyword::Apply;
 use crate::draft::resolvers::ResolversDraft;
 use crate::draft::{Draft, Kind, Section};
-use crate::resolve::Context;
+use crate::resolve::{Context, tls};
 use crate::tables::resolvers::add_system_servers;
 
 /// Makes every section.
@@ -56,7 +56,15 @@ fn read(section: &Section, context: &mut Context<'_>) -> Resolvers {
                 .haproxy(format!("resolvers '{name}' has no nameservers defined.")),
         );
     }
-    resolvers.finish(&section.name)
+    let secure = std::mem::take(&mut resolvers.secure);
+    let mut made = resolvers.finish(&section.name);
+    for (place, words, statement) in secure {
+        match tls::server(&words, (false, None), statement, context) {
+            Ok(tls) => made.nameservers[place].secure = tls.map(|tls| tls.connector),
+            Err(error) => context.diagnostics.push(error),
+        }
+    }
+    made
 }
 
 /// The section `default` as the system's own resolver is set up; `None` where that says nothing.

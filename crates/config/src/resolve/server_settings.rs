@@ -102,7 +102,7 @@ pub(crate) fn server_settings(
         }
         match tls::server(
             &draft.tls,
-            draft.checked_port().is_some() || draft.check_address.is_some(),
+            (draft.checked_port().is_some() || draft.check_address.is_some(), own.check.as_ref()),
             statement,
             context,
         ) {

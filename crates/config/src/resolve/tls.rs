@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use diag::Diagnostic;
-use plan::server::{ServerName, ServerTls};
+use plan::check::{Action, CheckKind, CheckSettings, Connect};
+use plan::server::{ServerName, ServerTls, StepConnector};
 use sample::Scope;
 use sample::expression::Expression;
 use state::Mode;
@@ -21,7 +22,9 @@ use crate::draft::tls::{self as draft, BindTls, CertificateSource, Text, TlsDefa
 use crate::resolve::Context;
 use crate::resolve::crt_list::{self, Listed};
 use crate::resolve::legacy::{self, Wanted};
-use crate::resolve::tls_files::{certificate, certificates, located, protocols, ticket_keys, trust};
+use crate::resolve::tls_files::{
+    certificate, certificates, contradiction, located, protocols, ticket_keys, trust,
+};
 
 /// Whose line it is.
 pub(crate) struct Owner<'a> {
@@ -74,6 +77,7 @@ pub(crate) fn acceptor(
             CertificateSource::File(name) => {
                 let first = entries.len();
                 let all = certificates(*name, &defaults, context)?;
+                note_use(&all, title, *name, context)?;
                 entries.extend(all.iter().map(|one| entry(one.clone(), false)));
                 let path = located(defaults.certificates, name, context);
                 if std::fs::metadata(&path).is_ok_and(|found| found.is_dir()) {
@@ -87,6 +91,7 @@ pub(crate) fn acceptor(
             }
             CertificateSource::Default(name) => {
                 let all = certificates(*name, &defaults, context)?;
+                note_use(&all, title, *name, context)?;
                 entries.extend(all.into_iter().map(|one| entry(one, true)));
             }
             CertificateSource::List(name) => {
@@ -143,6 +148,36 @@ pub(crate) fn acceptor(
     Ok(Some(acceptor))
 }
 
+/// Notes that a `bind` line uses certificates without saying whether OCSP answers about them are
+/// asked for.
+fn note_use(
+    all: &[Arc<Certificate>],
+    title: &str,
+    name: Text<'_>,
+    context: &Context<'_>,
+) -> Result<(), Diagnostic> {
+    for one in all {
+        context.tls_files.all.note_update_mode(&one.name, None, false).map_err(|why| {
+            let own = &one.name;
+            contradiction(&why).at(name.span).haproxy(format!(
+                "'{title}' in section 'frontend' : \n  Can't load '{own}', is already defined with incompatible \
+                 parameters:\n  - {why}"
+            ))
+        })?;
+    }
+    Ok(())
+}
+
+/// The `connect` steps of a check that say something of TLS.
+fn secure_steps(kind: &CheckKind) -> Vec<&Connect> {
+    let CheckKind::Script(script) = kind else { return Vec::new() };
+    let connects = script.steps.iter().filter_map(|step| match &step.action {
+        Action::Connect(connect) if connect.secure || connect.alpn.is_some() => Some(connect),
+        _ => None,
+    });
+    connects.collect()
+}
+
 /// The client's side of a `server` line; `None` without `ssl` and `check-ssl`. Which name the
 /// server is sent comes later ([`server_name`]).
 ///
@@ -150,11 +185,13 @@ pub(crate) fn acceptor(
 /// A file or a name in it is wrong.
 pub(crate) fn server(
     own: &draft::ServerTls<'_>,
-    checks_elsewhere: bool,
+    (checks_elsewhere, check): (bool, Option<&CheckSettings>),
     statement: &Statement,
     context: &mut Context<'_>,
 ) -> Result<Option<ServerTls>, Diagnostic> {
-    if !own.enabled && own.check != Some(true) {
+    let steps = check.map_or_else(Vec::new, |check| secure_steps(&check.kind));
+    let is_wanted = steps.iter().any(|step| step.secure);
+    if !own.enabled && own.check != Some(true) && !is_wanted {
         return Ok(None);
     }
     let defaults = context.tls.clone();
@@ -208,6 +245,12 @@ pub(crate) fn server(
         Some(word) => Some(protocols(Some(word), context)?),
         None => None,
     };
+    let mut of_steps: Vec<StepConnector> = Vec::new();
+    for alpn in steps.iter().filter_map(|step| step.alpn.as_ref()) {
+        if of_steps.iter().all(|(known, _)| known != alpn) {
+            of_steps.push((alpn.clone(), connecting(alpn.clone(), certificate.clone())?));
+        }
+    }
     let connector = connecting(alpn, certificate.clone())?;
     // A check of another port says itself whether it speaks TLS.
     let checks = own.check.unwrap_or(own.enabled && !checks_elsewhere);
@@ -220,6 +263,7 @@ pub(crate) fn server(
         },
         check_name: own.check_sni.map(|name| name.text.into()),
         name: ServerName::None,
+        steps: of_steps,
         connector,
     }))
 }

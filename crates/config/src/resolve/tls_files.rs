@@ -103,6 +103,12 @@ pub(crate) fn keep_chains(directory: Text<'_>, context: &Context<'_>) -> Result<
     Ok(())
 }
 
+/// A certificate is used in two ways that do not go together.
+pub(crate) fn contradiction(why: &str) -> Diagnostic {
+    Diagnostic::alert(format!("the certificate is used elsewhere with a {why}"))
+        .help("say the same wherever it is used, or once in `ocsp-update.mode` of the global section")
+}
+
 /// The certificates that a name means: those of a file with what stands beside it, or of a
 /// directory.
 pub(crate) fn certificates(

@@ -75,9 +75,11 @@ fn connect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome 
                 }
                 draft.proto = true;
             }
-            "ssl" | "sni" | "alpn" => return Err(args.unsupported()),
+            "ssl" => draft.secure = true,
+            "sni" => draft.name = Some(value(args)?.as_str()),
+            "alpn" => draft.alpn = Some(protocols(args)?),
             other => {
-                const KNOWN: [&str; 10] = [
+                const KNOWN: [&str; 11] = [
                     "comment",
                     "port",
                     "addr",
@@ -88,6 +90,7 @@ fn connect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome 
                     "proto",
                     "ssl",
                     "sni",
+                    "alpn",
                 ];
                 return Err(args
                     .wrong(format!("`{}` does not know `{other}`", args.keyword()))
@@ -100,6 +103,17 @@ fn connect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome 
         }
     }
     push(settings, RuleDraft { comment, ..ActionDraft::Connect(draft).into() }, args)
+}
+
+/// The protocols of `alpn`, of those that are spoken.
+fn protocols(args: &mut Args<'_, '_>) -> Result<Vec<Box<[u8]>>, Diagnostic> {
+    let word = value(args)?;
+    let (spoken, misses) =
+        ::tls::files::protocols(word).map_err(|error| args.wrong("no list of protocols").haproxy(error))?;
+    if misses {
+        args.warn("`h2` is not offered: HTTP/2 is not supported yet");
+    }
+    Ok(spoken)
 }
 
 fn port<'a>(args: &mut Args<'a, '_>) -> Result<PortDraft<'a>, Diagnostic> {

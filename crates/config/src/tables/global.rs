@@ -22,7 +22,6 @@ const LUA: &str = "Lua is not supported yet";
 const POLLER: &str = "there is only one way of polling here";
 const QUIC: &str = "QUIC is not supported yet";
 const ONLY_TABLES: &str = "this list changes what stick tables count, which are not supported yet";
-const CLIENT: &str = "there is no HTTP client here yet";
 
 /// The rows.
 #[rustfmt::skip]
@@ -115,11 +114,6 @@ pub static TABLE: &[Keyword] = &[
     ineffective("noktls",             G, TLS),
     global("jwt.decrypt_alg_list", "<name>[:<name>]*", "how the keys of encrypted JWTs may be found", |g, a| { g.allowed_jwt[0] = Some(allowed(a, jwe::ALGORITHMS)?); Ok(()) }),
     global("jwt.decrypt_enc_list", "<name>[:<name>]*", "how their contents may be decrypted", |g, a| { g.allowed_jwt[1] = Some(allowed(a, jwe::ENCRYPTIONS)?); Ok(()) }),
-    ineffective("ocsp-update.disable",   G, TLS),
-    ineffective("ocsp-update.httpproxy", G, TLS),
-    ineffective("ocsp-update.maxdelay",  G, TLS),
-    ineffective("ocsp-update.mindelay",  G, TLS),
-    ineffective("ocsp-update.mode",      G, TLS),
     global("ssl-default-bind-ciphers", "<list>", "suites up to TLS 1.2, for bind lines that say nothing", |g, a| default(&mut g.tls.bind.ciphers, a)),
     global("ssl-default-bind-ciphersuites", "<list>", "suites of TLS 1.3, for bind lines that say nothing", |g, a| default(&mut g.tls.bind.ciphersuites, a)),
     global("ssl-default-bind-client-sigalgs", "<list>", "what certificates of clients sign with, for bind lines that say nothing", |g, a| default(&mut g.tls.bind.client_sigalgs, a)).partial("OpenSSL is not told, where it serves the line"),
@@ -146,13 +140,6 @@ pub static TABLE: &[Keyword] = &[
     global("ssl-server-verify", "{ none | required }", "whether certificates of servers are verified", |g, a| { g.tls.server_verify = a.one_of(&[("none", VerifyMode::None), ("required", VerifyMode::Required)])?; a.finish() }),
     ineffective("ssl-skip-self-issued-ca", G, TLS),
     ineffective("lua-prepend-path",        G, LUA),
-    ineffective("httpclient.resolvers.disabled", G, CLIENT),
-    ineffective("httpclient.resolvers.id",       G, CLIENT),
-    ineffective("httpclient.resolvers.prefer",   G, CLIENT),
-    ineffective("httpclient.retries",            G, CLIENT),
-    ineffective("httpclient.ssl.ca-file",        G, CLIENT),
-    ineffective("httpclient.ssl.verify",         G, CLIENT),
-    ineffective("httpclient.timeout.connect",    G, CLIENT),
     unsupported("lua-load",           G),
     unsupported("lua-load-per-thread", G),
     removed("debug", G, "Use the '-d' option of the command line"),

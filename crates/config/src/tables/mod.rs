@@ -1,5 +1,6 @@
 //! The keywords of sections: one table a family.
 
+pub mod ask;
 pub mod bind;
 mod bind_row;
 pub mod check;
@@ -35,6 +36,7 @@ static TABLES: &[&[Keyword]] = &[
     global::TABLE,
     threads::TABLE,
     tune::TABLE,
+    ask::TABLE,
     proxy::TABLE,
     filter::TABLE,
     rules::TABLE,

@@ -18,6 +18,7 @@ use crate::draft::server::ServerDraft;
 use crate::draft::settings::GlobalSettings;
 use crate::system::resolve_host;
 use crate::tables::server_row::{ServerKeyword, row as server_row};
+use crate::tables::tls::SERVER;
 
 const fn row(name: &'static str, signature: &'static str, doc: &'static str, read: ReadResolvers) -> Keyword {
     let apply = Apply::Resolvers(read);
@@ -57,7 +58,7 @@ fn time(value: &mut Duration, args: &mut Args<'_, '_>) -> Outcome {
     args.finish()
 }
 
-fn nameserver<'a>(draft: &mut ResolversDraft, args: &mut Args<'a, '_>) -> Outcome {
+fn nameserver<'a>(draft: &mut ResolversDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let usage = "<name> and <addr>[:<port>]";
     let name = args.required(usage)?;
     if let Some((at, wrong)) =
@@ -93,19 +94,38 @@ fn nameserver<'a>(draft: &mut ResolversDraft, args: &mut Args<'a, '_>) -> Outcom
         }
         _ => return Err(unsupported()),
     };
-    if let Some(parameter) = args.next() {
-        return Err(if crate::surface::is_server_keyword(parameter) {
-            not_supported(&format!("nameserver … {parameter}")).at(parameter.span())
-        } else {
-            args.wrong(format!("`nameserver` does not know `{parameter}`"))
-                .haproxy(format!("'nameserver {name}' : unknown keyword '{parameter}'."))
-        });
+    let mut server = ServerDraft::default();
+    while let Some(parameter) = args.next() {
+        let row = SERVER.iter().find(|row| parameter == row.name);
+        match row {
+            Some(row) if stream && !matches!(row.name, "sni" | "check-sni" | "check-ssl" | "check-alpn") => {
+                args.parameter = Some(row.name);
+                (row.apply)(&mut server, args)?;
+                args.parameter = None;
+            }
+            Some(_) if !stream => {
+                return Err(args
+                    .wrong(format!("`{parameter}` needs a name server that is asked over connections"))
+                    .help(format!("`tcp@{word}`")));
+            }
+            _ if crate::surface::is_server_keyword(parameter) => {
+                return Err(not_supported(&format!("nameserver … {parameter}")).at(parameter.span()));
+            }
+            _ => {
+                return Err(args
+                    .wrong(format!("`nameserver` does not know `{parameter}`"))
+                    .haproxy(format!("'nameserver {name}' : unknown keyword '{parameter}'.")));
+            }
+        }
     }
-    draft.nameservers.push((name.as_str().into(), NameServer { address, stream }));
+    if server.tls.enabled {
+        draft.secure.push((draft.nameservers.len(), server.tls, args.statement));
+    }
+    draft.nameservers.push((name.as_str().into(), NameServer { address, stream, secure: None }));
     Ok(())
 }
 
-fn parse_resolv_conf<'a>(draft: &mut ResolversDraft, args: &mut Args<'a, '_>) -> Outcome {
+fn parse_resolv_conf<'a>(draft: &mut ResolversDraft<'_>, args: &mut Args<'a, '_>) -> Outcome {
     args.finish_softly();
     let path = "/etc/resolv.conf";
     let text = base::file::read_to_string(path).map_err(|error| {
@@ -118,19 +138,19 @@ fn parse_resolv_conf<'a>(draft: &mut ResolversDraft, args: &mut Args<'a, '_>) ->
 }
 
 /// Adds the name servers that a `resolv.conf` names, under their addresses.
-pub(crate) fn add_system_servers(draft: &mut ResolversDraft, text: &str) {
+pub(crate) fn add_system_servers(draft: &mut ResolversDraft<'_>, text: &str) {
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace();
         let (Some("nameserver"), Some(word)) = (words.next(), words.next()) else { continue };
         let Ok(ip) = word.parse::<std::net::IpAddr>() else { continue };
         if draft.nameservers.iter().all(|(name, _)| **name != *word) {
             let address = NameServerAddress::Ip(SocketAddr::new(ip, 53));
-            draft.nameservers.push((word.into(), NameServer { address, stream: false }));
+            draft.nameservers.push((word.into(), NameServer { address, stream: false, secure: None }));
         }
     }
 }
 
-fn hold<'a>(draft: &mut ResolversDraft, args: &mut Args<'a, '_>) -> Outcome {
+fn hold<'a>(draft: &mut ResolversDraft<'_>, args: &mut Args<'a, '_>) -> Outcome {
     type Field = fn(&mut Hold) -> &mut Duration;
     const STATES: &[(&str, Field)] = &[
         ("nx", |hold| &mut hold.nx),
@@ -145,7 +165,7 @@ fn hold<'a>(draft: &mut ResolversDraft, args: &mut Args<'a, '_>) -> Outcome {
     args.finish()
 }
 
-fn payload_size<'a>(draft: &mut ResolversDraft, args: &mut Args<'a, '_>) -> Outcome {
+fn payload_size<'a>(draft: &mut ResolversDraft<'_>, args: &mut Args<'a, '_>) -> Outcome {
     draft.payload_size = args.integer("a number of bytes", 12, u16::MAX)?;
     args.finish()
 }

@@ -9,6 +9,7 @@ use crate::draft::args::Args;
 use crate::draft::keyword::places::G;
 use crate::draft::keyword::{Keyword, Outcome, global, ineffective, removed_since};
 use crate::draft::settings::GlobalSettings;
+use crate::tables::ask;
 
 const TLS: &str = "this part of TLS is not supported yet";
 const LUA: &str = "Lua is not supported yet";
@@ -161,8 +162,8 @@ pub static TABLE: &[Keyword] = &[
     ineffective("tune.ssl.keyupdate-rate-limit",    G, TLS),
     global("tune.ssl.lifetime",            "<time>",      "how long a session may be resumed",                               |g, a| { g.tls.lifetime = a.duration(Seconds)?; a.finish() }).partial("sessions that OpenSSL keeps are good for its own two hours"),
     global("tune.ssl.maxrecord",           "<bytes>",     "the most bytes in one record, 0 for what the protocol allows",    |g, a| { g.tls.max_record = a.integer("a number", 0, 16384)?; a.finish() }),
-    ineffective("tune.ssl.ocsp-update.maxdelay",    G, TLS),
-    ineffective("tune.ssl.ocsp-update.mindelay",    G, TLS),
+    global("tune.ssl.ocsp-update.maxdelay", "<seconds>",   "the same as `ocsp-update.maxdelay`",                        ask::max_delay),
+    global("tune.ssl.ocsp-update.mindelay", "<seconds>",   "the same as `ocsp-update.mindelay`",                        ask::min_delay),
     ineffective("tune.ssl.ssl-ctx-cache-size",      G, TLS),
     ineffective("tune.stick-counters",              G, "stick tables are not supported yet"),
     ineffective("tune.streams-elasticity",          G, H2),

@@ -206,7 +206,7 @@ fn list(all: &Certificates, files: &Files) -> String {
 }
 
 fn describe(shown: &Shown, for_tokens: bool) -> String {
-    let Shown { name, contents, sources, is_used, waits } = shown;
+    let Shown { name, contents, sources, is_used, is_updated, waits } = shown;
     let mark = if *waits { "*" } else { "" };
     let mut out = format!("Filename: {mark}{name}\n");
     for (title, file) in [
@@ -228,11 +228,13 @@ fn describe(shown: &Shown, for_tokens: bool) -> String {
         false if for_tokens => "Used for JWT verification",
         false => "Unused",
     };
-    let _ = writeln!(out, "Option: ocsp-update off\nOption: jwt {jwt}\nStatus: {status}");
+    let updates = if *is_updated { "on" } else { "off" };
+    let _ = writeln!(out, "Option: ocsp-update {updates}\nOption: jwt {jwt}\nStatus: {status}");
     if let Some(details) = Details::of(&contents.chain) {
         facts(&details, sources.chain.as_deref(), &mut out);
     }
-    let _ = writeln!(out, "OCSP Response Key: {}", contents.ocsp_id().unwrap_or_default());
+    let _ =
+        writeln!(out, "OCSP Response Key: {}", contents.ocsp_id(*is_updated && *is_used).unwrap_or_default());
     out
 }
 

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use base::clock::WallTime;
+use base::clock::{Date, WallTime};
 use base::units::{DefaultUnit, parse_duration};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -123,13 +123,49 @@ pub(crate) fn set_ocsp_response(call: &mut Call<'_>) -> Reply {
     })
 }
 
-pub(crate) fn ocsp_updates(_: &mut Call<'_>) -> Reply {
-    // Nothing is updated by itself yet: there is no row.
-    Reply::Text(
-        "OCSP Certid | Path | Next Update | Last Update | Successes | Failures | Last Update Status | \
-         Last Update Status (str)\n"
-            .to_owned(),
-    )
+pub(crate) fn ocsp_updates(call: &mut Call<'_>) -> Reply {
+    let files = call.runtime.view().tls.clone();
+    aside(move || {
+        let mut out =
+            "OCSP Certid | Path | Next Update | Last Update | Successes | Failures | Last Update Status | \
+                       Last Update Status (str)\n"
+                .to_owned();
+        for update in files.updates() {
+            let (number, text) = update.outcome.facts();
+            let _ = writeln!(
+                out,
+                "{} | {} | {} | {} | {} | {} | {number} | {text}",
+                update.id,
+                update.certificate,
+                date(update.next),
+                update.last.map_or_else(|| "-".to_owned(), date),
+                update.successes,
+                update.failures
+            );
+        }
+        Answer::Text(out)
+    })
+}
+
+/// `24/Nov/2026:10:19:38 +0000`
+fn date(seconds: i64) -> String {
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _ = Date::local(seconds).write_clf(&mut out);
+    out
+}
+
+pub(crate) fn update_ocsp_response(call: &mut Call<'_>) -> Reply {
+    let name = call.arg(0).to_owned();
+    if name.is_empty() {
+        return error("'update ssl ocsp-response' expects a filename\n");
+    }
+    let files = call.runtime.view().tls.clone();
+    // What comes of it is told to the logs, as HAProxy does.
+    aside(move || match files.update_now(&name) {
+        Ok(()) => Answer::Text(String::new()),
+        Err(why) => Answer::Error(why),
+    })
 }
 
 pub(crate) fn providers(_: &mut Call<'_>) -> Reply {

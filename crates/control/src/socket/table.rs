@@ -192,7 +192,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show ssl crt-list",        "[-n] [<list>]", Admin,    "show the list of crt-lists or the content of a crt-list file <list>", lists::show),
     row  ("show ssl jwt",             "",                                 Admin,    "list the certificates usable with jwt_verify_cert", certificates::show_jwt),
     row  ("show ssl ocsp-response",   "[[text|base64] id]", Admin,     "display the IDs of the OCSP responses used in memory, or the details of one", handshakes::ocsp_response).partial("the text ends before extensions, signature and certificates: `base64` gives all of it"),
-    row  ("show ssl ocsp-updates",    "", Admin,     "display information about the next 'nb' ocsp responses to be updated", handshakes::ocsp_updates).partial("no response is updated by itself yet: the list is empty"),
+    row  ("show ssl ocsp-updates",    "", Admin,     "display information about the next 'nb' ocsp responses to be updated", handshakes::ocsp_updates),
     row  ("show ssl providers",       "", User,      "show loaded SSL providers", handshakes::providers).partial("there is one cryptographic library, and no OpenSSL with providers"),
     row  ("show ssl sni",             "[-f <frontend>]", User,      "show the list of SNI and their corresponding filename", handshakes::sni),
     row  ("show startup-logs",        "",                                 Operator, "report logs emitted during startup",                                              shows::startup_logs),
@@ -208,7 +208,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("shutdown sessions server", "<bk>/<srv>",                       Admin,    "kill sessions on a server",                                                       streams::shutdown_sessions_server),
     row  ("trace",                    "[<module>|0] [cmd [args...]]",     Operator, "manage live tracing (empty to list, 0 to stop all)", traces::trace).partial("there is no source to trace yet"),
     row  ("unpublish backend",        "<bk>",                             Admin,    "mark a backend as not ready for traffic",                                         sets::unpublish_backend),
-    later("update ssl ocsp-response", "<certfile>",                       Admin,    "send ocsp request and update stored ocsp response"),
+    row  ("update ssl ocsp-response", "<certfile>",                       Admin,    "send ocsp request and update stored ocsp response", handshakes::update_ocsp_response),
     row  ("user",                     "",                                 User,     "lower the level of the current CLI session to user",                              sets::user),
     row  ("wait",                     "{-h|<delay_ms>} cond [args...]",   Admin,    "wait the specified delay or condition (-h to see list)",                          servers::wait),
 ];

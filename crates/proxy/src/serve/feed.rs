@@ -13,9 +13,12 @@ use std::time::Duration;
 use net::{Dial, Stream};
 use plan::log::LogProto;
 use plan::ring::{RingPeer, RingServer};
+use plan::server::{ServerName, ServerTls};
 use runtime::timer::{self, Timer, now_ms};
+use sample::Env;
 use state::ring::Reader;
 use state::server::ServerAddress;
+use tls::Keep;
 
 use crate::worker::Worker;
 
@@ -93,12 +96,30 @@ async fn connect(worker: &Worker, server: &RingServer, timer: &Timer) -> io::Res
         Dial { fast_open: settings.tfo, ..dial::to_server(settings, buffers, &target) }
     });
     timer.set_after(now_ms(), server.connect_timeout);
-    let mut connecting = pin!(dial.connect(&target));
+    let mut connecting = pin!(async {
+        let mut stream = dial.connect(&target).await?;
+        if let Some(tls) = settings.and_then(|settings| settings.tls.as_ref()).filter(|tls| tls.enabled) {
+            begin_tls(worker, tls, &mut stream).await?;
+        }
+        Ok(stream)
+    });
     poll_fn(|context| match connecting.as_mut().poll(context) {
         Poll::Ready(connected) => Poll::Ready(connected),
         Poll::Pending => timer.poll_expired(context).map(|()| Err(io::ErrorKind::TimedOut.into())),
     })
     .await
+}
+
+/// Makes the handshake with a server that speaks TLS. `sni` may name what the process knows: there
+/// is no request.
+async fn begin_tls(worker: &Worker, tls: &ServerTls, stream: &mut Stream) -> io::Result<()> {
+    let mut name = Vec::new();
+    if let ServerName::Expression(expression) = &tls.name {
+        expression.eval_into(&Env::new(&worker.shared.process, now_ms()), &mut name);
+    }
+    let name = std::str::from_utf8(&name).ok().filter(|name| !name.is_empty());
+    stream.connect_tls(&tls.connector, name, Keep::default()).map_err(io::Error::other)?;
+    poll_fn(|context| stream.poll_handshake(context)).await.map_err(io::Error::other)
 }
 
 /// Sends messages until the server closes, fails, or takes nothing for `timeout server`.
@@ -177,7 +198,13 @@ async fn write_all(
             Err(error) => return (written, Err(error)),
         }
     }
-    (written, Ok(()))
+    // What is sealed may not have left yet.
+    timer.set_after(now_ms(), allowed);
+    let flushed = poll_fn(|context| match stream.poll_flush(context) {
+        Poll::Ready(flushed) => Poll::Ready(flushed),
+        Poll::Pending => timer.poll_expired(context).map(|()| Err(io::ErrorKind::TimedOut.into())),
+    });
+    (written, flushed.await)
 }
 
 /// Appends a message as `log-proto` has it. A line feed within a message would end it, so it is

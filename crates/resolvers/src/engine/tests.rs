@@ -30,8 +30,11 @@ impl Bench {
     fn new(nameservers: usize, families: Families, hold: Hold) -> Self {
         let names = (1..=nameservers).map(|number| format!("ns{number}").into());
         let section = Section::new("dns", names);
-        let place =
-            NameServer { address: NameServerAddress::Ip((Ipv4Addr::LOCALHOST, 53).into()), stream: false };
+        let place = NameServer {
+            address: NameServerAddress::Ip((Ipv4Addr::LOCALHOST, 53).into()),
+            stream: false,
+            secure: None,
+        };
         let settings = Resolvers {
             state: section.clone(),
             nameservers: vec![place; nameservers],

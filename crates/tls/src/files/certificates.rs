@@ -49,6 +49,8 @@ pub struct Shown {
     pub sources: Sources,
     /// Whether a listener or a server uses it.
     pub is_used: bool,
+    /// Whether answers of OCSP responders about it are asked for.
+    pub is_updated: bool,
     /// Whether it waits for its commit.
     pub waits: bool,
 }
@@ -102,6 +104,7 @@ impl Files {
             contents: contents.clone(),
             sources: stored.sources.clone(),
             is_used: inner.uses(name),
+            is_updated: inner.updates.is_on(name),
             waits,
         })
     }
@@ -174,6 +177,7 @@ impl Files {
             }
             (stored.contents, stored.certificate) = (contents, made);
         }
+        inner.wake();
         Ok((count, warning))
     }
 
@@ -209,6 +213,7 @@ impl Files {
             return Err(format!("certificate '{name}' in use, can't be deleted!\n"));
         }
         inner.certificates.remove(name);
+        inner.forget_mode(name);
         Ok(())
     }
 }

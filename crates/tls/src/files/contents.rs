@@ -122,9 +122,11 @@ impl Contents {
     }
 
     /// The identifier under which an OCSP responder's answer is kept, in hexadecimal digits; `None`
-    /// where there is no answer.
-    pub fn ocsp_id(&self) -> Option<String> {
-        ocsp::Response::parse(self.ocsp.as_ref()?).ok()?;
+    /// where there is no answer, unless one `is_asked` for.
+    pub fn ocsp_id(&self, is_asked: bool) -> Option<String> {
+        if !is_asked {
+            ocsp::Response::parse(self.ocsp.as_ref()?).ok()?;
+        }
         let issuer = self.issuer.as_deref().or(self.chain.get(1).map(|der| &**der))?;
         let id = ocsp::certificate_id(self.chain.first()?, issuer)?;
         Some(id.iter().map(|byte| format!("{byte:02x}")).collect())

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::options::{FILES, override_options};
+use super::options::{FILES, override_options, update_mode};
 use super::users::Line;
 use super::{Files, Inner};
 use crate::acceptor::{Entry, Options, Prepared};
@@ -132,10 +132,20 @@ impl Files {
                 return Err(refused(text.to_owned()));
             }
         }
+        let (list, users, line) = (list.clone(), kept.users.clone(), kept.list.lines + 1);
+        entry.certificate = inner.full_name(&entry.certificate);
         let certificate = inner.certificate_of(&entry.certificate).map_err(refused)?;
-        let list = list.clone();
+        let words: Vec<&str> = entry.options.iter().map(|word| &**word).collect();
+        let mode = update_mode(&words).map_err(|error| refused(format!("{error}\n")))?;
+        inner.note_mode(&entry.certificate, mode, false).map_err(|why| {
+            let (own, list) = (&entry.certificate, &list);
+            refused(format!(
+                "'crt-list' : '{own}' in crt-list '{list}' line {line}, is already defined with incompatible \
+                 parameters:\n - {why}\n"
+            ))
+        })?;
         let mut made = Vec::new();
-        for &number in &kept.users {
+        for &number in &users {
             let line = &inner.users.lines[number];
             let options = inner.options_of(line, &entry).map_err(refused)?;
             let one = Entry {
@@ -158,6 +168,7 @@ impl Files {
             kept.list.entries.push(entry);
             kept.served.push(served);
         }
+        inner.wake();
         Ok((certificate, list, count))
     }
 
@@ -173,6 +184,8 @@ impl Files {
         number: Option<usize>,
     ) -> Result<Box<str>, String> {
         let mut inner = self.inner();
+        let full = inner.full_name(certificate);
+        let certificate = &*full;
         let has_certificate = inner.certificates.contains_key(certificate);
         let (list, kept) = inner
             .lists
@@ -229,6 +242,7 @@ impl Files {
         for (number, place) in served {
             inner.users.lines[number].acceptor.remove(place);
         }
+        inner.wake();
         Ok(list)
     }
 }
@@ -258,6 +272,17 @@ impl Inner {
     pub(super) fn lists_name(&self, certificate: &str) -> bool {
         let mut entries = self.lists.values().flat_map(|kept| &kept.list.entries);
         entries.any(|entry| *entry.certificate == *certificate)
+    }
+
+    /// A certificate's name as it is kept: a relative one that is not known points below `crt-base`.
+    fn full_name(&self, name: &str) -> Box<str> {
+        match &self.base {
+            Some(base) if !name.starts_with(['/', '@']) && !self.certificates.contains_key(name) => {
+                let full = format!("{base}/{name}");
+                if self.certificates.contains_key(&*full) { full.into() } else { name.into() }
+            }
+            _ => name.into(),
+        }
     }
 
     fn certificate_of(&self, name: &str) -> Result<Arc<Certificate>, String> {

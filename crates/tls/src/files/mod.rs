@@ -12,6 +12,7 @@ mod lists;
 mod names;
 mod options;
 mod responses;
+mod updates;
 mod users;
 
 use std::collections::BTreeMap;
@@ -22,8 +23,9 @@ pub use certificates::Shown;
 pub use contents::Contents;
 pub use lists::{List, ListEntry, NotAdded, Served};
 pub use names::{LineNames, ServedName};
-pub use options::{FILES, FileOf, Protocols, TrustOf, override_options, protocols};
+pub use options::{FILES, FileOf, Protocols, TrustOf, override_options, protocols, update_mode};
 pub use responses::Answered;
+pub use updates::{Due, Outcome, Update, UpdateSettings, Wake};
 pub use users::{Failed, Line};
 
 use crate::connector::Connector;
@@ -33,6 +35,7 @@ use crate::tickets::TicketKeys;
 use authorities::{Known, Waiting};
 use certificates::{Pending, Stored};
 use lists::Kept;
+use updates::Updates;
 use users::Users;
 
 /// All files, and who uses them. One change at a time.
@@ -44,6 +47,10 @@ pub struct Files {
 #[derive(Debug, Default)]
 struct Inner {
     users: Users,
+    /// Answers of OCSP responders that are asked for.
+    updates: Updates,
+    /// Where relative names of certificates point (`crt-base`).
+    base: Option<Box<str>>,
     /// Whether the names of files beside a certificate have no `.crt` before their own ending.
     replaces_endings: bool,
     /// Chains for certificates that come without (`issuers-chain-path`).
@@ -81,6 +88,11 @@ impl Files {
     /// The chains for certificates that come without.
     pub fn chains(&self) -> Arc<[IssuerChain]> {
         self.inner().chains.clone()
+    }
+
+    /// Says where relative names of certificates point (`crt-base`), for lines added at run time.
+    pub fn set_base(&self, base: &str) {
+        self.inner().base = Some(base.trim_end_matches('/').into());
     }
 
     /// Keeps a certificate that was loaded. One that is known by that name already is given back

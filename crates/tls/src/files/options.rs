@@ -21,7 +21,6 @@ const LATER: &[&str] = &[
     "no-ca-names",
     "npn",
     "ocsp",
-    "ocsp-update",
     "sctl",
 ];
 
@@ -47,6 +46,11 @@ pub fn override_options(
     while let Some(word) = words.next() {
         if word == "no-alpn" {
             options.alpn.clear();
+            continue;
+        }
+        if word == "ocsp-update" {
+            // Of the certificate, not of the line: see [`update_mode`].
+            words.next();
             continue;
         }
         if LATER.contains(&word) {
@@ -94,6 +98,22 @@ pub fn override_options(
 
 /// The keywords of the files that say whom to trust, by their places.
 pub const FILES: [&str; 3] = ["ca-file", "ca-verify-file", "crl-file"];
+
+/// What `ocsp-update` among the words says: the last one counts.
+///
+/// # Errors
+/// Neither `on` nor `off` stands behind it.
+pub fn update_mode(words: &[&str]) -> Result<Option<bool>, String> {
+    let mut mode = None;
+    for (at, _) in words.iter().enumerate().filter(|(_, word)| **word == "ocsp-update") {
+        mode = match words.get(at + 1).copied() {
+            Some("on") => Some(true),
+            Some("off") => Some(false),
+            _ => return Err("'ocsp-update' : expecting <on|off>".to_owned()),
+        };
+    }
+    Ok(mode)
+}
 
 fn verify(value: &str) -> Result<VerifyMode, String> {
     Ok(match value {

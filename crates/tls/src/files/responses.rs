@@ -8,7 +8,7 @@ use super::{Files, Inner};
 use crate::ocsp::{self, Response};
 use crate::store::Certificate;
 
-/// An answer that is stapled.
+/// An answer that is stapled, or will be.
 #[derive(Clone, Debug)]
 pub struct Answered {
     /// The certificate's identifier in requests and answers, in hexadecimal digits.
@@ -17,8 +17,8 @@ pub struct Answered {
     pub certificate: Box<str>,
     /// The hashes and the serial number of that identifier, in hexadecimal digits.
     pub parts: [String; 3],
-    /// What was answered.
-    pub response: Response,
+    /// What was answered; `None` before it is (`ocsp-update`).
+    pub response: Option<Response>,
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -28,8 +28,11 @@ fn hex(bytes: &[u8]) -> String {
 impl Inner {
     fn answers(&self) -> impl Iterator<Item = Answered> {
         self.certificates.iter().filter_map(|(name, stored)| {
-            let response = stored.certificate.as_ref()?.ocsp.clone()?;
             let certificate = stored.certificate.as_ref()?;
+            let response = certificate.ocsp.clone();
+            if response.is_none() && !self.asks_about(name, certificate) {
+                return None;
+            }
             let (own, issuer) = (certificate.chain.first()?, certificate.issuer_der()?);
             let [name_hash, key_hash] = ocsp::issuer_hashes(issuer)?;
             let serial = ocsp::serial(own)?;
@@ -60,7 +63,7 @@ impl Files {
     pub fn response(&self, word: &str) -> Option<Response> {
         let id = word.to_ascii_lowercase();
         let found = self.inner().answers().find(|one| *one.certificate == *word || one.id == id);
-        found.map(|one| one.response)
+        found?.response
     }
 
     /// The answer that waits to be committed with a certificate, or that it has.

@@ -1,0 +1,139 @@
+//! One request: its tries, and within each the connection, the request's bytes, the response.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use net::{Dial, Stream, Target};
+use runtime::timer;
+use tls::Keep;
+
+use crate::error::{Error, Kind};
+use crate::message::{Request, Response};
+use crate::read::Reader;
+use crate::settings::Settings;
+use crate::url::{Host, Url};
+
+/// How long to wait after a refused connection before the next try, as a backend with `retries`
+/// does; less where connecting may not take as long.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Sends `request` and waits for the whole response. Runs on a worker, whose time it takes for
+/// nothing but its own bytes; dropped, it closes its connection.
+///
+/// Connections that fail are tried again; so are requests that may be repeated where the server
+/// said nothing before it closed.
+///
+/// # Errors
+/// Why there is no response, of the last try. A response is none of these whatever its status.
+pub async fn send(settings: &Settings, request: &Request) -> Result<Response, Error> {
+    let overdue = Error::new(Kind::Timeout, "the time for the whole request is over");
+    timer::timeout(settings.total_timeout, tries(settings, request)).await.unwrap_or(Err(overdue))
+}
+
+async fn tries(settings: &Settings, request: &Request) -> Result<Response, Error> {
+    let proxy = settings.proxy.filter(|_| !request.url.is_tls);
+    let bytes = request.write(proxy.is_some())?;
+    let method = http::Method::from_bytes(request.method.as_bytes());
+    let address = match (proxy, &request.url.host) {
+        (Some(proxy), _) => proxy,
+        (None, Host::Ip(address)) => SocketAddr::new(*address, request.url.port),
+        (None, Host::Name(name)) => SocketAddr::new(settings.names.address(name).await?, request.url.port),
+    };
+    let mut left = settings.retries;
+    loop {
+        let (error, goes_again) = match connect(settings, &request.url, address).await {
+            Ok(mut stream) => match exchange(settings, method, &bytes, &mut stream).await {
+                Ok(response) => return Ok(response),
+                Err((error, heard)) => {
+                    let silent = !heard && matches!(error.kind, Kind::Broken);
+                    (error, silent && method.is_idempotent())
+                }
+            },
+            Err(error) => {
+                let goes_again = matches!(error.kind, Kind::Connect | Kind::Timeout);
+                if goes_again && left > 0 {
+                    timer::sleep(PAUSE.min(settings.connect_timeout)).await;
+                }
+                (error, goes_again)
+            }
+        };
+        if !goes_again || left == 0 {
+            return Err(error);
+        }
+        left -= 1;
+    }
+}
+
+async fn connect(settings: &Settings, url: &Url, address: SocketAddr) -> Result<Stream, Error> {
+    let connected = timer::timeout(settings.connect_timeout, async {
+        let target = Target::Ip(address);
+        let made = Dial::default().connect(&target).await;
+        let mut stream = made.map_err(|error| Error::new(Kind::Connect, format!("{address}: {error}")))?;
+        if url.is_tls {
+            handshake(settings, url, &mut stream).await?;
+        }
+        Ok(stream)
+    });
+    let overdue = || Error::new(Kind::Timeout, format!("no connection to {address} in time"));
+    connected.await.unwrap_or_else(|_| Err(overdue()))
+}
+
+async fn handshake(settings: &Settings, url: &Url, stream: &mut Stream) -> Result<(), Error> {
+    let failed = |cause: &dyn std::fmt::Display| Error::new(Kind::Tls, cause);
+    let Some(secure) = &settings.secure else {
+        return Err(failed(&"there is nobody to trust, so https is not asked"));
+    };
+    let name = match &url.host {
+        Host::Name(name) => Some(&**name),
+        Host::Ip(_) => None,
+    };
+    stream.connect_tls(&secure.connector, name, Keep::default()).map_err(|error| failed(&error))?;
+    poll_fn(|context| stream.poll_handshake(context)).await.map_err(|error| failed(&error))?;
+    // The chain was judged, but a name only where one was sent.
+    if let (true, Host::Ip(address)) = (secure.verifies, &url.host) {
+        let own = stream.tls().and_then(|tls| tls.details().peer.first().cloned());
+        let facts = own.as_deref().and_then(|own| tls::x509::Facts::parse(own).ok());
+        if !facts.is_some_and(|facts| facts.has_address(*address)) {
+            return Err(failed(&format!("the server's certificate is not for {address}")));
+        }
+    }
+    Ok(())
+}
+
+/// Sends and receives on a connection. With an error: whether the server had said anything.
+async fn exchange(
+    settings: &Settings,
+    method: http::Method,
+    bytes: &[u8],
+    stream: &mut Stream,
+) -> Result<Response, (Error, bool)> {
+    let written = timer::timeout(settings.idle_timeout, write(stream, bytes)).await;
+    match written {
+        Ok(Ok(())) => {}
+        // It may have said why before it closed.
+        Ok(Err(error)) if is_closed(&error) => {}
+        Ok(Err(error)) => return Err((Error::new(Kind::Broken, error), false)),
+        Err(_) => return Err((Error::new(Kind::Timeout, "the server does not take the request"), false)),
+    }
+    let mut reader = Reader::new(settings, stream);
+    let read = reader.response(method).await;
+    let heard = reader.heard();
+    stream.close();
+    read.map_err(|error| (error, heard))
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
+async fn write(stream: &mut Stream, bytes: &[u8]) -> io::Result<()> {
+    let mut at = 0;
+    while at < bytes.len() {
+        at += poll_fn(|context| stream.poll_write(context, &bytes[at..])).await?;
+    }
+    poll_fn(|context| stream.poll_flush(context)).await?;
+    stream.push();
+    Ok(())
+}

@@ -1,0 +1,397 @@
+//! Answers of OCSP responders that are asked for again and again (manual, 12.7 `ocsp-update`): which
+//! certificates want that, when each is asked about, what came of it. Whoever moves the bytes calls
+//! [`Files::due_update`], asks, and gives back what came.
+//!
+//! What wants it is found out anew whenever it is asked for: certificates come and go at run time.
+//! Errors are in HAProxy's words.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::clock::WallTime;
+
+use super::{Files, Inner};
+use crate::ocsp::{self, Response};
+use crate::store::Certificate;
+use crate::x509::Facts;
+
+/// How long before an answer ends the next one is asked for, in seconds.
+const MARGIN: i64 = 60;
+
+/// What a first failure waits for twice of, a second one four times, and so on; in seconds.
+const AFTER_FAILURE: i64 = 60;
+
+/// What the global section says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpdateSettings {
+    /// `ocsp-update.mode`: whether certificates that say nothing are asked about.
+    pub default: bool,
+    /// `ocsp-update.disable`: nobody is ever asked.
+    pub disabled: bool,
+    /// `ocsp-update.mindelay`: seconds from one answer to the next question, at least.
+    pub min_delay: i64,
+    /// `ocsp-update.maxdelay`: at most.
+    pub max_delay: i64,
+}
+
+impl Default for UpdateSettings {
+    fn default() -> Self {
+        Self { default: false, disabled: false, min_delay: 300, max_delay: 3600 }
+    }
+}
+
+/// What came of a question, with more words where there are some.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Outcome {
+    /// There was none yet.
+    #[default]
+    Unknown,
+    /// The answer is stapled.
+    Updated,
+    /// No answer, or one of HTTP that says so.
+    Http,
+    /// What came is not said to be an OCSP response.
+    NoHeader,
+    /// The answer is not to be believed.
+    Check(String),
+    /// The answer cannot be stapled.
+    Insertion(String),
+}
+
+impl Outcome {
+    /// The number and the text of it (management manual, 9.3 `show ssl ocsp-updates`).
+    pub fn facts(&self) -> (u8, String) {
+        let more = |text: &str, why: &str| {
+            if why.is_empty() { text.to_owned() } else { format!("{text} ({why})") }
+        };
+        match self {
+            Self::Unknown => (0, "Unknown".to_owned()),
+            Self::Updated => (1, "Update successful".to_owned()),
+            Self::Http => (2, "HTTP error".to_owned()),
+            Self::NoHeader => (3, "Missing \"ocsp-response\" header".to_owned()),
+            Self::Check(why) => (4, more("OCSP response check failure", why)),
+            Self::Insertion(why) => (5, more("Error during insertion", why)),
+        }
+    }
+}
+
+/// A certificate that is asked about.
+#[derive(Clone, Debug, Default)]
+pub struct Update {
+    /// The certificate's identifier in requests and answers, in hexadecimal digits.
+    pub id: String,
+    /// The name of the first certificate with that identifier.
+    pub certificate: Box<str>,
+    /// When it is asked about next, in seconds since 1970.
+    pub next: i64,
+    /// When an answer was stapled.
+    pub last: Option<i64>,
+    /// How many answers were stapled.
+    pub successes: u32,
+    /// How many questions came to nothing.
+    pub failures: u32,
+    /// What came of the last question.
+    pub outcome: Outcome,
+}
+
+/// A question that is due.
+#[derive(Clone, Debug)]
+pub struct Due {
+    /// Its identifier.
+    pub id: String,
+    /// The name of the certificate.
+    pub certificate: Box<str>,
+    /// Whom to ask.
+    pub uri: String,
+    /// What to ask, as DER.
+    pub request: Vec<u8>,
+}
+
+/// Told that something changed: perhaps somebody is to be asked sooner.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// What certificates say of it, and those that are asked about.
+#[derive(Default)]
+pub(super) struct Updates {
+    pub(super) settings: UpdateSettings,
+    /// `on` or `off` of certificates by name, where one of them is said; for the rest, that they are
+    /// used without a word.
+    modes: BTreeMap<Box<str>, Mode>,
+    entries: BTreeMap<String, Entry>,
+    wake: Option<Wake>,
+}
+
+impl std::fmt::Debug for Updates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Updates").field("entries", &self.entries).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Mode {
+    said: Option<bool>,
+    /// Whether a `crt-store` says it, for whoever uses the certificate without a word.
+    of_store: bool,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    update: Update,
+    /// How many questions came to nothing since the last answer that was stapled.
+    in_vain: u32,
+    /// Whether it is there for one question alone (`update ssl ocsp-response`).
+    is_once: bool,
+    /// Whether it is being asked about.
+    is_asked: bool,
+}
+
+fn word(mode: bool) -> &'static str {
+    if mode { "on" } else { "off" }
+}
+
+impl Updates {
+    /// The rest of a message about a certificate that is used with two minds.
+    fn conflict(&self, before: Mode, said: Option<bool>) -> String {
+        let tell = |said: Option<bool>| match said {
+            Some(mode) => format!("'{}'", word(mode)),
+            None => format!("'default' (ocsp-update.mode {})", word(self.settings.default)),
+        };
+        format!("different parameter 'ocsp-update' : previously {} vs {}", tell(before.said), tell(said))
+    }
+
+    /// Whether a certificate says that it is to be asked about, or all do.
+    pub(super) fn is_on(&self, name: &str) -> bool {
+        let said = self.modes.get(name).and_then(|mode| mode.said);
+        !self.settings.disabled && said.unwrap_or(self.settings.default)
+    }
+
+    /// When to ask again once there is an answer.
+    fn after(&self, response: &Response, now: i64) -> i64 {
+        let end = response.next_update.map_or(i64::MAX, |next| next.saturating_sub(MARGIN));
+        let (min, max) = (self.settings.min_delay, self.settings.max_delay);
+        end.clamp(now.saturating_add(min), now.saturating_add(max.max(min)))
+    }
+}
+
+/// What is asked about a certificate: its identifier, whom, and the question.
+fn question(certificate: &Certificate) -> Option<(String, String, Vec<u8>)> {
+    let (own, issuer) = (certificate.chain.first()?, certificate.issuer_der()?);
+    let uri = Facts::parse(own).ok()?.ocsp_uri()?.to_owned();
+    let id = ocsp::certificate_id(own, issuer)?.iter().map(|byte| format!("{byte:02x}")).collect();
+    Some((id, uri, ocsp::request(own, issuer)?))
+}
+
+impl Inner {
+    /// Notes what is said of a certificate where it is used; `of_store` where it is loaded.
+    pub(super) fn note_mode(&mut self, name: &str, said: Option<bool>, of_store: bool) -> Result<(), String> {
+        let updates = &mut self.updates;
+        let Some(before) = updates.modes.get(name).copied() else {
+            updates.modes.insert(name.into(), Mode { said, of_store });
+            return Ok(());
+        };
+        let effective = |said: Option<bool>| said.unwrap_or(updates.settings.default);
+        if effective(before.said) == effective(said) || before.of_store && said.is_none() {
+            return Ok(());
+        }
+        Err(updates.conflict(before, said))
+    }
+
+    /// Whether answers about a certificate are asked for.
+    pub(super) fn asks_about(&self, name: &str, certificate: &Certificate) -> bool {
+        let updates = &self.updates;
+        updates.modes.contains_key(name) && updates.is_on(name) && question(certificate).is_some()
+    }
+
+    pub(super) fn wake(&self) {
+        if let Some(wake) = &self.updates.wake {
+            wake();
+        }
+    }
+
+    /// Forgets a certificate that was removed.
+    pub(super) fn forget_mode(&mut self, name: &str) {
+        self.updates.modes.remove(name);
+    }
+
+    /// Certificates that listeners show and that are to be asked about, by name.
+    fn wanted(&self) -> BTreeMap<Box<str>, Arc<Certificate>> {
+        let mut wanted = BTreeMap::new();
+        if self.updates.settings.disabled {
+            return wanted;
+        }
+        for line in &self.users.lines {
+            for (_, entry) in line.acceptor.entries() {
+                let certificate = &entry.certificate;
+                if self.updates.is_on(&certificate.name) && !wanted.contains_key(&certificate.name) {
+                    wanted.insert(certificate.name.clone(), certificate.clone());
+                }
+            }
+        }
+        wanted
+    }
+
+    /// Finds out who is to be asked about.
+    fn gather(&mut self, now: i64) {
+        let mut found = BTreeMap::new();
+        for (name, certificate) in self.wanted() {
+            if let Some((id, ..)) = question(&certificate) {
+                found.entry(id).or_insert((name, certificate));
+            }
+        }
+        self.updates.entries.retain(|id, entry| entry.is_once || entry.is_asked || found.contains_key(id));
+        for (id, (name, certificate)) in found {
+            if let Some(known) = self.updates.entries.get_mut(&id) {
+                known.is_once = false;
+                continue;
+            }
+            let next = certificate.ocsp.as_ref().map_or(now, |response| self.updates.after(response, now));
+            let update = Update { id: id.clone(), certificate: name, next, ..Update::default() };
+            self.updates.entries.insert(id, Entry { update, ..Entry::default() });
+        }
+    }
+}
+
+impl Files {
+    /// Says what the global section says.
+    pub fn set_update_settings(&self, settings: UpdateSettings) {
+        self.inner().updates.settings = settings;
+    }
+
+    /// Says whom to wake whenever certificates change.
+    pub fn on_change(&self, wake: Wake) {
+        self.inner().updates.wake = Some(wake);
+    }
+
+    /// Notes what a line says of a certificate: `ocsp-update on` or `off`, or nothing.
+    ///
+    /// # Errors
+    /// It says otherwise than others that use it; the end of the message.
+    pub fn note_update_mode(&self, name: &str, said: Option<bool>, of_store: bool) -> Result<(), String> {
+        self.inner().note_mode(name, said, of_store)
+    }
+
+    /// Whether anything may have to be asked: some certificate says so, or all do.
+    pub fn has_updates(&self) -> bool {
+        let updates = &self.inner().updates;
+        let said = updates.modes.values().any(|mode| mode.said == Some(true));
+        !updates.settings.disabled && (updates.settings.default || said)
+    }
+
+    /// When somebody is to be asked next, in seconds since 1970.
+    pub fn next_update(&self) -> Option<i64> {
+        let mut inner = self.inner();
+        inner.gather(WallTime::now().seconds);
+        let entries = inner.updates.entries.values().filter(|entry| !entry.is_asked);
+        entries.map(|entry| entry.update.next).min()
+    }
+
+    /// The question that has been due for longest at `now`, which is asked from here on, until
+    /// [`Files::end_update`].
+    pub fn due_update(&self, now: i64) -> Option<Due> {
+        let mut inner = self.inner();
+        let entries = inner.updates.entries.values_mut();
+        let due = entries.filter(|entry| !entry.is_asked && entry.update.next <= now);
+        let entry = due.min_by_key(|entry| entry.update.next)?;
+        entry.is_asked = true;
+        let (id, name) = (entry.update.id.clone(), entry.update.certificate.clone());
+        let certificate = inner.certificates.get(&name).and_then(|stored| stored.certificate.clone());
+        // A certificate that was replaced by another one is asked about under its own identifier.
+        let known = certificate.as_deref().and_then(question).filter(|(own, ..)| *own == id);
+        let Some((_, uri, request)) = known else {
+            inner.updates.entries.remove(&id);
+            return None;
+        };
+        Some(Due { id, certificate: name, uri, request })
+    }
+
+    /// Takes the answer to a question: believes it or not, and staples it at once everywhere. Checks
+    /// signatures, and makes what shows the certificate anew: not on a worker's turn.
+    pub fn take_update(&self, due: &Due, answer: &[u8]) -> Outcome {
+        let now = WallTime::now().seconds;
+        let Some(certificate) = self.certificate(&due.certificate) else {
+            return Outcome::Insertion("the certificate was removed".to_owned());
+        };
+        let check = || {
+            let response = Response::parse(answer)?;
+            let own = certificate.chain.first().ok_or("no certificate")?;
+            let issuer = certificate.issuer_der().ok_or("OCSP issuer not found")?;
+            if !response.is_about(own, issuer) {
+                return Err("OCSP single response: Certificate ID does not match certificate and issuer");
+            }
+            response.verify(issuer, now)
+        };
+        if let Err(why) = check() {
+            return Outcome::Check(why.to_owned());
+        }
+        match self.set_response(answer) {
+            Ok(()) => Outcome::Updated,
+            Err(why) => Outcome::Insertion(why),
+        }
+    }
+
+    /// Notes what came of a question; gives what there is to tell of it.
+    pub fn end_update(&self, id: &str, outcome: Outcome, now: i64) -> Option<Update> {
+        let mut inner = self.inner();
+        let name = inner.updates.entries.get(id)?.update.certificate.clone();
+        let stored = inner.certificates.get(&name).and_then(|stored| stored.certificate.as_ref());
+        let next =
+            stored.and_then(|own| own.ocsp.as_ref()).map(|response| inner.updates.after(response, now));
+        let max_delay = inner.updates.settings.max_delay;
+        let entry = inner.updates.entries.get_mut(id)?;
+        let update = &mut entry.update;
+        if outcome == Outcome::Updated {
+            update.successes = update.successes.saturating_add(1);
+            (entry.in_vain, update.last) = (0, Some(now));
+            update.next = next.unwrap_or(now + max_delay);
+        } else {
+            update.failures = update.failures.saturating_add(1);
+            entry.in_vain = entry.in_vain.saturating_add(1);
+            let pause = if entry.in_vain < 32 { AFTER_FAILURE << entry.in_vain } else { max_delay };
+            update.next = now + pause.min(max_delay);
+        }
+        update.outcome = outcome;
+        let told = update.clone();
+        entry.is_asked = false;
+        if entry.is_once {
+            inner.updates.entries.remove(id);
+        }
+        Some(told)
+    }
+
+    /// `update ssl ocsp-response`: asks about a certificate now, whether it is to be updated or not.
+    ///
+    /// # Errors
+    /// It cannot be asked about, in lines.
+    pub fn update_now(&self, name: &str) -> Result<(), String> {
+        let mut inner = self.inner();
+        let refused = |why: &str| format!("{why}Can't send ocsp request for {name}!\n");
+        let stored = inner.certificates.get(name).ok_or_else(|| {
+            refused(
+                "Unknown certificate! 'update ssl ocsp-response' expects an already known certificate file name.\n",
+            )
+        })?;
+        let certificate = stored.certificate.clone();
+        let asked = certificate.as_deref().and_then(question);
+        let (id, ..) = asked.ok_or_else(|| {
+            refused("'update ssl ocsp-response' only works on certificates that already have a known OCSP response.\n")
+        })?;
+        let fresh = || {
+            let update = Update { id: id.clone(), certificate: name.into(), ..Update::default() };
+            Entry { update, is_once: true, ..Entry::default() }
+        };
+        let entry = inner.updates.entries.entry(id.clone()).or_insert_with(fresh);
+        entry.update.next = WallTime::now().seconds;
+        entry.update.outcome = Outcome::Unknown;
+        inner.wake();
+        Ok(())
+    }
+
+    /// All that are asked about, the next one first.
+    pub fn updates(&self) -> Vec<Update> {
+        let mut inner = self.inner();
+        inner.gather(WallTime::now().seconds);
+        let mut all: Vec<_> = inner.updates.entries.values().map(|entry| entry.update.clone()).collect();
+        all.sort_by(|one, other| (one.next, &one.id).cmp(&(other.next, &other.id)));
+        all
+    }
+}
