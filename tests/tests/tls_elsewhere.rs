@@ -110,7 +110,7 @@ fn steps_of_checks_speak_tls_with_names_and_protocols_of_their_own() {
     for (server, expected) in [
         ("secure,s", "L7OK"),
         ("twice,s", "L7OK"),
-        ("alone,s", "L4OK"),
+        ("alone,s", "L6OK"),
         ("wrong,s", "L6RSP"),
         ("deaf,s", "L6RSP"),
     ] {

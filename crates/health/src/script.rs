@@ -362,7 +362,10 @@ impl Conversation<'_> {
                 let tls = self.subject.own().tls.as_ref().and_then(|tls| tls.check.as_ref());
                 Outcome::new(if tls.is_some() { "L6OK" } else { "L4OK" }, 0, "")
             }
-            Some(Action::Connect(_)) => Outcome::new("L4OK", 0, "(tcp-check)"),
+            Some(Action::Connect(step)) => {
+                let tls = self.subject.own().tls.as_ref().and_then(|tls| tls.of_step(step));
+                Outcome::new(if tls.is_some() { "L6OK" } else { "L4OK" }, 0, "(tcp-check)")
+            }
             _ => Outcome::new("L7OK", 0, "(tcp-check)"),
         }
     }

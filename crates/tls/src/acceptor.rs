@@ -16,7 +16,7 @@ use crate::legacy;
 use crate::settings::{ClientVerify, Parameters, VerifyMode};
 use crate::store::Certificate;
 use crate::tickets::Resumption;
-use crate::{TLS12, TLS13, fit};
+use crate::{TLS12, TLS13, fit, x509};
 
 /// What a line or one line of a crt-list says beside its certificate.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +29,16 @@ pub struct Options {
     pub verify: ClientVerify,
     /// Whether early data is taken (`allow-0rtt`).
     pub early_data: u32,
+    /// Whether certificates that issued themselves are not sent (`ssl-skip-self-issued-ca`).
+    pub skips_roots: bool,
+}
+
+/// What is sent of a chain without those above the first that issued themselves.
+fn without_roots(chain: &[Arc<[u8]>]) -> Vec<Arc<[u8]>> {
+    let is_sent = |(at, der): &(usize, &Arc<[u8]>)| {
+        *at == 0 || !x509::Facts::parse(der).is_ok_and(|facts| facts.is_self_issued())
+    };
+    chain.iter().enumerate().filter(is_sent).map(|(_, der)| der.clone()).collect()
 }
 
 /// A certificate, for which names it is, and what its line says.
@@ -237,7 +247,11 @@ impl Acceptor {
     fn served<'a>(&self, prepared: &'a Prepared, agrees: bool, staples: bool) -> Served<'a> {
         let Entry { certificate, options, .. } = &prepared.entry;
         Served {
-            chain: &certificate.chain,
+            chain: if options.skips_roots {
+                without_roots(&certificate.chain).into()
+            } else {
+                certificate.chain.as_slice().into()
+            },
             key: &certificate.key,
             ocsp: certificate.ocsp.as_ref().filter(|_| staples).map(|ocsp| &*ocsp.der),
             // No protocol in common is no error in HAProxy: none is agreed on then.

@@ -101,4 +101,6 @@ pub struct ClientVerify {
     pub ca_ignore: VerifyCodes,
     /// What is forgiven of the client's own certificate (`crt-ignore-err`).
     pub crt_ignore: VerifyCodes,
+    /// Whether clients are not told whom to have a certificate of (`no-ca-names`).
+    pub hides_names: bool,
 }

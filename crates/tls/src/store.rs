@@ -1,6 +1,6 @@
 //! Certificates with their keys, as files hold them (`crt`, `crt-list`, `crt-store`).
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::engine::key::{KeyKind, PrivateKey};
 #[cfg(feature = "legacy-tls")]
@@ -49,8 +49,44 @@ pub struct Sources {
     pub chain: Option<Box<str>>,
 }
 
-/// Gives the passphrase of the encrypted key in a file (`ssl-passphrase-cmd`).
-pub type Passphrases = dyn Fn(&str) -> Option<Vec<u8>> + Send + Sync;
+/// What asks for the passphrase of the encrypted key in a file.
+type Ask = dyn Fn(&str) -> Option<Vec<u8>> + Send + Sync;
+
+/// The passphrases of encrypted keys (`ssl-passphrase-cmd`): those that opened one before are tried
+/// first.
+pub struct Passphrases {
+    ask: Box<Ask>,
+    known: Mutex<Vec<Vec<u8>>>,
+}
+
+impl std::fmt::Debug for Passphrases {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Passphrases").finish_non_exhaustive()
+    }
+}
+
+impl Passphrases {
+    /// Those that `ask` gives for the name of a file.
+    pub fn new(ask: impl Fn(&str) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
+        Self { ask: Box::new(ask), known: Mutex::default() }
+    }
+
+    /// What one of them makes of the key in a file.
+    fn open<T>(
+        &self,
+        file: &str,
+        open: impl Fn(&[u8]) -> Result<T, &'static str>,
+    ) -> Result<T, &'static str> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(opened) = known.iter().find_map(|passphrase| open(passphrase).ok()) {
+            return Ok(opened);
+        }
+        let given = (self.ask)(file).ok_or("no passphrase was given")?;
+        let opened = open(&given)?;
+        known.push(given);
+        Ok(opened)
+    }
+}
 
 /// What a PEM file has, in whatever order.
 #[derive(Debug, Default)]
@@ -143,9 +179,8 @@ fn key(file: &str, block: &Block<'_>, passphrases: Option<&Passphrases>) -> Resu
     if block.is_encrypted {
         return Err(failed("a private key encrypted in an unsupported way"));
     }
-    let given = passphrases(file).ok_or_else(|| failed("no passphrase was given"))?;
-    let der = passphrase::decrypt(&block.data, &given).map_err(failed)?;
-    key_of(&der).map_err(failed)
+    let open = |passphrase: &[u8]| key_of(&passphrase::decrypt(&block.data, passphrase)?);
+    passphrases.open(file, open).map_err(failed)
 }
 
 /// A key that rustls takes, else one for OpenSSL.

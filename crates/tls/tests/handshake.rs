@@ -227,6 +227,7 @@ fn a_session_keeps_what_its_client_showed_and_is_good_under_the_same_rules_alone
                 trust: authority.trust(),
                 crt_ignore: VerifyCodes::ALL,
                 ca_ignore: VerifyCodes::ALL,
+                ..ClientVerify::default()
             };
             let acceptor = listener(lenient.clone());
             let connector = Connector::new(&Connecting {

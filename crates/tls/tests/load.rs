@@ -223,8 +223,8 @@ fn encrypted_keys_open_with_their_passphrase() {
         let path =
             folder.write(name, &(halves(&pem).0.to_owned() + &fs::read_to_string(&key).expect("a key")));
         let with = |passphrase: Option<&'static [u8]>| {
-            let passphrases: Arc<tls::store::Passphrases> =
-                Arc::new(move |_: &str| passphrase.map(<[u8]>::to_vec));
+            let passphrases =
+                Arc::new(tls::store::Passphrases::new(move |_: &str| passphrase.map(<[u8]>::to_vec)));
             Loader { passphrases: Some(passphrases), ..Loader::default() }.certificates(&path)
         };
         with(Some(b"secret")).expect(name);

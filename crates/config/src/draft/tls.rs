@@ -2,6 +2,7 @@
 //! and names looked up (`resolve::tls`).
 
 use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use diag::Span;
@@ -176,6 +177,8 @@ pub struct BindTls<'a> {
     pub ticket_keys: Option<Text<'a>>,
     /// `ca-ignore-err`.
     pub ca_ignore: Option<Text<'a>>,
+    /// `no-ca-names`.
+    pub no_ca_names: bool,
 }
 
 /// What a `server` line says.
@@ -246,6 +249,10 @@ pub struct TlsDefaults<'a> {
     pub capture: Option<usize>,
     /// `tune.ssl.keylog`: whether the secrets of connections are kept.
     pub key_log: bool,
+    /// `ssl-skip-self-issued-ca`.
+    pub skips_roots: bool,
+    /// `ssl-passphrase-cmd`.
+    pub passphrases: Option<Arc<tls::store::Passphrases>>,
     /// `ocsp-update.…`.
     pub updates: tls::files::UpdateSettings,
 }
@@ -284,6 +291,8 @@ impl Default for TlsDefaults<'_> {
             max_record: 0,
             capture: None,
             key_log: false,
+            skips_roots: false,
+            passphrases: None,
             updates: tls::files::UpdateSettings::default(),
         }
     }

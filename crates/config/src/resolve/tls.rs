@@ -454,6 +454,7 @@ fn bind_options(
         alpn,
         verify: client_verify(draft, defaults, context)?,
         early_data: 0,
+        skips_roots: defaults.skips_roots,
     })
 }
 
@@ -488,6 +489,7 @@ fn client_verify(
         trust: trust(&draft.words, defaults, context)?,
         ca_ignore: ignored(draft.ca_ignore)?,
         crt_ignore: ignored(draft.crt_ignore)?,
+        hides_names: draft.no_ca_names,
     })
 }
 

@@ -89,7 +89,8 @@ pub(crate) fn protocols(
 
 /// What reads certificates; `extra` are the files that it looks for beside each.
 pub(crate) fn loader(extra: Extra, context: &Context<'_>) -> Loader {
-    Loader { extra, chains: context.tls_files.all.chains(), ..Loader::default() }
+    let passphrases = context.tls.passphrases.clone();
+    Loader { extra, passphrases, chains: context.tls_files.all.chains() }
 }
 
 /// Reads the chains of `issuers-chain-path`.

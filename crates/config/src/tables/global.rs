@@ -1,6 +1,8 @@
 //! The `global` section (manual, chapter 3), but for `tune.*`, `log` and the environment.
 
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::tls::VerifyMode;
@@ -132,13 +134,13 @@ pub static TABLE: &[Keyword] = &[
     global("ssl-load-extra-del-ext", "", "the endings of files beside a certificate replace its `.crt`", |g, a| { g.tls.extra.replaces_ending = true; a.finish() }),
     global("ssl-load-extra-files", "{ none | all | bundle | sctl | ocsp | issuer | key } ...", "which files are looked for beside certificates", |g, a| tls::extra_files(&mut g.tls.extra, a)),
     ineffective("ssl-mode-async",          G, TLS),
-    ineffective("ssl-passphrase-cmd",      G, TLS),
+    global("ssl-passphrase-cmd", "<command> <argument>*", "what writes the passphrases of encrypted keys to its standard output", |g, a| { a.required("a command")?; a.rest(); g.tls.passphrases = Some(Arc::new(passphrases(a.statement.arguments()))); Ok(()) }),
     ineffective("ssl-propquery",           G, TLS),
     global("ssl-provider", "<name>", "a provider that OpenSSL loads; OpenSSL serves all lines then", |g, a| tls::provider(&mut g.tls, a)),
     global("ssl-provider-path", "<directory>", "where the providers behind it are", |g, a| { g.tls.provider_path = Some(a.required("a directory")?); a.finish() }),
     global("ssl-security-level", "<number>", "OpenSSL's level; below 2 it serves on all lines whom rustls does not", |g, a| { g.tls.security_level = Some(a.integer("a number", 0, 5)?); a.finish() }).partial("levels over 2 count only where OpenSSL serves"),
     global("ssl-server-verify", "{ none | required }", "whether certificates of servers are verified", |g, a| { g.tls.server_verify = a.one_of(&[("none", VerifyMode::None), ("required", VerifyMode::Required)])?; a.finish() }),
-    ineffective("ssl-skip-self-issued-ca", G, TLS),
+    global("ssl-skip-self-issued-ca", "", "certificates of roots are not sent to clients", |g, a| flag(&mut g.tls.skips_roots, a)),
     ineffective("lua-prepend-path",        G, LUA),
     unsupported("lua-load",           G),
     unsupported("lua-load-per-thread", G),
@@ -185,6 +187,27 @@ where
 {
     *value = Some(args.integer("an integer", low, high)?);
     args.finish()
+}
+
+/// The passphrases that a command gives for the file of an encrypted key, its first argument.
+fn passphrases(words: &[syntax::Word]) -> ::tls::store::Passphrases {
+    let words: Vec<String> = words.iter().map(|word| word.as_str().to_owned()).collect();
+    ::tls::store::Passphrases::new(move |file| {
+        let (command, arguments) = words.split_first()?;
+        let output = Command::new(command)
+            .arg(file)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()
+            .ok()
+            .filter(|output| output.status.success())?;
+        let mut passphrase = output.stdout;
+        while matches!(passphrase.last(), Some(b'\n' | b'\r')) {
+            passphrase.pop();
+        }
+        Some(passphrase)
+    })
 }
 
 fn time(value: &mut Option<Duration>, args: &mut Args<'_, '_>) -> Outcome {

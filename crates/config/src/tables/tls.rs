@@ -38,6 +38,7 @@ pub static BIND: &[BindKeyword] = &[
     bind("crl-file",         "<file>",        "certificates that were revoked",                   |d, a| word(&mut d.tls.words.crl_file, a)),
     bind("crt-ignore-err",   "all | <error>[,...]", "faults of a client's certificate that are let pass",         |d, a| word(&mut d.tls.crt_ignore, a)),
     bind("ca-ignore-err",    "all | <error>[,...]", "faults of the certificates above it that are let pass",      |d, a| word(&mut d.tls.ca_ignore, a)),
+    bind("no-ca-names",      "",              "clients are not told whom to have a certificate of", |d, _| { d.tls.no_ca_names = true; Ok(()) }),
     bind("verify",           "none | optional | required", "whether clients need a certificate",  |d, a| verify(&mut d.tls.words, a, true)),
     bind("ciphers",          "<ciphers>",     "suites up to TLS 1.2, in OpenSSL's notation",      |d, a| word(&mut d.tls.words.ciphers, a)).partial(SUITES),
     bind("ciphersuites",     "<suites>",      "suites of TLS 1.3",                                |d, a| word(&mut d.tls.words.ciphersuites, a)),

@@ -1,5 +1,6 @@
 //! Configurations of rustls, for a listener's certificate and for a server line.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ impl fmt::Debug for ServerSide {
 
 /// What one certificate needs beside its line's parameters.
 pub(crate) struct Served<'a> {
-    pub(crate) chain: &'a [Arc<[u8]>],
+    pub(crate) chain: Cow<'a, [Arc<[u8]>]>,
     pub(crate) key: &'a PrivateKey,
     pub(crate) ocsp: Option<&'a [u8]>,
     pub(crate) alpn: &'a [Box<[u8]>],
@@ -75,7 +76,7 @@ impl ServerSide {
             VerifyMode::None => Arc::new(NoClientAuth),
             _ => verify::of_clients(served.verify, &parameters.peer_sigalgs, &parameters.groups),
         };
-        let certified = served.key.certified(served.chain, served.ocsp, &parameters.sigalgs);
+        let certified = served.key.certified(&served.chain, served.ocsp, &parameters.sigalgs);
         let newer = served.verify.trust.generation.map(|generation| shared.within(generation));
         let shared = newer.as_ref().unwrap_or(shared);
         let certified = certified.ok_or(NOT_HERE)?;

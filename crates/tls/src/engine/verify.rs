@@ -149,7 +149,8 @@ pub(crate) fn of_clients(
     schemes: &[u16],
     groups: &[u16],
 ) -> Arc<dyn ClientCertVerifier> {
-    let subjects = verify.trust.authorities.iter().filter_map(|der| x509::subject_of(der));
+    let subjects = verify.trust.authorities.iter().filter(|_| !verify.hides_names);
+    let subjects = subjects.filter_map(|der| x509::subject_of(der));
     Arc::new(Clients {
         is_mandatory: verify.mode == VerifyMode::Required,
         judge: Judge::of_clients(trusted(&verify.trust), verify),

@@ -10,19 +10,8 @@ use crate::names;
 use crate::settings::{Trust, VerifyMode};
 
 /// What HAProxy takes there beside and Weir does not.
-const LATER: &[&str] = &[
-    "allow-0rtt",
-    "crt",
-    "ecdhe-auto",
-    "issuer",
-    "jwt",
-    "key",
-    "ktls",
-    "no-ca-names",
-    "npn",
-    "ocsp",
-    "sctl",
-];
+const LATER: &[&str] =
+    &["allow-0rtt", "crt", "ecdhe-auto", "issuer", "jwt", "key", "ktls", "npn", "ocsp", "sctl"];
 
 /// Gives the name by which the file of a place (`ca-file`, `ca-verify-file`, `crl-file`) is known.
 pub type FileOf<'a> = &'a mut dyn FnMut(usize, &str) -> Result<Box<str>, String>;
@@ -46,6 +35,10 @@ pub fn override_options(
     while let Some(word) = words.next() {
         if word == "no-alpn" {
             options.alpn.clear();
+            continue;
+        }
+        if word == "no-ca-names" {
+            options.verify.hides_names = true;
             continue;
         }
         if word == "ocsp-update" {

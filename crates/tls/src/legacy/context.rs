@@ -65,7 +65,7 @@ impl ServerSide {
         resumption: &Resumption,
     ) -> Result<Self, ErrorStack> {
         let mut context = builder(SslMethod::tls_server(), parameters, &parameters.sigalgs)?;
-        show(&mut context, served.chain, served.key.der())?;
+        show(&mut context, &served.chain, served.key.der())?;
         let dh = dh(parameters.legacy.as_ref())?;
         context.set_tmp_dh(&dh)?;
         if !parameters.prefer_client {
@@ -92,7 +92,7 @@ impl ServerSide {
             VerifyMode::Required => Some(SslVerifyMode::PEER | SslVerifyMode::FAIL_IF_NO_PEER_CERT),
         };
         let verify = mode.map(|mode| {
-            for authority in &served.verify.trust.authorities {
+            for authority in served.verify.trust.authorities.iter().filter(|_| !served.verify.hides_names) {
                 // One that OpenSSL cannot read is a name less that clients are told.
                 let _ = X509::from_der(authority).and_then(|authority| context.add_client_ca(&authority));
             }

@@ -1,0 +1,127 @@
+//! What listeners show of their certificates and of whom they trust, and how keys under a passphrase
+//! are opened (manual, 3.1 `ssl-passphrase-cmd`, `ssl-skip-self-issued-ca`; 5.1 `no-ca-names`).
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use weir_tests::{Authority, Weir, check, free_port, scratch};
+
+const DEFAULTS: &str =
+    "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n";
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn text(path: &Path) -> String {
+    std::fs::read_to_string(path).expect("somebody wrote it")
+}
+
+/// What `openssl s_client` says of a connection with that name.
+fn s_client(port: u16, name: &str) -> String {
+    let output = Command::new("openssl")
+        .args(["s_client", "-showcerts", "-connect", &format!("127.0.0.1:{port}"), "-servername", name])
+        .stdin(Stdio::null())
+        .output()
+        .expect("openssl runs: `make tools` installs it");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A frontend with these words behind its address, and these lines of `global`.
+fn frontend(global: &str, port: u16, words: &str) -> String {
+    format!(
+        "global\n stats socket runtime level admin\n{global}{DEFAULTS}frontend f\n bind 127.0.0.1:{port} ssl {words}\n http-request return status 200\n"
+    )
+}
+
+#[test]
+fn roots_are_sent_unless_that_is_not_wanted() {
+    let authority = Authority::new();
+    let certificate = authority.issue(&["a.test"]);
+    let whole = certificate.with_extension("whole");
+    let pem = text(&certificate) + &text(&authority.own());
+    std::fs::write(&whole, &pem).expect("the directory takes files");
+    for (global, count) in [("", 2), (" ssl-skip-self-issued-ca\n", 1)] {
+        let port = free_port();
+        let weir = Weir::start(&frontend(global, port, &format!("crt {}", shown(&whole))), &[port]);
+        let sent = || s_client(port, "a.test").matches("-----BEGIN CERTIFICATE").count();
+        assert_eq!(sent(), count, "{global}");
+        let name = shown(&whole);
+        assert!(weir.ask(&format!("set ssl cert {name} <<\n{pem}\n")).contains("Transaction"));
+        assert!(weir.ask(&format!("commit ssl cert {name}")).contains("Success"));
+        assert_eq!(sent(), count, "{global}: after a change too");
+        assert!(weir.ask(&format!("show ssl cert {name}")).contains("Chain Subject: /CN=Test authority"));
+    }
+}
+
+#[test]
+fn clients_are_told_whom_to_have_a_certificate_of_unless_that_is_not_wanted() {
+    let authority = Authority::new();
+    let (certificate, ca) = (shown(&authority.issue(&["a.test"])), shown(&authority.own()));
+    let list = scratch("list").join("crt-list");
+    std::fs::write(&list, format!("{certificate} [no-ca-names] b.test\n{certificate} a.test\n"))
+        .expect("the temporary directory takes files");
+    let told =
+        |port: u16, name: &str| s_client(port, name).contains("Acceptable client certificate CA names");
+    // OpenSSL serves the second one.
+    for versions in ["", "ssl-max-ver TLSv1.2 ciphers DEFAULT@SECLEVEL=0"] {
+        let port = free_port();
+        let words = format!("crt-list {} verify optional ca-file {ca} {versions}", shown(&list));
+        let _weir = Weir::start(&frontend("", port, &words), &[port]);
+        assert!(told(port, "a.test") && !told(port, "b.test"));
+        let port = free_port();
+        let words = format!("crt {certificate} verify optional ca-file {ca} no-ca-names {versions}");
+        let _weir = Weir::start(&frontend("", port, &words), &[port]);
+        assert!(!told(port, "a.test"));
+    }
+}
+
+/// A certificate whose key is under a passphrase.
+fn locked(authority: &Authority, name: &str, passphrase: &str) -> PathBuf {
+    let certificate = authority.issue(&[name]);
+    let locked = certificate.with_extension("locked");
+    let output = Command::new("openssl")
+        .args(["pkcs8", "-topk8", "-v2", "aes-256-cbc", "-passout", &format!("pass:{passphrase}"), "-in"])
+        .arg(&certificate)
+        .output()
+        .expect("openssl runs: `make tools` installs it");
+    assert!(output.status.success());
+    let pem = text(&certificate);
+    let end = pem.find("-----BEGIN PRIVATE").or_else(|| pem.find("-----BEGIN EC")).expect("it has a key");
+    let key = String::from_utf8(output.stdout).expect("PEM is ASCII");
+    std::fs::write(&locked, pem[..end].to_owned() + &key).expect("the directory takes files");
+    locked
+}
+
+#[test]
+fn a_command_gives_the_passphrases_of_keys_and_those_that_are_known_are_tried_first() {
+    let authority = Authority::new();
+    let (one, two) = (locked(&authority, "a.test", "secret"), locked(&authority, "b.test", "secret"));
+    let directory = scratch("passphrase");
+    let (script, asked) = (directory.join("ask.sh"), directory.join("asked"));
+    std::fs::write(&script, format!("echo \"$@\" >> {}\necho $3\n", shown(&asked)))
+        .expect("the directory takes files");
+    // The file comes first, behind it what the line says.
+    let wrapper = directory.join("ask");
+    std::fs::write(&wrapper, format!("#!/bin/sh\nexec /bin/sh {} \"$@\"\n", shown(&script)))
+        .expect("the directory takes files");
+    let allowed = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&wrapper, allowed).expect("it is ours");
+    let port = free_port();
+    let words = format!("crt {} crt {}", shown(&one), shown(&two));
+    let global = format!(" ssl-passphrase-cmd {} first secret\n", shown(&wrapper));
+    let _weir = Weir::start(&frontend(&global, port, &words), &[port]);
+    assert!(s_client(port, "b.test").contains("CN = b.test"));
+    assert_eq!(text(&asked).trim(), format!("{} first secret", shown(&one)), "it is asked once");
+    for (global, cause) in [
+        ("", "no 'ssl-passphrase-cmd' is defined"),
+        (" ssl-passphrase-cmd /bin/false\n", "no passphrase was given"),
+        (" ssl-passphrase-cmd /nobody/there\n", "no passphrase was given"),
+        (" ssl-passphrase-cmd /bin/echo\n", "another passphrase"),
+    ] {
+        let file = directory.join("haproxy.cfg");
+        std::fs::write(&file, frontend(global, port, &words)).expect("the directory takes files");
+        let verdict = check(&file, &directory);
+        assert!(verdict.alerts().iter().any(|line| line.contains(cause)), "{global}: {verdict:?}");
+    }
+}
