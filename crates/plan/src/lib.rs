@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acme;
 pub mod backends;
 pub mod bind;
 pub mod check;

@@ -1,0 +1,5 @@
+//! draft
+#![forbid(unsafe_code)]
+mod answers;
+mod engine;
+mod jws;
