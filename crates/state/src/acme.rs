@@ -5,6 +5,9 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+/// The ring of events for tools that fill DNS (`show events dpapi`).
+pub const EVENTS: &str = "dpapi";
+
 /// A certificate that is ordered.
 #[derive(Debug)]
 pub struct Order {

@@ -17,6 +17,7 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 use crate::engine::key::PrivateKey;
 use crate::load_error::LoadError;
 use crate::store::Certificate;
+use crate::x509::Facts;
 
 /// A kind of key to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +106,9 @@ pub fn request(key: &PrivateKey, names: &[Box<str>], addresses: &[IpAddr]) -> Re
     Ok(made.der().to_vec())
 }
 
+/// The name of temporary certificates.
+const EXPIRED: &str = "expired";
+
 /// A certificate that stands where another is still to come. Nobody takes it: it has expired.
 ///
 /// # Errors
@@ -113,7 +117,7 @@ pub fn temporary(name: &str) -> Result<Certificate, LoadError> {
     let make = || {
         let key = key(NewKey::Ecdsa(Curve::P256))?;
         let mut params = named(&[], &[])?;
-        params.distinguished_name.push(DnType::CommonName, "expired");
+        params.distinguished_name.push(DnType::CommonName, EXPIRED);
         let now = WallTime::now().seconds;
         let day = |ago: i64| {
             let date = Date::utc(now - ago * 86_400);
@@ -127,6 +131,15 @@ pub fn temporary(name: &str) -> Result<Certificate, LoadError> {
         |error: String| LoadError::new(name, format!("no temporary certificate can be made: {error}"));
     let (certificate, key) = make().map_err(failed)?;
     Certificate::new(name, vec![certificate], key)
+}
+
+/// Whether a certificate is one that [`temporary`] made.
+pub fn is_temporary(certificate: &Certificate) -> bool {
+    let facts = certificate.chain.first().and_then(|der| Facts::parse(der).ok());
+    facts.is_some_and(|facts| {
+        let name = facts.subject();
+        facts.is_self_issued() && name.windows(EXPIRED.len()).any(|part| part == EXPIRED.as_bytes())
+    })
 }
 
 /// The certificate that answers a challenge by TLS (RFC 8737, 3) for a name or an address: it holds
@@ -152,7 +165,6 @@ mod tests {
     use x509_parser::prelude::FromDer;
 
     use super::*;
-    use crate::x509::Facts;
 
     #[test]
     fn requests_name_what_was_asked_for() {
@@ -162,9 +174,9 @@ mod tests {
             NewKey::Ecdsa(Curve::P521),
             NewKey::Rsa(2048),
         ] {
-            let key = key(kind).unwrap();
+            let own = key(kind).unwrap();
             let address = "192.0.2.1".parse().unwrap();
-            let der = request(&key, &["a.test".into(), "*.b.test".into()], &[address]).unwrap();
+            let der = request(&own, &["a.test".into(), "*.b.test".into()], &[address]).unwrap();
             let (rest, read) = X509CertificationRequest::from_der(&der).unwrap();
             assert!(rest.is_empty(), "{kind:?}");
             let subject = read.certification_request_info.subject.to_string();
@@ -172,7 +184,7 @@ mod tests {
             let text = format!("{:?}", read.requested_extensions().unwrap().collect::<Vec<_>>());
             assert!(text.contains("*.b.test") && text.contains("192, 0, 2, 1"), "{text}");
         }
-        assert!(super::key(NewKey::Rsa(1024)).is_err());
+        assert!(key(NewKey::Rsa(1024)).is_err());
     }
 
     #[test]
@@ -182,5 +194,6 @@ mod tests {
         let (from, until) = facts.validity();
         assert!(from < until && until < WallTime::now().seconds);
         assert_eq!(made.key.belongs_to(&made.chain[0]), Some(true));
+        assert!(is_temporary(&made));
     }
 }
