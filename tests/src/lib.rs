@@ -7,11 +7,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acme;
 mod authority;
 pub mod client;
 mod haproxy;
 mod nameserver;
 mod origin;
+pub mod pebble;
 pub mod peers;
 mod program;
 pub mod request;
@@ -29,6 +31,7 @@ pub use authority::Authority;
 pub use haproxy::Haproxy;
 pub use nameserver::{NameServer, Zone};
 pub use origin::Origin;
+pub use pebble::Pebble;
 pub use program::{Verdict, Weir, ask, check, program};
 
 /// How long anything may take before a test gives up: far more than it takes, so that a busy

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use hickory_proto::op::{Message, MessageType, OpCode, ResponseCode};
-use hickory_proto::rr::rdata::{A, AAAA, SRV};
+use hickory_proto::rr::rdata::{A, AAAA, SRV, TXT};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 
 /// What is said of a name.
@@ -18,6 +18,8 @@ pub enum Zone {
     Addresses(Vec<&'static str>),
     /// Its SRV records: weight, port, host, and the host's address where the answer tells it too.
     Services(Vec<(u16, u16, &'static str, Option<&'static str>)>),
+    /// Its texts.
+    Texts(Vec<String>),
     /// The same as addresses, but only over TCP: datagrams are cut short.
     Long(Vec<&'static str>),
     /// It does not exist.
@@ -165,6 +167,10 @@ fn answer(question: &[u8], stream: bool, shared: &Shared) -> Option<Vec<u8>> {
             }
         }
         Zone::Services(_) => {}
+        Zone::Texts(texts) if query.query_type == RecordType::TXT => {
+            texts.into_iter().for_each(|text| add(RData::TXT(TXT::new(vec![text]))));
+        }
+        Zone::Texts(_) => {}
         Zone::NoName => message.metadata.response_code = ResponseCode::NXDomain,
         Zone::Refused => message.metadata.response_code = ResponseCode::Refused,
         Zone::Silence => return None,

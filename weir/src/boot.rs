@@ -84,6 +84,9 @@ fn start(
     }
     // Files belong to who starts the program, wherever it goes then.
     proxy::log::open_mirrors(&plan)?;
+    for told in acme::keep_account_keys(&plan)? {
+        messages.say(Severity::Notice, &told);
+    }
     if global.preallocates_descriptors {
         system::preallocate_descriptors(limits.open_files);
     }
@@ -282,6 +285,19 @@ fn ask_about_certificates(shared: &Arc<Shared>, sections: &resolvers::Sections) 
     tokio::task::spawn_local(ocsp::run(ocsp::Asking { files, process, settings, tell }));
 }
 
+/// Begins with the orders of certificates.
+fn order_certificates(shared: &Arc<Shared>, sections: &resolvers::Sections, messages: Messages) {
+    let plan = &shared.plan;
+    let told = shared.clone();
+    let tell = std::rc::Rc::new(move |level: u8, text: &str| {
+        if level <= 3 {
+            messages.say(Severity::Warning, text);
+        }
+        crate::checks::log_global(&told, level, text);
+    });
+    acme::start(plan, &shared.process, client::Settings::of(plan, sections), tell);
+}
+
 /// What the workers have in common.
 struct Desk {
     shared: Arc<Shared>,
@@ -314,6 +330,7 @@ async fn work(
     ready.wait().await;
     if worker.index == 0 {
         ask_about_certificates(&shared, &sections);
+        order_certificates(&shared, &sections, messages);
     }
     for bound in share {
         if let listeners::Owner::Datagrams { proxy, .. } = bound.owner {

@@ -44,6 +44,7 @@ pub(crate) fn of(plan: &Plan, limits: &Limits) -> View {
         tls: plan.tls.clone(),
         resolvers: plan.resolvers.iter().map(|section| section.state.clone()).collect(),
         rings: plan.rings.clone(),
+        orders: plan.acme.iter().map(|order| order.state.clone()).collect(),
         busy_polling: global.placement.busy_polling.iter().any(|polls| *polls),
         open_files: limits.open_files,
         memory_limit: limits.memory,

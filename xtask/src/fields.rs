@@ -10,8 +10,16 @@ use std::path::{Path, PathBuf};
 const PLAN: &str = "crates/plan/src";
 
 /// The crates that work by the plan. `config`, which fills it, is none of them.
-const READERS: &[&str] =
-    &["crates/plan", "crates/dial", "crates/proxy", "crates/health", "crates/resolvers", "weir"];
+const READERS: &[&str] = &[
+    "crates/plan",
+    "crates/dial",
+    "crates/proxy",
+    "crates/health",
+    "crates/resolvers",
+    "crates/client",
+    "crates/acme",
+    "weir",
+];
 
 /// Fields that `config` itself works by while it resolves the rest, or makes servers and backends
 /// of later.

@@ -34,8 +34,9 @@ const CRATES: &[Crate] = &[
     ("resolvers",  "crates/resolvers", &["base", "net", "plan", "runtime", "state", "tls"]),
     ("client",     "crates/client",  &["base", "http", "net", "plan", "resolvers", "runtime", "state", "tls"]),
     ("ocsp",       "crates/ocsp",    &["base", "client", "runtime", "state", "tls"]),
+    ("acme",       "crates/acme",    &["base", "client", "plan", "resolvers", "runtime", "sample", "state", "tls"]),
     ("control",    "crates/control", &["base", "http", "runtime", "sample", "state", "tls"]),
-    ("weir",       "weir",           &["balance", "base", "client", "config", "control", "diag", "health", "http", "net", "ocsp", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "syntax"]),
+    ("weir",       "weir",           &["acme", "balance", "base", "client", "config", "control", "diag", "health", "http", "net", "ocsp", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "syntax"]),
     ("xtask",      "xtask",          &["base", "config", "control", "rules", "sample"]),
     ("weir-tests", "tests",          &["config", "diag", "http", "net", "plan", "rules", "sample", "state", "tls"]),
 ];

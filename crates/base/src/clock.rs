@@ -214,6 +214,11 @@ impl Date {
     }
 }
 
+/// Seconds since 1970 of a date of HTTP (RFC 9110, 5.6.7) in the form that is sent today.
+pub fn parse_http_date(text: &str) -> Option<i64> {
+    jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok().map(jiff::Timestamp::as_second)
+}
+
 /// The local time zone.
 fn zone() -> &'static jiff::tz::TimeZone {
     ZONE.get_or_init(jiff::tz::TimeZone::system)
@@ -264,6 +269,14 @@ mod tests {
         let mut out = String::new();
         write(&mut out).unwrap();
         out
+    }
+
+    #[test]
+    fn dates_of_http_are_read_again() {
+        let mut text = String::new();
+        Date::utc(1_233_922_454).write_http(&mut text).expect("a string takes it");
+        assert_eq!(parse_http_date(&text), Some(1_233_922_454));
+        assert_eq!(parse_http_date("soon"), None);
     }
 
     #[test]

@@ -136,6 +136,8 @@ pub struct View {
     pub resolvers: Vec<Arc<state::resolvers::Section>>,
     /// Rings.
     pub rings: Vec<Arc<state::Ring>>,
+    /// Certificates that are ordered.
+    pub orders: Vec<Arc<state::acme::Order>>,
 }
 
 impl Default for View {
@@ -161,6 +163,7 @@ impl Default for View {
             tls: Arc::default(),
             resolvers: Vec::new(),
             rings: Vec::new(),
+            orders: Vec::new(),
         }
     }
 }

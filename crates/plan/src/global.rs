@@ -102,6 +102,8 @@ pub struct Global {
     pub dns_accept_family: AcceptFamily,
     /// `httpclient.…`.
     pub http_client: HttpClient,
+    /// `acme.scheduler off`.
+    pub no_acme_scheduler: bool,
     /// `ocsp-update.httpproxy`.
     pub ocsp_proxy: Option<SocketAddr>,
     /// `external-check`.

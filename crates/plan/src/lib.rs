@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acme;
 pub mod backends;
 pub mod bind;
 pub mod check;
@@ -62,6 +63,8 @@ pub struct Plan {
     pub certificates: Arc<sample::keys::Certificates>,
     /// The files of TLS and who uses them, for the runtime socket.
     pub tls: Arc<tls::files::Files>,
+    /// Certificates that are ordered by `acme` sections.
+    pub acme: Vec<Arc<acme::Order>>,
     /// All rings, for the runtime socket (`show events`).
     pub rings: Vec<Arc<state::Ring>>,
     /// The servers that rings are sent to.

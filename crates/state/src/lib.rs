@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acme;
 mod address;
 pub mod clear;
 pub mod counters;

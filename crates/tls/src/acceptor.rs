@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 use base::clock::WallTime;
 
 use crate::captured::Keep;
+use crate::challenges::Challenges;
 use crate::choice::{Index, Names, Wanted};
 use crate::details::Details;
 use crate::engine::provider::has_suite;
@@ -68,6 +69,8 @@ pub struct Listening {
     pub max_record: u16,
     /// What is kept of handshakes for fetches.
     pub keep: Keep,
+    /// Challenges of ACME by TLS; `None` where there are never any.
+    pub challenges: Option<Arc<Challenges>>,
 }
 
 /// A `bind` line with TLS. Its certificates may change while it serves.
@@ -79,6 +82,7 @@ pub struct Acceptor {
     resumption: Resumption,
     max_record: u16,
     keep: Keep,
+    challenges: Option<Arc<Challenges>>,
 }
 
 /// What a listener has to choose from. Written when a certificate is changed at run time, read once
@@ -113,10 +117,10 @@ impl Acceptor {
     /// # Errors
     /// What the engine says against the line's options.
     pub fn new(listening: Listening) -> Result<Self, String> {
-        let Listening { entries, strict_sni, resumption, max_record, keep } = listening;
+        let Listening { entries, strict_sni, resumption, max_record, keep, challenges } = listening;
         let shared = Shared::new(&resumption);
         let current = RwLock::default();
-        let acceptor = Self { current, strict_sni, shared, resumption, max_record, keep };
+        let acceptor = Self { current, strict_sni, shared, resumption, max_record, keep, challenges };
         // Lines that share their options share what may be wrong with them.
         let mut tried: Vec<Arc<Options>> = Vec::new();
         for entry in entries {
@@ -271,6 +275,11 @@ impl Acceptor {
 
     /// Chooses what to answer a ClientHello with.
     pub(crate) fn choose(&self, hello: &Hello<'_>, details: &mut Details) -> Result<Chosen, Error> {
+        if let Some(side) = self.challenges.as_ref().and_then(|all| all.find(hello)) {
+            details.is_challenge = true;
+            details.version = hello.version_up_to(TLS13);
+            return Ok(Chosen::Rustls(side));
+        }
         let name = hello.server_name.and_then(|name| str::from_utf8(name).ok()).unwrap_or("");
         let fitting = |max: u16| {
             let current = self.current.read().unwrap_or_else(PoisonError::into_inner);

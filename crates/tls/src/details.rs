@@ -20,6 +20,8 @@ pub struct Details {
     pub group: u16,
     /// Whether an earlier session was resumed (`ssl_fc_is_resumed`).
     pub is_resumed: bool,
+    /// Whether it answers a challenge of ACME and ends with its handshake.
+    pub is_challenge: bool,
     /// The protocol that was agreed on.
     pub alpn: Option<Box<[u8]>>,
     /// The name of the server that the client sent.

@@ -14,6 +14,7 @@
 pub mod acceptor;
 mod buffer;
 pub mod captured;
+pub mod challenges;
 mod choice;
 pub mod ciphers;
 pub mod connector;
@@ -36,6 +37,7 @@ mod legacy;
 mod legacy;
 pub mod load;
 mod load_error;
+pub mod made;
 pub mod names;
 pub mod ocsp;
 mod ocsp_text;

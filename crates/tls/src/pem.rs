@@ -73,6 +73,21 @@ pub fn blocks(text: &[u8]) -> Result<Vec<Block<'_>>, Malformed> {
     }
 }
 
+/// A block as text.
+pub fn block(label: &str, der: &[u8]) -> String {
+    let mut out = format!("-----BEGIN {label}-----\n");
+    let encoded = STANDARD.encode(der);
+    let mut rest = &*encoded;
+    while !rest.is_empty() {
+        let (line, behind) = rest.split_at(rest.len().min(64));
+        out.push_str(line);
+        out.push('\n');
+        rest = behind;
+    }
+    out.push_str(&format!("-----END {label}-----\n"));
+    out
+}
+
 /// What the mark in `line` says, if it is one.
 fn mark<'a>(line: &'a [u8], begin: &str) -> Option<&'a str> {
     let label = line.strip_prefix(begin.as_bytes())?.strip_suffix(b"-----")?;

@@ -306,8 +306,13 @@ impl Session {
         if let Some(captured) = details.captured.as_mut().filter(|_| early.is_empty()) {
             captured.forget("CLIENT_EARLY_TRAFFIC_SECRET");
         }
-        self.kept.append(&rest);
-        self.plain.append(&early);
+        if details.is_challenge {
+            // The client has seen what it wanted to see.
+            self.ended = Ended::Cleanly;
+        } else {
+            self.kept.append(&rest);
+            self.plain.append(&early);
+        }
         self.phase = Phase::Established(Box::new(Records::new(seal, open, kernel)));
         Ok(true)
     }

@@ -7,6 +7,7 @@ use base::support::Support;
 use diag::Diagnostic;
 use syntax::{Environment, Word};
 
+use crate::draft::acme::AcmeDraft;
 use crate::draft::args::Args;
 use crate::draft::resolvers::ReadResolvers;
 use crate::draft::settings::{GlobalSettings, Settings};
@@ -41,6 +42,8 @@ impl Where {
     pub const LOG_PROFILE: Self = Self(1 << 10);
     /// `resolvers`.
     pub const RESOLVERS: Self = Self(1 << 11);
+    /// `acme`.
+    pub const ACME: Self = Self(1 << 14);
     /// `crt-store`.
     pub const CRT_STORE: Self = Self(1 << 15);
 
@@ -67,6 +70,7 @@ impl Where {
             (Self::LOG_FORWARD, "log-forward"),
             (Self::LOG_PROFILE, "log-profile"),
             (Self::CRT_STORE, "crt-store"),
+            (Self::ACME, "acme"),
         ];
         names.iter().chain(&more).filter(|(bit, _)| self.holds(*bit)).map(|(_, name)| *name).collect()
     }
@@ -110,6 +114,9 @@ pub mod places {
 /// What a keyword function gives.
 pub type Outcome = Result<(), Diagnostic>;
 
+/// Reads a line into an `acme` section.
+pub type ReadAcme = for<'a> fn(&mut AcmeDraft<'a>, &mut Args<'a, '_>) -> Outcome;
+
 /// What a keyword does.
 #[derive(Clone, Copy)]
 pub enum Apply {
@@ -125,6 +132,8 @@ pub enum Apply {
     Section,
     /// Sets something of a `resolvers` section.
     Resolvers(ReadResolvers),
+    /// Sets something of an `acme` section.
+    Acme(ReadAcme),
     /// Understood, without effect here: a warning with the reason.
     Ineffective(&'static str),
     /// Once a keyword: an error with the version of HAProxy that it went with, and the way out.
@@ -344,6 +353,7 @@ pub fn sections(places: Where) -> String {
         (Where::LOG_FORWARD, "log-forward"),
         (Where::LOG_PROFILE, "log-profile"),
         (Where::CRT_STORE, "crt-store"),
+        (Where::ACME, "acme"),
     ];
     let names: Vec<&str> =
         NAMES.iter().filter(|(bit, _)| places.holds(*bit)).map(|(_, name)| *name).collect();

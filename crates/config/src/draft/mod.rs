@@ -4,6 +4,7 @@
 //! A row holds the function that reads its line, a statement its row: so these modules know each
 //! other.
 
+pub mod acme;
 pub mod args;
 pub mod bind;
 pub mod check;

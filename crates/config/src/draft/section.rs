@@ -24,6 +24,8 @@ pub enum Kind {
     HttpErrors,
     /// `crt-store`.
     CrtStore,
+    /// `acme`.
+    Acme,
     /// `healthcheck`.
     Healthcheck,
     /// `resolvers`.
@@ -50,6 +52,7 @@ impl Kind {
             Self::Userlist => Where::USERLIST,
             Self::HttpErrors => Where::ERRORS,
             Self::CrtStore => Where::CRT_STORE,
+            Self::Acme => Where::ACME,
             Self::Healthcheck => Where::HEALTHCHECK,
             Self::Resolvers => Where::RESOLVERS,
             Self::Ring => Where::RING,
@@ -74,7 +77,7 @@ const SECTIONS: &[(&str, Kind)] = &[
     ("listen", Kind::Listen),
     ("userlist", Kind::Userlist),
     ("http-errors", Kind::HttpErrors),
-    ("acme", Kind::Unsupported),
+    ("acme", Kind::Acme),
     ("cache", Kind::Unsupported),
     ("crt-store", Kind::CrtStore),
     ("dynamic-update", Kind::Unsupported),

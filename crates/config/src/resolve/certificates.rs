@@ -4,9 +4,11 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use diag::Diagnostic;
+use diag::{Diagnostic, Severity};
 use tls::load::Extra;
+use tls::store::Sources;
 
+use crate::draft::acme::OrderWords;
 use crate::draft::args::Args;
 use crate::draft::keyword::Outcome;
 use crate::draft::settings::Bases;
@@ -51,7 +53,7 @@ fn directory<'a>(statement: &'a Statement, context: &mut Context<'_>) -> Result<
 fn load(section: &Section, statement: &Statement, bases: &Bases<'_>, context: &mut Context<'_>) -> Outcome {
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     let (mut words, mut alias, mut for_tokens) = (LoadWords::default(), None, false);
-    let mut updates = None;
+    let (mut updates, mut order) = (None, OrderWords::default());
     while let Some(word) = args.next() {
         if let Some(place) = words.place(word) {
             *place = Some(args.value()?.into());
@@ -61,11 +63,18 @@ fn load(section: &Section, statement: &Statement, bases: &Bases<'_>, context: &m
             "alias" => alias = Some(args.value()?),
             "jwt" => for_tokens = args.on_off()?,
             "ocsp-update" => updates = Some(args.on_off()?),
-            "acme" | "domains" | "ips" | "generate-dummy" | "keytype" | "bits" | "curves" => {
+            name @ ("acme" | "domains" | "ips") => {
+                let value = args.value()?;
+                order.take(name, value).map_err(|error| args.wrong(error))?;
+            }
+            "generate-dummy" | "keytype" | "bits" | "curves" => {
                 return Err(args.wrong(format!("`{word}` of a certificate is not supported yet")));
             }
             other => {
-                let near = diag::suggest(other, ["crt", "key", "alias", "jwt", "ocsp", "issuer", "sctl"]);
+                let near = diag::suggest(
+                    other,
+                    ["crt", "key", "alias", "jwt", "ocsp", "issuer", "sctl", "acme", "domains", "ips"],
+                );
                 return Err(args
                     .wrong(format!("`load` does not know `{other}`"))
                     .did_you_mean(near)
@@ -79,14 +88,6 @@ fn load(section: &Section, statement: &Statement, bases: &Bases<'_>, context: &m
             .haproxy("'load' in section 'crt-store': mandatory 'crt' parameter not found."));
     };
     let path = below(bases.certificates, &certificate);
-    let text = read(&path, context).map_err(|error| error.at(certificate.span))?;
-    let key_text = match words.key {
-        Some(key) => Some(read(&below(bases.keys, &key), context).map_err(|error| error.at(key.span))?),
-        None => None,
-    };
-    let for_tls = tls_certificate(&path, &text, &words, bases, context)?;
-    let read = sample::keys::Certificate::from_pem(&text, key_text.as_deref())
-        .map_err(|error| Diagnostic::alert(format!("`{path}`: {error}")).at(certificate.span))?;
     // The alias is its name where there is one, as HAProxy lists it; the others find it too.
     let store = &*section.name;
     let within = |name: &str| {
@@ -98,6 +99,24 @@ fn load(section: &Section, statement: &Statement, bases: &Bases<'_>, context: &m
         names.push(path.clone());
     }
     names.extend([within(&certificate), within(&path)]);
+    if order != OrderWords::default() {
+        let located = |path: &str| context.names.path(path).display().to_string();
+        let (file, key_file) = (located(&path), words.key.map(|key| located(&below(bases.keys, &key))));
+        context.orders.note(order, &names[0], (&file, key_file.as_deref()), certificate.span)?;
+        if !std::path::Path::new(&file).exists() {
+            let made = temporary(&file, key_file.as_deref(), context);
+            let made = made.map_err(|error| error.at(certificate.span))?;
+            return keep(&names, Some(made), statement, context);
+        }
+    }
+    let text = read(&path, context).map_err(|error| error.at(certificate.span))?;
+    let key_text = match words.key {
+        Some(key) => Some(read(&below(bases.keys, &key), context).map_err(|error| error.at(key.span))?),
+        None => None,
+    };
+    let for_tls = tls_certificate(&path, &text, &words, bases, context)?;
+    let read = sample::keys::Certificate::from_pem(&text, key_text.as_deref())
+        .map_err(|error| Diagnostic::alert(format!("`{path}`: {error}")).at(certificate.span))?;
     keep(&names, for_tls, statement, context)?;
     if let (Some(_), Some(name)) = (updates, names.first()) {
         // Lines that use it know it by this name.
@@ -107,6 +126,22 @@ fn load(section: &Section, statement: &Statement, bases: &Bases<'_>, context: &m
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     context.names.certificates.insert(&names, read, for_tokens);
     Ok(())
+}
+
+/// What stands in for a certificate until the one that is ordered is there.
+fn temporary(
+    file: &str,
+    key_file: Option<&str>,
+    context: &mut Context<'_>,
+) -> Result<tls::Certificate, Diagnostic> {
+    let mut made = tls::made::temporary(file).map_err(|error| Diagnostic::alert(error.to_string()))?;
+    made.sources =
+        Sources { certificate: Some(file.into()), key: key_file.map(Box::from), ..Sources::default() };
+    let text = format!("`{file}` is not there: a temporary certificate stands in until one is issued");
+    context.diagnostics.push(Diagnostic::new(Severity::Notice, text).haproxy_whole(format!(
+        "No certificate available for '{file}', generating a temporary key pair before getting the ACME certificate"
+    )));
+    Ok(made)
 }
 
 /// Keeps what TLS has of a certificate, by the first of its names, and finds it by the others.

@@ -9,6 +9,7 @@ use tls::files::{List, ListEntry, override_options};
 use tls::{Certificate, Entry, Legacy, Options};
 
 use crate::draft::Statement;
+use crate::draft::acme::OrderWords;
 use crate::draft::settings::Bases;
 use crate::draft::tls::{LoadWords, Text, TlsDefaults};
 use crate::resolve::certificates::made_of;
@@ -75,6 +76,7 @@ pub(crate) fn read(
             let message = format!("{path}:{}: {}", line.number, error.message);
             Diagnostic { message, ..error }
         })?;
+        note_order(&listed, context).map_err(place)?;
         append(&listed, statement, options, (&mut kept, entries), context).map_err(place)?;
     }
     context.tls_files.all.keep_list(&path, kept);
@@ -108,6 +110,7 @@ fn line_of_frontend<'a>(
     let certificates = loaded(file, &load, "in a line of ssl-f-use", context)?;
     let listed = Listed { number: 0, certificates, options, filters: Vec::new(), span };
     note_updates(&listed, "in a line of ssl-f-use", context)?;
+    note_order(&listed, context)?;
     Ok(listed)
 }
 
@@ -232,6 +235,25 @@ fn note_updates(listed: &Listed<'_>, title: &str, context: &Context<'_>) -> Resu
                 certificate.name
             ))
         })?;
+    }
+    Ok(())
+}
+
+/// What a line orders of its certificates (`acme`).
+fn note_order(listed: &Listed<'_>, context: &mut Context<'_>) -> Result<(), Diagnostic> {
+    let mut order = OrderWords::default();
+    for pair in listed.options.windows(2) {
+        let taken = order.take(pair[0], pair[1]);
+        taken.map_err(|error| Diagnostic::alert(error).at(listed.span))?;
+    }
+    if order == OrderWords::default() {
+        return Ok(());
+    }
+    for certificate in &listed.certificates {
+        let sources = &certificate.sources;
+        let file = sources.certificate.as_deref().unwrap_or(&certificate.name);
+        let key_file = sources.key.as_deref().filter(|key| *key != file);
+        context.orders.note(order.clone(), &certificate.name, (file, key_file), listed.span)?;
     }
     Ok(())
 }

@@ -120,11 +120,14 @@ fn compiled(word: Option<&Word>, context: &Context<'_>) -> Result<Option<Format>
     Format::compile(word, word.span(), &scope, FormatFor::Log).map(Some)
 }
 
-/// Makes the rings of all sections, and `buf0`, which is always there.
+/// Makes the rings of all sections, and `buf0` and `dpapi`, which are always there.
 pub(crate) fn rings(pending: &[Pending<'_>], context: &mut Context<'_>) {
     let size = context.global.tune.bufsize;
     let buffer = Arc::new(Ring::new("buf0", "in-memory ring buffer", size, MAX_LENGTH));
     add_ring(RingSettings { ring: buffer, format: LogFormat::Timed, backing_file: None }, context);
+    // What orders of certificates tell tools that fill DNS; the longest event has a whole authorization.
+    let events = Arc::new(Ring::new(state::acme::EVENTS, "DPAPI ring buffer", 1 << 20, 1 << 17));
+    add_ring(RingSettings { ring: events, format: LogFormat::Timed, backing_file: None }, context);
     let mut seen: HashMap<&str, &Section> = HashMap::new();
     for proxy in pending.iter().filter(|proxy| proxy.settings.kind == Kind::Ring) {
         if let Some(other) = seen.insert(proxy.settings.name, proxy.section) {

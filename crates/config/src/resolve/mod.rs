@@ -4,6 +4,7 @@
 //! defaults. The second makes the shared states of all proxies and servers, so that every name can
 //! be found. The third compiles what refers to names and checks that the parts fit together.
 
+mod acme;
 pub(crate) mod around;
 mod ask;
 mod balance;
@@ -38,7 +39,7 @@ mod warnings;
 use base::support::Support;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -110,6 +111,10 @@ pub(crate) struct Context<'a> {
     pub(crate) last: last::LastAddresses,
     /// Addresses of server names already looked up.
     pub(crate) hosts: HashMap<String, Result<std::net::IpAddr, String>>,
+    /// `acme` sections and what is ordered by them.
+    pub(crate) orders: acme::Orders<'a>,
+    /// Keys of accounts by their files.
+    pub(crate) account_keys: HashMap<PathBuf, plan::acme::AccountKey>,
     /// `guid` and its kin.
     pub(crate) guids: guids::Guids,
     /// Whether the line being compiled is inherited from a defaults section.
@@ -121,7 +126,7 @@ pub(crate) struct Context<'a> {
 impl Context<'_> {
     /// Whether the process asks others by HTTP, as far as lines read so far say.
     pub(crate) fn asks_others(&self) -> bool {
-        self.tls_files.all.has_updates()
+        self.tls_files.all.has_updates() || self.orders.are_any()
     }
 
     /// Keeps an error of a step that gives nothing else.
@@ -179,6 +184,8 @@ pub(crate) fn resolve(
         tls_files: around
             .map_or_else(tls_files::Files::default, |around| tls_files::Files::with(around.tls())),
         guids: guids::Guids::default(),
+        orders: acme::Orders::default(),
+        account_keys: HashMap::new(),
         inherited: false,
         around,
     };
@@ -201,6 +208,7 @@ pub(crate) fn resolve(
     }
     sections::userlists(draft, &mut context);
     sections::http_errors(draft, &mut context);
+    acme::read(draft, &mut context);
     certificates::stores(draft, &global.bases, &mut context);
     let healthchecks = sections::healthchecks(draft, &mut context);
     context.names.resolvers = match around {
@@ -466,8 +474,10 @@ fn finish<'a>(
         check::note_variables(healthchecks, context);
         ask::settings(&global.http_client, context);
     }
+    let acme = acme::orders(context);
     Plan {
         global: std::mem::take(&mut context.global),
+        acme,
         proxies: resolved.into(),
         resolvers: std::mem::take(&mut context.names.resolvers),
         frontends,

@@ -135,6 +135,7 @@ pub(crate) fn acceptor(
         resumption,
         max_record: defaults.max_record,
         keep: Keep { lists: defaults.capture.unwrap_or(0), secrets: defaults.key_log, ..Keep::default() },
+        challenges: context.orders.answer_by_tls().then(|| context.tls_files.all.challenges().clone()),
     };
     let acceptor = Arc::new(Acceptor::new(listening).map_err(failed)?);
     let file = context.sources.file(statement.span.file).name();

@@ -1,5 +1,5 @@
 //! What the `global` section says of requests that the process itself makes (manual, 3.10
-//! `httpclient.…`) and of updates of OCSP answers (3.1 `ocsp-update.…`).
+//! `httpclient.…`), of orders of certificates (`acme.scheduler`) and of updates of OCSP answers (3.1 `ocsp-update.…`).
 
 use base::address::{Accepts, Family, Place, PortRule};
 use base::units::DefaultUnit::Milliseconds;
@@ -17,6 +17,7 @@ const HTTP: u16 = 80;
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
     //     name                            arguments    what it is                                                       setting
+    global("acme.scheduler",                "{ auto | off }",  "whether certificates are renewed by themselves",         |g, a| { g.plan.no_acme_scheduler = a.one_of(&[("auto", false), ("off", true)])?; a.finish() }),
     global("httpclient.resolvers.disabled", "{ on | off }",    "whether URLs need addresses instead of names",            |g, a| { g.http_client.no_resolvers = a.on_off()?; a.finish() }),
     global("httpclient.resolvers.id",      "<section>",        "the resolvers section that is asked for them",            |g, a| { g.http_client.resolvers = Some(a.required("a resolvers section")?.into()); a.finish() }),
     global("httpclient.resolvers.prefer",  "{ ipv4 | ipv6 }",  "the family of addresses that is preferred",               |g, a| { g.plan.http_client.prefer = Some(a.one_of(&[("ipv4", Family::V4), ("ipv6", Family::V6)])?); a.finish() }),

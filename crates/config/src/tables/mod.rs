@@ -1,5 +1,6 @@
 //! The keywords of sections: one table a family.
 
+pub mod acme;
 pub mod ask;
 pub mod bind;
 mod bind_row;
@@ -50,6 +51,7 @@ static TABLES: &[&[Keyword]] = &[
     check_protocol::TABLE,
     sections::TABLE,
     resolvers::TABLE,
+    acme::TABLE,
 ];
 
 /// Every row.

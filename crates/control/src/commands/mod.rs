@@ -11,6 +11,7 @@ pub(crate) mod handshakes;
 pub(crate) mod inside;
 pub(crate) mod lists;
 pub(crate) mod measures;
+pub(crate) mod orders;
 pub(crate) mod patterns;
 pub(crate) mod places;
 pub(crate) mod servers;

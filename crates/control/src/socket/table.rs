@@ -10,7 +10,7 @@ use runtime::watchdog;
 use crate::call::{Call, Reply, Settings, denied, error};
 use crate::commands::{
     anonymized, authorities, backends, captured, certificates, events, handshakes, inside, lists, measures,
-    patterns, servers, sets, shows, streams, traces, variables,
+    orders, patterns, servers, sets, shows, streams, traces, variables,
 };
 use crate::statistics::resolvers;
 use crate::stats_file;
@@ -75,9 +75,9 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("abort ssl ca-file",        "<cafile>", Admin,    "abort a transaction for a CA file", authorities::abort_ca),
     row  ("abort ssl cert",           "<certfile>",                       Admin,    "abort a transaction for a certificate file", certificates::abort),
     row  ("abort ssl crl-file",       "<crlfile>", Admin,    "abort a transaction for a CRL file", authorities::abort_crl),
-    later("acme challenge_ready",     "<certificate> domain <domain>",    Admin,    "notify that the challenge of a domain is ready"),
-    later("acme renew",               "<certificate>",                    Admin,    "renew a certificate with the ACME protocol"),
-    later("acme status",              "",                                 Admin,    "show the status of certificates configured with ACME"),
+    row  ("acme challenge_ready",     "<certificate> domain <domain>",    Admin,    "notify that the challenge of a domain is ready", orders::challenge_ready),
+    row  ("acme renew",               "<certificate>",                    Admin,    "renew a certificate with the ACME protocol", orders::renew),
+    row  ("acme status",              "",                                 Admin,    "show the status of certificates configured with ACME", orders::status),
     row  ("add acl",                  "[@<ver>] <acl> <pattern>",         Admin,    "add an acl entry",                                                                  patterns::add_acl),
     row  ("add backend",              "<bk> from <defpx> [mode <mode>]",  Admin,    "create a new backend", backends::add),
     row  ("add map",                  "[@<ver>] <map> <key> <val>",       Admin,    "add a map entry (payload supported instead of key/val)",                            patterns::add_map),

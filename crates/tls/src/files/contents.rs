@@ -8,8 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::engine::key::PrivateKey;
 use crate::load::is_timestamp_list;
-use crate::ocsp;
 use crate::store::{Certificate, Parts};
+use crate::{ocsp, pem};
 
 /// A certificate's parts, of which any may be missing.
 #[derive(Clone, Debug, Default)]
@@ -113,10 +113,10 @@ impl Contents {
     pub fn to_pem(&self) -> String {
         let mut out = String::new();
         if let Some(key) = &self.key {
-            block("PRIVATE KEY", key.pkcs8(), &mut out);
+            out.push_str(&pem::block("PRIVATE KEY", key.pkcs8()));
         }
         for der in &self.chain {
-            block("CERTIFICATE", der, &mut out);
+            out.push_str(&pem::block("CERTIFICATE", der));
         }
         out
     }
@@ -137,17 +137,4 @@ impl Contents {
 fn decode(payload: &str) -> Option<Vec<u8>> {
     let text: String = payload.split_whitespace().collect();
     STANDARD.decode(text).ok()
-}
-
-fn block(label: &str, der: &[u8], out: &mut String) {
-    out.push_str(&format!("-----BEGIN {label}-----\n"));
-    let encoded = STANDARD.encode(der);
-    let mut rest = &*encoded;
-    while !rest.is_empty() {
-        let (line, behind) = rest.split_at(rest.len().min(64));
-        out.push_str(line);
-        out.push('\n');
-        rest = behind;
-    }
-    out.push_str(&format!("-----END {label}-----\n"));
 }

@@ -136,6 +136,11 @@ impl Files {
         entry.certificate = inner.full_name(&entry.certificate);
         let certificate = inner.certificate_of(&entry.certificate).map_err(refused)?;
         let words: Vec<&str> = entry.options.iter().map(|word| &**word).collect();
+        if let Some(word) = words.iter().find(|word| matches!(**word, "acme" | "domains" | "ips")) {
+            let text =
+                format!("'{word}' needs a line of the configuration: orders are not added at run time\n");
+            return Err(refused(text));
+        }
         let mode = update_mode(&words).map_err(|error| refused(format!("{error}\n")))?;
         inner.note_mode(&entry.certificate, mode, false).map_err(|why| {
             let (own, list) = (&entry.certificate, &list);

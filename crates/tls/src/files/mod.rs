@@ -8,6 +8,7 @@
 mod authorities;
 mod certificates;
 mod contents;
+mod install;
 mod lists;
 mod names;
 mod options;
@@ -28,6 +29,7 @@ pub use responses::Answered;
 pub use updates::{Due, Outcome, Update, UpdateSettings, Wake};
 pub use users::{Failed, Line};
 
+use crate::challenges::Challenges;
 use crate::connector::Connector;
 use crate::load::IssuerChain;
 use crate::store::Certificate;
@@ -42,6 +44,7 @@ use users::Users;
 #[derive(Debug, Default)]
 pub struct Files {
     inner: Mutex<Inner>,
+    challenges: Arc<Challenges>,
 }
 
 #[derive(Debug, Default)]
@@ -72,6 +75,11 @@ impl Files {
     // Whoever panicked while holding the lock left whole entries behind.
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The certificates that answer challenges of ACME.
+    pub fn challenges(&self) -> &Arc<Challenges> {
+        &self.challenges
     }
 
     /// Says that the endings of files beside a certificate replace its `.crt`

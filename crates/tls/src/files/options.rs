@@ -41,8 +41,8 @@ pub fn override_options(
             options.verify.hides_names = true;
             continue;
         }
-        if word == "ocsp-update" {
-            // Of the certificate, not of the line: see [`update_mode`].
+        if matches!(word, "ocsp-update" | "acme" | "domains" | "ips") {
+            // Of the certificate, not of the line: see [`update_mode`], and `config` of orders.
             words.next();
             continue;
         }

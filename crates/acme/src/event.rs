@@ -1,0 +1,50 @@
+//! The events on the ring `dpapi`, as tools that fill DNS read them.
+
+use std::fmt::Write;
+
+use base::clock::{Date, WallTime};
+use plan::acme::{Challenge, Order};
+
+use crate::engine::ToMeet;
+
+/// An event, as a line of a timed ring.
+fn event(text: &str) -> String {
+    let now = WallTime::now();
+    let mut out = "<0>".to_owned();
+    // Writing to a string does not fail.
+    let _ = Date::local(now.seconds).write_iso(Some(now.micros()), &mut out);
+    let _ = writeln!(out, " acme {text}");
+    out
+}
+
+/// A record of DNS is to be set: what it is about, then the authorization as the authority told of
+/// it.
+pub(crate) fn deploy(order: &Order, thumbprint: &str, meet: &ToMeet, record: &str) -> String {
+    let section = &order.section;
+    let mut text = format!("deploy {} thumbprint {thumbprint}\n", order.certificate);
+    for (name, value) in [("provider-name", &section.provider), ("acme-vars", &section.vars)] {
+        if let Some(value) = value {
+            let _ = writeln!(text, "{name} {}", quoted(value));
+        }
+    }
+    let kind = if section.challenge == Challenge::Dns { "dns-01" } else { "dns-persist-01" };
+    let _ = write!(text, "{kind}-record {}\n{}", quoted(record), String::from_utf8_lossy(&meet.body));
+    event(&text)
+}
+
+/// There is a new certificate.
+pub(crate) fn new_certificate(order: &Order) -> String {
+    event(&format!("newcert {}", order.certificate))
+}
+
+fn quoted(text: &str) -> String {
+    let mut out = "\"".to_owned();
+    for one in text.chars() {
+        if matches!(one, '"' | '\\') {
+            out.push('\\');
+        }
+        out.push(one);
+    }
+    out.push('"');
+    out
+}

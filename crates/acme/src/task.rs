@@ -1,0 +1,201 @@
+//! One task for each certificate: waits until an order is due, drives it, puts what was issued in
+//! place.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use base::clock::{WallTime, now_ms};
+use client::{Request, Response, Settings, Url};
+use plan::Plan;
+use plan::acme::Order;
+use runtime::timer;
+use state::Process;
+use tls::PrivateKey;
+use tokio::task::spawn_blocking;
+
+use crate::desk::{Desk, Tell};
+use crate::engine::{Answer, Ask, Engine, Failure, Next, Wanted};
+use crate::meet::{Met, meet};
+use crate::{event, save, schedule};
+
+/// How often certificates are looked at: somebody else may have replaced one.
+const LOOK: Duration = Duration::from_secs(12 * 3600);
+/// The largest answer: a certificate with those above it, an authorization with many challenges.
+const ANSWER_MAX: usize = 256 << 10;
+/// How long an answer may take in all.
+const TOTAL: Duration = Duration::from_secs(60);
+
+/// Begins with everything that the plan orders. Called on one worker.
+pub fn start(plan: &Arc<Plan>, process: &Arc<Process>, mut settings: Settings, tell: Tell) {
+    if plan.acme.is_empty() {
+        return;
+    }
+    (settings.total_timeout, settings.max_body) = (TOTAL, ANSWER_MAX);
+    let (plan, process) = (plan.clone(), process.clone());
+    let desk = Rc::new(Desk::new(plan, process, settings, tell));
+    for order in &desk.plan.acme {
+        tokio::task::spawn_local(attend(desk.clone(), order.clone()));
+    }
+}
+
+/// Orders a certificate whenever it is time, for as long as the process runs.
+async fn attend(desk: Rc<Desk>, order: Arc<Order>) {
+    let (mut failures, mut not_before) = (0, 0);
+    loop {
+        let due = desk.due(&order).map(|due| due.max(not_before));
+        order.state.end(due);
+        let left = due.map_or(LOOK, |due| {
+            let left = due.saturating_sub(WallTime::now().seconds);
+            Duration::from_secs(u64::try_from(left).unwrap_or(0)).min(LOOK)
+        });
+        let wanted = poll_fn(|context| order.state.poll_wanted(context));
+        let is_wanted = timer::timeout(left, wanted).await.is_ok();
+        if desk.process.stopping.load(Relaxed) {
+            return;
+        }
+        let is_due = || desk.due(&order).is_some_and(|due| due.max(not_before) <= WallTime::now().seconds);
+        if !is_wanted && !is_due() {
+            continue;
+        }
+        order.state.begin();
+        desk.say(&order, 5, "Starting update of the certificate.");
+        match fulfil(&desk, &order).await {
+            Ok(()) => {
+                (failures, not_before) = (0, 0);
+                desk.say(&order, 5, "Successful update of the certificate.");
+            }
+            Err(failure) => {
+                failures += 1;
+                let pause = schedule::pause(failures, failure.retry_after.map(|time| time.as_secs()));
+                not_before = WallTime::now().seconds + pause;
+                let again = match desk.plan.global.no_acme_scheduler {
+                    true => String::new(),
+                    false => format!(" The next try is in {pause} seconds."),
+                };
+                desk.say(&order, 3, &format!("{} Aborting.{again}", failure.text));
+            }
+        }
+    }
+}
+
+/// The key for a new certificate and the request for it, made aside.
+async fn new_key(desk: &Desk, order: &Arc<Order>) -> Result<(PrivateKey, Vec<u8>), String> {
+    let section = &order.section;
+    let current = desk.plan.tls.certificate(&order.certificate).filter(|_| section.reuses_key);
+    let old = current.filter(|one| !tls::made::is_temporary(one) && !one.key.needs_openssl());
+    let (kind, order) = (section.key, order.clone());
+    let made = spawn_blocking(move || {
+        let key = match old {
+            Some(old) => old.key.clone(),
+            None => tls::made::key(kind)?,
+        };
+        let request = tls::made::request(&key, &order.domains, &order.addresses)?;
+        Ok((key, request))
+    });
+    made.await.map_err(|error| error.to_string())?
+}
+
+/// One order from its beginning to its end.
+async fn fulfil(desk: &Rc<Desk>, order: &Arc<Order>) -> Result<(), Failure> {
+    let failed = |text: String| Failure { text, retry_after: None };
+    let section = &order.section;
+    let account = desk.account(order).map_err(failed)?;
+    let (key, csr) = new_key(desk, order).await.map_err(failed)?;
+    let wanted = Wanted {
+        directory: section.directory.to_string(),
+        contact: section.contact.as_deref().map(str::to_owned),
+        eab: section.eab.clone(),
+        profile: section.profile.as_deref().map(str::to_owned),
+        challenge: section.challenge,
+        domains: order.domains.iter().map(|name| name.to_string()).collect(),
+        addresses: order.addresses.clone(),
+        csr,
+    };
+    let mut engine = Engine::new(wanted, account.clone());
+    // Challenges are answered until the order has ended.
+    let mut _met = Met::default();
+    loop {
+        if desk.process.stopping.load(Relaxed) {
+            // Whoever takes over orders it anew.
+            engine.give_up("The process is stopping.");
+        }
+        match engine.next(now_ms()) {
+            Next::Ask(ask) => {
+                match send(desk, &ask).await {
+                    Ok(answer) => engine.answered(answer, now_ms()),
+                    Err(cause) => engine.unanswered(&cause, now_ms()),
+                }
+                if let Some(note) = engine.take_note() {
+                    desk.say(order, 4, &note);
+                }
+            }
+            Next::Wait(until) => timer::sleep(Duration::from_millis(until.saturating_sub(now_ms()))).await,
+            Next::Meet => {
+                let all: Vec<_> = engine.to_meet().cloned().collect();
+                let own = engine.account().unwrap_or_default().to_owned();
+                match meet(desk, order, &account, &own, &all).await {
+                    Ok(met) => {
+                        _met = met;
+                        engine.challenges_ready();
+                    }
+                    Err(text) => engine.give_up(&text),
+                }
+            }
+            Next::Issued(chain) => return install(desk, order, chain, key).await.map_err(failed),
+            Next::Failed(failure) => return Err(failure),
+        }
+    }
+}
+
+/// Sends a request.
+async fn send(desk: &Desk, ask: &Ask) -> Result<Answer, String> {
+    let url = Url::parse(&ask.url).map_err(|error| format!("{}: {error}", ask.url))?;
+    let mut request = Request::new(ask.method, url);
+    if ask.method == "POST" {
+        request = request.body("application/jose+json", ask.body.clone());
+    }
+    // It is never closed.
+    let _turn = desk.requests.acquire().await;
+    let response = client::send(&desk.settings, &request).await.map_err(|error| error.to_string())?;
+    let header = |name: &str| response.header(name).map(str::to_owned);
+    Ok(Answer {
+        status: response.status,
+        nonce: header("Replay-Nonce"),
+        location: header("Location"),
+        retry_after: retry_after(&response),
+        body: response.body,
+    })
+}
+
+/// `Retry-After` in seconds, or as a date (RFC 9110, 10.2.3).
+fn retry_after(response: &Response) -> Option<Duration> {
+    let text = response.header("Retry-After")?;
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = base::clock::parse_http_date(text)?;
+    u64::try_from(date - WallTime::now().seconds).ok().map(Duration::from_secs)
+}
+
+/// Puts a certificate in place, everywhere and in its file.
+async fn install(desk: &Rc<Desk>, order: &Arc<Order>, chain: Vec<u8>, key: PrivateKey) -> Result<(), String> {
+    let (plan, own) = (desk.plan.clone(), order.clone());
+    let installed = spawn_blocking(move || {
+        let contents = plan.tls.install(&own.certificate, &chain, &key)?;
+        if let Ok(certificate) = sample::keys::Certificate::from_pem(&contents.to_pem(), None) {
+            plan.certificates.put(&own.certificate, certificate);
+        }
+        Ok::<_, String>(save::keep(&contents, &own.file, own.key_file.as_deref()))
+    });
+    let kept = installed.await.map_err(|error| error.to_string())??;
+    if let Err(error) = kept {
+        let text =
+            format!("{error}. The certificate is served, but the next start will have to order another one.");
+        desk.say(order, 3, &text);
+    }
+    desk.write(&event::new_certificate(order));
+    Ok(())
+}

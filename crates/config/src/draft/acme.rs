@@ -1,0 +1,130 @@
+//! An `acme` section while its lines are read, and what lines of certificates say of it.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use plan::acme::{Challenge, MacAlgorithm, Ready};
+use syntax::Word;
+use tls::made::Curve;
+
+use crate::draft::tls::Text;
+
+/// A section while its lines are read.
+#[derive(Debug, Clone)]
+pub struct AcmeDraft<'a> {
+    /// `directory`.
+    pub directory: Option<Text<'a>>,
+    /// `contact`.
+    pub contact: Option<&'a str>,
+    /// `account-key`.
+    pub account_key: Option<Text<'a>>,
+    /// `challenge`.
+    pub challenge: Challenge,
+    /// `challenge-ready`.
+    pub ready: Option<(Ready, &'a Word)>,
+    /// `dns-delay`.
+    pub dns_delay: Duration,
+    /// `dns-timeout`.
+    pub dns_timeout: Duration,
+    /// `keytype`: whether it is RSA.
+    pub rsa: bool,
+    /// `bits`.
+    pub bits: u16,
+    /// `curves`.
+    pub curve: Curve,
+    /// `reuse-key`.
+    pub reuses_key: bool,
+    /// `map`.
+    pub map: Option<Text<'a>>,
+    /// `profile`.
+    pub profile: Option<&'a str>,
+    /// `provider-name`.
+    pub provider: Option<&'a str>,
+    /// `acme-vars`.
+    pub vars: Option<&'a str>,
+    /// `eab-key-id`.
+    pub eab_key_id: Option<Text<'a>>,
+    /// `eab-mac-key`.
+    pub eab_mac_key: Option<Text<'a>>,
+    /// `eab-mac-alg`.
+    pub eab_algorithm: MacAlgorithm,
+}
+
+impl Default for AcmeDraft<'_> {
+    fn default() -> Self {
+        Self {
+            directory: None,
+            contact: None,
+            account_key: None,
+            challenge: Challenge::Http,
+            ready: None,
+            dns_delay: Duration::from_secs(30),
+            dns_timeout: Duration::from_secs(600),
+            rsa: false,
+            bits: 2048,
+            curve: Curve::P384,
+            reuses_key: false,
+            map: None,
+            profile: None,
+            provider: None,
+            vars: None,
+            eab_key_id: None,
+            eab_mac_key: None,
+            eab_algorithm: MacAlgorithm::Hs256,
+        }
+    }
+}
+
+/// What a line of a certificate says of its order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct OrderWords {
+    /// `acme`: the name of a section.
+    pub(crate) section: Box<str>,
+    /// `domains`.
+    pub(crate) domains: Vec<Box<str>>,
+    /// `ips`.
+    pub(crate) addresses: Vec<IpAddr>,
+}
+
+impl OrderWords {
+    /// Takes a word and its value in; `Ok(false)` where it is none of these.
+    ///
+    /// # Errors
+    /// The value is none.
+    pub(crate) fn take(&mut self, word: &str, value: &str) -> Result<bool, String> {
+        match word {
+            "acme" => self.section = value.into(),
+            "domains" => {
+                for name in value.split(',') {
+                    if !is_domain(name) {
+                        return Err(format!(
+                            "`{name}` is no name of a host: `domains` takes such names between commas"
+                        ));
+                    }
+                    self.domains.push(name.to_ascii_lowercase().into());
+                }
+            }
+            "ips" => {
+                for text in value.split(',') {
+                    let address = text.parse().map_err(|_| {
+                        format!("`{text}` is no address: `ips` takes addresses between commas")
+                    })?;
+                    self.addresses.push(address);
+                }
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// Whether a certificate can be for it: a name of DNS, perhaps below `*.`.
+fn is_domain(name: &str) -> bool {
+    let own = name.strip_prefix("*.").unwrap_or(name);
+    let label = |label: &str| {
+        !label.is_empty()
+            && label.len() <= 63
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    };
+    own.len() <= 253 && own.split('.').all(label)
+}

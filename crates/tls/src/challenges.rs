@@ -1,0 +1,91 @@
+//! Certificates that answer challenges of ACME by TLS (RFC 8737): shown to clients that speak
+//! `acme-tls/1` and nothing else, on every listener, whatever its own certificates are.
+//!
+//! Such a connection ends with its handshake: nothing that the client sends behind it is read, so
+//! that nobody gets past what a listener wants of its clients. Put here by `acme`.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{PoisonError, RwLock};
+
+use crate::engine::side::{Served, ServerSide};
+use crate::engine::tickets::Shared;
+use crate::hello::{Hello, pieces};
+use crate::settings::{ClientVerify, Parameters};
+use crate::store::Certificate;
+use crate::tickets::Resumption;
+
+/// The protocol of these connections.
+pub const PROTOCOL: &[u8] = b"acme-tls/1";
+
+/// The certificates, by the name that a client sends.
+#[derive(Debug, Default)]
+pub struct Challenges {
+    /// Written when a challenge begins or ends, read by clients that speak the protocol.
+    sides: RwLock<HashMap<Box<str>, ServerSide>>,
+}
+
+/// The name that is sent for an address (RFC 8738, 6).
+pub fn name_of(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => {
+            let [a, b, c, d] = address.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        IpAddr::V6(address) => {
+            let bytes = address.octets();
+            let digits = bytes.iter().rev().map(|byte| format!("{:x}.{:x}.", byte & 15, byte >> 4));
+            format!("{}ip6.arpa", digits.collect::<String>())
+        }
+    }
+}
+
+impl Challenges {
+    /// Shows `certificate` to those who ask for `name`.
+    ///
+    /// # Errors
+    /// The engine does not take it.
+    pub fn put(&self, name: &str, certificate: &Certificate) -> Result<(), String> {
+        let served = Served {
+            chain: &certificate.chain,
+            key: &certificate.key,
+            ocsp: None,
+            alpn: &[PROTOCOL.into()],
+            verify: &ClientVerify::default(),
+            early_data: 0,
+        };
+        // No session of these is ever resumed, least of all by another listener.
+        let shared = Shared::new(&Resumption::default());
+        let side = ServerSide::new(&Parameters::default(), &served, &shared)?;
+        let mut sides = self.sides.write().unwrap_or_else(PoisonError::into_inner);
+        sides.insert(name.to_ascii_lowercase().into(), side);
+        Ok(())
+    }
+
+    /// Shows it no more.
+    pub fn remove(&self, name: &str) {
+        let mut sides = self.sides.write().unwrap_or_else(PoisonError::into_inner);
+        sides.remove(&*name.to_ascii_lowercase());
+    }
+
+    /// What answers this client, if that is a challenge.
+    pub(crate) fn find(&self, hello: &Hello<'_>) -> Option<ServerSide> {
+        if !pieces(hello.alpn?).eq([PROTOCOL]) {
+            return None;
+        }
+        let name = str::from_utf8(hello.server_name?).ok()?.to_ascii_lowercase();
+        self.sides.read().unwrap_or_else(PoisonError::into_inner).get(&*name).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_asked_for_by_their_reverse_names() {
+        assert_eq!(name_of("192.0.2.1".parse().unwrap()), "1.2.0.192.in-addr.arpa");
+        let name = name_of("2001:db8::1".parse().unwrap());
+        assert!(name.starts_with("1.0.0.0.") && name.ends_with("8.b.d.0.1.0.0.2.ip6.arpa"), "{name}");
+    }
+}

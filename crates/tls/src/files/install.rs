@@ -1,0 +1,33 @@
+//! Putting a certificate in place that was made here (`acme`), at all listeners and servers or at
+//! none.
+
+use std::sync::Arc;
+
+use super::Files;
+use super::contents::Contents;
+use crate::engine::key::PrivateKey;
+use crate::store::{Certificate, Parts};
+
+impl Files {
+    /// Puts the certificates of a PEM text and their key in the place called `name`: what there is
+    /// from now on. A change of that certificate that waits for its commit waits on.
+    ///
+    /// # Errors
+    /// They do not belong together, or somebody cannot use them; nothing has changed then.
+    pub fn install(&self, name: &str, chain: &[u8], key: &PrivateKey) -> Result<Contents, String> {
+        let parts = Parts::read(name, chain).map_err(|error| error.to_string())?;
+        let made =
+            Certificate::new(name, parts.certificates, key.clone()).map_err(|error| error.to_string())?;
+        let mut inner = self.inner();
+        let mut made = made;
+        if let Some(stored) = inner.certificates.get(name) {
+            made.sources.clone_from(&stored.sources);
+        }
+        let made = Arc::new(made);
+        inner.replace(name, Some(&made)).map_err(|error| error.trim_end().to_owned())?;
+        let contents = Contents::of(&made);
+        let stored = inner.certificates.entry(name.into()).or_default();
+        (stored.contents, stored.certificate) = (contents.clone(), Some(made));
+        Ok(contents)
+    }
+}

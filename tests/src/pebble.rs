@@ -1,0 +1,126 @@
+//! Pebble, an authority for tests of ACME clients: started where it is installed (`make tools` does
+//! that where Go is new enough).
+
+use std::fs::File;
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::{Authority, eventually, free_port, scratch};
+
+/// What a Pebble is started with.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Settings<'a> {
+    /// The port of 127.0.0.1 of its name server.
+    pub names: u16,
+    /// The port that challenges by HTTP are asked at.
+    pub http: u16,
+    /// The port that challenges by TLS are asked at.
+    pub tls: u16,
+    /// How many of a hundred nonces it refuses.
+    pub refuses: u8,
+    /// A key, in base64url, by its name: accounts must be bound to it.
+    pub binding: Option<(&'a str, &'a str)>,
+}
+
+/// A running Pebble. Ends with the value.
+pub struct Pebble {
+    child: Child,
+    port: u16,
+    authority: Authority,
+    directory: PathBuf,
+}
+
+/// Where it is installed: where `PEBBLE` says, on the path, or where Go puts programs.
+fn program() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("PEBBLE") {
+        return Some(named.into());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    places.extend(std::env::var_os("GOBIN").map(PathBuf::from));
+    places.extend(std::env::var_os("GOPATH").map(|path| Path::new(&path).join("bin")));
+    places.extend(std::env::var_os("HOME").map(|home| Path::new(&home).join("go/bin")));
+    places.into_iter().map(|place| place.join("pebble")).find(|file| file.is_file())
+}
+
+impl Pebble {
+    /// Starts one whose directory is at `https://localhost:<port>/dir`. `None`, which is told on
+    /// standard error, where there is none to start.
+    pub fn start(settings: Settings<'_>) -> Option<Pebble> {
+        let Some(program) = program() else {
+            let test = std::thread::current().name().unwrap_or("a test").to_owned();
+            // Past what holds the output of tests back: it must be seen.
+            let _ = writeln!(
+                std::io::stderr(),
+                "SKIPPED: {test}: pebble is not installed (`make tools` installs it where Go 1.24 or newer is)"
+            );
+            return None;
+        };
+        let directory = scratch("pebble");
+        let authority = Authority::new();
+        let own = authority.issue(&["localhost"]);
+        let (port, management) = (free_port(), free_port());
+        let mut written = json!({"pebble": {
+            "listenAddress": format!("127.0.0.1:{port}"),
+            "managementListenAddress": format!("127.0.0.1:{management}"),
+            "certificate": own, "privateKey": own,
+            "httpPort": settings.http, "tlsPort": settings.tls,
+            "ocspResponderURL": "", "externalAccountBindingRequired": settings.binding.is_some(),
+            "retryAfter": {"authz": 1, "order": 1},
+            "profiles": {
+                "default": {"description": "ninety days", "validityPeriod": 7_776_000},
+                "shortlived": {"description": "six days", "validityPeriod": 518_400},
+            },
+        }});
+        if let Some((name, key)) = settings.binding {
+            let mut keys = serde_json::Map::new();
+            keys.insert(name.to_owned(), Value::from(key));
+            written["pebble"]["externalAccountMACKeys"] = Value::Object(keys);
+        }
+        let file = directory.join("pebble.json");
+        std::fs::write(&file, written.to_string()).expect("the temporary directory takes files");
+        let log = File::create(directory.join("log")).expect("the temporary directory takes files");
+        let child = Command::new(program)
+            .arg("-config")
+            .arg(&file)
+            .args(["-dnsserver", &format!("127.0.0.1:{}", settings.names)])
+            .env("PEBBLE_VA_NOSLEEP", "1")
+            .env("PEBBLE_AUTHZREUSE", "0")
+            .env("PEBBLE_WFE_NONCEREJECT", settings.refuses.to_string())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a file has another descriptor"))
+            .stderr(log)
+            .spawn()
+            .expect("pebble runs");
+        let pebble = Pebble { child, port, authority, directory };
+        let listens = eventually(|| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
+        assert!(listens, "pebble does not start: {}", pebble.log());
+        Some(pebble)
+    }
+
+    /// Where its directory is.
+    pub fn url(&self) -> String {
+        format!("https://localhost:{}/dir", self.port)
+    }
+
+    /// The file with who signed its own certificate.
+    pub fn authority(&self) -> PathBuf {
+        self.authority.own()
+    }
+
+    /// What it said.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Pebble {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

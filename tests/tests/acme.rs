@@ -1,0 +1,318 @@
+//! Certificates ordered by ACME (manual, section 12.8), from an authority of the tests' own. What a
+//! real one thinks of the program is in `acme_pebble.rs`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use weir_tests::acme::{Acme, Ports};
+use weir_tests::{Authority, Verdict, Weir, check, eventually, free_port, scratch};
+
+/// An authority, and ports for the program.
+struct Scene {
+    acme: Acme,
+    ports: Ports,
+    /// Where the program keeps what it orders.
+    files: PathBuf,
+}
+
+const ANSWER: &str = "http-request return status 200 content-type text/plain lf-string \
+                      \"%[path,field(-1,/)].%[path,field(-1,/),map(virt@acme)]\\n\" \
+                      if { path_beg '/.well-known/acme-challenge/' }";
+
+impl Scene {
+    fn start() -> Scene {
+        let ports = Ports { http: free_port(), tls: free_port() };
+        Scene { acme: Acme::start(ports), ports, files: scratch("ordered") }
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.files.join(name).display().to_string()
+    }
+
+    /// A configuration: what the global section says, what the store loads, what the section says,
+    /// what the TLS line says.
+    fn configuration(&self, global: &str, load: &str, section: &str, bind: &str) -> String {
+        let Ports { http, tls } = self.ports;
+        let (files, url) = (self.files.display(), self.acme.url());
+        format!(
+            "global\n stats socket runtime level admin\n {global}\n\
+             defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n\
+             crt-store\n crt-base {files}\n {load}\n\
+             frontend f\n bind 127.0.0.1:{http}\n bind 127.0.0.1:{tls} ssl {bind}\n {ANSWER}\n \
+             http-request return status 204\n\
+             acme LE\n directory {url}\n account-key {files}/account.key\n {section}\n"
+        )
+    }
+
+    fn run(&self, configuration: &str) -> Weir {
+        Weir::start(configuration, &[self.ports.http, self.ports.tls])
+    }
+}
+
+/// A column of `acme status` of the certificate.
+fn status(weir: &Weir, certificate: &str, column: usize) -> String {
+    let table = weir.ask("acme status");
+    let row = table.lines().find(|line| line.starts_with(&format!("{certificate}\t")));
+    row.and_then(|row| row.split('\t').nth(column)).unwrap_or_default().to_owned()
+}
+
+/// A line of `show ssl cert`.
+fn fact(weir: &Weir, certificate: &str, name: &str) -> String {
+    let text = weir.ask(&format!("show ssl cert {certificate}"));
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
+    line.unwrap_or_default().to_owned()
+}
+
+/// Waits until the authority's certificate is there.
+fn await_issued(weir: &Weir, certificate: &str) {
+    let came = eventually(|| {
+        fact(weir, certificate, "Issuer") == "/CN=Test authority" && status(weir, certificate, 2) != "Running"
+    });
+    assert!(came, "{}", weir.messages());
+}
+
+/// What a client sees of the listener.
+fn client(port: u16, name: &str) -> String {
+    let output = Command::new("openssl")
+        .args(["s_client", "-connect", &format!("127.0.0.1:{port}"), "-servername", name])
+        .stdin(Stdio::null())
+        .output()
+        .expect("openssl runs: `make tools` installs it");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_certificate_is_ordered_kept_and_renewed() {
+    let scene = Scene::start();
+    scene.acme.refuse("/order", "400 Bad Request", "badNonce", "");
+    let load = "load crt a.pem alias a acme LE domains a.test,b.test";
+    let section = "contact me@a.test\n challenge http-01\n keytype ECDSA\n curves P-256\n map virt@acme";
+    let configuration = scene.configuration("", load, section, "crt @/a");
+    let mut weir = scene.run(&configuration);
+    await_issued(&weir, "@/a");
+    assert_eq!(fact(&weir, "@/a", "Algorithm"), "EC256");
+    assert_eq!(status(&weir, "@/a", 1), "LE");
+    assert_eq!(status(&weir, "@/a", 2), "Scheduled");
+    assert!(client(scene.ports.tls, "a.test").contains("CN = Test authority"));
+    let first = fact(&weir, "@/a", "Serial");
+    weir.ask("acme renew @/a");
+    assert!(eventually(|| fact(&weir, "@/a", "Serial") != first && status(&weir, "@/a", 2) == "Scheduled"));
+    let second = fact(&weir, "@/a", "Serial");
+    assert!(weir.ask("show events dpapi").contains("acme newcert @/a\n"));
+    weir.signal("TERM");
+    weir.await_end();
+    let again = scene.run(&configuration);
+    assert_eq!(fact(&again, "@/a", "Serial"), second, "nothing was ordered at the start");
+    assert_eq!(scene.acme.counts(), (1, 2));
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &std::fs::metadata(scene.file("a.pem")).expect("it was written").permissions(),
+    );
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn nobody_gets_past_a_line_by_way_of_a_challenge_by_tls() {
+    let scene = Scene::start();
+    let clients = Authority::new();
+    let bind = format!("crt @/t strict-sni verify required ca-file {}", clients.own().display());
+    let load = "load crt t.pem alias t acme LE domains a.test";
+    let weir = scene.run(&scene.configuration("", load, "challenge tls-alpn-01", &bind));
+    await_issued(&weir, "@/t");
+    let seen = scene.acme.seen();
+    assert_eq!(seen.len(), 1);
+    // What the client sends behind its handshake is nobody's request.
+    assert!(seen[0].contains("ALPN protocol: acme-tls/1") && !seen[0].contains(" 204 "), "{}", seen[0]);
+}
+
+#[test]
+fn a_limit_of_the_authority_is_told_of_and_kept_to() {
+    let scene = Scene::start();
+    scene.acme.refuse("/order", "429 Too Many Requests", "rateLimited", "Retry-After: 7200\r\n");
+    let load = "load crt a.pem alias a acme LE domains a.test";
+    let weir = scene.run(&scene.configuration("", load, "map virt@acme", "crt @/a"));
+    assert!(eventually(|| weir.messages().contains("Aborting.")), "{}", weir.messages());
+    let messages = weir.messages();
+    let told = "acme: @/a: \"said by the test\" (urn:ietf:params:acme:error:rateLimited) (HTTP status code 429) when \
+                placing the order Aborting. The next try is in 7200 seconds.";
+    assert!(messages.contains(told), "{messages}");
+    assert!(eventually(|| status(&weir, "@/a", 2) == "Scheduled"));
+    let left = status(&weir, "@/a", 6);
+    assert!(left.starts_with("0d 1h5") || left.starts_with("0d 2h00"), "{left}");
+    // Whoever asks by hand knows why.
+    weir.ask("acme renew @/a");
+    await_issued(&weir, "@/a");
+}
+
+#[test]
+fn a_certificate_that_cannot_be_written_is_served_all_the_same() {
+    let scene = Scene::start();
+    let load = "load crt missing/a.pem alias a acme LE domains a.test";
+    let weir = scene.run(&scene.configuration("", load, "map virt@acme", "crt @/a"));
+    await_issued(&weir, "@/a");
+    let file = scene.file("missing/a.pem");
+    assert!(eventually(|| weir.messages().contains(&format!("cannot write {file}"))), "{}", weir.messages());
+    assert!(client(scene.ports.tls, "a.test").contains("CN = Test authority"));
+}
+
+#[test]
+fn a_certificate_of_a_list_is_renewed_in_its_file() {
+    let scene = Scene::start();
+    let before = Authority::new();
+    let old = before.issue_expired(&["a.test"]);
+    std::fs::copy(&old, scene.file("a.pem")).expect("it can be copied");
+    let list = format!("{} [acme LE domains a.test] a.test\n", scene.file("a.pem"));
+    std::fs::write(scene.file("list"), list).expect("it can be written");
+    let section = "map virt@acme\n reuse-key on";
+    let bind = format!("crt-list {}", scene.file("list"));
+    let weir = scene.run(&scene.configuration("", "", section, &bind));
+    await_issued(&weir, &scene.file("a.pem"));
+    let text = |path: &Path| std::fs::read_to_string(path).expect("it is there");
+    let now = text(Path::new(&scene.file("a.pem")));
+    assert!(now.contains("-----BEGIN CERTIFICATE-----") && now != text(&old));
+    let added = weir.ask(&format!(
+        "add ssl crt-list {} <<\n{} [acme LE domains a.test] c.test\n\n",
+        scene.file("list"),
+        scene.file("a.pem")
+    ));
+    assert!(added.contains("orders are not added at run time"), "{added}");
+}
+
+#[test]
+fn lines_of_a_frontend_serve_and_order_certificates_for_all_its_lines() {
+    let scene = Scene::start();
+    let before = Authority::new();
+    let (old, other) = (before.issue_expired(&["a.test"]), before.issue(&["b.test"]));
+    std::fs::copy(&old, scene.file("a.pem")).expect("it can be copied");
+    let uses = format!(
+        "ssl-f-use crt {} acme LE domains a.test\n ssl-f-use crt {} alpn http/1.1\n {ANSWER}",
+        scene.file("a.pem"),
+        other.display()
+    );
+    let configuration = scene.configuration("", "", "map virt@acme", "").replace(ANSWER, &uses);
+    let weir = scene.run(&configuration);
+    await_issued(&weir, &scene.file("a.pem"));
+    let shown = weir.ask("show ssl crt-list @f");
+    assert!(shown.contains("a.pem [acme LE domains a.test]") && shown.contains("[alpn http/1.1]"), "{shown}");
+    assert!(client(scene.ports.tls, "b.test").contains("CN = b.test"));
+}
+
+#[test]
+fn the_program_starts_without_the_certificate_and_without_the_authority() {
+    let scene = Scene::start();
+    let closed = free_port();
+    let load = "load crt a.pem alias a acme LE domains a.test";
+    let configuration = scene.configuration("httpclient.retries 0", load, "map virt@acme", "crt @/a");
+    let configuration = configuration.replace(&scene.acme.url(), &format!("http://127.0.0.1:{closed}/dir"));
+    let weir = scene.run(&configuration);
+    assert!(client(scene.ports.tls, "a.test").contains("CN = expired"));
+    assert!(!Path::new(&scene.file("a.pem")).exists());
+    assert!(Path::new(&scene.file("account.key")).exists());
+    assert_eq!(status(&weir, "@/a", 2), "Running");
+    let expected = "Task already exists for '@/a' certificate.\nCan't start the ACME client.\n\n";
+    assert_eq!(weir.ask("acme renew @/a").trim_start(), expected);
+}
+
+#[test]
+fn commands_tell_what_is_wrong_with_them() {
+    let scene = Scene::start();
+    let authority = Authority::new();
+    let other = authority.issue(&["b.test"]);
+    let load = "load crt a.pem alias a acme LE domains a.test";
+    let bind = format!("crt @/a crt {}", other.display());
+    let section = "challenge dns-01\n challenge-ready none";
+    let weir = scene.run(&scene.configuration("acme.scheduler off", load, section, &bind));
+    assert_eq!(status(&weir, "@/a", 2), "Stopped");
+    assert_eq!(status(&weir, "@/a", 5), "-");
+    for (command, answer) in [
+        ("acme renew".to_owned(), "not enough parameters"),
+        ("acme renew nobody".to_owned(), "Can't find the certificate 'nobody'."),
+        (format!("acme renew {}", other.display()), "Can't start the ACME client."),
+        ("acme challenge_ready @/a".to_owned(), "Not enough parameters"),
+        ("acme challenge_ready @/a domain a.test".to_owned(), "Couldn't find an ACME task using crt \"@/a\""),
+        ("show events".to_owned(), "dpapi      : type=buffer, 0 dropped, DPAPI ring buffer"),
+    ] {
+        let said = weir.ask(&command);
+        assert!(said.contains(answer), "{command}: {said}");
+    }
+    // This authority has no challenge by DNS.
+    weir.ask("acme renew @/a");
+    let told = "acme: @/a: the server offers no dns-01 challenge for a.test";
+    assert!(eventually(|| weir.messages().contains(told)), "{}", weir.messages());
+    assert!(!weir.messages().contains("The next try"));
+}
+
+/// What `-c` says of a configuration.
+fn verdict(configuration: &str) -> Verdict {
+    let directory = scratch("check");
+    let file = directory.join("haproxy.cfg");
+    std::fs::write(&file, configuration).expect("the temporary directory takes files");
+    let verdict = check(&file, &directory);
+    assert!(!directory.join("LE.account.key").exists(), "checking writes nothing");
+    verdict
+}
+
+#[test]
+fn what_is_wrong_with_a_section_is_told_with_its_line() {
+    let section = |lines: &str| format!("acme LE\n directory https://ca.test/dir\n{lines}\n");
+    let loaded = |load: &str, lines: &str| format!("crt-store s\n load crt x.pem {load}\n{}", section(lines));
+    for (configuration, alert) in [
+        (section(" challenge tls-01"), "tls-01"),
+        (section(" challenge dns-01\n challenge-ready none,dns"), "can't combine 'none' with other keywords"),
+        (section(" challenge dns-01\n challenge-ready soon"), "requires parameter separated by commas"),
+        (
+            section(" challenge http-01\n challenge-ready dns"),
+            "is not compatible with the \"challenge-ready\" option",
+        ),
+        (section(" keytype DSA"), "DSA"),
+        (section(" keytype RSA\n bits 1000"), "RSA keys of 1000 bits are not made"),
+        (section(" curves P-1"), "P-1"),
+        (section(" reuse-key maybe"), "maybe"),
+        (section(" eab-mac-alg MD5"), "MD5"),
+        (section(" eab-key-id nowhere"), "a binding needs the name of a key and the key"),
+        (section(" eab-key-id nowhere\n eab-mac-key nowhere"), "cannot read 'nowhere'"),
+        (
+            section(" map virt@acme"),
+            "acme section 'LE' has the map 'virt@acme' configured, but this map doesn't exist",
+        ),
+        (section(" dns-delay soon"), "in argument to <dns-delay>"),
+        (section(" dns-timeout 1x"), "in argument to <dns-timeout>"),
+        ("acme LE\n contact me\n".to_owned(), "acme: No directory defined in ACME section 'LE'."),
+        ("acme LE\n directory ca.test\n".to_owned(), "'ca.test' is no URL"),
+        ("acme\n directory https://ca.test/\n".to_owned(), "'acme' expects an <id> argument"),
+        (section("") + &section(""), "acme 'LE' has same name as another acme"),
+        (section(" account-keys x"), "account-keys"),
+        (loaded("acme LE", ""), "is ordered for no name"),
+        (loaded("domains a.test", ""), "nobody is asked for it"),
+        (
+            loaded("acme LX domains a.test", ""),
+            "acme 'LX' was used on a crt line, but no 'LX' section exists!",
+        ),
+        (loaded("acme LE domains a.test,,b.test", ""), "is no name of a host"),
+        (loaded("acme LE ips 1.2.3", ""), "'1.2.3' is no address"),
+        (loaded("acme LE domains *.a.test", ""), "'*.a.test' can only be proved by DNS"),
+        (loaded("acme LE ips 192.0.2.1", " challenge dns-01"), "192.0.2.1 cannot be proved by DNS"),
+        (loaded("acme LE domains a.test", " account-key haproxy.cfg"), "has no private key"),
+        ("global\n acme.scheduler maybe\n".to_owned(), "maybe"),
+    ] {
+        let verdict = verdict(&configuration);
+        let alerts = verdict.messages.lines().filter(|line| line.starts_with("[ALERT]"));
+        assert!(
+            verdict.code == Some(1) && alerts.clone().any(|line| line.contains(alert)),
+            "{configuration}\n{alert}\n{}",
+            verdict.messages
+        );
+    }
+}
+
+#[test]
+fn every_keyword_is_taken_and_nothing_is_written_by_a_check() {
+    let port = free_port();
+    let configuration = "global\n expose-experimental-directives\n acme.scheduler auto\n\
+         crt-store s\n load crt x.pem alias x acme LE domains a.test,*.b.test\n\
+         acme LE\n directory https://ca.test/dir\n contact me@a.test\n challenge dns-01\n \
+         challenge-ready cli,delay,dns\n dns-delay 5s\n dns-timeout 2m\n provider-name own\n acme-vars a=b\n \
+         keytype RSA\n bits 2048\n reuse-key off\n profile classic\n\
+         frontend f\n bind 127.0.0.1:PORT ssl crt @s/x\n mode tcp\n timeout client 1s\n";
+    let verdict = verdict(&configuration.replace("PORT", &port.to_string()));
+    assert!(verdict.accepted() && verdict.warnings().is_empty(), "{}", verdict.messages);
+}
