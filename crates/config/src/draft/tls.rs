@@ -176,6 +176,8 @@ pub struct BindTls<'a> {
     pub ticket_keys: Option<Text<'a>>,
     /// `ca-ignore-err`.
     pub ca_ignore: Option<Text<'a>>,
+    /// `allow-0rtt`.
+    pub early: Option<Span>,
 }
 
 /// What a `server` line says.
@@ -183,6 +185,8 @@ pub struct BindTls<'a> {
 pub struct ServerTls<'a> {
     /// `ssl`, `no-ssl`.
     pub enabled: bool,
+    /// Whether `ssl` was said, if only by `default-server`: it can be turned on later.
+    pub said: bool,
     /// What it shares with others.
     pub words: TlsWords<'a>,
     /// `crt`: our own certificate.
@@ -195,8 +199,12 @@ pub struct ServerTls<'a> {
     pub no_sni_auto: bool,
     /// `no-ssl-reuse`: sessions are not resumed.
     pub no_reuse: bool,
+    /// `allow-0rtt`.
+    pub early: Option<Span>,
     /// `check-ssl`, `no-check-ssl`.
     pub check: Option<bool>,
+    /// `no-check-sni-auto`: the host of a check is not sent by itself.
+    pub no_check_sni_auto: bool,
     /// `check-sni`.
     pub check_sni: Option<Text<'a>>,
     /// `check-alpn`.
@@ -240,8 +248,11 @@ pub struct TlsDefaults<'a> {
     pub dh_file: Option<Text<'a>>,
     /// `tune.ssl.default-dh-param`: bits of the group without a file.
     pub dh_bits: u16,
-    /// `tune.ssl.maxrecord`: the longest plaintext of a record, 0 for what the protocol allows.
-    pub max_record: u16,
+    /// `tune.ssl.maxrecord`, `tune.ssl.hard-maxrecord`: the longest plaintext of a record, 0 for what
+    /// the protocol allows.
+    pub max_record: [u16; 2],
+    /// `tune.ssl.keyupdate-rate-limit`.
+    pub key_updates: u32,
     /// `tune.ssl.capture-buffer-size`: how much is kept of the lists of a ClientHello.
     pub capture: Option<usize>,
     /// `tune.ssl.keylog`: whether the secrets of connections are kept.
@@ -258,6 +269,14 @@ impl TlsDefaults<'_> {
         (self.bind, self.strict_sni, self.server) = (bind, strict_sni, server);
         (self.authorities, self.certificates, self.keys) = (authorities, certificates, keys);
         self.server_verify = server_verify;
+    }
+}
+
+impl TlsDefaults<'_> {
+    /// What connections keep within.
+    pub fn limits(&self) -> tls::Limits {
+        let longest = self.max_record.into_iter().filter(|longest| *longest > 0).min();
+        tls::Limits { max_record: longest.unwrap_or(0), key_updates: self.key_updates }
     }
 }
 
@@ -281,7 +300,8 @@ impl Default for TlsDefaults<'_> {
             provider_path: None,
             dh_file: None,
             dh_bits: 2048,
-            max_record: 0,
+            max_record: [0; 2],
+            key_updates: 100,
             capture: None,
             key_log: false,
             updates: tls::files::UpdateSettings::default(),
