@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tls::{Connecting, Connector, Session};
 use weir_tests::client::get;
-use weir_tests::{Authority, Origin, Weir, free_port};
+use weir_tests::{Authority, Origin, Weir, free_port, scratch};
 
 const DEFAULTS: &str = "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n \
                         retries 2\n";
@@ -348,4 +348,34 @@ fn a_client_that_changes_its_key_too_often_is_refused() {
         while client.received.is_empty() && client.receive() {}
         assert_eq!(!client.received.is_empty(), is_served, "{limit}");
     }
+}
+
+#[test]
+fn a_line_of_a_crt_list_takes_early_data_and_a_stream_of_tcp_waits_for_the_handshake() {
+    let authority = Authority::new();
+    let certificate = shown(&authority.issue(&["one.test"]));
+    let directory = scratch("early");
+    let list = directory.join("list");
+    std::fs::write(&list, format!("{certificate} [allow-0rtt]\n")).expect("the directory takes files");
+    let origin = Origin::text("served|");
+    for (mode, rules, expected) in [("http", TELL, "early=1 rcvd=1"), ("tcp", "", "served")] {
+        let port = free_port();
+        let text = format!(
+            "{DEFAULTS}frontend fe\n mode {mode}\n bind 127.0.0.1:{port} ssl crt-list {} alpn http/1.1\n {rules}\n \
+             default_backend be\nbackend be\n mode {mode}\n server s 127.0.0.1:{}\n",
+            shown(&list),
+            origin.port()
+        );
+        let _weir = Weir::start(&text, &[port]);
+        let connector = connector();
+        introduce(port, &connector);
+        let mut client = Client::connect(port, &connector, true);
+        client.seal(&request("/")).speak();
+        if mode == "tcp" {
+            client.settle();
+        }
+        let answer = client.until(expected);
+        assert!(answer.contains(" 200 "), "{answer}");
+    }
+    let _ = std::fs::remove_dir_all(&directory);
 }
