@@ -296,6 +296,35 @@ fn checks_speak_tls_with_their_server() {
 }
 
 #[test]
+fn a_check_sends_the_host_that_it_asks_for_unless_its_line_says_otherwise() {
+    let authority = Authority::new();
+    let certificate = shown(&authority.issue(&["one.test"]));
+    let inner = free_port();
+    let line = format!("127.0.0.1:{inner} ssl verify none check inter 50ms");
+    let text = format!(
+        "global\n stats socket runtime level admin\n{DEFAULTS}\
+         backend asks\n option httpchk\n http-check send meth GET uri / ver HTTP/1.1 hdr host one.test:443\n \
+         server named {line}\n server other {line} check-sni two.test\n server unnamed {line} no-check-sni-auto\n \
+         default-server no-check-sni-auto\n server again {line} check-sni-auto\n\
+         frontend inner\n no log\n bind 127.0.0.1:{inner} ssl crt {certificate}\n \
+         http-request return status 200 if {{ ssl_fc_sni one.test }}\n \
+         http-request return status 403 if {{ ssl_fc_has_sni }}\n http-request return status 404\n"
+    );
+    let weir = Weir::start(&text, &[inner]);
+    let code = |server: &str| {
+        let stat = weir.ask("show stat");
+        let mut lines = stat.lines();
+        let column = lines.next()?.split(',').position(|name| name == "check_code")?;
+        Some(lines.find(|line| line.starts_with(server))?.split(',').nth(column)?.to_owned())
+    };
+    for (server, expected) in
+        [("asks,named", "200"), ("asks,other", "403"), ("asks,unnamed", "404"), ("asks,again", "200")]
+    {
+        assert!(eventually(|| code(server).as_deref() == Some(expected)), "{server}: {:?}", code(server));
+    }
+}
+
+#[test]
 fn log_lines_tell_version_and_cipher() {
     let authority = Authority::new();
     let port = free_port();

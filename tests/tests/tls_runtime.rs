@@ -669,3 +669,64 @@ fn a_server_that_is_added_shows_a_certificate_that_no_file_has() {
     assert_eq!(status().as_deref(), Some("Unused"));
     assert_eq!(weir.ask("del ssl cert memory").trim(), "Certificate 'memory' deleted!");
 }
+
+#[test]
+fn tls_with_a_server_is_turned_on_and_off_where_a_line_has_said_it() {
+    let authority = Authority::new();
+    let own = shown(&authority.issue(&["one.test"]));
+    let (port, inner) = (free_port(), free_port());
+    let weir = Weir::start(
+        &format!(
+            "{DEFAULTS}frontend fe\n bind 127.0.0.1:{port}\n default_backend be\n\
+             backend be\n default-server ssl verify none\n server s 127.0.0.1:{inner} no-ssl\n\
+             backend other\n server s 127.0.0.1:{inner} no-ssl\n\
+             frontend inner\n bind 127.0.0.1:{inner} ssl crt {own}\n http-request return status 200\n"
+        ),
+        &[port, inner],
+    );
+    let status = || {
+        weir_tests::client::exchange(port, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").map(|answer| answer.status)
+    };
+    let shown = |backend: &str| {
+        let all = weir.ask(&format!("show servers state {backend}"));
+        all.lines().nth(2).and_then(|line| line.split(' ').rev().nth(4).map(str::to_owned))
+    };
+    assert_eq!((status(), shown("be").as_deref()), (Some(502), Some("-1")));
+    assert!(weir.ask("set server be/s ssl on").contains("server ssl setting updated."));
+    assert_eq!((status(), shown("be").as_deref()), (Some(200), Some("1")));
+    assert!(weir.ask("set server be/s ssl off").contains("server ssl setting updated."));
+    assert_eq!((status(), shown("be").as_deref()), (Some(502), Some("0")));
+    assert!(weir.ask("set server other/s ssl on").contains("'set server <srv> ssl' cannot be set"));
+    assert_eq!(shown("other").as_deref(), Some("-1"));
+    assert!(weir.ask("set server be/s ssl perhaps").contains("expects 'on' or 'off'"));
+}
+
+#[test]
+fn checks_of_a_server_that_is_added_speak_tls_where_its_line_says_so() {
+    let authority = Authority::new();
+    let own = shown(&authority.issue(&["one.test"]));
+    let inner = free_port();
+    let weir = Weir::start(
+        &format!(
+            "{DEFAULTS}backend be\n option httpchk\n\
+             frontend inner\n bind 127.0.0.1:{inner} ssl crt {own}\n http-request return status 200\n"
+        ),
+        &[inner],
+    );
+    let line = format!("127.0.0.1:{inner} ssl verify none check inter 20ms");
+    for (name, words, expected) in [("plain", "", &["L7RSP", "SOCKERR"][..]), ("tls", "check-ssl", &["L7OK"])]
+    {
+        let added = weir.ask(&format!("add server be/{name} {line} {words}"));
+        assert!(added.contains("New server registered."), "{added}");
+        weir.ask(&format!("enable server be/{name}"));
+        weir.ask(&format!("enable health be/{name}"));
+        let told = || {
+            let stat = weir.ask("show stat");
+            let mut lines = stat.lines();
+            let column = lines.next()?.split(',').position(|name| name == "check_status")?;
+            let line = lines.find(|line| line.starts_with(&format!("be,{name},")))?;
+            line.split(',').nth(column).map(str::to_owned)
+        };
+        assert!(eventually(|| told().is_some_and(|told| expected.contains(&&*told))), "{name}: {:?}", told());
+    }
+}

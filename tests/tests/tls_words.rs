@@ -83,6 +83,9 @@ const SERVER: &[(&str, Option<&str>)] = &[
     ("ciphersuites TLS_AES_128_GCM_SHA256",        Some("TLSv1.3 TLS_AES_128_GCM_SHA256")),
     ("curves P-384",                               Some("TLSv1.3 TLS_AES_256_GCM_SHA384 secp384r1")),
     ("sigalgs ECDSA+SHA256 client-sigalgs ECDSA+SHA256 alpn http/1.1", Some("TLSv1.3")),
+    // What the server signs with, and what we would.
+    ("sigalgs RSA-PSS+SHA256",                     None),
+    ("sigalgs ECDSA+SHA256 client-sigalgs RSA-PSS+SHA256", Some("TLSv1.3")),
 ];
 
 #[test]

@@ -508,6 +508,7 @@ mod tests {
             ("abns@name", Default, Place::Abns("name".into())),
             ("abnsz@name", Default, Place::Abnsz("name".into())),
             ("fd@3", Default, Place::Fd(3)),
+            ("stream+fd@3", Stream, Place::Fd(3)),
             ("dgram+fd@3", Datagram, Place::Fd(3)),
             ("stream+10.0.0.1:1", Stream, ip("10.0.0.1", Ports::One(1))),
             ("sockpair@7", Default, Place::SockPair(7)),

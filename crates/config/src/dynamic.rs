@@ -171,6 +171,10 @@ fn lend(server: &mut ServerSettings, proxy: &Proxy, words: &[String]) {
         agent.timeout = proxy.timeouts.check;
         agent.connect_timeout = proxy.timeouts.connect;
     }
+    // Here `check-ssl` has to be said.
+    if let Some(tls) = server.tls.as_mut().filter(|_| !words.iter().any(|word| word == "check-ssl")) {
+        tls.check = None;
+    }
     if server.source.is_none() {
         server.source = proxy.source.clone();
     }

@@ -80,7 +80,11 @@ pub fn load_sources(sources: SourceMap, files: Vec<FileId>, boot: &Boot) -> Load
 fn load_within(name: &str, text: &str, plan: &Plan, patterns: &PatternSets) -> Loaded {
     let mut sources = SourceMap::new();
     let file = sources.add(name, text);
-    load_all(sources, vec![file], &Boot::default(), Some(&Around::new(plan, patterns)))
+    let mut boot = Boot::default();
+    for (name, value) in &plan.environment {
+        boot.environment.set(name, value);
+    }
+    load_all(sources, vec![file], &boot, Some(&Around::new(plan, patterns)))
 }
 
 fn load_all(sources: SourceMap, files: Vec<FileId>, boot: &Boot, around: Option<&Around<'_>>) -> Loaded {

@@ -118,6 +118,23 @@ pub(crate) fn poll_write(
     if first.is_empty() && second.is_empty() {
         return Poll::Ready(Ok(0));
     }
+    let written = write(place, tls, context, [first, second], flags)?;
+    if written > 0 || tls.is_established() {
+        return Poll::Ready(Ok(written));
+    }
+    // All that may be sent early has been.
+    ready!(poll_handshake(place, tls, context, false)).map_err(failure)?;
+    Poll::Ready(write(place, tls, context, [first, second], flags))
+}
+
+/// Seals and sends; what the kernel does not take is kept.
+fn write(
+    place: &mut Place,
+    tls: &mut Session,
+    context: &mut Context<'_>,
+    [first, second]: [&[u8]; 2],
+    flags: SendFlags,
+) -> io::Result<usize> {
     BUFFER.with_borrow_mut(|buffer| {
         let (taken, sealed) = tls.seal(first, second, &mut buffer[..SEALED_MAX]).map_err(failure)?;
         let sealed = &buffer[..sealed];
@@ -128,7 +145,7 @@ pub(crate) fn poll_write(
             Poll::Pending => 0,
         };
         tls.keep_unsent(&sealed[sent..]);
-        Poll::Ready(Ok(taken))
+        Ok(taken)
     })
 }
 
@@ -190,12 +207,13 @@ pub(crate) fn is_idle(place: &mut Place, tls: &mut Session) -> bool {
     poll_idle(place, tls, &mut Context::from_waker(Waker::noop())).is_pending()
 }
 
-/// As [`crate::Stream::poll_handshake`].
+/// As [`crate::Stream::poll_handshake`], or with `early` [`crate::Stream::poll_early_handshake`].
 #[inline(never)]
 pub(crate) fn poll_handshake(
     place: &mut Place,
     tls: &mut Session,
     context: &mut Context<'_>,
+    early: bool,
 ) -> Poll<Result<(), tls::Error>> {
     if tls.is_established() {
         return Poll::Ready(Ok(()));
@@ -205,6 +223,7 @@ pub(crate) fn poll_handshake(
     loop {
         let flushed = poll_flush(place, tls, context);
         match outcome {
+            Ok(false) if early && tls.is_early() => return Poll::Ready(Ok(())),
             Ok(false) => {}
             // The last flight goes out with what is written next, if it could not yet.
             Ok(true) => return Poll::Ready(Ok(())),

@@ -219,7 +219,22 @@ impl Stream {
         name: Option<&str>,
         keep: Keep,
     ) -> Result<(), tls::Error> {
-        let mut session = Session::connect(connector, name)?;
+        self.connect_tls_early(connector, name, keep, false)
+    }
+
+    /// As [`connect_tls`](Self::connect_tls); with `early` what is written then may leave before the
+    /// server has said anything ([`Session::is_early`]).
+    ///
+    /// # Errors
+    /// As [`connect_tls`](Self::connect_tls).
+    pub fn connect_tls_early(
+        &mut self,
+        connector: &Connector,
+        name: Option<&str>,
+        keep: Keep,
+        early: bool,
+    ) -> Result<(), tls::Error> {
+        let mut session = Session::connect_early(connector, name, early)?;
         session.keep(keep);
         self.tls = Some(Box::new(session));
         Ok(())
@@ -232,8 +247,26 @@ impl Stream {
     pub fn poll_handshake(&mut self, context: &mut Context<'_>) -> Poll<Result<(), tls::Error>> {
         match &mut self.tls {
             None => Poll::Ready(Ok(())),
-            Some(tls) => secure::poll_handshake(&mut self.place, tls, context),
+            Some(tls) => secure::poll_handshake(&mut self.place, tls, context, false),
         }
+    }
+
+    /// As [`poll_handshake`](Self::poll_handshake), but ready also where early data go either way
+    /// while it is under way ([`Session::is_early`]): reading and writing go on with it.
+    ///
+    /// # Errors
+    /// As [`poll_handshake`](Self::poll_handshake).
+    pub fn poll_early_handshake(&mut self, context: &mut Context<'_>) -> Poll<Result<(), tls::Error>> {
+        match &mut self.tls {
+            None => Poll::Ready(Ok(())),
+            Some(tls) => secure::poll_handshake(&mut self.place, tls, context, true),
+        }
+    }
+
+    /// Whether data go either way before the handshake of TLS is complete.
+    #[inline]
+    pub fn is_early(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_early())
     }
 
     /// The TLS session, where there is one.

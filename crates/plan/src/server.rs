@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use balance::HashKey;
@@ -88,14 +89,14 @@ pub struct ServerSettings {
 /// How a server is met in TLS.
 #[derive(Debug)]
 pub struct ServerTls {
-    /// `ssl`: requests are.
-    pub enabled: bool,
     /// What requests and the rest of a server's line say.
     pub connector: Arc<tls::Connector>,
     /// The name that a server is sent.
     pub name: ServerName,
     /// `check-ssl`, or `ssl` without `no-check-ssl`: what checks say.
     pub check: Option<Arc<tls::Connector>>,
+    /// `allow-0rtt`: requests may be sent before the server has said anything.
+    pub early: bool,
     /// `check-sni`.
     pub check_name: Option<Box<str>>,
     /// What `connect` steps of its check say that name protocols of their own (`alpn`).
@@ -115,6 +116,14 @@ impl ServerTls {
         let own = step.alpn.as_ref().and_then(|alpn| self.steps.iter().find(|(own, _)| own == alpn));
         let name = step.name.as_deref().or(self.check_name.as_deref().filter(|_| is_usual));
         Some((own.map_or(usual, |(_, connector)| connector), name))
+    }
+}
+
+impl ServerSettings {
+    /// How to speak TLS with it, where that is spoken now.
+    #[inline]
+    pub fn speaks_tls(&self) -> Option<&ServerTls> {
+        self.tls.as_ref().filter(|_| self.state.secured.load(Relaxed) > 0)
     }
 }
 

@@ -59,6 +59,8 @@ pub(crate) enum Fault {
     ServerTimeout,
     /// Writing the request failed.
     SendFailed,
+    /// The server refused a request that it was sent before the end of the handshake, unseen.
+    EarlyRefused,
     /// A status that `retry-on` names.
     RetryStatus(u16),
     /// Something inside the proxy: a rewrite without room, a panic.
@@ -74,6 +76,7 @@ pub(crate) enum RetryKind {
     Empty,
     Junk,
     Timeout,
+    Early,
     Status(u16),
 }
 
@@ -100,6 +103,7 @@ impl Fault {
             | Self::BadResponseBody
             | Self::Truncated
             | Self::SendFailed => 502,
+            Self::EarlyRefused => 425,
             Self::ResponseTimeout | Self::ServerTimeout => 504,
             Self::RetryStatus(status) => status,
             Self::Internal => 500,
@@ -133,7 +137,9 @@ impl Fault {
             Self::ConnectFailed(_) => (Cause::Server, Phase::Connect),
             Self::ConnectTimeout => (Cause::ServerTimeout, Phase::Connect),
             Self::Resource(_) => (Cause::Resource, Phase::Connect),
-            Self::EmptyResponse | Self::SendFailed | Self::RetryStatus(_) => (Cause::Server, Phase::Headers),
+            Self::EmptyResponse | Self::SendFailed | Self::EarlyRefused | Self::RetryStatus(_) => {
+                (Cause::Server, Phase::Headers)
+            }
             Self::ResponseTimeout => (Cause::ServerTimeout, Phase::Headers),
             Self::Truncated => (Cause::Server, Phase::Data),
             Self::ServerTimeout => (Cause::ServerTimeout, phase),
@@ -159,6 +165,7 @@ impl Fault {
             Self::EmptyResponse | Self::SendFailed => RetryKind::Empty,
             Self::BadResponse(_) | Self::ResponseCut => RetryKind::Junk,
             Self::ResponseTimeout => RetryKind::Timeout,
+            Self::EarlyRefused => RetryKind::Early,
             Self::RetryStatus(status) => RetryKind::Status(status),
             _ => return None,
         })
@@ -204,6 +211,7 @@ mod tests {
             (Fault::BadResponse(ErrorKind::StatusCode), Some(502), "PH"),
             (Fault::ResponseTimeout, Some(504), "sH"),
             (Fault::Truncated, Some(502), "SD"),
+            (Fault::EarlyRefused, Some(425), "SH"),
         ];
         for (fault, status, letters) in cases {
             let (cause, phase) = fault.termination(Phase::Data);

@@ -82,6 +82,10 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
         Action::WaitForBody { at_least, timeout_ms } => {
             return Applied::Hold(Hold::Body { at_least: *at_least, timeout_ms: *timeout_ms });
         }
+        Action::WaitForHandshake => {
+            let pending = stage.session.tls().is_some_and(|details| details.early.is_pending());
+            return if pending { Applied::Hold(Hold::Handshake) } else { Applied::Next };
+        }
         Action::Pause(time) => {
             let ms = number(time, stage).filter(|ms| *ms > 0);
             return ms.map_or(Applied::Next, |ms| Applied::Hold(Hold::Pause(ms as u64)));

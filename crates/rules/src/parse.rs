@@ -383,8 +383,7 @@ pub(crate) fn wait_for_body(context: &mut Context<'_, '_, '_>) -> Parsed {
 }
 
 pub(crate) fn wait_for_handshake(_: &mut Context<'_, '_, '_>) -> Parsed {
-    // Without TLS there is no early data: the handshake is always over.
-    Ok(Action::Nothing)
+    Ok(Action::WaitForHandshake)
 }
 
 pub(crate) fn use_service(context: &mut Context<'_, '_, '_>) -> Parsed {

@@ -73,6 +73,8 @@ pub enum Hold {
         /// Milliseconds.
         timeout_ms: u64,
     },
+    /// Waits until the client's TLS handshake is over.
+    Handshake,
     /// Waits so many milliseconds.
     Pause(u64),
     /// Sends these bytes, a whole interim response.

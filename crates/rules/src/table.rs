@@ -111,7 +111,7 @@ pub static ACTIONS: &[Row] = &[
     row("unset-var",           "(<var>)",                             TCP | HTTP,        "empties a variable", parse::unset_var),
     row("use-service",         "<name>",                              CNT | REQ,         "lets a service answer", parse::use_service).partial("services in Lua are not supported yet"),
     row("wait-for-body",       "time <time> [at-least <bytes>]",      REQ | RES,         "waits for the body", parse::wait_for_body).partial("`use-large-buffer` is not supported yet"),
-    row("wait-for-handshake",  "",                                    REQ,               "waits for the TLS handshake", parse::wait_for_handshake).partial("early data are not supported yet: the handshake is always complete"),
+    row("wait-for-handshake",  "",                                    REQ,               "waits for the TLS handshake", parse::wait_for_handshake),
 
     unbuilt("attach-srv",        SES,                      "reverse HTTP"),
     unbuilt("cache-store",       RES,                      "caches"),

@@ -95,6 +95,8 @@ impl ConnectionError {
     pub const TLS_ABORT: Self = Self(25);
     /// The handshake of TLS took too long.
     pub const TLS_TIMEOUT: Self = Self(26);
+    /// The server refused early data.
+    pub const TLS_EARLY_FAILED: Self = Self(38);
     /// Asking the SOCKS4 proxy failed.
     pub const SOCKS4_SEND: Self = Self(39);
     /// Its answer could not be read.

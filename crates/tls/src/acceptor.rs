@@ -14,7 +14,7 @@ use crate::engine::tickets::Shared;
 use crate::error::{Error, Reason};
 use crate::hello::{Hello, numbers};
 use crate::legacy;
-use crate::settings::{ClientVerify, Parameters, VerifyMode};
+use crate::settings::{ClientVerify, Limits, Parameters, VerifyMode};
 use crate::store::Certificate;
 use crate::tickets::Resumption;
 use crate::{TLS12, TLS13, fit, x509};
@@ -65,8 +65,8 @@ pub struct Listening {
     pub strict_sni: bool,
     /// Sessions and tickets.
     pub resumption: Resumption,
-    /// The longest plaintext of a record that is sent; 0 for 16 KiB (`tune.ssl.maxrecord`).
-    pub max_record: u16,
+    /// What its connections keep within.
+    pub limits: Limits,
     /// What is kept of handshakes for fetches.
     pub keep: Keep,
     /// Challenges of ACME by TLS; `None` where there are never any.
@@ -80,7 +80,7 @@ pub struct Acceptor {
     strict_sni: bool,
     shared: Shared,
     resumption: Resumption,
-    max_record: u16,
+    limits: Limits,
     keep: Keep,
     challenges: Option<Arc<Challenges>>,
 }
@@ -117,10 +117,10 @@ impl Acceptor {
     /// # Errors
     /// What the engine says against the line's options.
     pub fn new(listening: Listening) -> Result<Self, String> {
-        let Listening { entries, strict_sni, resumption, max_record, keep, challenges } = listening;
+        let Listening { entries, strict_sni, resumption, limits, keep, challenges } = listening;
         let shared = Shared::new(&resumption);
         let current = RwLock::default();
-        let acceptor = Self { current, strict_sni, shared, resumption, max_record, keep, challenges };
+        let acceptor = Self { current, strict_sni, shared, resumption, limits, keep, challenges };
         // Lines that share their options share what may be wrong with them.
         let mut tried: Vec<Arc<Options>> = Vec::new();
         for entry in entries {
@@ -269,8 +269,8 @@ impl Acceptor {
         self.keep
     }
 
-    pub(crate) fn max_record(&self) -> u16 {
-        self.max_record
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
     }
 
     /// Chooses what to answer a ClientHello with.

@@ -4,6 +4,7 @@
 //! Such a connection ends with its handshake: nothing that the client sends behind it is read, so
 //! that nobody gets past what a listener wants of its clients. Put here by `acme`.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{PoisonError, RwLock};
@@ -47,7 +48,7 @@ impl Challenges {
     /// The engine does not take it.
     pub fn put(&self, name: &str, certificate: &Certificate) -> Result<(), String> {
         let served = Served {
-            chain: &certificate.chain,
+            chain: Cow::Borrowed(&certificate.chain),
             key: &certificate.key,
             ocsp: None,
             alpn: &[PROTOCOL.into()],

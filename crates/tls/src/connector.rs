@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::captured::Keep;
 use crate::engine::side::{Asked, ClientSide};
 use crate::legacy;
-use crate::settings::{Parameters, Trust};
+use crate::settings::{Limits, Parameters, Trust};
 use crate::store::Certificate;
 
 /// What a `server` line is made of.
@@ -25,8 +25,8 @@ pub struct Connecting {
     pub sessions: usize,
     /// Whether early data is offered (`allow-0rtt`).
     pub early_data: bool,
-    /// The longest plaintext of a record that is sent; 0 for 16 KiB (`tune.ssl.maxrecord`).
-    pub max_record: u16,
+    /// What its connections keep within.
+    pub limits: Limits,
     /// What is kept of handshakes for fetches.
     pub keep: Keep,
 }
@@ -37,7 +37,7 @@ pub struct Connecting {
 pub struct Connector {
     /// Written when a file that it uses is changed at run time, read once a handshake.
     current: RwLock<Current>,
-    max_record: u16,
+    limits: Limits,
     keep: Keep,
 }
 
@@ -84,8 +84,8 @@ impl Connector {
     /// What the engine says against the line's options.
     pub fn new(connecting: &Connecting) -> Result<Self, String> {
         let current = Current::new(connecting.clone())?;
-        let Connecting { max_record, keep, .. } = *connecting;
-        Ok(Self { current: RwLock::new(current), max_record, keep })
+        let Connecting { limits, keep, .. } = *connecting;
+        Ok(Self { current: RwLock::new(current), limits, keep })
     }
 
     /// What it is made of now.
@@ -112,7 +112,7 @@ impl Connector {
         self.keep
     }
 
-    pub(crate) fn max_record(&self) -> u16 {
-        self.max_record
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
     }
 }

@@ -2,6 +2,7 @@
 //! `%sslc`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::captured::Captured;
 use crate::error::Error;
@@ -40,6 +41,39 @@ pub struct Details {
     pub failure: Option<Error>,
     /// What was said in the handshake, where that is kept.
     pub captured: Option<Box<Captured>>,
+    /// What came before the handshake was over.
+    pub early: Early,
+}
+
+/// Whether a client sent early data (RFC 8446, 2.3), and whether its handshake is still under way:
+/// until then somebody else may have sent them once more.
+#[derive(Clone, Debug, Default)]
+pub struct Early(Option<Arc<AtomicBool>>);
+
+impl Early {
+    /// Notes that there are some, and whether they are `pending`: taken before the end of the
+    /// handshake.
+    pub(crate) fn note(&mut self, pending: bool) {
+        self.0.get_or_insert_with(|| Arc::new(AtomicBool::new(pending)));
+    }
+
+    /// The handshake is over, for whoever knows of the connection.
+    pub(crate) fn settle(&self) {
+        if let Some(pending) = &self.0 {
+            pending.store(false, Relaxed);
+        }
+    }
+
+    /// Whether there were some (`ssl_fc_early_rcvd`).
+    pub fn came(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether there were some and the handshake is not over (`ssl_fc_has_early`).
+    #[inline]
+    pub fn is_pending(&self) -> bool {
+        self.0.as_ref().is_some_and(|pending| pending.load(Relaxed))
+    }
 }
 
 /// What would have to be allowed for a client to be served.

@@ -28,6 +28,8 @@ pub enum Kind {
     MismatchSni,
     /// Anything else in a handshake.
     Handshake,
+    /// The server refused what it was sent as early data.
+    EarlyData,
     /// Anything after a handshake.
     Fatal,
 }
@@ -50,6 +52,7 @@ impl Kind {
                 "Server presented an SSL certificate different from the expected one",
             ),
             Self::Handshake => (34, "SSL_HANDSHAKE", "SSL handshake failure"),
+            Self::EarlyData => (38, "SSL_EARLY_FAILED", "Server refused early data"),
             Self::Fatal => (43, "SSL_FATAL", "SSL fatal error"),
         }
     }

@@ -69,7 +69,7 @@ pub use judge::Outcome;
 pub use legacy::{BUILT_IN as HAS_OPENSSL, load_provider, version as openssl_version};
 pub use load_error::LoadError;
 pub use session::{Ended, Opened, Session};
-pub use settings::{ClientVerify, Legacy, Parameters, Trust, VerifyMode};
+pub use settings::{ClientVerify, Legacy, Limits, Parameters, Trust, VerifyMode};
 pub use store::Certificate;
 pub use suites::is_dhe;
 pub use tickets::{Resumption, SessionCache, TicketKeys};

@@ -22,7 +22,7 @@ pub const OVERHEAD_MAX: usize = HEADER + 8 + TAG;
 /// 2048.
 pub const RECORD_MAX: usize = HEADER + PLAINTEXT_MAX + 2048;
 
-const TAG: usize = 16;
+pub(crate) const TAG: usize = 16;
 const EXPLICIT_NONCE: usize = 8;
 
 /// Content types.

@@ -37,6 +37,9 @@ pub(crate) struct Records {
     is_closed: bool,
     /// Whether the unsent bytes hold an answer to a key update.
     answered: bool,
+    /// How many key updates came in the second of that number, and how many may.
+    updates: (u64, u32),
+    most_updates: u32,
 }
 
 /// What a record was.
@@ -52,9 +55,10 @@ pub(crate) enum Seen<'a> {
 }
 
 impl Records {
-    pub(crate) fn new(seal: Direction, open: Direction, kernel: Kernel) -> Self {
+    pub(crate) fn new(seal: Direction, open: Direction, kernel: Kernel, most_updates: u32) -> Self {
         let (joint, idle, warnings, is_closed, answered) = (Vec::new(), 0, 0, false, false);
-        Self { seal, open, kernel, joint, idle, warnings, is_closed, answered }
+        let updates = (0, 0);
+        Self { seal, open, kernel, joint, idle, warnings, is_closed, answered, updates, most_updates }
     }
 
     /// Opens one whole record. What has to be answered is appended to `unsent`.
@@ -157,6 +161,7 @@ impl Records {
                     [1] => true,
                     _ => return Err(Reason::BadPacket),
                 };
+                self.count_update()?;
                 self.open = self.kernel.next_open().ok_or(Reason::InternalError)?;
                 // One answer will do for several, until it has left.
                 if asked && !self.is_closed && (!self.answered || unsent.is_empty()) {
@@ -172,6 +177,17 @@ impl Records {
             CLIENT_HELLO if !is_tls13 => Err(Reason::NoRenegotiation),
             _ => Err(Reason::UnexpectedMessage),
         }
+    }
+
+    /// A new key is work, of which a peer may ask for so much.
+    fn count_update(&mut self) -> Result<(), Reason> {
+        let second = base::clock::now_ms() / 1000;
+        if self.updates.0 != second {
+            self.updates = (second, 0);
+        }
+        self.updates.1 += 1;
+        let is_flood = self.most_updates > 0 && self.updates.1 > self.most_updates;
+        if is_flood { Err(Reason::TooManyKeyUpdates) } else { Ok(()) }
     }
 
     /// Tells the peer that the next record is sealed with the next key, and seals it so. `asks` the

@@ -14,12 +14,13 @@ use crate::captured::Keep;
 use crate::connector::{Connector, Side};
 use crate::details::{Details, Lacks};
 use crate::engine::provider::has_suite;
-use crate::engine::{self, Finished, Handshake};
+use crate::engine::{self, Facts, Finished, Handshake};
 use crate::error::{Error, Kind, Reason};
 use crate::finished::Overheard;
 use crate::hello::{Arriving, Hello, numbers};
 use crate::judge::Outcome;
 use crate::records::{Records, Seen};
+use crate::settings::Limits;
 use crate::{TLS10, TLS12, TLS13, judge, legacy, names, record};
 
 /// A TLS connection.
@@ -33,8 +34,7 @@ pub struct Session {
     unsent: Waiting,
     /// Shared with those who tell of it once the handshake is over.
     details: Arc<Details>,
-    /// The longest plaintext of a record that is sent.
-    max_record: u16,
+    limits: Limits,
     keep: Keep,
     /// Counts this one among those that live.
     _live: Live,
@@ -133,7 +133,7 @@ impl Session {
     /// The side of a listener, of whose client some bytes were received already.
     pub fn accept_begun(acceptor: &Arc<Acceptor>, received: &[u8]) -> Self {
         let hello = Phase::Hello(acceptor.clone(), Arriving::begun(received));
-        let mut session = Self::new(hello, acceptor.max_record());
+        let mut session = Self::new(hello, acceptor.limits());
         session.keep(acceptor.keep());
         session
     }
@@ -144,15 +144,26 @@ impl Session {
     /// # Errors
     /// The line's settings leave nothing to offer.
     pub fn connect(connector: &Connector, name: Option<&str>) -> Result<Self, Error> {
+        Self::connect_early(connector, name, false)
+    }
+
+    /// As [`connect`](Self::connect); with `early` data may be sent before the server says
+    /// anything, if the line and a session of before allow it ([`is_early`](Self::is_early)).
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn connect_early(connector: &Connector, name: Option<&str>, early: bool) -> Result<Self, Error> {
         engine::kept::begin_turn(Outcome::default(), 0);
         let phase = match &*connector.side() {
-            Side::Rustls(side) => Handshake::client(side, name).map(|one| Phase::Handshake(Box::new(one))),
+            Side::Rustls(side) => {
+                Handshake::client(side, name, early).map(|one| Phase::Handshake(Box::new(one)))
+            }
             Side::OpenSsl(side) => {
                 legacy::Link::client(side, name).map(|link| Phase::Legacy(Box::new(link), Stage::Handshake))
             }
         };
         let (_, group) = engine::kept::end_turn();
-        let mut session = Self::new(phase?, connector.max_record());
+        let mut session = Self::new(phase?, connector.limits());
         let details = session.details_mut();
         (details.sni, details.group) = (name.map(Box::from), group);
         session.keep(connector.keep());
@@ -170,7 +181,7 @@ impl Session {
         }
     }
 
-    fn new(phase: Phase, max_record: u16) -> Self {
+    fn new(phase: Phase, limits: Limits) -> Self {
         Self {
             is_client: !matches!(phase, Phase::Hello(..)),
             phase,
@@ -178,7 +189,7 @@ impl Session {
             plain: Waiting::default(),
             unsent: Waiting::default(),
             details: Arc::default(),
-            max_record,
+            limits,
             keep: Keep::default(),
             _live: Live::new(),
             overheard: None,
@@ -267,6 +278,7 @@ impl Session {
             }
             Phase::Handshake(handshake) => {
                 let complete = handshake.advance(received, out)?;
+                self.take_early()?;
                 self.conclude(complete)
             }
             Phase::Legacy(link, stage @ Stage::Handshake) => {
@@ -285,6 +297,26 @@ impl Session {
         }
     }
 
+    /// Takes what a client sent before the end of its handshake. Where it may be served, what is
+    /// known of the client is told now.
+    fn take_early(&mut self) -> Result<(), Error> {
+        let Phase::Handshake(handshake) = &mut self.phase else { return Ok(()) };
+        if !handshake.has_early() {
+            return Ok(());
+        }
+        self.plain.append(&handshake.take_early());
+        if self.details.early.came() {
+            return Ok(());
+        }
+        let Facts { version, suite, group, alpn, is_resumed, peer } = handshake.facts()?;
+        let pending = handshake.is_early();
+        let details = self.details_mut();
+        (details.version, details.suite, details.group) = (version, suite, group);
+        (details.alpn, details.is_resumed, details.peer) = (alpn, is_resumed, peer.into());
+        details.early.note(pending);
+        Ok(())
+    }
+
     /// Turns a complete handshake into an established connection.
     fn conclude(&mut self, complete: bool) -> Result<bool, Error> {
         if !complete {
@@ -294,8 +326,20 @@ impl Session {
         let Phase::Handshake(handshake) = std::mem::replace(&mut self.phase, failed) else {
             return Err(Error::handshake(Reason::InternalError));
         };
-        let Finished { version, suite, group, alpn, is_resumed, peer, seal, open, kernel, rest, early } =
-            handshake.finish()?;
+        let was_early = handshake.is_early();
+        let Finished {
+            version,
+            suite,
+            group,
+            alpn,
+            is_resumed,
+            peer,
+            seal,
+            open,
+            kernel,
+            rest,
+            refused_early,
+        } = handshake.finish()?;
         let details = self.details_mut();
         (details.version, details.suite, details.group) = (version, suite, group);
         (details.alpn, details.is_resumed, details.peer) = (alpn, is_resumed, peer.into());
@@ -303,23 +347,35 @@ impl Session {
             engine::kept::forget_outcome();
         }
         // rustls tells this secret whenever a session is resumed, OpenSSL where there is such data.
-        if let Some(captured) = details.captured.as_mut().filter(|_| early.is_empty()) {
+        let said_early = details.early.came() || was_early;
+        if let Some(captured) = details.captured.as_mut().filter(|_| !said_early) {
             captured.forget("CLIENT_EARLY_TRAFFIC_SECRET");
+        }
+        details.early.settle();
+        if refused_early {
+            return Err(Error { kind: Kind::EarlyData, reason: Reason::None, verify: 0 });
         }
         if details.is_challenge {
             // The client has seen what it wanted to see.
             self.ended = Ended::Cleanly;
         } else {
             self.kept.append(&rest);
-            self.plain.append(&early);
         }
-        self.phase = Phase::Established(Box::new(Records::new(seal, open, kernel)));
+        self.phase = Phase::Established(Box::new(Records::new(seal, open, kernel, self.limits.key_updates)));
         Ok(true)
     }
 
     /// Whether the handshake is complete.
     pub fn is_established(&self) -> bool {
         matches!(self.phase, Phase::Established(_) | Phase::Legacy(_, Stage::Established))
+    }
+
+    /// Whether data go either way though the handshake is not complete. Of a listener: a client's
+    /// early data have come, which somebody else may have sent once more; what is sent goes to the
+    /// client alone. Of a client: what is sent now may be refused, and then was not served.
+    #[inline]
+    pub fn is_early(&self) -> bool {
+        matches!(&self.phase, Phase::Handshake(handshake) if handshake.is_early())
     }
 
     /// What was negotiated.
@@ -397,6 +453,7 @@ impl Session {
         let records = match &mut self.phase {
             Phase::Established(records) => records,
             Phase::Legacy(..) => return self.open_legacy(rest, room, filled),
+            Phase::Handshake(_) => return self.open_early(rest, room, filled),
             _ => return Err(Error::fatal(Reason::InternalError)),
         };
         // An empty room asks whether there is data: one record of it is enough to know.
@@ -481,6 +538,14 @@ impl Session {
         Ok(Opened { filled, is_end: filled == 0 && self.ended != Ended::No })
     }
 
+    /// As [`open`](Self::open) while the handshake goes on.
+    #[inline(never)]
+    fn open_early(&mut self, received: &[u8], room: &mut [u8], filled: usize) -> Result<Opened, Error> {
+        self.handshake(received)?;
+        let filled = filled + self.plain.take(&mut room[filled..]);
+        Ok(Opened { filled, is_end: filled == 0 && self.ended != Ended::No })
+    }
+
     /// Plaintext that was opened before: how much of `room` it fills.
     #[inline]
     pub fn take_plain(&mut self, room: &mut [u8]) -> usize {
@@ -518,15 +583,21 @@ impl Session {
     }
 
     /// Seals some of `first` and of `second` behind it at the start of `out`: how many bytes of
-    /// plaintext that are, and of ciphertext. `out` has room for a record at least.
+    /// plaintext that are, and of ciphertext. `out` has room for a record at least. None are where
+    /// what may be sent early has been: the handshake has to be complete first.
     ///
     /// # Errors
     /// The session failed before, or is not established.
     pub fn seal(&mut self, first: &[u8], second: &[u8], out: &mut [u8]) -> Result<(usize, usize), Error> {
         match &mut self.phase {
-            Phase::Established(records) => records.seal(first, second, usize::from(self.max_record), out),
+            Phase::Established(records) => {
+                records.seal(first, second, usize::from(self.limits.max_record), out)
+            }
             Phase::Legacy(link, Stage::Established) => {
-                link.write(first, second, usize::from(self.max_record), out)
+                link.write(first, second, usize::from(self.limits.max_record), out)
+            }
+            Phase::Handshake(handshake) if handshake.is_early() => {
+                handshake.seal(first, second, usize::from(self.limits.max_record), out)
             }
             Phase::Failed(error) => Err(*error),
             _ => Err(Error::fatal(Reason::InternalError)),

@@ -63,6 +63,23 @@ impl Default for Parameters {
     }
 }
 
+/// What a connection keeps within.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest plaintext of a record that is sent; 0 for 16 KiB (`tune.ssl.maxrecord`,
+    /// `tune.ssl.hard-maxrecord`).
+    pub max_record: u16,
+    /// How many times a second the peer may change its key; 0 for any number
+    /// (`tune.ssl.keyupdate-rate-limit`).
+    pub key_updates: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_record: 0, key_updates: 100 }
+    }
+}
+
 /// Whether the peer's certificate is asked for, and has to be there (`verify`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum VerifyMode {

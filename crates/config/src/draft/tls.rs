@@ -179,6 +179,8 @@ pub struct BindTls<'a> {
     pub ca_ignore: Option<Text<'a>>,
     /// `no-ca-names`.
     pub no_ca_names: bool,
+    /// `allow-0rtt`.
+    pub early: Option<Span>,
 }
 
 /// What a `server` line says.
@@ -186,6 +188,8 @@ pub struct BindTls<'a> {
 pub struct ServerTls<'a> {
     /// `ssl`, `no-ssl`.
     pub enabled: bool,
+    /// Whether `ssl` was said, if only by `default-server`: it can be turned on later.
+    pub said: bool,
     /// What it shares with others.
     pub words: TlsWords<'a>,
     /// `crt`: our own certificate.
@@ -198,8 +202,12 @@ pub struct ServerTls<'a> {
     pub no_sni_auto: bool,
     /// `no-ssl-reuse`: sessions are not resumed.
     pub no_reuse: bool,
+    /// `allow-0rtt`.
+    pub early: Option<Span>,
     /// `check-ssl`, `no-check-ssl`.
     pub check: Option<bool>,
+    /// `no-check-sni-auto`: the host of a check is not sent by itself.
+    pub no_check_sni_auto: bool,
     /// `check-sni`.
     pub check_sni: Option<Text<'a>>,
     /// `check-alpn`.
@@ -243,8 +251,11 @@ pub struct TlsDefaults<'a> {
     pub dh_file: Option<Text<'a>>,
     /// `tune.ssl.default-dh-param`: bits of the group without a file.
     pub dh_bits: u16,
-    /// `tune.ssl.maxrecord`: the longest plaintext of a record, 0 for what the protocol allows.
-    pub max_record: u16,
+    /// `tune.ssl.maxrecord`, `tune.ssl.hard-maxrecord`: the longest plaintext of a record, 0 for what
+    /// the protocol allows.
+    pub max_record: [u16; 2],
+    /// `tune.ssl.keyupdate-rate-limit`.
+    pub key_updates: u32,
     /// `tune.ssl.capture-buffer-size`: how much is kept of the lists of a ClientHello.
     pub capture: Option<usize>,
     /// `tune.ssl.keylog`: whether the secrets of connections are kept.
@@ -268,6 +279,14 @@ impl TlsDefaults<'_> {
     }
 }
 
+impl TlsDefaults<'_> {
+    /// What connections keep within.
+    pub fn limits(&self) -> tls::Limits {
+        let longest = self.max_record.into_iter().filter(|longest| *longest > 0).min();
+        tls::Limits { max_record: longest.unwrap_or(0), key_updates: self.key_updates }
+    }
+}
+
 impl Default for TlsDefaults<'_> {
     fn default() -> Self {
         Self {
@@ -288,7 +307,8 @@ impl Default for TlsDefaults<'_> {
             provider_path: None,
             dh_file: None,
             dh_bits: 2048,
-            max_record: 0,
+            max_record: [0; 2],
+            key_updates: 100,
             capture: None,
             key_log: false,
             skips_roots: false,

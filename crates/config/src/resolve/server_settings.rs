@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use diag::Diagnostic;
 use plan::check::{Action, AgentSettings, CheckKind, CheckSettings, Connect, Family};
@@ -106,7 +107,16 @@ pub(crate) fn server_settings(
             statement,
             context,
         ) {
-            Ok(made) => own.tls = made,
+            Ok(made) => {
+                if draft.tls.said {
+                    let secured = if draft.tls.enabled { 1 } else { -1 };
+                    own.state.secured.store(secured, Relaxed);
+                }
+                own.tls = made;
+                if !draft.tls.no_check_sni_auto {
+                    check_name(&mut own);
+                }
+            }
             Err(error) => context.diagnostics.push(error),
         }
         let outcome = finish_server(&mut own, &draft, statement, proxy, acls, context);
@@ -120,6 +130,26 @@ pub(crate) fn server_settings(
         kinds.own = Some(check_kind(check, proxy, acls, &mut sources.shared, context));
     }
     (settings, kinds.own)
+}
+
+/// The name that checks of HTTP send in TLS where none is said: the host of their request, unless a
+/// line says how to connect, or the host is known only when it is sent (`check-sni-auto`).
+fn check_name(own: &mut ServerSettings) {
+    let (Some(tls), Some(check)) = (&mut own.tls, &own.check) else { return };
+    let CheckKind::Script(script) = &*check.kind else { return };
+    let connects = |action: &Action| matches!(action, Action::Connect(Connect { implied: false, .. }));
+    if tls.check_name.is_some() || script.steps.iter().any(|step| connects(&step.action)) {
+        return;
+    }
+    let host = script.steps.iter().find_map(|step| match &step.action {
+        Action::Request(request) => {
+            let host = request.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"))?;
+            str::from_utf8(host.1.as_constant()?).ok()
+        }
+        _ => None,
+    });
+    let name = host.map(|host| host.split(':').next().unwrap_or(host)).filter(|name| !name.is_empty());
+    tls.check_name = name.map(Box::from);
 }
 
 /// The port of a server that is known by its address alone; `None` where the port may come with a

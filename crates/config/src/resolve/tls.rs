@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use diag::Diagnostic;
+use diag::{Diagnostic, Span};
 use plan::check::{Action, CheckKind, CheckSettings, Connect};
 use plan::server::{ServerName, ServerTls, StepConnector};
 use sample::Scope;
 use sample::expression::Expression;
 use state::Mode;
 use tls::ciphers::{self, Unsupported};
-use tls::files::{Line, List, ListEntry, Served};
+use tls::files::{EARLY_DATA, Line, List, ListEntry, Served};
 use tls::tickets::{SessionCache, TicketKeys};
 use tls::{
     Acceptor, Certificate, ClientVerify, Connecting, Connector, Entry, Keep, Legacy, Listening, Options,
@@ -133,7 +133,7 @@ pub(crate) fn acceptor(
         entries,
         strict_sni: draft.strict_sni.or(defaults.strict_sni).unwrap_or(false),
         resumption,
-        max_record: defaults.max_record,
+        limits: defaults.limits(),
         keep: Keep { lists: defaults.capture.unwrap_or(0), secrets: defaults.key_log, ..Keep::default() },
         challenges: context.orders.answer_by_tls().then(|| context.tls_files.all.challenges().clone()),
     };
@@ -192,7 +192,7 @@ pub(crate) fn server(
 ) -> Result<Option<ServerTls>, Diagnostic> {
     let steps = check.map_or_else(Vec::new, |check| secure_steps(&check.kind));
     let is_wanted = steps.iter().any(|step| step.secure);
-    if !own.enabled && own.check != Some(true) && !is_wanted {
+    if !own.enabled && !own.said && own.check != Some(true) && !is_wanted {
         return Ok(None);
     }
     let defaults = context.tls.clone();
@@ -216,6 +216,7 @@ pub(crate) fn server(
     let files = context.tls_files.all.clone();
     let wanted = Wanted { own: &own.words, default: &defaults.server, defaults: &defaults, is_bind: false };
     let parameters = parameters(&wanted, statement, context)?;
+    warn_of_early(own.early, &parameters, context);
     let connecting = |alpn: Vec<Box<[u8]>>, certificate: Option<Arc<Certificate>>| -> Result<_, Diagnostic> {
         let connecting = Connecting {
             parameters: parameters.clone(),
@@ -224,8 +225,8 @@ pub(crate) fn server(
             verify_host: own.verify_host.map(|host| host.text.into()),
             certificate,
             sessions: if own.no_reuse { 0 } else { SESSIONS },
-            early_data: false,
-            max_record: defaults.max_record,
+            early_data: own.early.is_some(),
+            limits: defaults.limits(),
             keep: Keep { secrets: defaults.key_log, ..Keep::default() },
         };
         let connector = Connector::new(&connecting);
@@ -256,7 +257,7 @@ pub(crate) fn server(
     // A check of another port says itself whether it speaks TLS.
     let checks = own.check.unwrap_or(own.enabled && !checks_elsewhere);
     Ok(Some(ServerTls {
-        enabled: own.enabled,
+        early: own.early.is_some(),
         check: match check_alpn {
             _ if !checks => None,
             Some(alpn) => Some(connecting(alpn, certificate)?),
@@ -450,13 +451,23 @@ fn bind_options(
         None if is_http => vec![Box::from(*b"http/1.1")],
         words => protocols(words, context)?,
     };
+    let parameters = parameters(&wanted, statement, context)?;
+    warn_of_early(draft.early, &parameters, context);
     Ok(Options {
-        parameters: parameters(&wanted, statement, context)?,
+        parameters,
         alpn,
         verify: client_verify(draft, defaults, context)?,
-        early_data: 0,
+        early_data: if draft.early.is_some() { EARLY_DATA } else { 0 },
         skips_roots: defaults.skips_roots,
     })
+}
+
+/// OpenSSL has early data in a form of its own, of which the crate that calls it shows nothing.
+fn warn_of_early(early: Option<Span>, parameters: &Parameters, context: &mut Context<'_>) {
+    if let Some(span) = early.filter(|_| parameters.legacy.is_some()) {
+        let text = "`allow-0rtt` has no effect where OpenSSL serves the line";
+        context.diagnostics.push(Diagnostic::warning(text).at(span));
+    }
 }
 
 /// The faults of certificates that a list means.

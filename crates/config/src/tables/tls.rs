@@ -14,6 +14,8 @@ use crate::tables::server_row::{ServerKeyword, row as server};
 const SSL3: &str = "SSL 3.0 is never spoken";
 const NO_H2: &str = "`h2` is left out: HTTP/2 is not supported yet";
 
+const EARLY: &str = "not where OpenSSL serves the line; nor in `mode tcp` before the handshake is over";
+const EARLY_SERVER: &str = "not where OpenSSL serves the line";
 const TICKETS: &str = "tickets of clients that OpenSSL serves are sealed with keys of its own";
 const SIGALGS: &str = "OpenSSL is not told, where it serves the line";
 const REUSE: &str = "sessions are not resumed where OpenSSL serves the line";
@@ -60,6 +62,7 @@ pub static BIND: &[BindKeyword] = &[
     bind("no-tlsv12",        "",              "no TLS 1.2",                                       |d, a| without(&mut d.tls.words.versions, a)),
     bind("no-tlsv13",        "",              "no TLS 1.3",                                       |d, a| without(&mut d.tls.words.versions, a)),
     bind("tls-ticket-keys",  "<file>",        "the keys of tickets, shared with other processes", |d, a| word(&mut d.tls.ticket_keys, a)).partial(TICKETS),
+    bind("allow-0rtt",       "",              "takes early data: requests that somebody else may send once more", |d, a| { d.tls.early = Some(a.last().span()); Ok(()) }).partial(EARLY),
     bind("tls-tickets",      "",              "sessions are resumed with tickets",                |d, _| { d.tls.words.tickets = Some(true); Ok(()) }),
     bind("no-tls-tickets",   "",              "no tickets are given",                             |d, _| { d.tls.words.tickets = Some(false); Ok(()) }),
 ];
@@ -67,7 +70,7 @@ pub static BIND: &[BindKeyword] = &[
 /// The rows of `server` lines.
 #[rustfmt::skip]
 pub static SERVER: &[ServerKeyword] = &[
-    server("ssl",            "",              "speaks TLS",                                       |d, _| { d.tls.enabled = true; Ok(()) }),
+    server("ssl",            "",              "speaks TLS",                                       |d, _| { (d.tls.enabled, d.tls.said) = (true, true); Ok(()) }),
     server("no-ssl",         "",              "speaks plain text",                                |d, _| { d.tls.enabled = false; Ok(()) }),
     server("alpn",           "<protocols>",   "the protocols offered, preferred first",           |d, a| { d.tls.words.no_alpn = false; word(&mut d.tls.words.alpn, a) }).partial(NO_H2),
     server("npn",            "<protocols>",   "gone: `alpn` took its place",                      |_, a| npn(a)),
@@ -80,10 +83,13 @@ pub static SERVER: &[ServerKeyword] = &[
     server("sni",            "<expression>",  "the name sent to it",                              |d, a| word(&mut d.tls.sni, a)),
     server("sni-auto",       "",              "the host that the client asked for is sent to it", |d, _| { d.tls.no_sni_auto = false; Ok(()) }),
     server("no-sni-auto",    "",              "it is not",                                        |d, _| { d.tls.no_sni_auto = true; Ok(()) }),
+    server("allow-0rtt",     "",              "is sent early data",                               |d, a| { d.tls.early = Some(a.last().span()); Ok(()) }).partial(EARLY_SERVER),
     server("ssl-reuse",      "",              "sessions are resumed",                             |d, _| { d.tls.no_reuse = false; Ok(()) }).partial(REUSE),
     server("no-ssl-reuse",   "",              "each connection makes its own session",            |d, _| { d.tls.no_reuse = true; Ok(()) }),
     server("check-ssl",      "",              "checks speak TLS",                                 |d, _| { d.tls.check = Some(true); Ok(()) }),
     server("no-check-ssl",   "",              "checks speak plain text",                          |d, _| { d.tls.check = Some(false); Ok(()) }),
+    server("check-sni-auto", "",              "checks send the host that they ask for",           |d, _| { d.tls.no_check_sni_auto = false; Ok(()) }),
+    server("no-check-sni-auto", "",           "checks send no name by themselves",                |d, _| { d.tls.no_check_sni_auto = true; Ok(()) }),
     server("check-sni",      "<name>",        "the name that checks send",                        |d, a| word(&mut d.tls.check_sni, a)),
     server("check-alpn",     "<protocols>",   "the protocols that checks offer",                  |d, a| word(&mut d.tls.check_alpn, a)).partial(NO_H2),
     server("ciphers",        "<ciphers>",     "suites up to TLS 1.2, in OpenSSL's notation",      |d, a| word(&mut d.tls.words.ciphers, a)).partial(SUITES),

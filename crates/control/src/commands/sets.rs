@@ -111,9 +111,25 @@ pub(crate) fn set_server(call: &mut Call<'_>) -> Reply {
             Reply::Done
         }
         "check-addr" | "check-port" => places::of_check(call, server),
-        "ssl" => Reply::Message(Severity::Notice, "server ssl setting not supported.".into()),
+        "ssl" => set_ssl(server, call.arg(2)),
         _ => error(SET_SERVER_USAGE),
     })
+}
+
+/// Requests speak TLS with it from now on, or plain text. What checks speak stays.
+fn set_ssl(server: &Server, how: &str) -> Reply {
+    let secured = match how {
+        "on" => 1,
+        "off" => 0,
+        _ => return error("'set server <srv> ssl' expects 'on' or 'off'."),
+    };
+    if server.secured.load(Relaxed) < -1 {
+        return error("'set server <srv> ssl' cannot be set. default-server should define ssl settings.");
+    }
+    if server.secured.swap(secured, Relaxed) != secured {
+        server.outdate();
+    }
+    Reply::Message(Severity::Notice, "server ssl setting updated.".into())
 }
 
 /// Only a server in maintenance, which nothing of the configuration calls by its name, may have

@@ -219,7 +219,7 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonym
     let fqdn = fqdn.as_ref().map_or("-".into(), |name| anonymous.word(name));
     let record = server.srv_record.get().map_or("-", |name| name);
     format!(
-        "{} {} {} {} {} {} {} {} {} {since} {status} {result} {} {state} {agent} {} {} {fqdn} {} {record} 0 {check_port} {check_address} \
+        "{} {} {} {} {} {} {} {} {} {since} {status} {result} {} {state} {agent} {} {} {fqdn} {} {record} {} {check_port} {check_address} \
          {agent_address} {agent_port}\n",
         proxy.state.id,
         anonymous.word(&proxy.state.name),
@@ -235,6 +235,7 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonym
         u8::from(server.forced_id.load(Relaxed)),
         // Of a server without a port of its own, how far it is from the client's.
         server.port_offset().map_or(server.port(), |offset| offset.rem_euclid(1 << 16) as u16),
+        server.secured.load(Relaxed).max(-1),
     )
 }
 

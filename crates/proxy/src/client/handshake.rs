@@ -11,6 +11,7 @@ use plan::bind::Bind;
 use runtime::timer;
 use runtime::turns::Turn;
 use sample::{ConnectionError, Endpoint, Tlv};
+use state::Mode;
 
 use crate::client::Client;
 
@@ -68,8 +69,12 @@ async fn secure(connection: &mut Client, acceptor: &Arc<tls::Acceptor>) -> Resul
     counters.tls_rate.tick(timer::now_ms());
     // A flood of handshakes must not hold up those who are served.
     let mut turn = Turn::default();
+    // Of a stream of TCP nobody knows whether it may come twice.
+    let early = connection.frontend.mode == Mode::Http;
     let outcome = poll_fn(|context: &mut Context<'_>| {
-        if let Poll::Ready(outcome) = turn.poll(context, |context| connection.side.poll_handshake(context)) {
+        if let Poll::Ready(outcome) =
+            turn.poll(context, |context| connection.side.poll_handshake(context, early))
+        {
             return Poll::Ready(outcome.map_err(Some));
         }
         connection.timer.poll_expired(context).map(|()| Err(None))

@@ -337,13 +337,30 @@ impl Downstream {
         socket.stream.accept_tls(acceptor, received.as_ref().map_or(&[][..], Buffer::filled), keep);
     }
 
-    /// Ready once TLS is spoken.
+    /// Ready once TLS is spoken; where the client's request may be `early`, also before the end of
+    /// the handshake, once it has come.
     ///
     /// # Errors
     /// The handshake failed.
-    pub(crate) fn poll_handshake(&mut self, context: &mut Context<'_>) -> Poll<Result<(), tls::Error>> {
+    pub(crate) fn poll_handshake(
+        &mut self,
+        context: &mut Context<'_>,
+        early: bool,
+    ) -> Poll<Result<(), tls::Error>> {
         let Self::H1(socket) = self;
-        socket.stream.poll_handshake(context)
+        if early {
+            socket.stream.poll_early_handshake(context)
+        } else {
+            socket.stream.poll_handshake(context)
+        }
+    }
+
+    /// Whether the client is served though its handshake is not over: what it sent may be sent once
+    /// more by somebody else.
+    #[inline]
+    pub(crate) fn is_early(&self) -> bool {
+        let Self::H1(socket) = self;
+        socket.stream.is_early()
     }
 
     /// The TLS session, where there is one.
@@ -355,6 +372,10 @@ impl Downstream {
     /// Sends the end of our side: no more comes of the response, nor any other.
     pub(crate) fn finish(&mut self) {
         let Self::H1(socket) = self;
+        if socket.stream.is_early() {
+            // The end of the handshake is on its way: a reset would meet it (`Client::settle`).
+            return;
+        }
         socket.stream.close();
         socket.stream.shutdown_write();
     }

@@ -85,6 +85,16 @@ impl Client {
         self.wait(Watch { leaving, ..Watch::KILL }, over).await
     }
 
+    /// Waits until the handshake of a client is over that is served early; `false` where it failed
+    /// or the client fell silent.
+    pub(crate) async fn settle(&mut self) -> bool {
+        let timeouts = &self.frontend.timeouts;
+        self.timer.set_after(timer::now_ms(), timeouts.client_handshake.or(timeouts.client));
+        let watch = Watch { leaving: false, late: Fault::ClientTimeout };
+        let over = |client: &mut Self, context: &mut Context<'_>| client.side.poll_handshake(context, false);
+        matches!(self.wait(watch, over).await, Ok(Ok(())))
+    }
+
     /// Sends an interim response, within the timer's deadline.
     ///
     /// # Errors

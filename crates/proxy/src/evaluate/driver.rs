@@ -80,7 +80,10 @@ pub(super) async fn run(
             Outcome::Hold(Hold::ExpectProxy) => ended.expected.proxy = true,
             Outcome::Hold(Hold::ExpectNetscaler) => ended.expected.netscaler = true,
             Outcome::Hold(hold) => {
-                let waits = matches!(hold, Hold::Body { .. } | Hold::Pause(_) | Hold::Resolve { .. });
+                let waits = matches!(
+                    hold,
+                    Hold::Body { .. } | Hold::Handshake | Hold::Pause(_) | Hold::Resolve { .. }
+                );
                 Box::pin(do_hold(client, x.as_deref_mut(), about, hold)).await?;
                 if waits {
                     note_wait(x.as_deref_mut(), about);
@@ -248,6 +251,11 @@ async fn do_hold(
                     hold_body(client, x, proxy, wanted, Some(Duration::from_millis(timeout_ms))).await?;
                 }
                 _ => {}
+            }
+        }
+        (Hold::Handshake, Some(_)) => {
+            if !client.settle().await {
+                return Err(Fault::ClientAborted.into());
             }
         }
         (Hold::Pause(ms), Some(x)) => {

@@ -39,6 +39,12 @@ pub(crate) struct Choice {
     pub(crate) connect_by: u64,
     /// Whether the client sent more of its request while a server was being reached.
     pub(crate) heard_late: bool,
+    /// Whether the server is told that the request came before the end of the client's handshake.
+    pub(crate) said_early: bool,
+    /// Whether it is sent to the server before the end of that one's.
+    pub(crate) is_early: bool,
+    /// Whether it must not be.
+    pub(crate) never_early: bool,
 }
 
 impl Choice {
@@ -53,6 +59,9 @@ impl Choice {
         self.fresh = false;
         self.preamble.clear();
         self.heard_late = false;
+        self.said_early = false;
+        self.is_early = false;
+        self.never_early = false;
     }
 }
 

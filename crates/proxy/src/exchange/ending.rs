@@ -61,6 +61,7 @@ fn of_fault(client: &Client, x: &Exchange, fault: Fault) -> End {
         Fault::ResponseTimeout | Fault::ServerTimeout => End::ServerTimeout,
         Fault::Internal => End::Internal,
         Fault::Killed(_) => End::Killed,
+        Fault::EarlyRefused => End::NoServer,
         Fault::RetryStatus(_) => End::Whole,
         Fault::NoBackend
         | Fault::NoServer

@@ -30,6 +30,11 @@ pub(crate) fn of_request(client: &mut Client, x: &mut Exchange, backend: &Proxy)
     if let Some(option) = both[1].forwarded.as_ref() {
         forwarded(client, x, option);
     }
+    if client.side.is_early() && x.txn.request.get_known(KnownName::EarlyData).is_none() {
+        // RFC 8470, 5.1.
+        x.txn.request.append(b"early-data", b"1");
+        x.choice.said_early = true;
+    }
     frame_request(x)?;
     let pretend = backend.options.http_pretend_keepalive;
     if x.txn.request.has_upgrade() {

@@ -219,13 +219,17 @@ fn poll_upload(
     x.txn.bytes_in += x.upload.received - before;
     match pumped {
         Poll::Ready(Ok(())) | Poll::Pending => Ok(x.upload.moved),
-        Poll::Ready(Err(error)) => Err(upload_fault(client, x, &error)),
+        Poll::Ready(Err(error)) => Err(upload_fault(client, x, upstream, &error)),
     }
 }
 
 #[cold]
-fn upload_fault(client: &Client, x: &mut Exchange, error: &FlowError) -> Fault {
+fn upload_fault(client: &Client, x: &mut Exchange, upstream: &Upstream, error: &FlowError) -> Fault {
     match *error {
+        FlowError::Write(_) if upstream.refused_early() => {
+            x.txn.server_error = ConnectionError::TLS_EARLY_FAILED;
+            Fault::EarlyRefused
+        }
         FlowError::Write(error) => {
             x.txn.server_error = error;
             Fault::SendFailed
@@ -259,11 +263,19 @@ fn poll_head(
         return Poll::Ready(Err(head_fault(client, x, upstream, NoHead::Malformed(error))));
     }
     upstream.consume_head(length);
+    if x.choice.is_early {
+        // Now that the handshake is over, what it came to is known.
+        x.txn.server_tls = upstream.tls().cloned();
+    }
     Poll::Ready(Ok(()))
 }
 
 #[cold]
 fn head_fault(client: &Client, x: &mut Exchange, upstream: &Upstream, none: NoHead) -> Fault {
+    if upstream.refused_early() {
+        x.txn.server_error = ConnectionError::TLS_EARLY_FAILED;
+        return Fault::EarlyRefused;
+    }
     let (fault, error) = match none {
         NoHead::Nothing(error) => (Fault::EmptyResponse, error),
         NoHead::Cut(error) => (Fault::ResponseCut, error),

@@ -229,14 +229,16 @@ async fn open(
     }?;
     set_options(&stream, backend);
     x.choice.preamble = proxy_header(client, x, settings);
-    if let Some(tls) = settings.tls.as_ref().filter(|tls| tls.enabled) {
+    if let Some(tls) = settings.speaks_tls() {
         let name = secure::server_name(client, x, settings);
         let preamble = std::mem::take(&mut x.choice.preamble);
-        let sent = (name.as_deref(), &*preamble);
+        let early = secure::may_be_early(client, x, backend, tls);
+        let sent = (name.as_deref(), &*preamble, early);
         if let Err(fault) = secure::begin(client, x, &mut stream, &tls.connector, sent, watch).await {
             x.txn.server_tls = stream.tls().map(|session| session.details().clone());
             return Err(fault);
         }
+        x.choice.is_early = stream.is_early();
     }
     x.txn.times.connected = now_us();
     let asked = client.worker.shared.plan.variables.wants_backend_source();

@@ -37,6 +37,7 @@ pub(crate) fn may_retry(x: &Exchange, backend: &Proxy, fault: Fault) -> bool {
         Some(RetryKind::Empty) => backend.retry_on.empty_response,
         Some(RetryKind::Junk) => backend.retry_on.junk_response,
         Some(RetryKind::Timeout) => backend.retry_on.response_timeout,
+        Some(RetryKind::Early) => backend.retry_on.zero_rtt_rejected,
         Some(RetryKind::Status(status)) => backend.retry_on.statuses.contains(&status),
     };
     wanted && x.can_rewind()
@@ -78,6 +79,9 @@ pub(crate) async fn before_retry(
     lease: Lease,
     fault: Fault,
 ) -> Result<Target, Fault> {
+    if matches!(fault, Fault::EarlyRefused | Fault::RetryStatus(425)) {
+        not_early(client, x).await?;
+    }
     let retries = most(x, backend);
     // Nothing was promised yet: this holds for who asked for a tunnel too.
     let watch = client.aborts_on_close(backend);
@@ -109,6 +113,19 @@ pub(crate) async fn before_retry(
         reach::pause(client, x, pause, (watch, looks)).await?;
     }
     Ok(target)
+}
+
+/// Has the next attempt be no early one (RFC 8470, 5.2): the client's handshake has to be over, and
+/// that to the server too before it is sent anything.
+async fn not_early(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
+    if client.side.is_early() && !client.settle().await {
+        return Err(Fault::ClientAborted);
+    }
+    x.choice.never_early = true;
+    if std::mem::take(&mut x.choice.said_early) {
+        x.txn.request.remove_known(http::KnownName::EarlyData);
+    }
+    Ok(())
 }
 
 /// Whether what becomes of the client matters before there is a server. A stream of TCP may have

@@ -3,8 +3,8 @@
 use std::task::{Context, ready};
 
 use net::Stream;
-use plan::ServerSettings;
-use plan::server::ServerName;
+use plan::server::{ServerName, ServerTls};
+use plan::{Proxy, ServerSettings};
 use sample::{ConnectionError, Env};
 
 use crate::client::Client;
@@ -14,22 +14,35 @@ use crate::routing::reach::reach;
 
 /// The name that this server is sent in TLS for this request.
 pub(super) fn server_name(client: &Client, x: &Exchange, settings: &ServerSettings) -> Option<Vec<u8>> {
-    let tls = settings.tls.as_ref().filter(|tls| tls.enabled)?;
+    let tls = settings.speaks_tls()?;
     let ServerName::Expression(expression) = &tls.name else { return None };
     let mut name = Vec::new();
     view::with(client, x, |env: &Env<'_>| expression.eval_into(env, &mut name));
     (!name.is_empty()).then_some(name)
 }
 
+/// Whether this request may be sent before the server has said anything (`allow-0rtt`): where the
+/// client sent it so itself, or where it can be sent again and `retry-on 0rtt-rejected` says that
+/// it is to be. Of our own accord none is that does something (RFC 8470, 4).
+pub(super) fn may_be_early(client: &Client, x: &Exchange, backend: &Proxy, tls: &ServerTls) -> bool {
+    let by_us = || {
+        use http::Method::{Get, Head, Options, Trace};
+        backend.retry_on.zero_rtt_rejected
+            && x.is_kept()
+            && matches!(x.txn.request.method_id(), Get | Head | Options | Trace)
+    };
+    tls.early && x.txn.is_http && !x.choice.never_early && (client.side.is_early() || by_us())
+}
+
 /// Sends `preamble`, what comes before TLS, and makes the handshake, all within the time that is
-/// left to connect. Where a client is to be watched (`option abortonclose`), its leaving ends the
+/// left to connect; what is `early` may be sent before its end. Where a client is to be watched (`option abortonclose`), its leaving ends the
 /// attempt.
 pub(super) async fn begin(
     client: &mut Client,
     x: &mut Exchange,
     stream: &mut Stream,
     connector: &tls::Connector,
-    (name, mut preamble): (Option<&[u8]>, &[u8]),
+    (name, mut preamble, early): (Option<&[u8]>, &[u8], bool),
     watch: bool,
 ) -> Result<(), Fault> {
     // What is no text is no name of a host either.
@@ -50,9 +63,9 @@ pub(super) async fn begin(
             preamble = &preamble[written..];
         }
         if !std::mem::replace(&mut begun, true) {
-            stream.connect_tls(connector, name, keep).map_err(failed)?;
+            stream.connect_tls_early(connector, name, keep, early).map_err(failed)?;
         }
-        stream.poll_handshake(context).map_err(failed)
+        stream.poll_early_handshake(context).map_err(failed)
     };
     reach(client, x, watch, step).await?;
     if stream.tls().is_some_and(|session| !session.details().is_resumed) {

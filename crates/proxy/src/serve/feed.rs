@@ -98,7 +98,7 @@ async fn connect(worker: &Worker, server: &RingServer, timer: &Timer) -> io::Res
     timer.set_after(now_ms(), server.connect_timeout);
     let mut connecting = pin!(async {
         let mut stream = dial.connect(&target).await?;
-        if let Some(tls) = settings.and_then(|settings| settings.tls.as_ref()).filter(|tls| tls.enabled) {
+        if let Some(tls) = settings.and_then(|settings| settings.speaks_tls()) {
             begin_tls(worker, tls, &mut stream).await?;
         }
         Ok(stream)

@@ -36,6 +36,15 @@ pub(crate) async fn exchange(mut client: Box<Client>, arrival: Arrival) -> (Box<
             Box::pin(reply::after(&mut client, &mut x, stop)).await
         }
     };
+    let mut next = next;
+    if client.side.is_early() {
+        // The next request, or our end of the connection, comes behind the end of the handshake.
+        match Box::pin(client.settle()).await {
+            true if next == Next::Close => client.side.finish(),
+            true => {}
+            false => next = Next::Close,
+        }
+    }
     x.txn.ending.client_closed = next == Next::Close;
     finish::finish(&mut client, &mut x);
     client.idle_from = x.txn.times.closed;

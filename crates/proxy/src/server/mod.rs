@@ -85,6 +85,12 @@ impl Upstream {
         connection.socket.stream.tls().map(tls::Session::details)
     }
 
+    /// Whether the server refused what it was sent before the end of the handshake, and has not
+    /// looked at it.
+    pub(crate) fn refused_early(&self) -> bool {
+        self.tls().and_then(|details| details.failure).is_some_and(|error| error.kind == tls::Kind::EarlyData)
+    }
+
     /// From now on small writes leave at once: to be called before the second.
     #[inline]
     pub(crate) fn send_at_once(&mut self) {

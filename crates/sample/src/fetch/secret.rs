@@ -28,14 +28,14 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("ssl_bc_server_random", &[], Type::Bin, B, "the random bytes of the server",   server_random::<Back>).prepared(want),
     row("ssl_bc_session_id",    &[], Type::Bin, B, "the session's identifier",         session_id::<Back>).prepared(want),
     row("ssl_bc_session_key",   &[], Type::Bin, B, "the session's key",                session_key::<Back>).prepared(want).partial(NO_TICKET),
-    row("ssl_fc_client_early_traffic_secret",     &[], Type::Str, F, "the secret of early data",                     secret::<Front, CLIENT_EARLY>).partial(NO_EARLY_DATA),
+    row("ssl_fc_client_early_traffic_secret",     &[], Type::Str, F, "the secret of early data",                     secret::<Front, CLIENT_EARLY>),
     row("ssl_fc_client_handshake_traffic_secret", &[], Type::Str, F, "the secret of the client's handshake",         secret::<Front, CLIENT_HANDSHAKE>),
     row("ssl_fc_server_handshake_traffic_secret", &[], Type::Str, F, "the secret of our handshake",                  secret::<Front, SERVER_HANDSHAKE>),
     row("ssl_fc_client_traffic_secret_0",         &[], Type::Str, F, "the secret of what the client sends",          secret::<Front, CLIENT_TRAFFIC>),
     row("ssl_fc_server_traffic_secret_0",         &[], Type::Str, F, "the secret of what we send",                   secret::<Front, SERVER_TRAFFIC>),
     row("ssl_fc_exporter_secret",                 &[], Type::Str, F, "the secret that keys for others come from",    secret::<Front, EXPORTER>),
     row("ssl_fc_early_exporter_secret",           &[], Type::Str, F, "the same of early data",                       secret::<Front, EARLY_EXPORTER>).partial(NO_EARLY),
-    row("ssl_bc_client_early_traffic_secret",     &[], Type::Str, F, "the secret of early data",                     secret::<Back, CLIENT_EARLY>).partial(NO_EARLY_DATA),
+    row("ssl_bc_client_early_traffic_secret",     &[], Type::Str, F, "the secret of early data",                     secret::<Back, CLIENT_EARLY>),
     row("ssl_bc_client_handshake_traffic_secret", &[], Type::Str, F, "the secret of our handshake",                  secret::<Back, CLIENT_HANDSHAKE>),
     row("ssl_bc_server_handshake_traffic_secret", &[], Type::Str, F, "the secret of the server's handshake",         secret::<Back, SERVER_HANDSHAKE>),
     row("ssl_bc_client_traffic_secret_0",         &[], Type::Str, F, "the secret of what we send",                   secret::<Back, CLIENT_TRAFFIC>),
@@ -44,7 +44,6 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("ssl_bc_early_exporter_secret",           &[], Type::Str, F, "the same of early data",                       secret::<Back, EARLY_EXPORTER>).partial(NO_EARLY),
 ];
 
-const NO_EARLY_DATA: &str = "never anything: early data is not taken yet";
 const NO_EARLY: &str = "never anything: rustls keeps it to itself";
 const NO_TICKET: &str = "of TLS 1.2 alone: rustls keeps what comes with a server's tickets to itself";
 

@@ -15,7 +15,6 @@ const B: Columns = Columns::RESPONSE_KEPT;
 /// NPN was given up for ALPN.
 const NO_NPN: &str = "never anything: NPN is not spoken, as by HAProxy with OpenSSL 3";
 const HANDSHAKES: &str = "of handshakes alone, not of what breaks a connection later";
-const NO_EARLY: &str = "always false: early data is not taken yet";
 
 /// The rows.
 #[rustfmt::skip]
@@ -31,8 +30,8 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("ssl_fc_alpn",        &[], Type::Str,  F, "the protocol negotiated",                    alpn::<Front>),
     row("ssl_fc_npn",         &[], Type::Str,  F, "the protocol negotiated with NPN",           npn).partial(NO_NPN),
     row("ssl_fc_is_resumed",  &[], Type::Bool, F, "whether a TLS session was resumed",          is_resumed::<Front>),
-    row("ssl_fc_has_early",   &[], Type::Bool, F, "whether early data came before the end of the handshake", no_early).partial(NO_EARLY),
-    row("ssl_fc_early_rcvd",  &[], Type::Bool, F, "whether early data came at all",             no_early).partial(NO_EARLY),
+    row("ssl_fc_has_early",   &[], Type::Bool, F, "whether early data came before the end of the handshake", ssl_fc_has_early),
+    row("ssl_fc_early_rcvd",  &[], Type::Bool, F, "whether early data came at all",             ssl_fc_early_rcvd),
     row("ssl_fc_err",         &[], Type::Int,  F, "the TLS error",                              err::<Front>).partial(HANDSHAKES),
     row("ssl_fc_err_str",     &[], Type::Str,  F, "the TLS error in words",                     err_str::<Front>).partial(HANDSHAKES),
     row("ssl_fc_crtname",     &[], Type::Str,  F, "what the certificate shown to the client is called", ssl_fc_crtname),
@@ -131,8 +130,12 @@ fn npn<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     None
 }
 
-fn no_early<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    Front::details(env).map(|_| Value::Bool(false))
+fn ssl_fc_has_early<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Front::details(env).map(|details| Value::Bool(details.early.is_pending()))
+}
+
+fn ssl_fc_early_rcvd<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Front::details(env).map(|details| Value::Bool(details.early.came()))
 }
 
 fn is_resumed<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

@@ -17,7 +17,7 @@ use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::kernel::KernelConnection;
 use rustls::pki_types::CertificateDer;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
-use rustls::unbuffered::{ConnectionState, EncodeError, ReadEarlyData, UnbufferedStatus};
+use rustls::unbuffered::{ConnectionState, EncodeError, ReadEarlyData, TransmitTlsData, UnbufferedStatus};
 use rustls::{CommonState, ConnectionTrafficSecrets, HandshakeKind};
 
 use crate::error::{Error, Reason};
@@ -35,8 +35,24 @@ pub(crate) struct Handshake {
     /// record.
     incoming: Vec<u8>,
     window: usize,
-    /// Early data of the client, in order.
-    early: Vec<u8>,
+    early: EarlyData,
+}
+
+/// What is sent before the end of a handshake (RFC 8446, 2.3).
+#[derive(Default)]
+struct EarlyData {
+    /// What came of it and nobody has taken, in order.
+    received: Vec<u8>,
+    /// A client: whether it is wanted. A server: whether some came.
+    is_begun: bool,
+    /// A client: whether the ClientHello that offers it is out, and nothing came back.
+    is_open: bool,
+    /// A client: whether something came back.
+    is_over: bool,
+    /// A client: how much was sent.
+    sent: usize,
+    /// A client: whether the server took it.
+    is_accepted: bool,
 }
 
 enum End {
@@ -58,13 +74,19 @@ pub(crate) struct Finished {
     pub(crate) kernel: Kernel,
     /// What was received behind the handshake.
     pub(crate) rest: Vec<u8>,
-    pub(crate) early: Vec<u8>,
+    /// Whether the server refused what it was sent as early data.
+    pub(crate) refused_early: bool,
 }
 
 enum Step {
     Again,
+    /// Messages were encoded, so many bytes.
+    Encoded(usize),
     Blocked,
-    Complete,
+    /// Data may be sent, if not received.
+    MaySend,
+    /// What a client sends now is early data.
+    MaySendEarly,
     PeerClosed,
 }
 
@@ -75,13 +97,16 @@ impl Handshake {
         Ok(Self::new(End::Server(Box::new(end)), incoming))
     }
 
-    /// The side of a client; `name` is sent as SNI where there is one.
-    pub(crate) fn client(config: &side::ClientSide, name: Option<&str>) -> Result<Self, Error> {
-        Ok(Self::new(End::Client(Box::new(config.connect(name)?)), Vec::new()))
+    /// The side of a client; `name` is sent as SNI where there is one. With `early` it sends data
+    /// before the server has said anything, if a session of before allows that.
+    pub(crate) fn client(config: &side::ClientSide, name: Option<&str>, early: bool) -> Result<Self, Error> {
+        let mut handshake = Self::new(End::Client(Box::new(config.connect(name, early)?)), Vec::new());
+        handshake.early.is_begun = early;
+        Ok(handshake)
     }
 
     fn new(end: End, incoming: Vec<u8>) -> Self {
-        Self { end, incoming, window: 0, early: Vec::new() }
+        Self { end, incoming, window: 0, early: EarlyData::default() }
     }
 
     /// Takes `received` and goes on as far as that allows. What has to be sent is appended to
@@ -91,10 +116,17 @@ impl Handshake {
             return Err(Error::handshake(Reason::PacketLengthTooLong));
         }
         self.incoming.extend_from_slice(received);
+        self.early.is_over |= !received.is_empty();
+        self.early.is_open &= !self.early.is_over;
         loop {
             match self.turn(out) {
                 Ok(Step::Again) => {}
-                Ok(Step::Complete) => return Ok(true),
+                Ok(Step::Encoded(length)) => self.note_encoded(&out[out.len() - length..]),
+                Ok(Step::MaySendEarly) => {
+                    self.early.is_open = true;
+                    return Ok(false);
+                }
+                Ok(Step::MaySend) => return Ok(true),
                 Ok(Step::PeerClosed) => return Err(Error::handshake(Reason::None)),
                 Ok(Step::Blocked) => match record::frame(&self.incoming[self.window..]) {
                     Ok(Some(framed)) if self.incoming.len() >= self.window + framed.length => {
@@ -126,13 +158,117 @@ impl Handshake {
         if let Some(group) = group {
             kept::set_group(group.name().into());
         }
+        let holds = self.early.is_begun && !self.early.is_over;
         let (discard, step) = match &mut self.end {
-            End::Server(end) => turn(&mut **end, incoming, &mut self.early, out),
-            End::Client(end) => turn(&mut **end, incoming, &mut self.early, out),
+            End::Server(end) => turn(&mut **end, incoming, &mut self.early.received, out, false),
+            End::Client(end) => turn(&mut **end, incoming, &mut self.early.received, out, holds),
         };
         self.incoming.drain(..discard);
         self.window -= discard;
-        step
+        match (step, &self.end) {
+            // A server may send before it has heard the end of the handshake.
+            (Ok(Step::MaySend), End::Server(end)) if end.is_handshaking() => Ok(Step::Blocked),
+            (step, End::Server(_)) => {
+                self.early.is_begun |= !self.early.received.is_empty();
+                step
+            }
+            (step, _) => step,
+        }
+    }
+
+    /// Looks for the end of early data among the messages of a client, which is there only if the
+    /// server takes them. rustls says so in no other way. No other message is as long.
+    fn note_encoded(&mut self, record: &[u8]) {
+        const END_OF_EARLY_DATA: usize = record::HEADER + 4 + 1 + record::TAG;
+        let is_end = record.len() == END_OF_EARLY_DATA && record[0] == record::APPLICATION_DATA;
+        self.early.is_accepted |= self.early.is_begun && is_end;
+    }
+
+    /// Whether data go either way though the handshake is not over: early data of a client that
+    /// have come, and what is answered to them; or what we send as such.
+    pub(crate) fn is_early(&self) -> bool {
+        match &self.end {
+            // As in HAProxy only where what is spoken was agreed on.
+            End::Server(end) => self.early.is_begun && end.alpn_protocol().is_some(),
+            End::Client(_) => self.early.is_open || self.early.sent > 0,
+        }
+    }
+
+    /// Whether a client sent early data. They may not be taken yet.
+    pub(crate) fn has_early(&self) -> bool {
+        matches!(self.end, End::Server(_)) && self.early.is_begun
+    }
+
+    /// Takes the early data that came, in order.
+    pub(crate) fn take_early(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.early.received)
+    }
+
+    /// Seals some of `first` and of `second` into `out` while [`is_early`](Self::is_early): how
+    /// many bytes of plaintext that are, none where what may be sent early has been, and of
+    /// ciphertext.
+    pub(crate) fn seal(
+        &mut self,
+        first: &[u8],
+        second: &[u8],
+        longest: usize,
+        out: &mut [u8],
+    ) -> Result<(usize, usize), Error> {
+        let longest = if longest == 0 { record::PLAINTEXT_MAX } else { longest.min(record::PLAINTEXT_MAX) };
+        let (mut taken, mut sealed) = (0, 0);
+        for mut part in [first, second] {
+            while !part.is_empty() {
+                let space = (out.len() - sealed).saturating_sub(record::OVERHEAD_MAX);
+                let wanted = part.len().min(longest).min(space);
+                if wanted == 0 {
+                    return Ok((taken, sealed));
+                }
+                let (n, written) = self.seal_one(&part[..wanted], &mut out[sealed..])?;
+                (taken, sealed) = (taken + n, sealed + written);
+                if n < wanted {
+                    return Ok((taken, sealed));
+                }
+                part = &part[n..];
+            }
+        }
+        Ok((taken, sealed))
+    }
+
+    /// Seals one record.
+    fn seal_one(&mut self, bytes: &[u8], out: &mut [u8]) -> Result<(usize, usize), Error> {
+        let broken = Error::fatal(Reason::InternalError);
+        if matches!(self.end, End::Client(_)) && !self.early.is_open {
+            return Ok((0, 0));
+        }
+        let incoming = &mut self.incoming[..self.window];
+        let (discard, sealed) = match &mut self.end {
+            End::Server(end) => {
+                let UnbufferedStatus { discard, state } = end.process_tls_records(incoming);
+                let sealed = match state {
+                    Ok(ConnectionState::WriteTraffic(mut data)) => data.encrypt(bytes, out).ok(),
+                    _ => None,
+                };
+                (discard, sealed.map(|sealed| (bytes.len(), sealed)))
+            }
+            End::Client(end) => {
+                let UnbufferedStatus { discard, state } = end.process_tls_records(incoming);
+                let sealed = match state {
+                    Ok(ConnectionState::TransmitTlsData(mut data)) => {
+                        data.may_encrypt_early_data().and_then(|mut data| data.encrypt(bytes, out).ok())
+                    }
+                    _ => None,
+                };
+                // What the session does not allow is left out without a word: one record is as much
+                // longer than what is in it.
+                let taken = |sealed: usize| (sealed.saturating_sub(record::HEADER + 1 + record::TAG), sealed);
+                (discard, sealed.map(taken))
+            }
+        };
+        self.incoming.drain(..discard);
+        self.window -= discard;
+        let (taken, sealed) = sealed.ok_or(broken)?;
+        self.early.sent += taken;
+        Ok((taken, sealed))
     }
 
     /// Appends the alert that the engine has for the peer: what it had to say before has been given
@@ -140,8 +276,8 @@ impl Handshake {
     fn last_words(&mut self, out: &mut Vec<u8>) {
         let incoming = &mut self.incoming[..self.window];
         let _ = match &mut self.end {
-            End::Server(end) => turn(&mut **end, incoming, &mut Vec::new(), out),
-            End::Client(end) => turn(&mut **end, incoming, &mut Vec::new(), out),
+            End::Server(end) => turn(&mut **end, incoming, &mut Vec::new(), out, false),
+            End::Client(end) => turn(&mut **end, incoming, &mut Vec::new(), out, false),
         };
     }
 
@@ -154,8 +290,17 @@ impl Handshake {
         suite.map_or(0, |suite| suite.suite().into())
     }
 
+    /// What is known of a client whose early data are served.
+    pub(crate) fn facts(&self) -> Result<Facts, Error> {
+        match &self.end {
+            End::Server(end) => Facts::of(end),
+            End::Client(end) => Facts::of(end),
+        }
+    }
+
     /// Takes keys and facts out of a handshake that is complete.
     pub(crate) fn finish(self) -> Result<Finished, Error> {
+        let is_client = matches!(self.end, End::Client(_));
         let internal = |_| Error::handshake(Reason::InternalError);
         let (mut facts, secrets, kernel) = match self.end {
             End::Server(end) => {
@@ -185,19 +330,19 @@ impl Handshake {
             // Nothing happens to the keys of TLS 1.2.
             kernel: if is_tls13 { kernel } else { Kernel::None },
             rest: self.incoming,
-            early: self.early,
+            refused_early: is_client && self.early.sent > 0 && !self.early.is_accepted,
         })
     }
 }
 
-/// What rustls knows of a complete handshake.
-struct Facts {
-    version: u16,
-    suite: u16,
-    group: u16,
-    alpn: Option<Box<[u8]>>,
-    is_resumed: bool,
-    peer: Vec<Box<[u8]>>,
+/// What rustls knows of a handshake once the server has answered.
+pub(crate) struct Facts {
+    pub(crate) version: u16,
+    pub(crate) suite: u16,
+    pub(crate) group: u16,
+    pub(crate) alpn: Option<Box<[u8]>>,
+    pub(crate) is_resumed: bool,
+    pub(crate) peer: Vec<Box<[u8]>>,
 }
 
 impl Facts {
@@ -273,6 +418,7 @@ trait Turn {
     type Data;
     fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
     fn early(data: ReadEarlyData<'_, '_, Self::Data>, into: &mut Vec<u8>);
+    fn may_send_early(data: &mut TransmitTlsData<'_, Self::Data>) -> bool;
 }
 
 impl Turn for UnbufferedServerConnection {
@@ -287,6 +433,10 @@ impl Turn for UnbufferedServerConnection {
             into.extend_from_slice(record.payload);
         }
     }
+
+    fn may_send_early(_: &mut TransmitTlsData<'_, Self::Data>) -> bool {
+        false
+    }
 }
 
 impl Turn for UnbufferedClientConnection {
@@ -297,14 +447,20 @@ impl Turn for UnbufferedClientConnection {
     }
 
     fn early(_: ReadEarlyData<'_, '_, Self::Data>, _: &mut Vec<u8>) {}
+
+    fn may_send_early(data: &mut TransmitTlsData<'_, Self::Data>) -> bool {
+        data.may_encrypt_early_data().is_some()
+    }
 }
 
-/// One turn of the engine: how many bytes of `incoming` are used up, and what comes next.
+/// One turn of the engine: how many bytes of `incoming` are used up, and what comes next. A client
+/// that `holds` stays where early data may be sent.
 fn turn<T: Turn>(
     end: &mut T,
     incoming: &mut [u8],
     early: &mut Vec<u8>,
     out: &mut Vec<u8>,
+    holds: bool,
 ) -> (usize, Result<Step, Error>) {
     let UnbufferedStatus { discard, state } = end.process(incoming);
     let step = match state {
@@ -316,9 +472,12 @@ fn turn<T: Turn>(
                 let written = data.encode(&mut out[start..]).unwrap_or(0);
                 out.truncate(start + written);
             }
-            Ok(Step::Again)
+            Ok(Step::Encoded(out.len() - start))
         }
-        Ok(ConnectionState::TransmitTlsData(data)) => {
+        Ok(ConnectionState::TransmitTlsData(mut data)) => {
+            if holds && T::may_send_early(&mut data) {
+                return (discard, Ok(Step::MaySendEarly));
+            }
             data.done();
             Ok(Step::Again)
         }
@@ -327,7 +486,7 @@ fn turn<T: Turn>(
             Ok(Step::Again)
         }
         Ok(ConnectionState::BlockedHandshake) => Ok(Step::Blocked),
-        Ok(ConnectionState::WriteTraffic(_)) => Ok(Step::Complete),
+        Ok(ConnectionState::WriteTraffic(_)) => Ok(Step::MaySend),
         Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => Ok(Step::PeerClosed),
         // Records of data come one at a time, and only behind the end of the handshake.
         Ok(_) => Err(Error::handshake(Reason::InternalError)),

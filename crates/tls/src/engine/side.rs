@@ -91,6 +91,7 @@ impl ServerSide {
         // Early data may come once only: rustls takes it from sessions that are kept here, not from
         // tickets.
         config.max_early_data_size = served.early_data;
+        config.send_half_rtt_data = served.early_data > 0;
         config.ticketer = match shared.tickets(served.verify) {
             Some(tickets) if served.early_data == 0 => tickets,
             _ => Arc::new(NoTickets),
@@ -103,7 +104,11 @@ impl ServerSide {
 
 /// What a server line says.
 #[derive(Clone)]
-pub(crate) struct ClientSide(Arc<ClientConfig>);
+pub(crate) struct ClientSide {
+    config: Arc<ClientConfig>,
+    /// The same with early data, and with the same sessions (`allow-0rtt`).
+    early: Option<Arc<ClientConfig>>,
+}
 
 impl fmt::Debug for ClientSide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -145,20 +150,29 @@ impl ClientSide {
         };
         config.alpn_protocols = asked.alpn.iter().map(|name| name.to_vec()).collect();
         config.enable_secret_extraction = true;
-        config.enable_early_data = asked.early_data;
         config.key_log = Arc::new(Keeping);
         config.resumption = match asked.sessions {
             0 => Resumption::disabled(),
             most => Resumption::store(Arc::new(OfServer(ClientSessionMemoryCache::new(most))))
                 .tls12_resumption(Tls12Resumption::SessionIdOrTickets),
         };
-        Ok(Self(Arc::new(config)))
+        let early = asked.early_data.then(|| {
+            let mut early = config.clone();
+            early.enable_early_data = true;
+            Arc::new(early)
+        });
+        Ok(Self { config: Arc::new(config), early })
     }
 
-    pub(super) fn connect(&self, name: Option<&str>) -> Result<UnbufferedClientConnection, Error> {
+    pub(super) fn connect(
+        &self,
+        name: Option<&str>,
+        early: bool,
+    ) -> Result<UnbufferedClientConnection, Error> {
         // An address is never sent as SNI; sessions without a name are kept under this one.
         let nameless = ServerName::IpAddress(IpAddr::V4(Ipv4Addr::from([0; 4])));
         let name = name.and_then(|name| ServerName::try_from(name.to_owned()).ok()).unwrap_or(nameless);
-        UnbufferedClientConnection::new(self.0.clone(), name).map_err(|error| super::error_of(&error))
+        let config = self.early.as_ref().filter(|_| early).unwrap_or(&self.config).clone();
+        UnbufferedClientConnection::new(config, name).map_err(|error| super::error_of(&error))
     }
 }

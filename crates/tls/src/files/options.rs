@@ -10,8 +10,11 @@ use crate::names;
 use crate::settings::{Trust, VerifyMode};
 
 /// What HAProxy takes there beside and Weir does not.
-const LATER: &[&str] =
-    &["allow-0rtt", "crt", "ecdhe-auto", "issuer", "jwt", "key", "ktls", "npn", "ocsp", "sctl"];
+const LATER: &[&str] = &["crt", "ecdhe-auto", "issuer", "jwt", "key", "ktls", "npn", "ocsp", "sctl"];
+
+/// How many bytes of early data a client may send (`allow-0rtt`): what fits into a buffer of the
+/// usual size, as in HAProxy.
+pub const EARLY_DATA: u32 = 15_360;
 
 /// Gives the name by which the file of a place (`ca-file`, `ca-verify-file`, `crl-file`) is known.
 pub type FileOf<'a> = &'a mut dyn FnMut(usize, &str) -> Result<Box<str>, String>;
@@ -44,6 +47,10 @@ pub fn override_options(
         if matches!(word, "ocsp-update" | "acme" | "domains" | "ips") {
             // Of the certificate, not of the line: see [`update_mode`], and `config` of orders.
             words.next();
+            continue;
+        }
+        if word == "allow-0rtt" {
+            options.early_data = EARLY_DATA;
             continue;
         }
         if LATER.contains(&word) {
