@@ -15,7 +15,6 @@ const MISTAKES: &[(&str, &str)] = &[
         "tcp-check connect port 0",
         "'tcp-check connect' : expects a valid TCP port (from range 1 to 65535) or a sample expression, got 0.",
     ),
-    ("tcp-check connect ssl", "'tcp-check connect … ssl' is not supported yet"),
     ("http-check expect status 300-200", "'http-check expect' : invalid range of status codes '300-200'."),
     ("http-check expect status 200 string x", "'http-check expect' : only one pattern expected."),
     ("http-check expect comment x", "'http-check expect' : pattern not found."),

@@ -67,7 +67,7 @@ const HAPROXY: &[(&str, &[&str])] = &[
         &[
             "[ALERT] [3] : server 'a' already exists in this resolvers section.",
             "[ALERT] [4] : 'nameserver … quic4@1.1.1.1:53' is not supported yet",
-            "[ALERT] [5] : 'nameserver … ssl' is not supported yet",
+            "[ALERT] [5] : 'ssl' needs a name server that is asked over connections; 'tcp@1.1.1.1:53'",
             "[ALERT] [6] : character '/' is not permitted in server name 'd/'.",
         ],
     ),
@@ -466,7 +466,7 @@ const HAPROXY: &[(&str, &[&str])] = &[
     ),
     (
         "global\n ssl-engine X\n",
-        &["[WARNING] [2] : 'ssl-engine' has no effect: this part of TLS is not supported yet"],
+        &["[WARNING] [2] : 'ssl-engine' has no effect: engines are gone from OpenSSL: providers took their place ('ssl-provider')"],
     ),
     (
         "backend b\n no server a 1.1.1.1\n",

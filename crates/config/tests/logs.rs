@@ -36,7 +36,7 @@ fn a_ring_has_its_format_size_and_server() {
     assert_eq!(server.connect_timeout.map(|time| time.as_secs()), Some(5));
     assert_eq!(server.server_timeout.map(|time| time.as_secs()), Some(10));
     let names: Vec<&str> = plan.rings.iter().map(|ring| &*ring.name).collect();
-    assert_eq!(names, ["buf0", "r"]);
+    assert_eq!(names, ["buf0", "dpapi", "r"]);
     assert!(plan.backends.is_empty() && plan.frontends.len() == 1, "a ring is no backend");
 }
 

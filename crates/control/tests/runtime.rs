@@ -104,7 +104,7 @@ fn messages_are_those_of_haproxy() {
         ("set server be/s1 agent-addr 192.0.2.9", "agent checks are not enabled on this server\n"),
         ("set server be/s1 agent-send x",         "agent checks are not enabled on this server.\n"),
         ("set server be/s2 check-port 5",         "health checks are not enabled on this server\n"),
-        ("set server be/s1 ssl on",               "server ssl setting not supported.\n"),
+        ("set server be/s1 ssl on",               "'set server <srv> ssl' cannot be set. default-server should define ssl settings.\n"),
     ];
     for (command, answer) in cases {
         assert_eq!(ask(&runtime, &format!("{command}\n")), format!("{answer}\n"), "{command}");
