@@ -466,7 +466,9 @@ const HAPROXY: &[(&str, &[&str])] = &[
     ),
     (
         "global\n ssl-engine X\n",
-        &["[WARNING] [2] : 'ssl-engine' has no effect: engines are gone from OpenSSL: providers took their place ('ssl-provider')"],
+        &[
+            "[WARNING] [2] : 'ssl-engine' has no effect: engines are gone from OpenSSL: providers took their place ('ssl-provider')",
+        ],
     ),
     (
         "backend b\n no server a 1.1.1.1\n",
