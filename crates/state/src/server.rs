@@ -129,7 +129,7 @@ pub struct Server {
     /// Written by whoever changes it.
     moves: AtomicU32,
     /// Whether TLS is spoken with it (`set server … ssl`): 1 yes, 0 no, -1 not yet but it can be, -2
-    /// it cannot. Written by an operator.
+    /// it cannot and `no-ssl` says so, -3 it cannot. Written by an operator.
     pub secured: AtomicI32,
     /// Whether that address is the unspecified one, which stands for what the client wanted.
     /// Written with the address.
@@ -264,7 +264,7 @@ impl Server {
             unspecified: AtomicBool::new(seed.address.is_unspecified()),
             address: ArcSwap::from_pointee(seed.address),
             moves: AtomicU32::new(0),
-            secured: AtomicI32::new(-2),
+            secured: AtomicI32::new(-3),
             fqdn: ArcSwapOption::empty(),
             srv_record: OnceLock::new(),
             guid: OnceLock::new(),

@@ -190,6 +190,8 @@ pub struct ServerTls<'a> {
     pub enabled: bool,
     /// Whether `ssl` was said, if only by `default-server`: it can be turned on later.
     pub said: bool,
+    /// `no-ssl`, which the state of servers tells.
+    pub refused: bool,
     /// What it shares with others.
     pub words: TlsWords<'a>,
     /// `crt`: our own certificate.

@@ -111,6 +111,8 @@ pub(crate) fn server_settings(
                 if draft.tls.said {
                     let secured = if draft.tls.enabled { 1 } else { -1 };
                     own.state.secured.store(secured, Relaxed);
+                } else if draft.tls.refused {
+                    own.state.secured.store(-2, Relaxed);
                 }
                 own.tls = made;
                 if !draft.tls.no_check_sni_auto {

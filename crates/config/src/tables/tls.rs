@@ -71,7 +71,7 @@ pub static BIND: &[BindKeyword] = &[
 #[rustfmt::skip]
 pub static SERVER: &[ServerKeyword] = &[
     server("ssl",            "",              "speaks TLS",                                       |d, _| { (d.tls.enabled, d.tls.said) = (true, true); Ok(()) }),
-    server("no-ssl",         "",              "speaks plain text",                                |d, _| { d.tls.enabled = false; Ok(()) }),
+    server("no-ssl",         "",              "speaks plain text",                                |d, _| { (d.tls.enabled, d.tls.refused) = (false, true); Ok(()) }),
     server("alpn",           "<protocols>",   "the protocols offered, preferred first",           |d, a| { d.tls.words.no_alpn = false; word(&mut d.tls.words.alpn, a) }).partial(NO_H2),
     server("npn",            "<protocols>",   "gone: `alpn` took its place",                      |_, a| npn(a)),
     server("ca-file",        "<file>",        "who may sign its certificate",                     |d, a| word(&mut d.tls.words.ca_file, a)),
