@@ -186,10 +186,7 @@ fn early_data_that_are_sent_once_more_are_served_once() {
     let origin = Origin::text("served");
     let (_weir, port) = frontend(
         &authority,
-        &format!(
-            "http-request return status 200 if {{ path /first }}\n default_backend be\nbackend be\n server s 127.0.0.1:{}",
-            origin.port()
-        ),
+        &format!("default_backend be\nbackend be\n server s 127.0.0.1:{}", origin.port()),
     );
     let connector = connector();
     introduce(port, &connector);

@@ -462,10 +462,10 @@ fn bind_options(
     })
 }
 
-/// OpenSSL has early data in a form of its own, of which the crate that calls it shows nothing.
+/// Connections that OpenSSL makes have no early data: its own calls for them are not made.
 fn warn_of_early(early: Option<Span>, parameters: &Parameters, context: &mut Context<'_>) {
     if let Some(span) = early.filter(|_| parameters.legacy.is_some()) {
-        let text = "`allow-0rtt` has no effect where OpenSSL serves the line";
+        let text = "`allow-0rtt` has no effect on connections that OpenSSL makes for this line";
         context.diagnostics.push(Diagnostic::warning(text).at(span));
     }
 }
