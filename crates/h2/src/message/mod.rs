@@ -1,0 +1,24 @@
+//! Requests, responses and trailers: [`http::Head`] to header blocks and back (RFC 9113 section 8,
+//! RFC 8441), with the checks that keep HTTP/1 on the other side from being led astray.
+
+mod cause;
+mod read;
+mod write;
+
+pub use cause::{Cause, Refusal};
+pub use read::{Priority, Request, read_request, read_response, read_trailers};
+pub use write::{Scheme, write_request, write_response, write_trailers};
+
+/// What is accepted, and how much.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    /// Bytes that names and values of a head may take, each with four more for what HTTP/1 puts
+    /// around them.
+    pub max_bytes: usize,
+    /// Fields, pseudo-fields and crumbs of cookies included.
+    pub max_fields: usize,
+    /// `option accept-unsafe-violations-in-http-request` or `-response`.
+    pub relaxed: bool,
+    /// Whether our settings said SETTINGS_ENABLE_CONNECT_PROTOCOL (RFC 8441).
+    pub connect_protocol: bool,
+}
