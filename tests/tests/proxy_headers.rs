@@ -81,3 +81,39 @@ fn headers_count_as_the_protocol_says() {
         assert_eq!(client(port, header).as_deref(), *wanted, "{shown}");
     }
 }
+
+#[test]
+fn the_time_of_a_header_is_told_as_a_handshake() {
+    for mode in ["http", "tcp"] {
+        let (port, origin) = (free_port(), weir_tests::Origin::text("x"));
+        let weir = Weir::start(
+            &format!(
+                "global\n log stderr format raw local0\ndefaults\n mode {mode}\n timeout client 20s\n timeout server 20s\n \
+                 timeout connect 20s\n log global\nfrontend f\n bind 127.0.0.1:{port} accept-proxy\n \
+                 log-format \"<%Th,%Ti,%Tt,%Ta>\"\n default_backend b\nbackend b\n server s 127.0.0.1:{}\n",
+                origin.port()
+            ),
+            &[],
+        );
+        assert!(weir_tests::eventually(|| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()));
+        let mut client = Client::connect(port);
+        // The header comes late: what it takes is what is told, however busy the machine is.
+        std::thread::sleep(std::time::Duration::from_millis(60));
+        client.send("PROXY TCP4 192.0.2.7 192.0.2.8 4660 80\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(client.response().is_some());
+        client.shut().read_to_end();
+        let told = || {
+            let messages = weir.messages();
+            let line = messages.lines().find(|line| line.starts_with('<') && line.ends_with('>'))?;
+            let times = line[1..line.len() - 1].split(',').map(|time| time.parse::<i64>().ok());
+            times.collect::<Option<Vec<i64>>>()
+        };
+        assert!(weir_tests::eventually(|| told().is_some()), "{}", weir.messages());
+        let times = told().expect("a line");
+        // Handshake, idle (never in TCP), all of it.
+        assert!(times[0] >= 50 && times[2] >= times[0], "{mode} {times:?}");
+        assert_eq!(times[1] >= 0, mode == "http", "{mode} {times:?}");
+        // In TCP the handshake is part of the active time; in HTTP it comes before.
+        assert_eq!(times[3] == times[2], mode == "tcp", "{mode} {times:?}");
+    }
+}

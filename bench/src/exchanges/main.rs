@@ -145,10 +145,14 @@ fn again(
         let found = pair.run(&cases, at_once)?;
         let mut left = Vec::new();
         for (Doubtful { number, case, differences }, mut steady) in doubtful.into_iter().zip(found) {
+            // What explains one difference may explain another that did not show before.
+            if tally.explains(&case, &mut steady) {
+                continue;
+            }
             steady.retain(|one| differences.iter().any(|known| known.place == one.place));
             if steady.is_empty() {
                 tally.unsteady += 1;
-            } else if !tally.explains(&case, &mut steady) {
+            } else {
                 left.push(Doubtful { number, case, differences: steady });
             }
         }

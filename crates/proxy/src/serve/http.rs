@@ -26,7 +26,9 @@ pub(crate) async fn exchange(mut client: Box<Client>, arrival: Arrival) -> (Box<
     };
     x.txn.is_http = true;
     x.phase = Phase::Request;
-    x.txn.times.idle_from = client.idle_from;
+    // Of the first request the handshakes before it are told too (`%Th`).
+    let is_first = client.idle_from == client.session.ready_us.get();
+    x.txn.times.idle_from = if is_first { client.session.accepted_us } else { client.idle_from };
     client.entry.requests.set(client.session.requests.get() + 1);
     let next = match serve(&mut client, &mut x, arrival).await {
         Ok(next) => next,

@@ -38,7 +38,7 @@ pub(crate) async fn relay(mut client: Box<Client>) -> Option<(Box<Client>, Box<E
     client.session.requests.set(1);
     x.txn.id = client.worker.stream_id();
     let times = &mut x.txn.times;
-    times.idle_from = client.session.ready_us.get();
+    times.idle_from = client.session.accepted_us;
     times.started = client.session.accepted_us;
     times.started_wall = client.session.accepted_wall_us;
     times.request = now_us();

@@ -62,8 +62,8 @@ impl Timers {
         };
         let idle = match (transaction.is_http, since(times.started)) {
             (true, started) if started >= 0 => (started - handshake).max(0),
-            (true, _) => -1,
-            (false, _) => 0,
+            // Nothing is waited for in TCP.
+            _ => -1,
         };
         let close = if times.closed == 0 { env.now_ms.saturating_mul(1_000) } else { times.closed };
         // In TCP mode there is no request to wait for: the queue follows the handshake.
