@@ -1,12 +1,31 @@
-//! HTTP/2 without sockets, clock or threads: RFC 9113, 7541 and 8441.
+//! HTTP/2 without sockets, clock or threads: RFC 9113, 7541, 8441 and 9218.
 //!
 //! [`hpack`] knows header blocks, [`message`] knows what a request, a response and trailers are in
-//! HTTP/2 and what of them becomes a [`http::Head`]. Caller: `proxy`.
+//! HTTP/2 and what of them becomes a [`http::Head`]. [`Connection`] is everything else: frames,
+//! streams, windows, priorities and limits, for both sides. Caller: `proxy`.
 
 #![forbid(unsafe_code)]
 
 pub mod code;
+mod connection;
+mod counts;
+mod event;
+mod fault;
+pub mod frame;
 pub mod hpack;
+mod limits;
 pub mod message;
+mod output;
+pub mod priority;
+mod settings;
+mod stream;
+mod window;
 
 pub use code::Code;
+pub use connection::{Connection, OpenError, Phase, Role};
+pub use counts::Counts;
+pub use event::{By, Event};
+pub use fault::{Breach, Closed, Reason};
+pub use limits::Config;
+pub use settings::PeerSettings;
+pub use stream::Key;

@@ -5,7 +5,8 @@
 //! read as flags.
 
 use crate::head::{
-    CHUNKED, CLOSE, EXPECT, Field, HAS_LENGTH, Head, KEEP_ALIVE, MUST_CLOSE, OTHER_CODING, UPGRADE, WEBSOCKET,
+    CHUNKED, CLOSE, ENDED, EXPECT, Field, HAS_LENGTH, Head, KEEP_ALIVE, MUST_CLOSE, OTHER_CODING, STREAMED,
+    UPGRADE, WEBSOCKET,
 };
 use crate::name::KnownName;
 use crate::options::ParseOptions;
@@ -23,8 +24,8 @@ pub enum BodyLength {
     Length(u64),
     /// Chunked coding; see [`crate::ChunkDecoder`].
     Chunked,
-    /// Until the connection closes. Also the tunnel after a 101 or an accepted CONNECT
-    /// ([`Head::is_tunnel`]).
+    /// Until the connection closes, or the stream of HTTP/2 ends. Also the tunnel after a 101 or an
+    /// accepted CONNECT ([`Head::is_tunnel`]).
     UntilClose,
 }
 
@@ -166,6 +167,42 @@ fn te(head: &mut Head, index: usize) {
     }
 }
 
+impl Head {
+    /// Checks the fields of a message of HTTP/2, of which none frames it but `Content-Length`, and
+    /// sets what they say of the body. `ends`: the stream ends with the head. `tunnel`: what follows
+    /// it is no body, so that there is no length either.
+    ///
+    /// # Errors
+    /// A length that is none, or more than nothing where nothing can follow.
+    pub fn frame_by_stream(&mut self, ends: bool, tunnel: bool) -> Result<(), ErrorKind> {
+        const SPOKEN: u128 = KnownName::ContentLength.mask() | KnownName::Expect.mask();
+        if self.seen & SPOKEN != 0 {
+            for i in 0..self.fields.len() {
+                let f = self.fields[i];
+                match f.known {
+                    _ if f.is_dead() => {}
+                    KnownName::ContentLength => content_length(self, i).map_err(|error| error.kind)?,
+                    KnownName::Expect if eq_ignore_case(f.value(&self.bytes), b"100-continue") => {
+                        self.flags |= EXPECT;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let has_length = self.flags & HAS_LENGTH != 0;
+        if has_length && (tunnel || ends && !self.is_response && self.content_length > 0) {
+            return Err(ErrorKind::ContentLength);
+        }
+        if ends {
+            self.flags |= ENDED;
+        } else if !has_length && !tunnel {
+            self.flags |= STREAMED;
+        }
+        self.reframed = false;
+        Ok(())
+    }
+}
+
 /// Rules over several fields.
 fn combine(head: &mut Head, options: &ParseOptions) -> Result<(), ParseError> {
     let fail = |head: &Head, name, kind| {
@@ -230,13 +267,17 @@ fn websocket(head: &mut Head, options: &ParseOptions) -> Result<(), ParseError> 
 }
 
 impl Head {
-    /// How a parsed request's body ends. (A request body is never delimited by the close.)
+    /// How a parsed request's body ends. A request body is never delimited by the close, but for
+    /// that of HTTP/2 without a length, which ends with its stream: it is
+    /// [`BodyLength::UntilClose`].
     #[must_use]
     pub fn request_body(&self) -> BodyLength {
         if self.flags & CHUNKED != 0 {
             BodyLength::Chunked
         } else if self.content_length > 0 {
             BodyLength::Length(self.content_length)
+        } else if self.flags & STREAMED != 0 {
+            BodyLength::UntilClose
         } else {
             BodyLength::None
         }
@@ -253,6 +294,8 @@ impl Head {
             BodyLength::Chunked
         } else if self.flags & HAS_LENGTH != 0 {
             BodyLength::Length(self.content_length)
+        } else if self.flags & ENDED != 0 {
+            BodyLength::None
         } else {
             BodyLength::UntilClose
         }
@@ -438,7 +481,7 @@ impl Head {
     pub fn remove_body_length(&mut self) {
         self.remove_known(KnownName::ContentLength);
         self.remove_known(KnownName::TransferEncoding);
-        self.flags &= !(CHUNKED | HAS_LENGTH);
+        self.flags &= !(CHUNKED | HAS_LENGTH | STREAMED | ENDED);
         self.content_length = 0;
     }
 

@@ -56,6 +56,10 @@ pub(crate) const EXPECT: u16 = 32;
 pub(crate) const MUST_CLOSE: u16 = 64;
 pub(crate) const OTHER_CODING: u16 = 128;
 pub(crate) const WEBSOCKET: u16 = 256;
+/// The body ends where the stream of HTTP/2 ends.
+pub(crate) const STREAMED: u16 = 512;
+/// The stream ended with the head: there is no body.
+pub(crate) const ENDED: u16 = 1024;
 
 /// A range of the head's bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -87,6 +91,8 @@ pub(crate) const FOLDED: u8 = 4;
 /// Something else than one space stands between colon and value: it is written anew when the head
 /// is complete.
 pub(crate) const SPACED: u8 = 8;
+/// No table of a header compression may learn the value (RFC 7541 section 7.1.3).
+pub(crate) const SECRET: u8 = 16;
 
 /// One header line: `name`, then whatever separates it from the value, then the value up to `end`.
 #[derive(Debug, Clone, Copy)]
@@ -143,6 +149,9 @@ pub struct Head {
     pub(crate) method_id: Method,
     pub(crate) method: Span,
     pub(crate) target: Span,
+    /// Bytes of the target in absolute form that HTTP/1 is not sent: scheme and authority of a
+    /// request that came with these apart.
+    pub(crate) apart: u32,
     pub(crate) version: Version,
     pub(crate) status: u16,
     pub(crate) reason: Span,
@@ -175,6 +184,7 @@ impl Head {
         self.method_id = Method::Other;
         self.method = Span::default();
         self.target = Span::default();
+        self.apart = 0;
         self.version = Version::Http11;
         self.status = 0;
         self.reason = Span::default();
@@ -212,7 +222,7 @@ impl Head {
     pub fn written_len(&self) -> usize {
         let start = match self.start_line {
             Some(line) => (line.end - line.start) as usize,
-            None => self.method().len() + self.target().len() + self.reason().len() + 14,
+            None => self.method().len() + self.plain_target().len() + self.reason().len() + 14,
         };
         let line = |f: &Field| f.end as usize - f.name as usize + 2;
         start + 4 + self.fields.iter().filter(|f| !f.is_dead()).map(line).sum::<usize>()
@@ -292,7 +302,7 @@ impl Head {
         self.violation
     }
 
-    fn push(&mut self, bytes: &[u8]) -> Span {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Span {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
         Span::new(start, self.bytes.len())
@@ -312,6 +322,15 @@ impl Head {
     /// Replaces the whole target. Empty, or with a space or control character, it is refused:
     /// `false`.
     pub fn set_target(&mut self, target: &[u8]) -> bool {
+        let replaced = self.replace_target(target);
+        if replaced {
+            self.apart = 0;
+        }
+        replaced
+    }
+
+    /// Replaces the target; scheme and authority, if it had them, are as before.
+    fn replace_target(&mut self, target: &[u8]) -> bool {
         if target.is_empty() || target.iter().any(|&b| b <= b' ' || b == 0x7f) {
             return false;
         }
@@ -326,13 +345,13 @@ impl Head {
         let keep_from = split.query_start().unwrap_or(self.target().len());
         let keep = self.target()[keep_from..].to_vec();
         let prefix = self.target()[..split.path_start()].to_vec();
-        self.set_target(&[&prefix, path, &keep].concat())
+        self.replace_target(&[&prefix, path, &keep].concat())
     }
 
     /// Replaces path and query, keeping scheme and authority (`http-request set-pathq`).
     pub fn set_pathq(&mut self, pathq: &[u8]) -> bool {
         let prefix = self.target()[..uri::split(self.target()).path_start()].to_vec();
-        self.set_target(&[&prefix[..], pathq].concat())
+        self.replace_target(&[&prefix[..], pathq].concat())
     }
 
     /// Replaces the query string, given without its question mark. A mark that was there stays even
@@ -341,7 +360,7 @@ impl Head {
         let start = uri::split(self.target()).query_start();
         let prefix = self.target()[..start.unwrap_or(self.target().len())].to_vec();
         let mark: &[u8] = if start.is_none() && query.is_empty() { b"" } else { b"?" };
-        self.set_target(&[&prefix[..], mark, query].concat())
+        self.replace_target(&[&prefix[..], mark, query].concat())
     }
 
     /// Replaces the version sent.
@@ -540,8 +559,13 @@ impl Head {
         self.bytes.extend_from_slice(b": ");
         let value = self.push_value(value);
         self.bytes.extend_from_slice(b"\r\n");
-        self.fields[index] =
-            Field { name: name as u32, value: value.start, end: value.end, flags: CLEAN, ..old };
+        self.fields[index] = Field {
+            name: name as u32,
+            value: value.start,
+            end: value.end,
+            flags: CLEAN | old.flags & SECRET,
+            ..old
+        };
         true
     }
 

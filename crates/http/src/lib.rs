@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chunk;
+mod compose;
 pub mod cookie;
 pub mod date;
 mod framing;
@@ -31,6 +32,7 @@ mod values;
 mod write;
 
 pub use chunk::{ChunkDecoder, ChunkError, ChunkEvent, Normalized};
+pub use compose::{Line, Part};
 pub use framing::BodyLength;
 pub use head::{Head, Version};
 pub use method::Method;
@@ -38,6 +40,6 @@ pub use name::{KnownName, Name};
 pub use options::ParseOptions;
 pub use outcome::{ErrorKind, ParseError, Status};
 pub use parse::{parse_request, parse_response};
-pub use scan::{eq_ignore_case, is_token};
+pub use scan::{eq_ignore_case, is_host_value, is_token, target_stop};
 pub use values::{ListValues, list_values};
 pub use write::RestrictNames;

@@ -23,9 +23,11 @@ macro_rules! known_names {
 
 known_names! {
     Accept                  b"accept"
+    AcceptCharset           b"accept-charset"
     AcceptEncoding          b"accept-encoding"
     AcceptLanguage          b"accept-language"
     AcceptRanges            b"accept-ranges"
+    AccessControlAllowOrigin b"access-control-allow-origin"
     Age                     b"age"
     Allow                   b"allow"
     AltSvc                  b"alt-svc"
@@ -63,15 +65,21 @@ known_names! {
     MaxForwards             b"max-forwards"
     Origin                  b"origin"
     Pragma                  b"pragma"
+    Priority                b"priority"
     ProxyAuthenticate       b"proxy-authenticate"
     ProxyAuthorization      b"proxy-authorization"
     ProxyConnection         b"proxy-connection"
     Range                   b"range"
     Referer                 b"referer"
+    Refresh                 b"refresh"
     RetryAfter              b"retry-after"
+    SecChUa                 b"sec-ch-ua"
+    SecChUaMobile           b"sec-ch-ua-mobile"
+    SecChUaPlatform         b"sec-ch-ua-platform"
     SecFetchDest            b"sec-fetch-dest"
     SecFetchMode            b"sec-fetch-mode"
     SecFetchSite            b"sec-fetch-site"
+    SecFetchUser            b"sec-fetch-user"
     SecWebsocketAccept      b"sec-websocket-accept"
     SecWebsocketExtensions  b"sec-websocket-extensions"
     SecWebsocketKey         b"sec-websocket-key"
@@ -139,6 +147,17 @@ const fn slot(key: u32, seed: u32) -> usize {
     (key.wrapping_mul(seed) >> 22) as usize
 }
 
+/// The keys of the known names, by number.
+static KEYS: [u32; TEXTS.len()] = {
+    let mut keys = [0; TEXTS.len()];
+    let mut i = 1;
+    while i < TEXTS.len() {
+        keys[i] = key(TEXTS[i]);
+        i += 1;
+    }
+    keys
+};
+
 /// A multiplier that gives every known name its own slot, and the slots; found while compiling.
 const PERFECT: (u32, [u8; SLOTS]) = {
     let mut seed: u32 = 0x9e37_79b1;
@@ -187,6 +206,12 @@ impl KnownName {
     #[must_use]
     pub fn text(self) -> &'static [u8] {
         TEXTS[self as usize]
+    }
+
+    /// Its key, as [`KnownName::with_key`] gives it.
+    #[inline(always)]
+    pub(crate) fn key(self) -> u32 {
+        KEYS[self as usize]
     }
 
     /// Whether fields of this name say where the message ends.
@@ -262,7 +287,7 @@ impl Name {
 
 impl From<KnownName> for Name {
     fn from(known: KnownName) -> Name {
-        Name { known, plain: true, key: KnownName::with_key(known.text()).1, lower: known.text().into() }
+        Name { known, plain: true, key: known.key(), lower: known.text().into() }
     }
 }
 
@@ -275,6 +300,7 @@ mod tests {
         assert!(TEXTS.len() <= 128, "a bit of a u128 each");
         for (i, text) in TEXTS.iter().enumerate().skip(1) {
             assert_eq!(KnownName::from_token(text) as usize, i);
+            assert_eq!(KnownName::with_key(text), (KNOWN[i], KNOWN[i].key()));
             assert_eq!(KnownName::from_token(&text.to_ascii_uppercase()) as usize, i);
             let mut near = text.to_vec();
             near[0] = b'_';

@@ -44,10 +44,19 @@ pub fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&b| is_token_byte(b))
 }
 
+/// Whether all of `bytes` is one `token` without upper-case letters: a field name of HTTP/2.
+#[inline]
+pub(crate) fn is_lower_token(bytes: &[u8]) -> bool {
+    // All bytes, whatever is found: a name is short, and a way out at each costs more.
+    !bytes.is_empty()
+        && bytes.iter().fold(true, |lower, &b| lower & TOKEN[b as usize] & !b.is_ascii_uppercase())
+}
+
 /// Whether the bytes are fit to be the value of a `Host`: a name or an address, an IPv6 address in
 /// brackets, and a port.
 #[inline]
-pub(crate) fn is_host_value(value: &[u8]) -> bool {
+#[must_use]
+pub fn is_host_value(value: &[u8]) -> bool {
     // All bytes, whatever is found: a name is short, and a way out at each costs more.
     let plain = |bytes: &[u8]| bytes.iter().fold(true, |plain, &b| plain & HOST[b as usize]);
     plain(value) || in_brackets(value).is_some_and(|(inner, rest)| plain(inner) && plain(rest))
@@ -137,7 +146,8 @@ pub(crate) fn line_break(buf: &[u8], mut at: usize) -> usize {
 /// Index of the first byte at or after `at` that ends or may not stand in a request target: below
 /// `!`, above `~`, or `#`.
 #[inline(always)]
-pub(crate) fn target_stop(buf: &[u8], mut at: usize) -> usize {
+#[must_use]
+pub fn target_stop(buf: &[u8], mut at: usize) -> usize {
     while let Some(w) = word(buf, at) {
         let hash = w ^ (ONES * b'#' as u64);
         let stop =

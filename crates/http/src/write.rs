@@ -93,7 +93,7 @@ impl Head {
         } else {
             out.extend_from_slice(self.method());
             out.push(b' ');
-            out.extend_from_slice(self.target());
+            out.extend_from_slice(self.plain_target());
             out.push(b' ');
             write_version(version, out);
         }

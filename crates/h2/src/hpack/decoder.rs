@@ -1,18 +1,30 @@
-//! Header blocks to fields.
+//! Header blocks to fields (RFC 7541 sections 3 and 6).
 
-use super::{Error, Field};
+use super::dynamic::Table;
+use super::integer::{Text, take, take_string};
+use super::known::{self, COUNT, NameKind};
+use super::{Error, Field, FieldName};
 
 /// What one direction of a connection remembers; nothing is allocated before it is needed.
 #[derive(Debug)]
 pub struct Decoder {
-    max_size: u32,
+    table: Table,
+    /// Strings that stand coded in the block, and entries that lie over the end of the ring.
+    scratch: Vec<u8>,
+    /// Our SETTINGS_HEADER_TABLE_SIZE.
+    max_size: usize,
 }
 
+/// Scratch memory that is kept between blocks.
+const KEPT: usize = 4096;
+
 impl Decoder {
-    /// A decoder for a peer that was told `max_size` as SETTINGS_HEADER_TABLE_SIZE.
+    /// A decoder for a peer that was told `max_size` as SETTINGS_HEADER_TABLE_SIZE, or nothing if
+    /// it is 4096.
     #[must_use]
     pub fn new(max_size: u32) -> Decoder {
-        Decoder { max_size }
+        let max_size = max_size as usize;
+        Decoder { table: Table::new(max_size), scratch: Vec::new(), max_size }
     }
 
     /// Decodes one whole header block. `each` gets every field in order; once it says `false` the
@@ -21,10 +33,115 @@ impl Decoder {
     /// # Errors
     /// The connection cannot go on (COMPRESSION_ERROR).
     pub fn decode(&mut self, block: &[u8], each: &mut impl FnMut(Field<'_>) -> bool) -> Result<(), Error> {
-        let _ = (block, each, self.max_size);
-        Err(Error::Truncated)
+        let mut rest = block;
+        self.change_sizes(&mut rest)?;
+        let mut wanted = true;
+        while let Some((&first, left)) = rest.split_first() {
+            rest = left;
+            if first & 0x80 != 0 {
+                let index = take(first, 0x7f, &mut rest)?;
+                self.indexed(index, &mut wanted, each)?;
+            } else if first & 0xe0 == 0x20 {
+                return Err(Error::TableSize);
+            } else {
+                let mask = if first & 0x40 != 0 { 0x3f } else { 0x0f };
+                let index = take(first, mask, &mut rest)?;
+                self.literal(first, index, &mut rest, &mut wanted, each)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes of the table's size, which stand at the beginning alone (RFC 7541 section 4.2).
+    #[inline(always)]
+    fn change_sizes(&mut self, rest: &mut &[u8]) -> Result<(), Error> {
+        while let [first, left @ ..] = rest
+            && first & 0xe0 == 0x20
+        {
+            let first = *first;
+            *rest = left;
+            let size = take(first, 0x1f, rest)?;
+            if size > self.max_size {
+                return Err(Error::TableSize);
+            }
+            self.table.set_limit(size);
+        }
+        Ok(())
+    }
+
+    /// A field that a table has (RFC 7541 section 6.1).
+    #[inline(always)]
+    fn indexed(
+        &mut self,
+        index: usize,
+        wanted: &mut bool,
+        each: &mut impl FnMut(Field<'_>) -> bool,
+    ) -> Result<(), Error> {
+        if !*wanted {
+            // Nothing is copied for it: an index of one byte may stand for a value of kilobytes.
+            let exists = if index <= COUNT { index > 0 } else { self.table.has(index - COUNT - 1) };
+            return if exists { Ok(()) } else { Err(Error::Index) };
+        }
+        let field = if index <= COUNT {
+            known::field(index).ok_or(Error::Index)?
+        } else {
+            let entry = self.table.get(index - COUNT - 1, &mut self.scratch).ok_or(Error::Index)?;
+            let (kind, name, value) = entry;
+            Field { name: kind.name(name), value, never_indexed: false }
+        };
+        *wanted = each(field);
+        Ok(())
+    }
+
+    /// A field with its value, and with its name if `index` is 0 (RFC 7541 sections 6.2 and 6.3).
+    #[inline(always)]
+    fn literal(
+        &mut self,
+        first: u8,
+        index: usize,
+        rest: &mut &[u8],
+        wanted: &mut bool,
+        each: &mut impl FnMut(Field<'_>) -> bool,
+    ) -> Result<(), Error> {
+        self.scratch.clear();
+        let (kind, name) = if index == 0 {
+            let name = take_string(rest, &mut self.scratch)?;
+            (NameKind::of(name.bytes(&self.scratch)), name)
+        } else if let Some((kind, _)) = known::entry(index) {
+            (kind, Text::Raw(b""))
+        } else {
+            // Copied, since the entry may have to go for the new one.
+            let kind = self.table.name(index - COUNT - 1, &mut self.scratch).ok_or(Error::Index)?;
+            (kind, Text::Decoded(0, self.scratch.len()))
+        };
+        let value = take_string(rest, &mut self.scratch)?;
+        let (name, value) = (name.bytes(&self.scratch), value.bytes(&self.scratch));
+        if *wanted {
+            *wanted = each(Field { name: kind.name(name), value, never_indexed: first & 0xf0 == 0x10 });
+        }
+        if first & 0x40 != 0 {
+            let own = if kind == NameKind::Other { name } else { b"" };
+            self.table.insert(kind, own, value);
+        }
+        Ok(())
     }
 
     /// Gives scratch memory back: for a connection that becomes idle.
-    pub fn shrink(&mut self) {}
+    pub fn shrink(&mut self) {
+        if self.scratch.capacity() > KEPT {
+            self.scratch = Vec::new();
+        }
+    }
+}
+
+impl Field<'_> {
+    /// The size that SETTINGS_MAX_HEADER_LIST_SIZE counts (RFC 9113 section 6.5.2).
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let name = match self.name {
+            FieldName::Other(name) => name,
+            named => named.bytes(),
+        };
+        name.len() + self.value.len() + 32
+    }
 }

@@ -1,26 +1,239 @@
-//! Fields to header blocks.
+//! Fields to header blocks (RFC 7541 section 6).
+//!
+//! Strings are written plainly: the Huffman code would cost more than what its bytes save. A field
+//! goes into the dynamic table when it comes a second time and was not crowded out by others since:
+//! what repeats (`server`, `content-type`, `user-agent`) is then one byte or two, and what does not
+//! costs a look into a small table.
 
-use super::FieldName;
+use http::KnownName;
+
+use super::dynamic::Table;
+use super::known::{self, COUNT, NameKind};
+use super::{FieldName, integer};
+
+/// The size that both sides begin with (RFC 9113 section 6.5.2).
+const INITIAL: usize = 4096;
+/// Places for fields that were seen: a power of two.
+const SEEN: usize = 64;
+/// Cookies shorter than this could be guessed one by one by somebody who sees sizes (RFC 7541
+/// section 7.1.3).
+const SHORT_COOKIE: usize = 20;
+/// Nothing inserted yet.
+const NEVER: u32 = u32::MAX;
+
+/// A field that was seen: its hash, and the number of its entry in the table.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    hash: u32,
+    number: u32,
+}
 
 /// What one direction of a connection remembers; nothing is allocated before it is needed.
-#[derive(Debug, Default)]
-pub struct Encoder {}
+#[derive(Debug)]
+pub struct Encoder {
+    table: Table,
+    seen: Option<Box<[Seen; SEEN]>>,
+    /// The smallest size since the last block, where it has to be told.
+    smallest: Option<usize>,
+}
+
+impl Default for Encoder {
+    fn default() -> Encoder {
+        Encoder::new()
+    }
+}
+
+/// How a field that no table has is written: the first byte, and the bits of it that hold an index.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Inserted,
+    Plain,
+    Never,
+}
 
 impl Encoder {
     /// An encoder for a peer of which no settings are known yet.
     #[must_use]
     pub fn new() -> Encoder {
-        Encoder::default()
+        Encoder { table: Table::new(INITIAL), seen: None, smallest: None }
     }
 
     /// Takes the peer's SETTINGS_HEADER_TABLE_SIZE and the most that we want to use of it. A change
     /// is written at the start of the next block (RFC 7541 section 4.2).
     pub fn set_limit(&mut self, peer_max: u32, ours: u32) {
-        let _ = (peer_max, ours);
+        let limit = peer_max.min(ours) as usize;
+        if limit == self.table.limit() {
+            return;
+        }
+        self.smallest = Some(self.smallest.unwrap_or(usize::MAX).min(limit));
+        self.table.set_limit(limit);
+        if limit == 0 {
+            self.seen = None;
+        }
     }
 
     /// Appends one field. The name is written in lower case.
+    #[inline]
     pub fn field(&mut self, name: FieldName<'_>, value: &[u8], out: &mut Vec<u8>) {
-        let _ = (name, value, out);
+        self.write(name, value, false, out);
+    }
+
+    /// As [`Encoder::field`], for one that no table may learn, here or further on.
+    pub fn secret(&mut self, name: FieldName<'_>, value: &[u8], out: &mut Vec<u8>) {
+        self.write(name, value, true, out);
+    }
+
+    fn write(&mut self, name: FieldName<'_>, value: &[u8], secret: bool, out: &mut Vec<u8>) {
+        if self.smallest.is_some() {
+            self.tell_size(out);
+        }
+        let index = known::index_of(name);
+        if index != 0 {
+            let whole = known::whole(name, value, index);
+            if whole != 0 {
+                return integer::put(whole, 0x7f, 0x80, out);
+            }
+        }
+        let form = if secret { Form::Never } else { form_of(name, value) };
+        if form != Form::Inserted {
+            return literal(form, index, name, value, out);
+        }
+        match self.look_up(name, value) {
+            Found::Entry(age) => integer::put(COUNT + 1 + age, 0x7f, 0x80, out),
+            Found::Twice => {
+                literal(Form::Inserted, index, name, value, out);
+                self.insert(name, value);
+            }
+            Found::Nothing => literal(Form::Plain, index, name, value, out),
+        }
+    }
+
+    /// Tells the table's size, and before it a smaller one that it had meanwhile.
+    #[cold]
+    fn tell_size(&mut self, out: &mut Vec<u8>) {
+        let limit = self.table.limit();
+        if let Some(smallest) = self.smallest.take().filter(|smallest| *smallest < limit) {
+            integer::put(smallest, 0x1f, 0x20, out);
+        }
+        integer::put(limit, 0x1f, 0x20, out);
+    }
+
+    /// Looks whether the table has the field, and remembers that it came.
+    #[inline]
+    fn look_up(&mut self, name: FieldName<'_>, value: &[u8]) -> Found {
+        if value.len() + name.bytes().len() > self.table.limit() / 4 {
+            return Found::Nothing;
+        }
+        let hash = hash(name, value);
+        let seen = self.seen.get_or_insert_with(|| Box::new([Seen { hash: 0, number: NEVER }; SEEN]));
+        let place = &mut seen[hash as usize % SEEN];
+        if place.hash != hash {
+            *place = Seen { hash, number: NEVER };
+            return Found::Nothing;
+        }
+        if place.number == NEVER {
+            place.number = self.table.inserted();
+            return Found::Twice;
+        }
+        let Some(age) = self.table.age(place.number) else {
+            place.number = self.table.inserted();
+            return Found::Twice;
+        };
+        let (kind, own) = kind_of(name);
+        if self.table.is(age, kind, own, value) { Found::Entry(age) } else { Found::Nothing }
+    }
+
+    fn insert(&mut self, name: FieldName<'_>, value: &[u8]) {
+        let (kind, own) = kind_of(name);
+        if own.iter().any(u8::is_ascii_uppercase) {
+            self.table.insert(kind, &own.to_ascii_lowercase(), value);
+        } else {
+            self.table.insert(kind, own, value);
+        }
+    }
+}
+
+enum Found {
+    /// The table has it, so many entries back.
+    Entry(usize),
+    /// It came before: it is worth an entry, which the caller makes.
+    Twice,
+    Nothing,
+}
+
+fn kind_of(name: FieldName<'_>) -> (NameKind, &[u8]) {
+    match name {
+        FieldName::Pseudo(pseudo) => (NameKind::Pseudo(pseudo), b""),
+        FieldName::Known(known) => (NameKind::Known(known), b""),
+        FieldName::Other(name) => (NameKind::Other, name),
+    }
+}
+
+/// What goes into no table: secrets, and what is nearly always another value.
+#[inline(always)]
+fn form_of(name: FieldName<'_>, value: &[u8]) -> Form {
+    match name {
+        FieldName::Known(KnownName::Authorization | KnownName::ProxyAuthorization | KnownName::SetCookie) => {
+            Form::Never
+        }
+        FieldName::Known(KnownName::Cookie) if value.len() < SHORT_COOKIE => Form::Never,
+        FieldName::Known(
+            KnownName::Cookie
+            | KnownName::ContentLength
+            | KnownName::ContentRange
+            | KnownName::Etag
+            | KnownName::IfModifiedSince
+            | KnownName::IfNoneMatch
+            | KnownName::LastModified
+            | KnownName::Location
+            | KnownName::XRequestId
+            | KnownName::XUniqueId,
+        )
+        | FieldName::Pseudo(super::Pseudo::Path) => Form::Plain,
+        _ => Form::Inserted,
+    }
+}
+
+/// A field with its value, and its name unless `index` says it.
+#[inline]
+fn literal(form: Form, index: usize, name: FieldName<'_>, value: &[u8], out: &mut Vec<u8>) {
+    let (first, mask) = match form {
+        Form::Inserted => (0x40, 0x3f),
+        Form::Plain => (0x00, 0x0f),
+        Form::Never => (0x10, 0x0f),
+    };
+    integer::put(index, mask, first, out);
+    if index == 0 {
+        let bytes = name.bytes();
+        integer::put_string(bytes, out);
+        if matches!(name, FieldName::Other(_)) {
+            let start = out.len() - bytes.len();
+            out[start..].make_ascii_lowercase();
+        }
+    }
+    integer::put_string(value, out);
+}
+
+/// A hash of name and value: of their lengths and their first and last bytes. Fields of the same
+/// hash are compared.
+#[inline(always)]
+fn hash(name: FieldName<'_>, value: &[u8]) -> u32 {
+    const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+    let named = match name {
+        FieldName::Pseudo(pseudo) => 0x100 + pseudo as u64,
+        FieldName::Known(known) => known as u64,
+        FieldName::Other(name) => ends(name) | 0x2020_2020_2020_2020,
+    };
+    let mixed = (named.wrapping_mul(MIX) ^ ends(value)).wrapping_add(value.len() as u64).wrapping_mul(MIX);
+    // Zero is the hash of an empty place.
+    ((mixed >> 32) as u32).max(1)
+}
+
+/// The first and last eight bytes, mixed.
+#[inline(always)]
+fn ends(bytes: &[u8]) -> u64 {
+    match (bytes.first_chunk(), bytes.last_chunk()) {
+        (Some(first), Some(last)) => u64::from_le_bytes(*first) ^ u64::from_le_bytes(*last).rotate_left(29),
+        _ => bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
     }
 }

@@ -4,7 +4,11 @@
 //! `message`; the connection holds one [`Decoder`] and one [`Encoder`].
 
 mod decoder;
+mod dynamic;
 mod encoder;
+mod huffman;
+mod integer;
+mod known;
 
 pub use decoder::Decoder;
 pub use encoder::Encoder;

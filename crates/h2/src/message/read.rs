@@ -1,69 +1,112 @@
-//! Blocks to heads.
+//! What all blocks that are read have in common: the run through the fields, and their limits.
 
-use http::Head;
+use http::{Head, KnownName};
 
-use super::{Refusal, Rules};
+use super::{Cause, Refusal, Rules};
 use crate::Code;
-use crate::hpack::Decoder;
+use crate::hpack::{Decoder, Field, FieldName, Pseudo};
 
-/// What a request says beside its head.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Request {
-    /// An extended CONNECT (RFC 8441), which the head shows as GET with `Upgrade` and `Connection`.
-    pub protocol: bool,
-    /// What its `priority` field asks for.
-    pub priority: Option<Priority>,
-}
-
-/// How a response is to be sent among others (RFC 9218 section 4).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Priority {
-    /// 0 to 7, the smaller the sooner; 3 where nothing is said.
-    pub urgency: u8,
-    /// Whether parts of the response are of use before its end.
-    pub incremental: bool,
-}
-
-/// Reads a request's header block into `head`.
-///
-/// # Errors
-/// Of the connection for a block that is broken, of the stream for a request that is.
-pub fn read_request(
+/// Decodes a block, with limits: `pseudo` gets the pseudo-fields, which come first and once,
+/// `field` the others. The first cause ends it, though not the decoding.
+pub(super) fn fields<T>(
     decoder: &mut Decoder,
     block: &[u8],
-    end_stream: bool,
     rules: &Rules,
-    head: &mut Head,
-) -> Result<Request, Refusal> {
-    let _ = (decoder, block, end_stream, rules, head);
-    Err(Refusal::Connection(Code::CompressionError))
-}
-
-/// Reads a response's header block into `head`; interim responses (1xx) are heads of their own.
-///
-/// # Errors
-/// As [`read_request`].
-pub fn read_response(
-    decoder: &mut Decoder,
-    block: &[u8],
-    end_stream: bool,
-    rules: &Rules,
-    head: &mut Head,
+    reader: &mut T,
+    mut pseudo: impl FnMut(&mut T, Pseudo, &[u8]) -> Result<(), Cause>,
+    mut field: impl FnMut(&mut T, &Field<'_>) -> Result<(), Cause>,
 ) -> Result<(), Refusal> {
-    let _ = (decoder, block, end_stream, rules, head);
-    Err(Refusal::Connection(Code::CompressionError))
+    let mut limits = Limits { bytes: rules.max_bytes, fields: rules.max_fields, seen: 0, late: false };
+    let mut cause = None;
+    let decoded = decoder.decode(block, &mut |one| {
+        let outcome = match one.name {
+            FieldName::Pseudo(name) => {
+                limits.pseudo(name, one.value).and_then(|()| pseudo(reader, name, one.value))
+            }
+            _ => limits.field(&one).and_then(|()| field(reader, &one)),
+        };
+        cause = outcome.err();
+        cause.is_none()
+    });
+    if decoded.is_err() {
+        return Err(Refusal::Connection(Code::CompressionError));
+    }
+    cause.map_or(Ok(()), super::cause::refuse)
 }
 
-/// Reads trailers into `head`, which then has fields and no start line.
-///
-/// # Errors
-/// As [`read_request`].
-pub fn read_trailers(
-    decoder: &mut Decoder,
-    block: &[u8],
-    rules: &Rules,
-    head: &mut Head,
-) -> Result<(), Refusal> {
-    let _ = (decoder, block, rules, head);
-    Err(Refusal::Connection(Code::CompressionError))
+/// What is left of the limits, which count before anything is stored.
+struct Limits {
+    bytes: usize,
+    fields: usize,
+    /// Pseudo-fields seen, a bit each.
+    seen: u8,
+    /// Whether a field came.
+    late: bool,
+}
+
+impl Limits {
+    fn take(&mut self, bytes: usize) -> Result<(), Cause> {
+        self.bytes = self.bytes.checked_sub(bytes).ok_or(Cause::TooLarge)?;
+        Ok(())
+    }
+
+    fn pseudo(&mut self, name: Pseudo, value: &[u8]) -> Result<(), Cause> {
+        let bit = 1 << name as u8;
+        if self.late {
+            return Err(Cause::PseudoLate);
+        }
+        if self.seen & bit != 0 {
+            return Err(Cause::PseudoTwice);
+        }
+        self.seen |= bit;
+        self.take(name.text().len() + value.len() + 4)
+    }
+
+    #[inline(always)]
+    fn field(&mut self, field: &Field<'_>) -> Result<(), Cause> {
+        self.late = true;
+        self.fields = self.fields.checked_sub(1).ok_or(Cause::TooMany)?;
+        self.take(field.name.bytes().len() + field.value.len() + 4)
+    }
+}
+
+/// Adds a field to the head as it is.
+#[inline(always)]
+pub(super) fn push(head: &mut Head, name: FieldName<'_>, value: &[u8], secret: bool) -> Result<(), Cause> {
+    let pushed = match name {
+        FieldName::Known(known) => Some(head.push_known(known, value, secret)),
+        FieldName::Other(bytes) if bytes.first() == Some(&b':') => return Err(Cause::PseudoUnknown),
+        other => head.push_other(other.bytes(), value, secret),
+    };
+    match pushed {
+        Some(true) => Ok(()),
+        Some(false) => Err(Cause::Value),
+        None => Err(Cause::Name),
+    }
+}
+
+/// The value without blanks around it. The RFC would have them refused (9113, 8.2.1); HAProxy takes
+/// them off.
+#[inline(always)]
+pub(super) fn trim(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = value {
+        value = rest;
+    }
+    while let [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
+}
+
+/// Fields that only a connection of HTTP/1 has (RFC 9113 section 8.2.2).
+#[inline(always)]
+pub(super) fn is_connection_specific(name: KnownName) -> bool {
+    matches!(
+        name,
+        KnownName::Connection
+            | KnownName::KeepAlive
+            | KnownName::ProxyConnection
+            | KnownName::TransferEncoding
+            | KnownName::Upgrade
+    )
 }

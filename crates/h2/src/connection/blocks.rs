@@ -1,0 +1,274 @@
+//! HEADERS and CONTINUATION: header blocks gathered, and what they mean for their stream (RFC 9113
+//! sections 4.3, 5.1, 6.2, 8.1).
+//!
+//! Every block of a stream that nobody waits for is decoded all the same: the header table must stay
+//! in step with the peer's.
+
+use http::Method;
+
+use super::data::padding;
+use super::receive::{Outcome, Reading, Step};
+use super::{Connection, Going, Phase};
+use crate::event::Event;
+use crate::fault::{Breach, Reason};
+use crate::frame::{HEADER, Header, flag, number};
+use crate::limits;
+use crate::message::{self, Refusal};
+use crate::settings::WINDOW_DEFAULT;
+use crate::stream::{
+    ANY_LENGTH, CONNECT, Gone, HEAD_METHOD, HEAD_RECEIVED, Place, REMOTE_ENDED, RESET, RESET_BY_US,
+};
+use crate::{Code, Key};
+
+/// A header block that is being received.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Block {
+    id: u32,
+    end: bool,
+    depends_on_itself: bool,
+    continuations: u32,
+}
+
+impl<B: AsRef<[u8]>> Connection<B> {
+    pub(super) fn headers_frame(&mut self, header: Header, payload: &[u8]) -> Outcome {
+        let id = header.stream;
+        if id == 0 {
+            return Err(Breach::StreamZero);
+        }
+        let Some((prefix, padding)) = padding(header, payload)? else { return Ok(Step::More) };
+        let mut prefix = prefix;
+        let mut depends_on_itself = false;
+        if header.has(flag::PRIORITY) {
+            if prefix + 5 > header.length {
+                return Err(Breach::FrameSize);
+            }
+            let Some(priority) = payload.get(prefix..prefix + 5) else { return Ok(Step::More) };
+            depends_on_itself = number(priority) & 0x7fff_ffff == id;
+            prefix += 5;
+        }
+        let length = header.length.checked_sub(prefix + padding).ok_or(Breach::Padding)?;
+        self.counts.headers_received += 1;
+        let end = header.has(flag::END_STREAM);
+        let block = Block { id, end, depends_on_itself, continuations: 0 };
+        let last = header.has(flag::END_HEADERS);
+        if last && payload.len() >= header.length {
+            let event = self.block_end(block, &payload[prefix..prefix + length])?;
+            return Ok(Step::told(HEADER + header.length, event));
+        }
+        self.gathering = Some(block);
+        self.block.clear();
+        self.reading = Reading::Block { left: length, padding, last };
+        Ok(Step::Took(HEADER + prefix))
+    }
+
+    pub(super) fn continuation_frame(&mut self, header: Header) -> Outcome {
+        let Some(block) = &mut self.gathering else { return Err(Breach::LoneContinuation) };
+        if header.stream != block.id {
+            return Err(Breach::NoContinuation);
+        }
+        block.continuations += 1;
+        match block.continuations {
+            n if n > limits::CONTINUATIONS => return Err(Breach::Continuations),
+            n if n == limits::CONTINUATIONS_PLAIN + 1 => self.glitch(),
+            _ => {}
+        }
+        let last = header.has(flag::END_HEADERS);
+        self.reading = Reading::Block { left: header.length, padding: 0, last };
+        Ok(Step::Took(HEADER))
+    }
+
+    /// Gathers a piece of a block, or takes the padding after it.
+    pub(super) fn take_piece(&mut self, left: usize, padding: usize, last: bool, rest: &[u8]) -> Outcome {
+        if left + padding > 0 && rest.is_empty() {
+            return Ok(Step::More);
+        }
+        let piece = left.min(rest.len());
+        if self.block.len() + piece > self.config.max_block() {
+            return Err(Breach::BlockTooLarge);
+        }
+        self.block.extend_from_slice(&rest[..piece]);
+        let padded = padding.min(rest.len() - piece);
+        let (left, padding) = (left - piece, padding - padded);
+        if left + padding > 0 {
+            self.reading = Reading::Block { left, padding, last };
+            return Ok(Step::Took(piece + padded));
+        }
+        self.reading = Reading::Header;
+        if !last {
+            return Ok(Step::Took(piece + padded));
+        }
+        let Some(block) = self.gathering.take() else { return Err(Breach::LoneContinuation) };
+        let bytes = std::mem::take(&mut self.block);
+        let event = self.block_end(block, &bytes)?;
+        self.block = bytes;
+        self.block.clear();
+        Ok(Step::told(piece + padded, event))
+    }
+
+    /// A block is complete.
+    fn block_end(&mut self, block: Block, bytes: &[u8]) -> Result<Option<Event>, Breach> {
+        match self.streams.find(block.id) {
+            Place::Here(slot) => self.next_block(slot, block, bytes),
+            Place::Idle if !self.is_server() => Err(Breach::IdleStream),
+            Place::Idle if block.id.is_multiple_of(2) => Err(Breach::EvenStream),
+            Place::Idle => self.request(block, bytes),
+            Place::Gone(Gone::Ended) => Err(Breach::EndedStream),
+            Place::Gone(Gone::Skipped) => Err(Breach::OldStream),
+            Place::Gone(gone) => {
+                self.ignore(bytes)?;
+                if gone != Gone::ResetByUs {
+                    self.answer_reset(block.id, Breach::ResetStream);
+                }
+                self.waste()?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Decodes a block for the header table's sake only.
+    fn ignore(&mut self, bytes: &[u8]) -> Result<(), Breach> {
+        self.decoder.decode(bytes, &mut |_| false).map_err(|_| Breach::Compression)
+    }
+
+    /// A request opens a stream.
+    fn request(&mut self, block: Block, bytes: &[u8]) -> Result<Option<Event>, Breach> {
+        if matches!(self.going, Going::Final(last) if block.id > last) {
+            self.ignore(bytes)?;
+            self.streams.refuse(block.id);
+            return self.waste().map(|()| None);
+        }
+        let limit = self.config.max_total_streams;
+        if limit > 0 && self.total >= limit.saturating_add(self.config.max_streams()) {
+            return Err(Breach::TotalStreams);
+        }
+        let breach = if block.depends_on_itself {
+            Some(Breach::SelfDependency)
+        } else {
+            (self.streams.len() as u64 >= u64::from(self.config.max_streams()))
+                .then_some(Breach::TooManyStreams)
+        };
+        if let Some(breach) = breach {
+            self.ignore(bytes)?;
+            return Ok(Some(self.refuse(block.id, breach.code(), Reason::Breach(breach))));
+        }
+        let (rules, head) = (&self.config.rules, &mut self.head);
+        let request = match message::read_request(&mut self.decoder, bytes, block.end, rules, head) {
+            Ok(request) => request,
+            Err(Refusal::Connection(_)) => return Err(Breach::Compression),
+            Err(Refusal::Stream(code, cause)) => {
+                return Ok(Some(self.refuse(block.id, code, Reason::Message(cause))));
+            }
+        };
+        let length = self.head.content_length();
+        if block.end && length.is_some_and(|length| length > 0) {
+            return Ok(Some(self.refuse(block.id, Code::ProtocolError, Reason::Breach(Breach::Length))));
+        }
+        let is_connect = request.protocol || self.head.method_id() == Method::Connect;
+        let key = self.open_stream(block.id);
+        let stream = self.streams.at(key.slot);
+        stream.flags |= HEAD_RECEIVED | if is_connect { CONNECT } else { 0 };
+        stream.due = length.filter(|_| !is_connect).unwrap_or(ANY_LENGTH);
+        if let Some(priority) = self.early.take(block.id).or(request.priority) {
+            stream.set_priority(priority);
+        }
+        self.body_begins(key.slot, block.end);
+        if self.total == limit {
+            self.shutdown(Phase::Announce);
+        }
+        Ok(Some(Event::Head { key, end: block.end, protocol: request.protocol }))
+    }
+
+    pub(super) fn open_stream(&mut self, id: u32) -> Key {
+        let is_known = self.unacknowledged == u64::MAX;
+        let credit = if is_known { self.config.initial_window() } else { WINDOW_DEFAULT };
+        self.total = self.total.saturating_add(1);
+        self.counts.streams += 1;
+        self.used.progress();
+        self.streams.open(id, self.peer.initial_window as i32, credit as i32)
+    }
+
+    fn body_begins(&mut self, slot: u32, end: bool) {
+        if end {
+            self.end_remote(slot);
+        } else {
+            self.receives(slot);
+        }
+    }
+
+    /// A block of a stream that is there: a response, or trailers.
+    fn next_block(&mut self, slot: u32, block: Block, bytes: &[u8]) -> Result<Option<Event>, Breach> {
+        let stream = self.streams.at(slot);
+        let is_trailers = stream.has(HEAD_RECEIVED);
+        let breach = if stream.has(RESET_BY_US) {
+            self.ignore(bytes)?;
+            return self.waste().map(|()| None);
+        } else if stream.has(RESET) {
+            self.ignore(bytes)?;
+            self.answer_reset(block.id, Breach::ResetStream);
+            return self.waste().map(|()| None);
+        } else if stream.is_ended() {
+            return Err(Breach::EndedStream);
+        } else if stream.has(REMOTE_ENDED) {
+            Breach::EndedStream
+        } else if block.depends_on_itself {
+            Breach::SelfDependency
+        } else if is_trailers && !block.end {
+            Breach::TrailersWithoutEnd
+        } else if is_trailers && !matches!(stream.due, 0 | ANY_LENGTH) {
+            Breach::Length
+        } else if is_trailers {
+            return self.trailers(Key { slot, id: block.id }, bytes);
+        } else {
+            return self.response(Key { slot, id: block.id }, block.end, bytes);
+        };
+        self.ignore(bytes)?;
+        Ok(self.stream_fault(slot, breach.code(), Reason::Breach(breach)))
+    }
+
+    fn trailers(&mut self, key: Key, bytes: &[u8]) -> Result<Option<Event>, Breach> {
+        match message::read_trailers(&mut self.decoder, bytes, &self.config.rules, &mut self.head) {
+            Ok(()) => {
+                self.end_remote(key.slot);
+                Ok(Some(Event::Trailers { key }))
+            }
+            Err(refusal) => self.refused(key, refusal),
+        }
+    }
+
+    fn response(&mut self, key: Key, end: bool, bytes: &[u8]) -> Result<Option<Event>, Breach> {
+        let (rules, head) = (&self.config.rules, &mut self.head);
+        if let Err(refusal) = message::read_response(&mut self.decoder, bytes, end, rules, head) {
+            return self.refused(key, refusal);
+        }
+        let event = Event::Head { key, end, protocol: false };
+        let status = self.head.status();
+        if matches!(status, 100..=199) {
+            let breach = Breach::InterimEnd;
+            let (slot, reason) = (key.slot, Reason::Breach(breach));
+            return Ok(if end { self.stream_fault(slot, breach.code(), reason) } else { Some(event) });
+        }
+        let length = self.head.content_length();
+        let stream = self.streams.at(key.slot);
+        stream.flags |= HEAD_RECEIVED;
+        let is_bare = stream.has(HEAD_METHOD) || matches!(status, 204 | 304);
+        let is_tunnel = stream.has(CONNECT) && matches!(status, 200..=299);
+        stream.due = match length {
+            _ if is_tunnel => ANY_LENGTH,
+            _ if is_bare => 0,
+            length => length.unwrap_or(ANY_LENGTH),
+        };
+        if end && !matches!(stream.due, 0 | ANY_LENGTH) {
+            return Ok(self.stream_fault(key.slot, Code::ProtocolError, Reason::Breach(Breach::Length)));
+        }
+        self.body_begins(key.slot, end);
+        Ok(Some(event))
+    }
+
+    /// A message on a stream that is there is none.
+    fn refused(&mut self, key: Key, refusal: Refusal) -> Result<Option<Event>, Breach> {
+        match refusal {
+            Refusal::Connection(_) => Err(Breach::Compression),
+            Refusal::Stream(code, cause) => Ok(self.stream_fault(key.slot, code, Reason::Message(cause))),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! DATA: lengths, windows and where bodies end (RFC 9113 sections 5.2, 6.1, 8.1.1).
+
+use super::Connection;
+use super::receive::{Body, Outcome, Reading, Step};
+use crate::Key;
+use crate::event::Event;
+use crate::fault::{Breach, Reason};
+use crate::frame::{HEADER, Header, flag};
+use crate::limits;
+use crate::settings::{WINDOW_DEFAULT, WINDOW_MAX};
+use crate::stream::{
+    ANY_LENGTH, Gone, HEAD_RECEIVED, LOCAL_ENDED, Place, RECEIVING, REMOTE_ENDED, RESET, RESET_BY_US,
+};
+
+/// What a DATA frame is.
+enum Verdict {
+    /// For the caller.
+    Accepted,
+    /// An error of its stream.
+    Fault(Breach),
+    /// Of a stream that is over; the breach is answered, if it is one.
+    Over(Option<Breach>),
+}
+
+impl<B: AsRef<[u8]>> Connection<B> {
+    pub(super) fn data_frame(&mut self, header: Header, payload: &[u8]) -> Outcome {
+        let id = header.stream;
+        if id == 0 {
+            return Err(Breach::StreamZero);
+        }
+        let Some((prefix, padding)) = padding(header, payload)? else { return Ok(Step::More) };
+        let place = self.streams.find(id);
+        if place == Place::Idle || place == Place::Gone(Gone::Skipped) {
+            return Err(Breach::IdleStream);
+        }
+        self.counts.data_received += 1;
+        self.charge(header.length)?;
+        let left = header.length - prefix;
+        let Place::Here(slot) = place else {
+            if place != Place::Gone(Gone::ResetByUs) {
+                self.answer_reset(id, Breach::EndedStream);
+            }
+            self.waste()?;
+            return Ok(self.skip(HEADER + prefix, left));
+        };
+        let body =
+            Body { key: Key { slot, id }, left: left - padding, padding, end: header.has(flag::END_STREAM) };
+        let verdict = self.judge_data(&body, header.length);
+        let event = match verdict {
+            Verdict::Accepted => {
+                self.accept_data(&body, header.length)?;
+                self.reading = Reading::Data(body);
+                return Ok(Step::Took(HEADER + prefix));
+            }
+            Verdict::Fault(breach) => self.stream_fault(slot, breach.code(), Reason::Breach(breach)),
+            Verdict::Over(breach) => {
+                if let Some(breach) = breach {
+                    self.answer_reset(id, breach);
+                }
+                self.waste()?;
+                None
+            }
+        };
+        let _ = self.skip(0, left);
+        Ok(Step::told(HEADER + prefix, event))
+    }
+
+    /// Counts a frame against the connection's window, and opens that again.
+    fn charge(&mut self, length: usize) -> Result<(), Breach> {
+        let length = length as u32;
+        self.credit = self.credit.checked_sub(length).ok_or(Breach::WindowExceeded)?;
+        let owed = WINDOW_MAX - self.credit;
+        if length > 0 && owed >= limits::CREDIT_BATCH {
+            self.credit = WINDOW_MAX;
+            self.window_update(0, owed);
+        }
+        if self.unacknowledged < u64::MAX {
+            self.unacknowledged += u64::from(length);
+            if self.unacknowledged > limits::UNACKNOWLEDGED {
+                self.acknowledge();
+            }
+        }
+        Ok(())
+    }
+
+    /// Our SETTINGS hold from here on: the peer acknowledged them, or must have seen them.
+    pub(super) fn acknowledge(&mut self) {
+        if self.unacknowledged == u64::MAX {
+            return;
+        }
+        self.unacknowledged = u64::MAX;
+        let change = self.config.initial_window() as i32 - WINDOW_DEFAULT as i32;
+        let pool = &mut self.pool;
+        for (_, stream) in self.streams.iter_mut() {
+            pool.change(stream, |stream| stream.credit = stream.credit.saturating_add(change));
+        }
+        for slot in 0..self.streams.places() {
+            self.refill(slot);
+        }
+    }
+
+    /// Whether a frame of so many bytes is for the caller, and what it means if not.
+    fn judge_data(&mut self, body: &Body, length: usize) -> Verdict {
+        let stream = self.streams.at(body.key.slot);
+        let (due, left) = (stream.due, body.left as u64);
+        if stream.has(RESET_BY_US) {
+            Verdict::Over(None)
+        } else if stream.has(RESET) {
+            Verdict::Over(Some(Breach::ResetStream))
+        } else if stream.is_ended() {
+            Verdict::Over(Some(Breach::EndedStream))
+        } else if stream.has(REMOTE_ENDED) {
+            Verdict::Fault(Breach::EndedStream)
+        } else if !stream.has(HEAD_RECEIVED) {
+            Verdict::Fault(Breach::DataBeforeHead)
+        } else if length as i64 > i64::from(stream.credit) {
+            Verdict::Fault(Breach::WindowExceeded)
+        } else if due != ANY_LENGTH && (left > due || (body.end && left < due)) {
+            Verdict::Fault(Breach::Length)
+        } else {
+            Verdict::Accepted
+        }
+    }
+
+    fn accept_data(&mut self, body: &Body, length: usize) -> Result<(), Breach> {
+        let stream = self.streams.at(body.key.slot);
+        if stream.due != ANY_LENGTH {
+            stream.due -= body.left as u64;
+        }
+        self.pool.change(stream, |stream| {
+            stream.credit -= length as i32;
+            stream.held += body.left as u32;
+        });
+        if body.left == 0 && !body.end {
+            self.waste()?;
+        } else {
+            self.used.progress();
+        }
+        if !body.end {
+            self.receives(body.key.slot);
+        }
+        Ok(())
+    }
+
+    /// The end of a DATA frame; the event of the message's end if that is one.
+    pub(super) fn body_end(&mut self, body: &Body) -> Option<Event> {
+        if !body.end {
+            return None;
+        }
+        self.end_remote(body.key.slot);
+        Some(Event::End { key: body.key })
+    }
+
+    /// The peer's message is complete.
+    pub(super) fn end_remote(&mut self, slot: u32) {
+        self.streams.at(slot).flags |= REMOTE_ENDED;
+        self.stop_receiving(slot);
+    }
+
+    /// A body is under way that may need more credit than it has.
+    pub(super) fn receives(&mut self, slot: u32) {
+        let stream = self.streams.at(slot);
+        if !stream.has(RECEIVING) && stream.due as i128 > i128::from(stream.credit) {
+            stream.flags |= RECEIVING;
+            self.pool.receivers += 1;
+        }
+        self.refill(slot);
+    }
+
+    pub(super) fn stop_receiving(&mut self, slot: u32) {
+        let stream = self.streams.at(slot);
+        if stream.has(RECEIVING) {
+            stream.flags &= !RECEIVING;
+            self.pool.receivers -= 1;
+        }
+    }
+
+    /// Grants credit to a stream if it needs and is due enough.
+    fn refill(&mut self, slot: u32) {
+        let open = self.streams.len();
+        let stream = self.streams.at(slot);
+        let is_over = stream.id == 0 || stream.has(REMOTE_ENDED | RESET);
+        if is_over || i128::from(stream.credit) >= i128::from(stream.due) {
+            return;
+        }
+        let credit = self.pool.due(stream, open);
+        if credit > 0 {
+            self.pool.grant(stream, credit);
+            let id = stream.id;
+            self.window_update(id, credit);
+        }
+    }
+
+    /// The caller is done with `count` bytes of the stream's body: the peer may send more. Nothing
+    /// happens for a stream that is over.
+    pub fn consume(&mut self, key: Key, count: usize) {
+        let Some(stream) = self.streams.get_mut(key) else { return };
+        let count = stream.held.min(u32::try_from(count).unwrap_or(u32::MAX));
+        self.pool.change(stream, |stream| stream.held -= count);
+        self.refill(key.slot);
+    }
+
+    /// Bytes of the stream's body that the caller did not consume yet.
+    #[must_use]
+    pub fn held(&self, key: Key) -> usize {
+        self.streams.get(key).map_or(0, |stream| stream.held as usize)
+    }
+
+    /// Whether our message on that stream is complete, or can no longer be.
+    #[must_use]
+    pub fn is_sent(&self, key: Key) -> bool {
+        self.streams.get(key).is_none_or(|stream| stream.has(LOCAL_ENDED | RESET))
+    }
+}
+
+/// The bytes of the pad length, and the padding; `None` while the pad length is not there.
+pub(super) fn padding(header: Header, payload: &[u8]) -> Result<Option<(usize, usize)>, Breach> {
+    if !header.has(flag::PADDED) {
+        return Ok(Some((0, 0)));
+    }
+    if header.length == 0 {
+        return Err(Breach::FrameSize);
+    }
+    let Some(&padding) = payload.first() else { return Ok(None) };
+    let padding = usize::from(padding);
+    if padding >= header.length { Err(Breach::Padding) } else { Ok(Some((1, padding))) }
+}

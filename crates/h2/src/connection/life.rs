@@ -1,0 +1,196 @@
+//! How streams and the connection end: resets, refusals, glitches, GOAWAY (RFC 9113 sections 5.4,
+//! 6.4, 6.8).
+
+use super::control::{PING_ANNOUNCE, PING_CALLER};
+use super::{Connection, Going, Phase, Role};
+use crate::event::{By, Event};
+use crate::fault::{Breach, Closed, Reason};
+use crate::frame::kind;
+use crate::limits;
+use crate::settings::WINDOW_MAX;
+use crate::stream::{LOCAL_ENDED, RESET, RESET_BY_US, TURN, WAITING};
+use crate::{Code, Key};
+
+impl<B: AsRef<[u8]>> Connection<B> {
+    /// Resets a stream in both directions; nothing more is told of it. It is still to be released.
+    /// Nothing happens for a stream that is over.
+    pub fn reset(&mut self, key: Key, code: Code) {
+        let Some(stream) = self.streams.get(key) else { return };
+        if stream.has(RESET) || stream.is_ended() {
+            return;
+        }
+        self.end_stream(key.slot, RESET_BY_US);
+        self.output.frame(kind::RST_STREAM, 0, key.id, code.number().to_be_bytes());
+    }
+
+    /// The caller is done with the stream: its place is free, and its key is of no use any more. What
+    /// is still open is reset: with NO_ERROR where the whole response was given (the rest of the
+    /// request is of no interest), else with CANCEL.
+    pub fn release(&mut self, key: Key) {
+        let Some(stream) = self.streams.get(key) else { return };
+        let is_answered = self.role == Role::Server && stream.has(LOCAL_ENDED);
+        self.reset(key, if is_answered { Code::NoError } else { Code::Cancel });
+        self.stop_receiving(key.slot);
+        self.pool.change(self.streams.at(key.slot), |stream| (stream.credit, stream.held) = (0, 0));
+        self.streams.remove(key);
+    }
+
+    /// A stream is over in both directions.
+    pub(super) fn end_stream(&mut self, slot: u32, how: u16) {
+        self.ready.remove(&mut self.streams, slot);
+        self.stop_receiving(slot);
+        let stream = self.streams.at(slot);
+        stream.flags &= !(WAITING | TURN);
+        stream.flags |= how;
+    }
+
+    /// The peer did something wrong on a stream that is there: it is reset.
+    pub(super) fn stream_fault(&mut self, slot: u32, code: Code, reason: Reason) -> Option<Event> {
+        let id = self.streams.at(slot).id;
+        let is_over = self.streams.at(slot).has(RESET);
+        self.end_stream(slot, RESET_BY_US);
+        self.send_fault(id, code);
+        (!is_over).then_some(Event::Reset { key: Key { slot, id }, code, by: By::Us(reason) })
+    }
+
+    /// The same on a stream that is gone.
+    pub(super) fn answer_reset(&mut self, id: u32, breach: Breach) {
+        self.send_fault(id, breach.code());
+    }
+
+    /// The same on one that never got a place.
+    pub(super) fn refuse(&mut self, id: u32, code: Code, reason: Reason) -> Event {
+        self.streams.refuse(id);
+        self.send_fault(id, code);
+        Event::Refused { id, code, reason }
+    }
+
+    fn send_fault(&mut self, id: u32, code: Code) {
+        self.counts.stream_errors += 1;
+        self.counts.resets_answered += 1;
+        self.output.answer(kind::RST_STREAM, 0, id, code.number().to_be_bytes());
+        self.glitch();
+    }
+
+    /// Something is sent because the peer asked for it, on the connection.
+    pub(super) fn answer<const N: usize>(&mut self, kind: u8, flags: u8, payload: [u8; N]) {
+        self.output.answer(kind, flags, 0, payload);
+        if self.output.answers() > limits::ANSWERS_HARD && self.closed.is_none() {
+            self.fail(Breach::Answers);
+        }
+    }
+
+    /// A frame that brought nothing.
+    pub(super) fn waste(&mut self) -> Result<(), Breach> {
+        if self.used.waste() { Err(Breach::Flood) } else { Ok(()) }
+    }
+
+    /// Counts a glitch (`fc_glitches`): what HAProxy counts, which is every error of a stream, a
+    /// request that its client resets, a window that SETTINGS make smaller, and a header block in many
+    /// pieces.
+    pub(super) fn glitch(&mut self) {
+        self.used.glitches = self.used.glitches.saturating_add(1);
+        self.judge_glitches();
+    }
+
+    /// At three quarters of the threshold the peer is asked to leave, at the threshold it must.
+    pub(super) fn judge_glitches(&mut self) {
+        let threshold = self.config.glitches_threshold;
+        if threshold == 0 || self.closed.is_some() {
+            return;
+        }
+        let glitches = self.used.glitches;
+        if glitches >= threshold && self.is_busy {
+            self.fail(Breach::Glitches);
+        } else if u64::from(glitches) * 4 >= u64::from(threshold) * 3 {
+            self.shutdown(Phase::Announce);
+        }
+    }
+
+    /// The peer did something that ends the connection.
+    pub(super) fn fail(&mut self, breach: Breach) -> Closed {
+        self.counts.connection_errors += 1;
+        self.counts.goaways_answered += 1;
+        let code = match breach.code() {
+            // A code of streams only.
+            Code::RefusedStream => Code::ProtocolError,
+            code => code,
+        };
+        self.end(code, Some(breach))
+    }
+
+    /// Ends the connection at once: GOAWAY is the last frame of the output.
+    pub fn close(&mut self, code: Code) {
+        if self.closed.is_none() {
+            self.end(code, None);
+        }
+    }
+
+    fn end(&mut self, code: Code, breach: Option<Breach>) -> Closed {
+        self.go_away(self.last_of_peer(), code);
+        let closed = Closed { code, breach };
+        self.closed = Some(closed);
+        closed
+    }
+
+    /// The last stream that the peer opened and that is or was served.
+    fn last_of_peer(&self) -> u32 {
+        match self.going {
+            Going::Final(last) => last,
+            _ if self.is_server() => self.streams.last,
+            _ => 0,
+        }
+    }
+
+    fn go_away(&mut self, last: u32, code: Code) {
+        let mut payload = [0; 8];
+        payload[..4].copy_from_slice(&last.to_be_bytes());
+        payload[4..].copy_from_slice(&code.number().to_be_bytes());
+        self.output.frame(kind::GOAWAY, 0, 0, payload);
+    }
+
+    /// Brings the connection to its end; streams that are open go on. To be called again with the
+    /// final phase when the peer takes too long.
+    pub fn shutdown(&mut self, phase: Phase) {
+        match (phase, self.going) {
+            (_, Going::Final(_)) | (Phase::Announce, Going::Announced) => {}
+            _ if self.closed.is_some() => {}
+            (Phase::Announce, Going::No) if self.is_server() => {
+                self.going = Going::Announced;
+                self.go_away(WINDOW_MAX, Code::NoError);
+                self.output.frame(kind::PING, 0, 0, PING_ANNOUNCE);
+            }
+            _ => {
+                let last = self.last_of_peer();
+                self.going = Going::Final(last);
+                self.go_away(last, Code::NoError);
+            }
+        }
+    }
+
+    /// Whether the connection is or comes to its end: no streams are to be opened on it.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.closed.is_some() || self.going != Going::No || self.peer_last.is_some()
+    }
+
+    /// Whether there is nothing left to do but to send the output and to close the socket.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        let is_last = matches!(self.going, Going::Final(_)) || self.peer_last.is_some();
+        self.closed.is_some() || (is_last && self.streams.len() == 0)
+    }
+
+    /// How the connection was closed, if it was.
+    #[must_use]
+    pub fn closed(&self) -> Option<Closed> {
+        self.closed
+    }
+
+    /// Asks the peer for a sign of life; [`Event::Pong`] tells of it.
+    pub fn ping(&mut self) {
+        if !std::mem::replace(&mut self.is_pinging, true) {
+            self.output.frame(kind::PING, 0, 0, PING_CALLER);
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! One HTTP/2 connection without its socket, for both sides (RFC 9113).
+//!
+//! The caller owns the socket, the read buffer, the bodies and the clock. Its turn: `begin_turn`, one
+//! read, `receive` in a loop until it tells of nothing more, the streams that have something to send,
+//! `next_writable` in a loop, and everything in `output` with one system call. Files: `receive` takes
+//! frames apart, `data`, `blocks` and `control` say what they mean, `send` writes messages, `life`
+//! ends streams and the connection.
+
+mod blocks;
+mod control;
+mod data;
+mod life;
+mod receive;
+mod send;
+#[cfg(test)]
+mod tests;
+
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use http::Head;
+
+use crate::counts::Counts;
+use crate::fault::Closed;
+use crate::frame::{PREFACE, kind};
+use crate::hpack::{Decoder, Encoder};
+use crate::limits::{self, Config, Used};
+use crate::output::Output;
+use crate::priority::{Early, Ready};
+use crate::settings::{self, PeerSettings, WINDOW_DEFAULT};
+use crate::stream::Streams;
+use crate::window::Pool;
+use blocks::Block;
+use receive::Reading;
+
+/// Which side of the connection this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Requests come: towards clients.
+    Server,
+    /// Requests go: towards servers.
+    Client,
+}
+
+/// How a connection is brought to its end (RFC 9113 section 6.8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// The peer is asked to open no more streams; those that are on their way are still served.
+    /// When it has seen that, the last one is announced without the caller's doing. A client has
+    /// nothing to announce: it is final at once.
+    Announce,
+    /// Streams that are not here yet will not be served.
+    Final,
+}
+
+/// Why no stream can be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenError {
+    /// As many are open as the peer or the configuration allows.
+    Full,
+    /// The connection is ending, or its numbers are used up: another one is needed.
+    Ending,
+}
+
+/// How far we are with our own GOAWAY.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Going {
+    No,
+    Announced,
+    /// Streams above this one are ignored.
+    Final(u32),
+}
+
+/// One connection. `B` is what large payloads are handed over in (`send_owned`).
+#[derive(Debug)]
+pub struct Connection<B> {
+    role: Role,
+    config: Arc<Config>,
+    peer: PeerSettings,
+    decoder: Decoder,
+    encoder: Encoder,
+    /// The message of the last event.
+    head: Head,
+    /// A header block that did not come at once.
+    block: Vec<u8>,
+    /// Whose block that is.
+    gathering: Option<Block>,
+    reading: Reading,
+    streams: Streams,
+    ready: Ready,
+    early: Early,
+    pool: Pool,
+    output: Output<B>,
+    used: Used,
+    counts: Counts,
+    /// What may be sent on all streams together.
+    sendable: i32,
+    /// What the peer may send on all streams together.
+    credit: u32,
+    /// DATA received before our SETTINGS were acknowledged; the maximum once they were.
+    unacknowledged: u64,
+    /// Streams opened.
+    total: u32,
+    is_settled: bool,
+    is_busy: bool,
+    is_pinging: bool,
+    going: Going,
+    /// The last stream that the peer's GOAWAY lets us have.
+    peer_last: Option<u32>,
+    /// Streams above it are still to be told as reset.
+    cut: Option<u32>,
+    closed: Option<Closed>,
+}
+
+impl<B: AsRef<[u8]>> Connection<B> {
+    /// A connection whose preface and SETTINGS are in the output.
+    #[must_use]
+    pub fn new(role: Role, config: &Arc<Config>) -> Connection<B> {
+        let mut output = Output::new();
+        if role == Role::Client {
+            output.bytes().extend_from_slice(PREFACE);
+        }
+        settings::write_ours(role, config, output.bytes());
+        let reading = if role == Role::Server { Reading::Preface(0) } else { Reading::Header };
+        Connection {
+            role,
+            peer: PeerSettings::default(),
+            decoder: Decoder::new(config.header_table_size),
+            encoder: Encoder::new(),
+            head: Head::new(),
+            block: Vec::new(),
+            gathering: None,
+            reading,
+            streams: Streams::new(),
+            ready: Ready::new(),
+            early: Early::default(),
+            pool: Pool::new(config),
+            config: Arc::clone(config),
+            output,
+            used: Used::default(),
+            counts: Counts::default(),
+            sendable: WINDOW_DEFAULT as i32,
+            credit: WINDOW_DEFAULT,
+            unacknowledged: 0,
+            total: 0,
+            is_settled: false,
+            is_busy: true,
+            is_pinging: false,
+            going: Going::No,
+            peer_last: None,
+            cut: None,
+            closed: None,
+        }
+    }
+
+    /// A read begins: what may be received at once is counted anew. `busy` says whether connections
+    /// that reach their glitches-threshold are to be killed now (`tune.glitches.kill.cpu-usage`).
+    pub fn begin_turn(&mut self, busy: bool) {
+        self.is_busy = busy;
+        self.used.begin_turn();
+        self.judge_glitches();
+    }
+
+    /// Whether `receive` takes no further frame in this turn: `max-frames-at-once` or
+    /// `max-rst-at-once` is reached. What is left of the input is for a later turn, after others.
+    #[must_use]
+    pub fn is_turn_over(&self) -> bool {
+        self.used.is_turn_over(&self.config)
+    }
+
+    /// Whether reading must stop until output was sent: the peer does not read what it makes due.
+    /// `receive` takes no further frame until then.
+    #[must_use]
+    pub fn must_drain(&self) -> bool {
+        self.output.answers() >= limits::ANSWERS_SOFT
+    }
+
+    /// The head or trailers that the last event told of; to be swapped with the caller's own.
+    pub fn head_mut(&mut self) -> &mut Head {
+        &mut self.head
+    }
+
+    /// Fills `slices` with what is to be sent, in order; how many it filled. `sent` tells how much
+    /// of it was.
+    pub fn output<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        self.output.slices(slices)
+    }
+
+    /// The first `count` bytes of the output are sent. Streams may have become writable.
+    pub fn sent(&mut self, count: usize) {
+        self.output.sent(count);
+    }
+
+    /// Bytes that wait in the output.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.output.pending()
+    }
+
+    /// Bytes that the output takes before streams have to wait. Heads are always taken: a caller
+    /// that has many should wait with them while there is no room.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.output.room()
+    }
+
+    /// Streams that are not released yet.
+    #[must_use]
+    pub fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Their keys, the oldest first.
+    pub fn keys(&self) -> impl DoubleEndedIterator<Item = crate::Key> {
+        self.streams.keys()
+    }
+
+    /// What the peer announced.
+    #[must_use]
+    pub fn peer(&self) -> &PeerSettings {
+        &self.peer
+    }
+
+    /// `fc_glitches`, `bc_glitches`.
+    #[must_use]
+    pub fn glitches(&self) -> u32 {
+        self.used.glitches
+    }
+
+    /// What happened since the last call, for the statistics.
+    pub fn take_counts(&mut self) -> Counts {
+        std::mem::take(&mut self.counts)
+    }
+
+    /// Gives back memory that an idle connection does not need. It is allocated again when used: for
+    /// connections that are about to wait for long.
+    pub fn shrink(&mut self) {
+        self.head.clear();
+        self.head.shrink(0);
+        if self.gathering.is_none() {
+            self.block = Vec::new();
+        }
+        self.decoder.shrink();
+        self.streams.shrink();
+        self.output.shrink();
+    }
+
+    /// Bytes of memory on the heap, header tables and the head aside.
+    #[must_use]
+    pub fn heap(&self) -> usize {
+        self.block.capacity() + self.streams.heap() + self.output.heap()
+    }
+
+    fn window_update(&mut self, stream: u32, increment: u32) {
+        self.output.answer(kind::WINDOW_UPDATE, 0, stream, increment.to_be_bytes());
+    }
+
+    /// Panics when what is known twice differs.
+    #[cfg(any(test, debug_assertions))]
+    pub fn check_invariants(&mut self) {
+        use crate::stream::{QUEUED, RECEIVING, RESET, WAITING};
+        let queued = self.ready.walk(&mut self.streams);
+        let (mut extra, mut receivers, mut flagged) = (0, 0, 0);
+        let pool = &self.pool;
+        for (slot, stream) in self.streams.iter_mut() {
+            extra += pool.extra_of(stream);
+            receivers += u32::from(stream.has(RECEIVING));
+            if stream.has(QUEUED) {
+                flagged += 1;
+                assert!(queued.contains(&slot) && stream.can_send() && stream.has(WAITING));
+            } else if stream.has(WAITING) {
+                assert!(stream.sendable <= 0 && !stream.has(RESET), "a stream waits for nothing");
+            }
+        }
+        assert_eq!((extra, receivers, flagged), (self.pool.extra, self.pool.receivers, queued.len()));
+        assert!(self.streams.keys().is_sorted_by_key(|key| key.id));
+    }
+}

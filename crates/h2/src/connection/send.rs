@@ -1,0 +1,225 @@
+//! Messages out: heads, bodies, trailers, and whose turn it is (RFC 9113 sections 5.2, 8.1).
+//!
+//! A body's bytes go as far as both windows, the output's bound and the turns of other streams let
+//! them. What does not fit stays with the caller, and the stream waits: for its window outside of all
+//! queues, else in the queue of its urgency until `next_writable` names it.
+
+use std::ops::Range;
+
+use http::{Head, Method};
+
+use super::{Connection, OpenError, Role};
+use crate::Key;
+use crate::frame::{HEADER, MAX_SIZE_DEFAULT};
+use crate::limits;
+use crate::message::{self, Scheme};
+use crate::settings::WINDOW_MAX;
+use crate::stream::{CONNECT, HEAD_METHOD, LOCAL_ENDED, QUEUED, SEQUENTIAL, TURN, WAITING};
+
+impl<B: AsRef<[u8]>> Connection<B> {
+    /// The largest frame that is sent.
+    fn max_frame(&self) -> usize {
+        self.peer.max_frame_size.min(MAX_SIZE_DEFAULT) as usize
+    }
+
+    /// How many more streams may be opened now, as a client.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        if self.role == Role::Server || self.is_ending() || self.streams.last >= WINDOW_MAX {
+            return 0;
+        }
+        let limit = self.config.max_streams().min(self.peer.max_concurrent_streams);
+        (limit as usize).saturating_sub(self.streams.len())
+    }
+
+    /// Opens a stream with a request; `end` says that it has no body.
+    ///
+    /// # Errors
+    /// As many are open as may be, or the connection is ending.
+    pub fn open(&mut self, head: &Head, scheme: Scheme, end: bool) -> Result<Key, OpenError> {
+        if self.role == Role::Server || self.is_ending() || self.streams.last >= WINDOW_MAX {
+            return Err(OpenError::Ending);
+        }
+        if self.free() == 0 {
+            return Err(OpenError::Full);
+        }
+        let id = if self.streams.last == 0 { 1 } else { self.streams.last + 2 };
+        let (max, encoder) = (self.max_frame(), &mut self.encoder);
+        self.output.headers(id, end, max, |out| message::write_request(encoder, head, scheme, out));
+        let key = self.open_stream(id);
+        let stream = self.streams.at(key.slot);
+        stream.flags |= match head.method_id() {
+            Method::Head => HEAD_METHOD,
+            Method::Connect => CONNECT,
+            _ if head.is_websocket() => CONNECT,
+            _ => 0,
+        };
+        stream.flags |= if end { LOCAL_ENDED } else { 0 };
+        Ok(key)
+    }
+
+    /// Sends a response's head, interim or final; `end` says that it has no body. Nothing happens
+    /// for a stream that is over.
+    pub fn send_head(&mut self, key: Key, head: &Head, end: bool) {
+        self.send_block(key, end, |connection, max| {
+            let encoder = &mut connection.encoder;
+            connection.output.headers(key.id, end, max, |out| message::write_response(encoder, head, out));
+        });
+    }
+
+    /// Sends trailers, and with them the message's end. The whole body must have been taken.
+    pub fn send_trailers(&mut self, key: Key, trailers: &Head) {
+        self.send_block(key, true, |connection, max| {
+            let encoder = &mut connection.encoder;
+            connection
+                .output
+                .headers(key.id, true, max, |out| message::write_trailers(encoder, trailers, out));
+        });
+    }
+
+    fn send_block(&mut self, key: Key, end: bool, write: impl FnOnce(&mut Self, usize)) {
+        if !self.streams.get(key).is_some_and(|stream| stream.can_send()) {
+            return;
+        }
+        debug_assert!(!end || self.streams.at(key.slot).flags & WAITING == 0, "a body waits");
+        write(self, self.max_frame());
+        if end {
+            self.end_local(key.slot);
+        }
+    }
+
+    fn end_local(&mut self, slot: u32) {
+        self.ready.remove(&mut self.streams, slot);
+        let stream = self.streams.at(slot);
+        stream.flags &= !(WAITING | TURN);
+        stream.flags |= LOCAL_ENDED;
+    }
+
+    /// Sends what can be sent of `data` now, copied; how many bytes that was. The message ends with
+    /// `data` if `end` says so and all of it was taken; with no data that is always so. If something
+    /// is left, the stream waits, and `next_writable` names it when it may go on.
+    ///
+    /// All is taken, and forgotten, on a stream that is over.
+    pub fn send_data(&mut self, key: Key, data: &[u8], end: bool) -> usize {
+        let allowed = self.allowance(key, data.len());
+        let Some(allowed) = allowed else { return data.len() };
+        self.send_copied(key, &data[..allowed], end && allowed == data.len());
+        if allowed < data.len() {
+            self.wait(key.slot, allowed > 0);
+        }
+        allowed
+    }
+
+    /// Sends a large payload without a copy: it is dropped when it is sent. What cannot be sent now
+    /// comes back with the part of it that is left; the stream then waits, as in `send_data`. Small
+    /// payloads, and those of which only a part can go, are copied.
+    ///
+    /// # Errors
+    /// What is left of it.
+    pub fn send_owned(
+        &mut self,
+        key: Key,
+        data: B,
+        range: Range<usize>,
+        end: bool,
+    ) -> Result<(), (B, Range<usize>)> {
+        let Some(bytes) = data.as_ref().get(range.clone()) else {
+            debug_assert!(false, "a range beyond the payload");
+            return Ok(());
+        };
+        let length = bytes.len();
+        if length > limits::COPIED {
+            let Some(allowed) = self.allowance(key, length) else { return Ok(()) };
+            if allowed == length {
+                let max = self.max_frame();
+                self.output.gather(key.id, data, range, end, max);
+                self.took(key.slot, length, end);
+                return Ok(());
+            }
+            self.send_copied(key, &bytes[..allowed], false);
+            self.wait(key.slot, allowed > 0);
+            return Err((data, range.start + allowed..range.end));
+        }
+        let sent = self.send_data(key, bytes, end);
+        if sent == length { Ok(()) } else { Err((data, range.start + sent..range.end)) }
+    }
+
+    /// How much of so many bytes may be sent; `None` on a stream that is over.
+    fn allowance(&mut self, key: Key, length: usize) -> Option<usize> {
+        let stream = self.streams.get_mut(key).filter(|stream| stream.can_send())?;
+        let has_turn = stream.flags & TURN != 0;
+        stream.flags &= !TURN;
+        let (window, urgency, queued) = (stream.sendable, stream.urgency, stream.has(QUEUED));
+        let others = self.ready.is_before(urgency);
+        let room = self.output.room();
+        if length == 0 || self.closed.is_some() {
+            return Some(0);
+        }
+        if (others && !has_turn) || queued || room < length.min(limits::ROOM_MIN) + HEADER {
+            return Some(0);
+        }
+        let turn = if others { limits::QUANTUM } else { usize::MAX };
+        let window = window.min(self.sendable).max(0) as usize;
+        Some(length.min(window).min(room - HEADER).min(turn))
+    }
+
+    fn send_copied(&mut self, key: Key, data: &[u8], end: bool) {
+        if data.is_empty() && !end {
+            return;
+        }
+        let max = self.max_frame();
+        self.output.data(key.id, data, end, max);
+        self.took(key.slot, data.len(), end);
+    }
+
+    /// Accounts for payload that went to the output.
+    fn took(&mut self, slot: u32, length: usize, end: bool) {
+        self.sendable -= length as i32;
+        let stream = self.streams.at(slot);
+        stream.sendable -= length as i32;
+        stream.flags &= !WAITING;
+        if length >= limits::INCREMENT_SMALL as usize {
+            self.used.progress();
+        }
+        if end {
+            self.end_local(slot);
+        }
+    }
+
+    /// The stream has more to send than it could.
+    fn wait(&mut self, slot: u32, sent: bool) {
+        let stream = self.streams.at(slot);
+        stream.flags |= WAITING;
+        if stream.sendable > 0 {
+            // One that is to be complete before others goes on, if it was at it.
+            let front = sent && stream.has(SEQUENTIAL);
+            self.ready.push(&mut self.streams, slot, front);
+        }
+    }
+
+    /// A stream that waits and may send now, the most urgent first, fair among equals. It no longer
+    /// waits: the caller sends what it has (and waits again, if that is more than can go), or has
+    /// nothing any more. To be called until there is none, after `sent` and `receive`.
+    pub fn next_writable(&mut self) -> Option<Key> {
+        let is_blocked = self.sendable <= 0 || self.output.room() < limits::ROOM_MIN + HEADER;
+        if is_blocked || self.closed.is_some() {
+            return None;
+        }
+        while let Some(slot) = self.ready.pop(&mut self.streams) {
+            let stream = self.streams.at(slot);
+            // SETTINGS may have lowered its window meanwhile: it waits for that to grow.
+            if stream.sendable > 0 {
+                stream.flags &= !WAITING;
+                stream.flags |= TURN;
+                return Some(Key { slot, id: stream.id });
+            }
+        }
+        None
+    }
+
+    /// Whether a stream waits that could send if only there were room or a window of the connection.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        !self.ready.is_empty()
+    }
+}

@@ -1,0 +1,266 @@
+//! The dynamic table (RFC 7541 section 2.3.2): a queue of entries over one ring of bytes.
+//!
+//! An entry knows its name's number, so that no name is looked up again; the ring holds values, and
+//! the names that have no number. Used by both directions; memory comes with the first entry and
+//! never exceeds the table's size, as the RFC counts it.
+
+use std::collections::VecDeque;
+
+use super::known::NameKind;
+
+/// What an entry costs beside its bytes (RFC 7541 section 4.1).
+const OVERHEAD: usize = 32;
+/// The ring's first size.
+const FIRST: usize = 512;
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    /// Where its bytes begin in the ring; they may go on at the ring's beginning.
+    at: u32,
+    /// Bytes of a name without number.
+    name: u32,
+    value: u32,
+    kind: NameKind,
+}
+
+impl Entry {
+    fn held(&self) -> usize {
+        self.name as usize + self.value as usize
+    }
+
+    fn size(&self) -> usize {
+        OVERHEAD + self.kind.text().len() + self.held()
+    }
+}
+
+/// A table of fields, the newest first.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    /// Oldest first.
+    entries: VecDeque<Entry>,
+    ring: Vec<u8>,
+    /// Where the next bytes go.
+    end: usize,
+    /// Bytes of the ring in use.
+    used: usize,
+    size: usize,
+    limit: usize,
+    /// Entries that were ever inserted.
+    inserted: u32,
+}
+
+impl Table {
+    pub(crate) fn new(limit: usize) -> Table {
+        Table { limit, ..Table::default() }
+    }
+
+    /// The size that it may have.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Entries inserted so far; the number of the next one.
+    pub(crate) fn inserted(&self) -> u32 {
+        self.inserted
+    }
+
+    /// How many entries back the one of this number is, if it is still there.
+    pub(crate) fn age(&self, number: u32) -> Option<usize> {
+        let age = self.inserted.wrapping_sub(number).wrapping_sub(1) as usize;
+        (age < self.entries.len()).then_some(age)
+    }
+
+    /// Changes the size that it may have, dropping what is beyond it (RFC 7541 section 4.3).
+    pub(crate) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+        self.evict(0);
+        if self.entries.is_empty() && self.ring.len() > limit {
+            (self.ring, self.entries) = (Vec::new(), VecDeque::new());
+            self.end = 0;
+        }
+    }
+
+    /// Drops the oldest until `more` fit.
+    fn evict(&mut self, more: usize) {
+        while self.size + more > self.limit {
+            let Some(oldest) = self.entries.pop_front() else { break };
+            self.size -= oldest.size();
+            self.used -= oldest.held();
+        }
+    }
+
+    /// Inserts a field; one larger than the table empties it (RFC 7541 section 4.4). `name` holds
+    /// the bytes of a name without number, else nothing.
+    pub(crate) fn insert(&mut self, kind: NameKind, name: &[u8], value: &[u8]) {
+        let entry = Entry { at: 0, name: name.len() as u32, value: value.len() as u32, kind };
+        self.evict(entry.size());
+        if entry.size() > self.limit {
+            return;
+        }
+        let held = entry.held();
+        if self.used + held > self.ring.len() {
+            self.grow(self.used + held);
+        }
+        let at = self.end as u32;
+        self.put(name);
+        self.put(value);
+        self.used += held;
+        self.size += entry.size();
+        self.inserted = self.inserted.wrapping_add(1);
+        self.entries.push_back(Entry { at, ..entry });
+    }
+
+    /// Copies bytes to the ring's end, going on at its beginning.
+    fn put(&mut self, bytes: &[u8]) {
+        let (before, after) = bytes.split_at(bytes.len().min(self.ring.len() - self.end));
+        self.ring[self.end..self.end + before.len()].copy_from_slice(before);
+        self.ring[..after.len()].copy_from_slice(after);
+        self.end += bytes.len();
+        if self.end >= self.ring.len() {
+            self.end -= self.ring.len();
+        }
+    }
+
+    /// Makes the ring large enough for `needed` bytes, and puts what it holds in order.
+    #[cold]
+    fn grow(&mut self, needed: usize) {
+        let size = needed.max(self.ring.len() * 2).max(FIRST).min(self.limit.max(needed));
+        let mut ring = Vec::with_capacity(size);
+        for entry in &mut self.entries {
+            let (at, held) = (entry.at as usize, entry.held());
+            entry.at = ring.len() as u32;
+            let before = held.min(self.ring.len() - at);
+            ring.extend_from_slice(&self.ring[at..at + before]);
+            ring.extend_from_slice(&self.ring[..held - before]);
+        }
+        self.end = ring.len();
+        ring.resize(size, 0);
+        self.ring = ring;
+    }
+
+    /// The entry so many back: 0 is the newest. Its name's kind, the bytes of a name without number
+    /// and the value; through `scratch` where they go over the ring's end.
+    #[inline(always)]
+    pub(crate) fn get<'a>(
+        &'a self,
+        age: usize,
+        scratch: &'a mut Vec<u8>,
+    ) -> Option<(NameKind, &'a [u8], &'a [u8])> {
+        let entry = self.entries.get(self.entries.len().checked_sub(age + 1)?)?;
+        let (at, held) = (entry.at as usize, entry.held());
+        let bytes = match self.ring.get(at..at + held) {
+            Some(bytes) => bytes,
+            None => {
+                scratch.clear();
+                scratch.extend_from_slice(&self.ring[at..]);
+                scratch.extend_from_slice(&self.ring[..at + held - self.ring.len()]);
+                &scratch[..]
+            }
+        };
+        let (name, value) = bytes.split_at(entry.name as usize);
+        Some((entry.kind, name, value))
+    }
+
+    /// Whether there is an entry so many back.
+    pub(crate) fn has(&self, age: usize) -> bool {
+        age < self.entries.len()
+    }
+
+    /// The kind of that entry's name, whose bytes, if it has no number, are appended to `out`.
+    pub(crate) fn name(&self, age: usize, out: &mut Vec<u8>) -> Option<NameKind> {
+        let entry = self.entries.get(self.entries.len().checked_sub(age + 1)?)?;
+        let (at, length) = (entry.at as usize, entry.name as usize);
+        let before = length.min(self.ring.len() - at);
+        out.extend_from_slice(&self.ring[at..at + before]);
+        out.extend_from_slice(&self.ring[..length - before]);
+        Some(entry.kind)
+    }
+
+    /// Whether the entry so many back has this value, and this name, in any case, if it has no
+    /// number.
+    pub(crate) fn is(&self, age: usize, kind: NameKind, name: &[u8], value: &[u8]) -> bool {
+        let Some(index) = self.entries.len().checked_sub(age + 1) else { return false };
+        let Some(entry) = self.entries.get(index) else { return false };
+        let own = |at: usize, bytes: &[u8], same: fn(&[u8], &[u8]) -> bool| {
+            let at = if at >= self.ring.len() { at - self.ring.len() } else { at };
+            let (before, after) = bytes.split_at(bytes.len().min(self.ring.len() - at));
+            same(&self.ring[at..at + before.len()], before) && same(&self.ring[..after.len()], after)
+        };
+        let (at, name_len) = (entry.at as usize, entry.name as usize);
+        entry.kind == kind
+            && (name_len, entry.value as usize) == (name.len(), value.len())
+            && own(at + name_len, value, |a, b| a == b)
+            && own(at, name, <[u8]>::eq_ignore_ascii_case)
+    }
+
+    /// Bytes of memory.
+    #[cfg(test)]
+    pub(crate) fn memory(&self) -> usize {
+        self.ring.capacity() + self.entries.capacity() * size_of::<Entry>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same table as a plain list.
+    #[derive(Default)]
+    struct Plain(Vec<(Vec<u8>, Vec<u8>)>);
+
+    impl Plain {
+        fn size(&self) -> usize {
+            self.0.iter().map(|(name, value)| 32 + name.len() + value.len()).sum()
+        }
+
+        fn insert(&mut self, name: &[u8], value: &[u8], limit: usize) {
+            self.0.insert(0, (name.into(), value.into()));
+            while self.size() > limit {
+                self.0.pop();
+            }
+        }
+    }
+
+    #[test]
+    fn the_ring_holds_what_a_plain_list_does() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for limit in [0, 40, 100, 333, 4096] {
+            let (mut table, mut plain) = (Table::new(limit), Plain::default());
+            let mut limit = limit;
+            for _ in 0..5_000 {
+                let value: Vec<u8> = (0..random.usize(..limit / 4 + 8)).map(|_| random.u8(..)).collect();
+                let name: &[u8] = if random.bool() { b"date" } else { &value[..value.len() / 3] };
+                let kind = NameKind::of(name);
+                let own = if kind == NameKind::Other { name } else { b"" };
+                table.insert(kind, own, &value);
+                plain.insert(name, &value, limit);
+                if random.usize(..100) == 0 {
+                    limit = random.usize(..5_000);
+                    table.set_limit(limit);
+                    while plain.size() > limit {
+                        plain.0.pop();
+                    }
+                }
+                let mut scratch = Vec::new();
+                for (age, (name, value)) in plain.0.iter().enumerate() {
+                    let (kind, own, got) = table.get(age, &mut scratch).unwrap();
+                    assert_eq!((kind.name(own).bytes(), got), (&name[..], &value[..]));
+                    let own = own.to_vec();
+                    let mut copied = Vec::new();
+                    assert_eq!(table.name(age, &mut copied), Some(kind));
+                    assert_eq!(copied, own);
+                    assert!(table.is(age, kind, &own, value));
+                }
+                assert!(table.get(plain.0.len(), &mut scratch).is_none());
+                assert_eq!(table.size, plain.size());
+                // Entries are small, and their queue doubles: what the size counts for each is more.
+                assert!(table.memory() <= 3 * limit.max(FIRST) + 5_000, "{}", table.memory());
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_allocated_before_the_first_entry() {
+        assert_eq!(Table::new(4096).memory(), 0);
+    }
+}

@@ -1,0 +1,110 @@
+//! SETTINGS (RFC 9113 section 6.5): what the peer announced, and what is announced to it.
+
+use crate::Role;
+use crate::fault::Breach;
+use crate::frame::{Header, MAX_SIZE_DEFAULT, MAX_SIZE_LIMIT, kind};
+use crate::limits::Config;
+
+const HEADER_TABLE_SIZE: u16 = 1;
+const ENABLE_PUSH: u16 = 2;
+const MAX_CONCURRENT_STREAMS: u16 = 3;
+const INITIAL_WINDOW_SIZE: u16 = 4;
+const MAX_FRAME_SIZE: u16 = 5;
+/// RFC 8441.
+const ENABLE_CONNECT_PROTOCOL: u16 = 8;
+/// RFC 9218 section 2.1.
+const NO_RFC7540_PRIORITIES: u16 = 9;
+
+/// Bytes of one setting.
+pub(crate) const SETTING: usize = 6;
+/// Every window before any SETTINGS.
+pub(crate) const WINDOW_DEFAULT: u32 = 65_535;
+/// No window is larger.
+pub(crate) const WINDOW_MAX: u32 = (1 << 31) - 1;
+
+/// What the peer announced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerSettings {
+    /// How large its header table may become.
+    pub header_table_size: u32,
+    /// How many streams it lets us have; `u32::MAX` where it said nothing.
+    pub max_concurrent_streams: u32,
+    /// The window of a new stream towards it.
+    pub initial_window: u32,
+    /// The largest payload of a frame that it takes.
+    pub max_frame_size: u32,
+    /// Whether it takes extended CONNECT (RFC 8441).
+    pub connect_protocol: bool,
+}
+
+impl Default for PeerSettings {
+    fn default() -> PeerSettings {
+        PeerSettings {
+            header_table_size: 4096,
+            max_concurrent_streams: u32::MAX,
+            initial_window: WINDOW_DEFAULT,
+            max_frame_size: MAX_SIZE_DEFAULT,
+            connect_protocol: false,
+        }
+    }
+}
+
+impl PeerSettings {
+    /// Takes one setting; ones that are not known are ignored. `role` is ours.
+    pub(crate) fn take(&mut self, setting: &[u8; SETTING], role: Role) -> Result<(), Breach> {
+        let [a, b, value @ ..] = *setting;
+        let value = u32::from_be_bytes(value);
+        match u16::from_be_bytes([a, b]) {
+            HEADER_TABLE_SIZE => self.header_table_size = value,
+            ENABLE_PUSH if value > 1 || (value == 1 && role == Role::Client) => {
+                return Err(Breach::EnablePush);
+            }
+            MAX_CONCURRENT_STREAMS => self.max_concurrent_streams = value,
+            INITIAL_WINDOW_SIZE if value > WINDOW_MAX => return Err(Breach::InitialWindow),
+            INITIAL_WINDOW_SIZE => self.initial_window = value,
+            MAX_FRAME_SIZE if !(MAX_SIZE_DEFAULT..=MAX_SIZE_LIMIT).contains(&value) => {
+                return Err(Breach::MaxFrameSize);
+            }
+            MAX_FRAME_SIZE => self.max_frame_size = value,
+            ENABLE_CONNECT_PROTOCOL => {
+                if value > 1 || (value == 0 && self.connect_protocol) {
+                    return Err(Breach::ConnectProtocol);
+                }
+                self.connect_protocol = value == 1;
+            }
+            NO_RFC7540_PRIORITIES if value > 1 => return Err(Breach::NoPriorities),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The SETTINGS that open a connection, as one frame. What equals the default of the protocol is
+/// left out, but for the number of streams, which some peers take as a sign that it may be raised.
+pub(crate) fn write_ours(role: Role, config: &Config, out: &mut Vec<u8>) {
+    let mut settings: [(u16, u32); 7] = [(0, 0); 7];
+    let mut count = 0;
+    let mut add = |id, value, default| {
+        if Some(value) != default {
+            settings[count] = (id, value);
+            count += 1;
+        }
+    };
+    match role {
+        Role::Server => {
+            add(ENABLE_CONNECT_PROTOCOL, u32::from(config.rules.connect_protocol), Some(0));
+            add(NO_RFC7540_PRIORITIES, 1, Some(0));
+            add(MAX_CONCURRENT_STREAMS, config.max_streams(), Some(u32::MAX));
+        }
+        Role::Client => add(ENABLE_PUSH, 0, Some(1)),
+    }
+    add(HEADER_TABLE_SIZE, config.header_table_size, Some(4096));
+    add(INITIAL_WINDOW_SIZE, config.initial_window(), Some(WINDOW_DEFAULT));
+    add(MAX_FRAME_SIZE, config.max_frame_size(), Some(MAX_SIZE_DEFAULT));
+    let header = Header { length: count * SETTING, kind: kind::SETTINGS, flags: 0, stream: 0 };
+    out.extend_from_slice(&header.bytes());
+    for (id, value) in &settings[..count] {
+        out.extend_from_slice(&id.to_be_bytes());
+        out.extend_from_slice(&value.to_be_bytes());
+    }
+}

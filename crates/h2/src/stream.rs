@@ -1,0 +1,320 @@
+//! Streams: a slab that is reused, found by number or by key, and the memory of those that are gone.
+//!
+//! All streams are opened by the client, so their numbers are odd and rise. A stream keeps its place
+//! until the caller releases it, however it ended: a peer that makes us reset streams cannot have
+//! more of them at work than it may have open (the "MadeYouReset" attack).
+
+use crate::message::Priority;
+
+/// A stream for the caller. It is never mistaken for a later one in the same place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key {
+    pub(crate) slot: u32,
+    pub(crate) id: u32,
+}
+
+impl Key {
+    /// The place: small, dense, and reused after the release; for the caller's own table.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.slot as usize
+    }
+
+    /// The number in frames, for logs.
+    #[must_use]
+    pub fn id(self) -> u32 {
+        self.id
+    }
+}
+
+/// No slot.
+pub(crate) const NONE: u32 = u32::MAX;
+/// No `content-length`.
+pub(crate) const ANY_LENGTH: u64 = u64::MAX;
+
+/// The peer's message is complete.
+pub(crate) const REMOTE_ENDED: u16 = 1;
+/// Our message is complete.
+pub(crate) const LOCAL_ENDED: u16 = 2;
+/// The peer reset it.
+pub(crate) const RESET_BY_PEER: u16 = 4;
+/// We reset it, or the peer's GOAWAY did.
+pub(crate) const RESET_BY_US: u16 = 8;
+/// The peer's final head came.
+pub(crate) const HEAD_RECEIVED: u16 = 16;
+/// It counts among those that share the receive buffers.
+pub(crate) const RECEIVING: u16 = 32;
+/// It has something to send.
+pub(crate) const WAITING: u16 = 64;
+/// It is in a queue of those that may send.
+pub(crate) const QUEUED: u16 = 128;
+/// It was named by `next_writable` and has not sent since.
+pub(crate) const TURN: u16 = 256;
+/// It goes on until its end before others of its urgency (RFC 9218: not incremental).
+pub(crate) const SEQUENTIAL: u16 = 512;
+/// The answer has no body whatever its head says: HEAD.
+pub(crate) const HEAD_METHOD: u16 = 1024;
+/// A CONNECT: no length counts.
+pub(crate) const CONNECT: u16 = 2048;
+
+pub(crate) const RESET: u16 = RESET_BY_PEER | RESET_BY_US;
+pub(crate) const ENDED: u16 = REMOTE_ENDED | LOCAL_ENDED;
+
+#[derive(Debug)]
+pub(crate) struct Stream {
+    /// 0 in a place that is free.
+    pub(crate) id: u32,
+    pub(crate) flags: u16,
+    pub(crate) urgency: u8,
+    /// What we may send; below 0 after the peer lowered its initial window.
+    pub(crate) sendable: i32,
+    /// What the peer may send; below 0 while it does not know our initial window yet.
+    pub(crate) credit: i32,
+    /// Bytes that the caller has and did not consume.
+    pub(crate) held: u32,
+    /// Bytes of the body still to come, by `content-length`.
+    pub(crate) due: u64,
+    /// Neighbours in a queue, or the next free place.
+    pub(crate) previous: u32,
+    pub(crate) next: u32,
+}
+
+impl Stream {
+    #[inline]
+    pub(crate) fn has(&self, flags: u16) -> bool {
+        self.flags & flags != 0
+    }
+
+    /// Whether both messages are complete.
+    #[inline]
+    pub(crate) fn is_ended(&self) -> bool {
+        self.flags & ENDED == ENDED
+    }
+
+    /// Whether anything can still be sent.
+    #[inline]
+    pub(crate) fn can_send(&self) -> bool {
+        !self.has(RESET | LOCAL_ENDED)
+    }
+
+    pub(crate) fn set_priority(&mut self, priority: Priority) {
+        self.urgency = priority.urgency.min(7);
+        self.flags &= !SEQUENTIAL;
+        self.flags |= if priority.incremental { 0 } else { SEQUENTIAL };
+    }
+}
+
+/// How a stream that is gone ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gone {
+    Ended,
+    ResetByPeer,
+    ResetByUs,
+    /// Too long ago to know.
+    Unknown,
+    /// A higher number was opened before it.
+    Skipped,
+}
+
+/// Where a number of a stream stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Here(u32),
+    Gone(Gone),
+    Idle,
+}
+
+/// How many streams that are gone are remembered.
+const REMEMBERED: usize = 64;
+
+#[derive(Debug)]
+pub(crate) struct Streams {
+    slots: Vec<Stream>,
+    free: u32,
+    /// Numbers and places of those that are there, by number.
+    index: Vec<(u32, u32)>,
+    /// Numbers of those that are gone without their last bit, and how, in the upper two bits.
+    gone: [u32; REMEMBERED],
+    gone_at: u8,
+    /// The highest number that is no longer in `gone`.
+    forgotten: u32,
+    /// The highest number opened.
+    pub(crate) last: u32,
+}
+
+impl Streams {
+    pub(crate) fn new() -> Streams {
+        Streams {
+            slots: Vec::new(),
+            free: NONE,
+            index: Vec::new(),
+            gone: [0; REMEMBERED],
+            gone_at: 0,
+            forgotten: 0,
+            last: 0,
+        }
+    }
+
+    /// Places taken.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Opens a stream whose number is higher than all before.
+    pub(crate) fn open(&mut self, id: u32, sendable: i32, credit: i32) -> Key {
+        let next = NONE;
+        let (flags, urgency, held, due, previous) = (0, 3, 0, ANY_LENGTH, NONE);
+        let stream = Stream { id, flags, urgency, sendable, credit, held, due, previous, next };
+        let slot = self.free;
+        let slot = match self.slots.get_mut(slot as usize) {
+            Some(place) => {
+                self.free = place.next;
+                *place = stream;
+                slot
+            }
+            None => {
+                self.slots.push(stream);
+                self.slots.len() as u32 - 1
+            }
+        };
+        self.last = id;
+        self.index.push((id, slot));
+        Key { slot, id }
+    }
+
+    /// Where that number stands. Even numbers are never opened.
+    pub(crate) fn find(&self, id: u32) -> Place {
+        if id > self.last || id.is_multiple_of(2) {
+            return Place::Idle;
+        }
+        if let Ok(at) = self.index.binary_search_by_key(&id, |entry| entry.0) {
+            return Place::Here(self.index[at].1);
+        }
+        let known = self.gone.iter().find(|entry| **entry & 0x3fff_ffff == id >> 1 && **entry >> 30 != 0);
+        Place::Gone(match known.map(|entry| entry >> 30) {
+            Some(1) => Gone::Ended,
+            Some(2) => Gone::ResetByPeer,
+            Some(_) => Gone::ResetByUs,
+            None if id <= self.forgotten => Gone::Unknown,
+            None => Gone::Skipped,
+        })
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, key: Key) -> Option<&Stream> {
+        self.slots.get(key.slot as usize).filter(|stream| stream.id == key.id)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Stream> {
+        self.slots.get_mut(key.slot as usize).filter(|stream| stream.id == key.id)
+    }
+
+    /// How many places there are, free or not.
+    pub(crate) fn places(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// The stream at a place that `find` gave.
+    #[inline]
+    pub(crate) fn at(&mut self, slot: u32) -> &mut Stream {
+        &mut self.slots[slot as usize]
+    }
+
+    /// Frees the stream's place and remembers how it ended.
+    pub(crate) fn remove(&mut self, key: Key) {
+        let free = self.free;
+        let Some(stream) = self.get_mut(key) else { return };
+        let gone = match stream.flags {
+            flags if flags & RESET_BY_PEER != 0 => Gone::ResetByPeer,
+            flags if flags & RESET_BY_US != 0 => Gone::ResetByUs,
+            _ => Gone::Ended,
+        };
+        stream.id = 0;
+        stream.next = free;
+        self.free = key.slot;
+        if let Ok(at) = self.index.binary_search_by_key(&key.id, |entry| entry.0) {
+            self.index.remove(at);
+        }
+        self.remember(key.id, gone);
+    }
+
+    /// A number that was used and has no place.
+    pub(crate) fn refuse(&mut self, id: u32) {
+        self.last = id;
+        self.remember(id, Gone::ResetByUs);
+    }
+
+    fn remember(&mut self, id: u32, gone: Gone) {
+        let how = match gone {
+            Gone::Ended => 1,
+            Gone::ResetByPeer => 2,
+            _ => 3,
+        };
+        let entry = &mut self.gone[self.gone_at as usize];
+        self.forgotten = self.forgotten.max((*entry & 0x3fff_ffff) << 1 | 1);
+        *entry = id >> 1 | how << 30;
+        self.gone_at = (self.gone_at + 1) % REMEMBERED as u8;
+    }
+
+    /// Those that are there, the newest last.
+    pub(crate) fn keys(&self) -> impl DoubleEndedIterator<Item = Key> {
+        self.index.iter().map(|&(id, slot)| Key { slot, id })
+    }
+
+    /// All that are there, in the order of their places.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Stream)> {
+        self.slots.iter_mut().enumerate().filter(|(_, s)| s.id != 0).map(|(slot, s)| (slot as u32, s))
+    }
+
+    /// Gives memory back when no stream is there.
+    pub(crate) fn shrink(&mut self) {
+        if self.index.is_empty() {
+            (self.slots, self.index, self.free) = (Vec::new(), Vec::new(), NONE);
+        }
+    }
+
+    /// Bytes of memory on the heap.
+    pub(crate) fn heap(&self) -> usize {
+        self.slots.capacity() * size_of::<Stream>() + self.index.capacity() * size_of::<(u32, u32)>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_not_mistaken_for_a_later_stream_in_its_place() {
+        let mut streams = Streams::new();
+        let first = streams.open(1, 0, 0);
+        streams.remove(first);
+        let second = streams.open(3, 0, 0);
+        assert_eq!(first.index(), second.index());
+        assert!(streams.get(first).is_none() && streams.get(second).is_some());
+        streams.remove(first);
+        assert_eq!(streams.len(), 1, "a stale key removes nothing");
+    }
+
+    #[test]
+    fn how_streams_ended_is_remembered_for_a_while() {
+        let mut streams = Streams::new();
+        for (id, flags) in [(1, ENDED), (5, RESET_BY_PEER), (7, RESET_BY_US)] {
+            let key = streams.open(id, 0, 0);
+            streams.at(key.slot).flags = flags;
+            streams.remove(key);
+        }
+        assert_eq!(streams.find(1), Place::Gone(Gone::Ended));
+        assert_eq!(streams.find(3), Place::Gone(Gone::Skipped));
+        assert_eq!(streams.find(5), Place::Gone(Gone::ResetByPeer));
+        assert_eq!(streams.find(7), Place::Gone(Gone::ResetByUs));
+        assert_eq!((streams.find(9), streams.find(2)), (Place::Idle, Place::Idle));
+        for id in 0..REMEMBERED as u32 {
+            let key = streams.open(9 + 2 * id, 0, 0);
+            streams.remove(key);
+        }
+        assert_eq!(streams.find(5), Place::Gone(Gone::Unknown));
+        assert_eq!(streams.slots.len(), 1, "places are reused");
+    }
+}

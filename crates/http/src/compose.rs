@@ -1,0 +1,235 @@
+//! Heads made of parts that came apart: what HTTP/2 decodes is put in without being looked up or
+//! scanned again, and what it encodes is read with the names' numbers. Caller: `h2`.
+
+use crate::head::{CLEAN, DEAD, Field, Head, SECRET, Span, UPGRADE, Version, WEBSOCKET};
+use crate::name::KnownName;
+use crate::scan::{is_lower_token, line_break};
+use crate::{Method, eq_ignore_case, is_token};
+
+/// Bytes that a head under construction keeps for its start line.
+#[derive(Debug, Clone, Copy)]
+pub struct Part(Span);
+
+/// A header line with its name's number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Line<'a> {
+    /// The number of the name.
+    pub known: KnownName,
+    /// The name, in the case it came in.
+    pub name: &'a [u8],
+    /// The value.
+    pub value: &'a [u8],
+    /// No table of a header compression may learn the value (RFC 7541 section 7.1.3).
+    pub secret: bool,
+}
+
+impl Head {
+    /// Starts a message of HTTP/2, whose parts are then added.
+    pub fn start_multiplexed(&mut self, response: bool) {
+        self.clear();
+        self.is_response = response;
+        self.version = Version::Other(2, 0);
+    }
+
+    /// Keeps bytes for the start line.
+    #[inline]
+    pub fn keep(&mut self, bytes: &[u8]) -> Part {
+        Part(self.push(bytes))
+    }
+
+    /// The bytes kept.
+    #[must_use]
+    pub fn part(&self, part: Part) -> &[u8] {
+        part.0.of(&self.bytes)
+    }
+
+    /// The first `end` bytes of a part.
+    #[must_use]
+    pub fn cut(&self, part: Part, end: usize) -> Part {
+        Part(Span { end: part.0.end.min(part.0.start + end as u32), ..part.0 })
+    }
+
+    /// Makes a part the method. `false` when it is not a token.
+    pub fn set_method_part(&mut self, part: Part) -> bool {
+        let method = self.part(part);
+        if !is_token(method) {
+            return false;
+        }
+        self.method_id = Method::from_bytes(method);
+        self.method = part.0;
+        true
+    }
+
+    /// Makes a part the target.
+    pub fn set_target_part(&mut self, part: Part) {
+        self.target = part.0;
+        self.apart = 0;
+    }
+
+    /// Makes scheme, authority and path the target in absolute form. An HTTP/1 server gets the path
+    /// alone if `apart`, and the asterisk where that is empty.
+    pub fn set_absolute_target(&mut self, scheme: Part, authority: Part, path: Part, apart: bool) {
+        let start = self.bytes.len();
+        self.copy(scheme);
+        self.bytes.extend_from_slice(b"://");
+        self.copy(authority);
+        let path_start = self.bytes.len();
+        self.copy(path);
+        self.target = Span::new(start, self.bytes.len());
+        self.apart = if apart { (path_start - start) as u32 } else { 0 };
+    }
+
+    /// The target as an HTTP/1 server gets it: of a request of HTTP/2 the path alone.
+    #[must_use]
+    pub fn plain_target(&self) -> &[u8] {
+        let target = self.target();
+        match target.get(self.apart as usize..) {
+            Some([]) if self.apart > 0 && self.method_id == Method::Options => b"*",
+            Some([]) if self.apart > 0 => b"/",
+            Some(plain) => plain,
+            None => target,
+        }
+    }
+
+    #[inline(always)]
+    fn copy(&mut self, part: Part) {
+        self.bytes.extend_from_within(part.0.start as usize..part.0.end as usize);
+    }
+
+    /// Makes a part, which no line break may be in, the value of a new line.
+    pub fn push_part(&mut self, name: KnownName, value: Part) {
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(name.text());
+        self.bytes.extend_from_slice(b": ");
+        debug_assert_eq!(line_break(self.part(value), 0), self.part(value).len());
+        self.copy(value);
+        self.end_line(at, name, name.key(), name.text().len(), 0);
+    }
+
+    /// Makes it a request to go over to `protocol`, as HTTP/1 asks for it (RFC 9110 section 7.8).
+    /// `false`, and nothing added, when that is not the name of a protocol.
+    pub fn ask_upgrade(&mut self, protocol: Part) -> bool {
+        let name = self.part(protocol);
+        if !name.splitn(2, |b| *b == b'/').all(is_token) {
+            return false;
+        }
+        self.flags |= UPGRADE | if eq_ignore_case(name, b"websocket") { WEBSOCKET } else { 0 };
+        self.push_part(KnownName::Upgrade, protocol);
+        self.push_known(KnownName::Connection, b"upgrade", false)
+    }
+
+    /// Adds a line of a known name, in lower case. `false`, and nothing added, when the value would
+    /// break the line.
+    #[inline]
+    pub fn push_known(&mut self, name: KnownName, value: &[u8], secret: bool) -> bool {
+        if line_break(value, 0) < value.len() {
+            return false;
+        }
+        let at = self.bytes.len();
+        let text = name.text();
+        self.bytes.extend_from_slice(text);
+        self.bytes.extend_from_slice(b": ");
+        self.bytes.extend_from_slice(value);
+        self.end_line(at, name, name.key(), text.len(), if secret { SECRET } else { 0 });
+        true
+    }
+
+    /// Adds a line of a name that has no number. `None`, and nothing added, when the name is not a
+    /// token in lower case, `Some(false)` when the value would break the line.
+    #[inline]
+    pub fn push_other(&mut self, name: &[u8], value: &[u8], secret: bool) -> Option<bool> {
+        if !is_lower_token(name) || name.len() > u16::MAX as usize {
+            return None;
+        }
+        if line_break(value, 0) < value.len() {
+            return Some(false);
+        }
+        let (known, key) = KnownName::with_key(name);
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(name);
+        self.bytes.extend_from_slice(b": ");
+        self.bytes.extend_from_slice(value);
+        self.end_line(at, known, key, name.len(), if secret { SECRET } else { 0 });
+        Some(true)
+    }
+
+    /// Ends the line that begins at `at`.
+    #[inline(always)]
+    fn end_line(&mut self, at: usize, known: KnownName, key: u32, name_len: usize, flags: u8) {
+        let end = self.bytes.len();
+        self.bytes.extend_from_slice(b"\r\n");
+        if known != KnownName::Other {
+            self.seen |= known.bit();
+        }
+        self.fields.push(Field {
+            name: at as u32,
+            value: (at + name_len + 2) as u32,
+            end: end as u32,
+            key,
+            name_len: name_len as u16,
+            known,
+            flags: CLEAN | flags,
+        });
+    }
+
+    /// Adds a crumb of the cookies (RFC 9113 section 8.2.3): to the line of the one before it if
+    /// that is the last line, else as one of its own, for [`Head::join_cookies`]. `false`, and
+    /// nothing added, when it would break the line.
+    pub fn push_crumb(&mut self, value: &[u8], secret: bool) -> bool {
+        let last = self.fields.last().filter(|f| f.known == KnownName::Cookie && !f.is_dead());
+        if last.is_none_or(|f| f.end as usize + 2 != self.bytes.len()) {
+            return self.push_known(KnownName::Cookie, value, secret);
+        }
+        if line_break(value, 0) < value.len() {
+            return false;
+        }
+        if value.is_empty() {
+            return true;
+        }
+        self.bytes.truncate(self.bytes.len() - 2);
+        if let Some(last) = self.fields.last_mut() {
+            if last.end > last.value {
+                self.bytes.extend_from_slice(b"; ");
+            }
+            self.bytes.extend_from_slice(value);
+            last.end = self.bytes.len() as u32;
+            last.flags |= if secret { SECRET } else { 0 };
+        }
+        self.bytes.extend_from_slice(b"\r\n");
+        true
+    }
+
+    /// Makes one line at the end of all lines of cookies, if there are several.
+    pub fn join_cookies(&mut self) {
+        let is_cookie = |f: &Field| f.known == KnownName::Cookie && !f.is_dead();
+        if self.fields.iter().filter(|f| is_cookie(f)).count() < 2 {
+            return;
+        }
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(b"cookie: ");
+        let (mut empty, mut secret) = (true, 0);
+        for f in self.fields.iter_mut().filter(|f| is_cookie(f)) {
+            if f.end > f.value {
+                if !empty {
+                    self.bytes.extend_from_slice(b"; ");
+                }
+                self.bytes.extend_from_within(f.value as usize..f.end as usize);
+                empty = false;
+            }
+            secret |= f.flags & SECRET;
+            f.flags |= DEAD;
+            self.dead += 1;
+        }
+        self.end_line(at, KnownName::Cookie, KnownName::Cookie.key(), 6, secret);
+    }
+
+    /// The live lines, in order, with the numbers of their names.
+    pub fn lines(&self) -> impl Iterator<Item = Line<'_>> {
+        self.fields.iter().filter(|f| !f.is_dead()).map(|f| Line {
+            known: f.known,
+            name: f.name(&self.bytes),
+            value: f.value(&self.bytes),
+            secret: f.flags & SECRET != 0,
+        })
+    }
+}
