@@ -16,7 +16,7 @@ pub mod hpack;
 mod limits;
 pub mod message;
 mod output;
-pub mod priority;
+mod priority;
 mod settings;
 mod stream;
 mod window;

@@ -12,24 +12,6 @@ const LEVELS: usize = 8;
 /// Updates that are kept for streams which are not open yet.
 const EARLY: usize = 4;
 
-/// The value of the `priority` field (RFC 9218 section 4): unknown members, and values of the
-/// wrong type, are left out.
-#[must_use]
-pub fn parse(value: &[u8]) -> Priority {
-    let mut priority = Priority { urgency: 3, incremental: false };
-    for member in value.split(|&b| b == b',') {
-        let member = member.trim_ascii();
-        let member = member.split(|&b| b == b';').next().unwrap_or_default().trim_ascii_end();
-        match *member {
-            [b'u', b'=', digit @ b'0'..=b'7'] => priority.urgency = digit - b'0',
-            [b'i'] | [b'i', b'=', b'?', b'1'] => priority.incremental = true,
-            [b'i', b'=', b'?', b'0'] => priority.incremental = false,
-            _ => {}
-        }
-    }
-    priority
-}
-
 /// Queues of streams that may send, one an urgency.
 #[derive(Debug)]
 pub(crate) struct Ready {
@@ -162,22 +144,6 @@ impl Early {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_field_is_read_member_by_member() {
-        for (value, urgency, incremental) in [
-            (&b""[..], 3, false),
-            (b"u=0", 0, false),
-            (b"u=7, i", 7, true),
-            (b"i,u=1", 1, true),
-            (b"i=?0, u=2", 2, false),
-            (b"u=9, i=?1", 3, true),
-            (b"u=1;x=y, i;z", 1, true),
-            (b"u=a, other=\"x\", u=5", 5, false),
-        ] {
-            assert_eq!(parse(value), Priority { urgency, incremental }, "{}", value.escape_ascii());
-        }
-    }
 
     #[test]
     fn queues_serve_urgency_first_and_then_in_turns() {

@@ -63,6 +63,11 @@ impl Pool {
         if grant > 0 && (is_short || grant >= target / 4) { grant.min(1 << 30) as u32 } else { 0 }
     }
 
+    /// A stream is open with the credit of the initial window.
+    pub(crate) fn opened(&mut self, stream: &Stream) {
+        self.extra += self.extra_of(stream);
+    }
+
     /// Grants credit.
     pub(crate) fn grant(&mut self, stream: &mut Stream, credit: u32) {
         self.change(stream, |stream| stream.credit += credit as i32);

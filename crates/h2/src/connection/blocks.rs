@@ -160,9 +160,6 @@ impl<B: AsRef<[u8]>> Connection<B> {
             }
         };
         let length = self.head.content_length();
-        if block.end && length.is_some_and(|length| length > 0) {
-            return Ok(Some(self.refuse(block.id, Code::ProtocolError, Reason::Breach(Breach::Length))));
-        }
         let is_connect = request.protocol || self.head.method_id() == Method::Connect;
         let key = self.open_stream(block.id);
         let stream = self.streams.at(key.slot);
@@ -184,7 +181,9 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.total = self.total.saturating_add(1);
         self.counts.streams += 1;
         self.used.progress();
-        self.streams.open(id, self.peer.initial_window as i32, credit as i32)
+        let key = self.streams.open(id, self.peer.initial_window as i32, credit as i32);
+        self.pool.opened(self.streams.at(key.slot));
+        key
     }
 
     fn body_begins(&mut self, slot: u32, end: bool) {
@@ -243,9 +242,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         let event = Event::Head { key, end, protocol: false };
         let status = self.head.status();
         if matches!(status, 100..=199) {
-            let breach = Breach::InterimEnd;
-            let (slot, reason) = (key.slot, Reason::Breach(breach));
-            return Ok(if end { self.stream_fault(slot, breach.code(), reason) } else { Some(event) });
+            return Ok(Some(event));
         }
         let length = self.head.content_length();
         let stream = self.streams.at(key.slot);

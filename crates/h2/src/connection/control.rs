@@ -7,9 +7,10 @@ use crate::event::{By, Event};
 use crate::fault::{Breach, Reason};
 use crate::frame::{HEADER, Header, flag, kind, number};
 use crate::limits;
+use crate::message::Priority;
 use crate::settings::{SETTING, WINDOW_MAX};
 use crate::stream::{Place, QUEUED, RESET, RESET_BY_PEER, WAITING};
-use crate::{Code, Key, priority};
+use crate::{Code, Key};
 
 /// Bytes of a priority's value that are read; longer frames are ignored.
 const PRIORITY_VALUE_MAX: usize = 256;
@@ -220,7 +221,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             return Err(Breach::PriorityUpdate);
         }
         self.waste()?;
-        let priority = priority::parse(&payload[4..]);
+        let priority = Priority::parse(&payload[4..]);
         match self.streams.find(id) {
             Place::Here(slot) => self.ready.set(&mut self.streams, slot, priority),
             Place::Idle => self.early.keep(id, priority),

@@ -32,7 +32,8 @@ impl<B: AsRef<[u8]>> Connection<B> {
         (limit as usize).saturating_sub(self.streams.len())
     }
 
-    /// Opens a stream with a request; `end` says that it has no body.
+    /// Opens a stream with a request; `end` says that it has no body. A request that asks for an upgrade
+    /// ([`message::is_extended_connect`]) needs [`crate::PeerSettings::connect_protocol`].
     ///
     /// # Errors
     /// As many are open as may be, or the connection is ending.
@@ -51,7 +52,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         stream.flags |= match head.method_id() {
             Method::Head => HEAD_METHOD,
             Method::Connect => CONNECT,
-            _ if head.is_websocket() => CONNECT,
+            _ if message::is_extended_connect(head) => CONNECT,
             _ => 0,
         };
         stream.flags |= if end { LOCAL_ENDED } else { 0 };

@@ -83,7 +83,8 @@ pub(super) struct Side {
 impl Side {
     /// After the prefaces, with nothing in the output.
     pub(super) fn new(role: Role, config: Config) -> Side {
-        let mut side = Side { engine: Connection::new(role, &Arc::new(config)), events: Vec::new(), closed: None };
+        let mut side =
+            Side { engine: Connection::new(role, &Arc::new(config)), events: Vec::new(), closed: None };
         if role == Role::Server {
             side.feed(PREFACE);
         }

@@ -121,15 +121,27 @@ fn states_are_as_section_5_1_wants_them() {
         ("half-closed: CONTINUATION", [get(1), continuation.clone()].concat(), PROTOCOL),
         ("half-closed: WINDOW_UPDATE", [get(1), frame(8, 0, 1, &number(9))].concat(), Fine),
         ("half-closed: RST_STREAM", [get(1), reset.clone()].concat(), Fine),
-        ("reset: DATA", [post(1, &[]), reset.clone(), data(1, 4, true)].concat(), Reset(1, Code::StreamClosed)),
+        (
+            "reset: DATA",
+            [post(1, &[]), reset.clone(), data(1, 4, true)].concat(),
+            Reset(1, Code::StreamClosed),
+        ),
         ("reset: HEADERS", [post(1, &[]), reset.clone(), get(1)].concat(), Reset(1, Code::StreamClosed)),
         ("reset: CONTINUATION", [post(1, &[]), reset.clone(), continuation].concat(), PROTOCOL),
         ("reset: RST_STREAM", [post(1, &[]), reset.clone(), reset.clone()].concat(), Fine),
         ("an even number", get(2), PROTOCOL),
         ("a lower number", [get(5), get(3)].concat(), PROTOCOL),
-        ("a stream that depends on itself", frame(1, 0x25, 1, &[&[0, 0, 0, 1, 5], &block[..]].concat()), Reset(1, Code::ProtocolError)),
+        (
+            "a stream that depends on itself",
+            frame(1, 0x25, 1, &[&[0, 0, 0, 1, 5], &block[..]].concat()),
+            Reset(1, Code::ProtocolError),
+        ),
         ("PRIORITY that depends on itself", frame(2, 0, 1, &[0, 0, 0, 1, 5]), PROTOCOL),
-        ("PRIORITY that depends on itself, open", [post(1, &[]), frame(2, 0, 1, &[0, 0, 0, 1, 5])].concat(), Reset(1, Code::ProtocolError)),
+        (
+            "PRIORITY that depends on itself, open",
+            [post(1, &[]), frame(2, 0, 1, &[0, 0, 0, 1, 5])].concat(),
+            Reset(1, Code::ProtocolError),
+        ),
     ] {
         check(Role::Server, name, &bytes, then);
     }
@@ -188,12 +200,36 @@ fn data_is_as_section_6_1_wants_it() {
         ("padding only", [post(1, &[]), padded(0, 1, 3, b"\0\0\0")].concat(), Fine),
         ("padding as long as the payload", [post(1, &[]), padded(0, 1, 4, b"abc")].concat(), PROTOCOL),
         ("no pad length", [post(1, &[]), frame(0, 9, 1, b"")].concat(), SIZE),
-        ("shorter than content-length", [post(1, &[("content-length", "5")]), data(1, 4, true)].concat(), Reset(1, Code::ProtocolError)),
-        ("longer than content-length", [post(1, &[("content-length", "1")]), data(1, 4, true)].concat(), Reset(1, Code::ProtocolError)),
-        ("longer in two", [post(1, &[("content-length", "5")]), data(1, 4, false), data(1, 4, true)].concat(), Reset(1, Code::ProtocolError)),
-        ("as content-length", [post(1, &[("content-length", "5")]), data(1, 4, false), data(1, 1, true)].concat(), Fine),
-        ("content-length, no body", frame(1, 5, 1, &request_block("GET", &[("content-length", "1")])), Reset(1, Code::ProtocolError)),
-        ("trailers before content-length", [post(1, &[("content-length", "5")]), frame(1, 5, 1, &block(&[("x", "y")]))].concat(), Reset(1, Code::ProtocolError)),
+        (
+            "shorter than content-length",
+            [post(1, &[("content-length", "5")]), data(1, 4, true)].concat(),
+            Reset(1, Code::ProtocolError),
+        ),
+        (
+            "longer than content-length",
+            [post(1, &[("content-length", "1")]), data(1, 4, true)].concat(),
+            Reset(1, Code::ProtocolError),
+        ),
+        (
+            "longer in two",
+            [post(1, &[("content-length", "5")]), data(1, 4, false), data(1, 4, true)].concat(),
+            Reset(1, Code::ProtocolError),
+        ),
+        (
+            "as content-length",
+            [post(1, &[("content-length", "5")]), data(1, 4, false), data(1, 1, true)].concat(),
+            Fine,
+        ),
+        (
+            "content-length, no body",
+            frame(1, 5, 1, &request_block("GET", &[("content-length", "1")])),
+            Reset(1, Code::ProtocolError),
+        ),
+        (
+            "trailers before content-length",
+            [post(1, &[("content-length", "5")]), frame(1, 5, 1, &block(&[("x", "y")]))].concat(),
+            Reset(1, Code::ProtocolError),
+        ),
     ] {
         check(Role::Server, name, &bytes, then);
     }
@@ -210,11 +246,23 @@ fn headers_are_as_section_6_2_wants_them() {
         ("priority", frame(1, 0x25, 1, &[&[0, 0, 0, 3, 5], &r[..]].concat()), Fine),
         ("too short for a priority", frame(1, 0x25, 1, &[0, 0, 0]), SIZE),
         ("trailers", [post(1, &[]), data(1, 1, false), frame(1, 5, 1, &trailer)].concat(), Fine),
-        ("trailers that do not end", [post(1, &[]), frame(1, 4, 1, &trailer)].concat(), Reset(1, Code::ProtocolError)),
-        ("pseudo-fields in trailers", [post(1, &[]), frame(1, 5, 1, &r)].concat(), Reset(1, Code::ProtocolError)),
+        (
+            "trailers that do not end",
+            [post(1, &[]), frame(1, 4, 1, &trailer)].concat(),
+            Reset(1, Code::ProtocolError),
+        ),
+        (
+            "pseudo-fields in trailers",
+            [post(1, &[]), frame(1, 5, 1, &r)].concat(),
+            Reset(1, Code::ProtocolError),
+        ),
         ("upper case", frame(1, 5, 1, &request_block("GET", &[("X-A", "b")])), Reset(1, Code::ProtocolError)),
         ("no pseudo-fields", frame(1, 5, 1, &trailer), Reset(1, Code::ProtocolError)),
-        ("connection", frame(1, 5, 1, &request_block("GET", &[("connection", "close")])), Reset(1, Code::ProtocolError)),
+        (
+            "connection",
+            frame(1, 5, 1, &request_block("GET", &[("connection", "close")])),
+            Reset(1, Code::ProtocolError),
+        ),
         ("PUSH_PROMISE", [post(1, &[]), frame(5, 4, 1, &[&number(2)[..], &r].concat())].concat(), PROTOCOL),
     ] {
         check(Role::Server, name, &bytes, then);
@@ -227,7 +275,11 @@ fn control_frames_are_as_sections_6_3_to_6_9_want_them() {
     let window = |stream, value| frame(kind::WINDOW_UPDATE, 0, stream, &number(value));
     for (name, bytes, then) in [
         ("PRIORITY of stream 0", frame(2, 0, 0, &[0; 5]), PROTOCOL),
-        ("PRIORITY of 4 bytes", [post(1, &[]), frame(2, 0, 1, &[0; 4])].concat(), Reset(1, Code::FrameSizeError)),
+        (
+            "PRIORITY of 4 bytes",
+            [post(1, &[]), frame(2, 0, 1, &[0; 4])].concat(),
+            Reset(1, Code::FrameSizeError),
+        ),
         ("PRIORITY of 4 bytes, idle", frame(2, 0, 1, &[0; 4]), SIZE),
         ("RST_STREAM of stream 0", frame(3, 0, 0, &number(8)), PROTOCOL),
         ("RST_STREAM of 3 bytes", [post(1, &[]), frame(3, 0, 1, &[0; 3])].concat(), SIZE),
@@ -254,8 +306,16 @@ fn control_frames_are_as_sections_6_3_to_6_9_want_them() {
         ("WINDOW_UPDATE by 0, stream", [post(1, &[]), window(1, 0)].concat(), Reset(1, Code::ProtocolError)),
         ("WINDOW_UPDATE of 3 bytes", frame(8, 0, 0, &[0; 3]), SIZE),
         ("WINDOW_UPDATE beyond", [window(0, 0x7fff_ffff), window(0, 0x7fff_ffff)].concat(), FLOW),
-        ("WINDOW_UPDATE beyond, stream", [post(1, &[]), window(1, 0x7fff_ffff)].concat(), Reset(1, Code::FlowControlError)),
-        ("SETTINGS that overflow a stream", [post(1, &[]), window(1, 0x7fff_0000), settings(4, 0x7fff_ffff)].concat(), FLOW),
+        (
+            "WINDOW_UPDATE beyond, stream",
+            [post(1, &[]), window(1, 0x7fff_ffff)].concat(),
+            Reset(1, Code::FlowControlError),
+        ),
+        (
+            "SETTINGS that overflow a stream",
+            [post(1, &[]), window(1, 0x7fff_0000), settings(4, 0x7fff_ffff)].concat(),
+            FLOW,
+        ),
         ("PRIORITY_UPDATE of a stream", frame(16, 0, 1, &[&number(1)[..], b"u=1"].concat()), PROTOCOL),
         ("PRIORITY_UPDATE for stream 0", frame(16, 0, 0, &number(0)), PROTOCOL),
         ("PRIORITY_UPDATE too short", frame(16, 0, 0, &[0; 3]), SIZE),
@@ -273,10 +333,23 @@ fn responses_are_checked_as_requests_are() {
         ("a response", answer(1, "200", true, &[]), Fine),
         ("DATA before it", data(1, 1, true), Reset(1, Code::ProtocolError)),
         ("an interim one that ends", answer(1, "103", true, &[]), Reset(1, Code::ProtocolError)),
-        ("two interim ones", [answer(1, "103", false, &[]), answer(1, "103", false, &[]), answer(1, "204", true, &[])].concat(), Fine),
-        ("204 with a body", [answer(1, "204", false, &[]), data(1, 1, true)].concat(), Reset(1, Code::ProtocolError)),
+        (
+            "two interim ones",
+            [answer(1, "103", false, &[]), answer(1, "103", false, &[]), answer(1, "204", true, &[])]
+                .concat(),
+            Fine,
+        ),
+        (
+            "204 with a body",
+            [answer(1, "204", false, &[]), data(1, 1, true)].concat(),
+            Reset(1, Code::ProtocolError),
+        ),
         ("304 with a length and no body", answer(1, "304", true, &[("content-length", "9")]), Fine),
-        ("200 with a length and no body", answer(1, "200", true, &[("content-length", "9")]), Reset(1, Code::ProtocolError)),
+        (
+            "200 with a length and no body",
+            answer(1, "200", true, &[("content-length", "9")]),
+            Reset(1, Code::ProtocolError),
+        ),
         ("a stream that is not ours", answer(2, "200", true, &[]), PROTOCOL),
         ("a stream to come", answer(3, "200", true, &[]), PROTOCOL),
         ("DATA of a stream to come", data(3, 1, true), PROTOCOL),
@@ -284,7 +357,11 @@ fn responses_are_checked_as_requests_are() {
         ("ENABLE_PUSH 1 of a server", frame(4, 0, 0, &setting(2, 1)), PROTOCOL),
         ("PRIORITY_UPDATE of a server", frame(16, 0, 0, &number(1)), PROTOCOL),
         ("more after the end", [answer(1, "200", true, &[]), answer(1, "200", true, &[])].concat(), CLOSED),
-        ("more after a reset", [reset.clone(), answer(1, "200", true, &[])].concat(), Reset(1, Code::StreamClosed)),
+        (
+            "more after a reset",
+            [reset.clone(), answer(1, "200", true, &[])].concat(),
+            Reset(1, Code::StreamClosed),
+        ),
         ("DATA after a reset", [reset, data(1, 3, true)].concat(), Reset(1, Code::StreamClosed)),
     ] {
         check(Role::Client, name, &bytes, then);
@@ -314,7 +391,11 @@ fn connections_start_as_section_3_4_wants_it() {
         ("HTTP/1", &b"GET / HTTP/1.1\r\n\r\n"[..], Some(Breach::Preface)),
         ("a wrong end", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\rX", Some(Breach::Preface)),
         ("PING first", &[&PREFACE[..], &frame(6, 0, 0, &[0; 8])].concat(), Some(Breach::NoSettings)),
-        ("an acknowledgement first", &[&PREFACE[..], &frame(4, 1, 0, &[])].concat(), Some(Breach::NoSettings)),
+        (
+            "an acknowledgement first",
+            &[&PREFACE[..], &frame(4, 1, 0, &[])].concat(),
+            Some(Breach::NoSettings),
+        ),
         ("as it should", &[&PREFACE[..], &settings].concat(), None),
     ] {
         let mut side = Side { engine: Connection::new(Role::Server, &config), events: vec![], closed: None };
