@@ -17,6 +17,8 @@ const NO_RFC7540_PRIORITIES: u16 = 9;
 
 /// Bytes of one setting.
 pub(crate) const SETTING: usize = 6;
+/// A header table's size before any SETTINGS.
+pub(crate) const TABLE_DEFAULT: u32 = 4096;
 /// Every window before any SETTINGS.
 pub(crate) const WINDOW_DEFAULT: u32 = 65_535;
 /// No window is larger.
@@ -40,7 +42,7 @@ pub struct PeerSettings {
 impl Default for PeerSettings {
     fn default() -> PeerSettings {
         PeerSettings {
-            header_table_size: 4096,
+            header_table_size: TABLE_DEFAULT,
             max_concurrent_streams: u32::MAX,
             initial_window: WINDOW_DEFAULT,
             max_frame_size: MAX_SIZE_DEFAULT,
@@ -98,7 +100,7 @@ pub(crate) fn write_ours(role: Role, config: &Config, out: &mut Vec<u8>) {
         }
         Role::Client => add(ENABLE_PUSH, 0, Some(1)),
     }
-    add(HEADER_TABLE_SIZE, config.header_table_size, Some(4096));
+    add(HEADER_TABLE_SIZE, config.header_table_size, Some(TABLE_DEFAULT));
     add(INITIAL_WINDOW_SIZE, config.initial_window(), Some(WINDOW_DEFAULT));
     add(MAX_FRAME_SIZE, config.max_frame_size(), Some(MAX_SIZE_DEFAULT));
     let header = Header { length: count * SETTING, kind: kind::SETTINGS, flags: 0, stream: 0 };

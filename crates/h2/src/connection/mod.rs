@@ -27,7 +27,7 @@ use crate::hpack::{Decoder, Encoder};
 use crate::limits::{self, Config, Used};
 use crate::output::Output;
 use crate::priority::{Early, Ready};
-use crate::settings::{self, PeerSettings, WINDOW_DEFAULT};
+use crate::settings::{self, PeerSettings, TABLE_DEFAULT, WINDOW_DEFAULT};
 use crate::stream::Streams;
 use crate::window::Pool;
 use blocks::Block;
@@ -125,7 +125,8 @@ impl<B: AsRef<[u8]>> Connection<B> {
         Connection {
             role,
             peer: PeerSettings::default(),
-            decoder: Decoder::new(config.header_table_size),
+            // Until our SETTINGS arrive the peer uses the default; less than that is not worth a check.
+            decoder: Decoder::new(config.header_table_size.max(TABLE_DEFAULT)),
             encoder: Encoder::new(),
             head: Head::new(),
             block: Vec::new(),

@@ -115,7 +115,8 @@ impl Reader<'_> {
     /// the first if they are equal.
     fn host(&mut self, value: &[u8], secret: bool) -> Result<(), Cause> {
         if self.parts.authority.is_some() {
-            return Ok(());
+            let broken = value.iter().any(|b| matches!(b, b'\r' | b'\n' | 0));
+            return if broken { Err(Cause::Value) } else { Ok(()) };
         }
         if let Some(first) = self.head.get_known(KnownName::Host) {
             return if http::eq_ignore_case(first, value) { Ok(()) } else { Err(Cause::Host) };
@@ -217,10 +218,10 @@ impl Reader<'_> {
         if self.state.cookies > 1 {
             self.head.join_cookies();
         }
-        if let Some(protocol) = self.parts.protocol {
-            if !self.head.ask_upgrade(protocol) {
-                return Err(Cause::Protocol);
-            }
+        if let Some(protocol) = self.parts.protocol
+            && !self.head.ask_upgrade(protocol)
+        {
+            return Err(Cause::Protocol);
         }
         let tunnel = self.state.request.protocol || self.head.method_id() == Method::Connect;
         match self.head.frame_by_stream(ends, tunnel) {

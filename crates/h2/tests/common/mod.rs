@@ -1,0 +1,69 @@
+//! Header blocks written plainly, for tests that say which fields come.
+
+#![allow(dead_code, reason = "each program uses a part")]
+
+use h2::hpack::{Decoder, FieldName};
+
+/// A field without any table or code.
+pub(crate) fn literal(first: u8, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    out.push(first);
+    for text in [name, value] {
+        match text.len() {
+            short @ 0..=126 => out.push(short as u8),
+            long => {
+                let (mut rest, mut bytes) = (long - 127, vec![127]);
+                while rest > 127 {
+                    bytes.push(rest as u8 | 128);
+                    rest >>= 7;
+                }
+                bytes.push(rest as u8);
+                out.extend(bytes);
+            }
+        }
+        out.extend_from_slice(text);
+    }
+}
+
+/// A block of these fields.
+pub(crate) fn block<T: AsRef<[u8]>>(fields: &[(T, T)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (name, value) in fields {
+        literal(0, name.as_ref(), value.as_ref(), &mut out);
+    }
+    out
+}
+
+/// Name and value of a field.
+pub(crate) type Pair = (Vec<u8>, Vec<u8>);
+
+/// All fields of a block.
+pub(crate) fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Pair>, h2::hpack::Error> {
+    let mut fields = Vec::new();
+    decoder.decode(block, &mut |field| {
+        if let FieldName::Other(name) = field.name {
+            let known = http::KnownName::from_token(name);
+            assert!(known == http::KnownName::Other || name != known.text(), "a known name goes by number");
+        }
+        fields.push((field.name.bytes().to_vec(), field.value.to_vec()));
+        true
+    })?;
+    Ok(fields)
+}
+
+/// Fields as text: `name: value`, one a line.
+pub(crate) fn lines(fields: &[Pair]) -> String {
+    let line = |(name, value): &Pair| format!("{}: {}\n", name.escape_ascii(), value.escape_ascii());
+    fields.iter().map(line).collect()
+}
+
+/// Bytes written as hexadecimal digits, blanks between.
+pub(crate) fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.chunks(2).map(byte).collect()
+}
+
+/// Fields with memory of their own.
+pub(crate) fn owned(fields: &[(&[u8], &[u8])]) -> Vec<Pair> {
+    fields.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
+}

@@ -1,0 +1,175 @@
+//! The simulation: what both callers want, and the scheduler.
+
+mod end;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use h2::{Config, Phase, Role};
+
+use end::End;
+
+/// What is to pass on a stream; both callers know it.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) is_head: bool,
+    pub(crate) says_length: bool,
+    /// Bytes of each body, request first.
+    pub(crate) lengths: [usize; 2],
+    pub(crate) trailers: [bool; 2],
+    pub(crate) interim: usize,
+    pub(crate) priority: Option<&'static [u8]>,
+    /// The server answers before it has the whole request.
+    pub(crate) is_early: bool,
+}
+
+/// What became of a stream, as the client saw it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Fate {
+    Open,
+    Whole,
+    Cancelled,
+}
+
+/// What both callers share.
+pub(crate) struct World {
+    pub(crate) rng: fastrand::Rng,
+    pub(crate) plans: BTreeMap<u32, (Plan, Fate)>,
+    /// No more is begun or cancelled.
+    pub(crate) is_draining: bool,
+}
+
+pub(crate) struct Simulation {
+    world: World,
+    client: End,
+    server: End,
+    steps: usize,
+}
+
+/// The byte of a body at an offset.
+pub(crate) fn byte(id: u32, direction: usize, offset: usize) -> u8 {
+    (id as usize * 131 + direction * 77 + offset * 7 + (offset >> 8)) as u8
+}
+
+impl World {
+    fn plan(&mut self) -> Plan {
+        let rng = &mut self.rng;
+        let mut length = || match rng.u8(..6) {
+            0 => 0,
+            1 => rng.usize(..10),
+            2 => rng.usize(..100_000),
+            _ => rng.usize(..8000),
+        };
+        let lengths = [length(), length()];
+        let is_head = rng.u8(..8) == 0;
+        let priorities: [Option<&[u8]>; 6] =
+            [None, None, Some(b"u=0"), Some(b"u=6, i"), Some(b"i"), Some(b"u=3")];
+        Plan {
+            is_head,
+            says_length: rng.bool(),
+            lengths: if is_head { [0, 0] } else { lengths },
+            trailers: [!is_head && rng.u8(..4) == 0, !is_head && rng.u8(..4) == 0],
+            interim: rng.usize(..8) / 6,
+            priority: priorities[rng.usize(..priorities.len())],
+            is_early: rng.u8(..3) == 0,
+        }
+    }
+}
+
+fn config(rng: &mut fastrand::Rng) -> Arc<Config> {
+    let mut config = Config::default();
+    config.buffer = [16_384, 16_384, 1024, 4096][rng.usize(..4)];
+    config.initial_window = [0, 0, 1, 100, 65_535, 1 << 20][rng.usize(..6)];
+    config.max_concurrent_streams = [100, 1, 3, 10][rng.usize(..4)];
+    config.receive_buffer = [0, 0, 1 << 20][rng.usize(..3)];
+    config.header_table_size = [4096, 4096, 0, 100, 65_536][rng.usize(..5)];
+    Arc::new(config)
+}
+
+impl Simulation {
+    pub(crate) fn new(seed: u64) -> Simulation {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let (client, server) = (config(&mut rng), config(&mut rng));
+        let steps = rng.usize(20..400);
+        Simulation {
+            world: World { rng, plans: BTreeMap::new(), is_draining: false },
+            client: End::new(Role::Client, &client),
+            server: End::new(Role::Server, &server),
+            steps,
+        }
+    }
+
+    /// How many exchanges were whole.
+    pub(crate) fn run(mut self) -> usize {
+        for _ in 0..self.steps {
+            self.step();
+        }
+        self.world.is_draining = true;
+        let mut quiet = 0;
+        while quiet < 3 {
+            let before = self.client.progress + self.server.progress;
+            for _ in 0..20 {
+                self.step();
+            }
+            self.flush();
+            quiet = if self.client.progress + self.server.progress == before { quiet + 1 } else { 0 };
+        }
+        self.judge()
+    }
+
+    fn step(&mut self) {
+        let Simulation { world, client, server, .. } = self;
+        match world.rng.u8(..12) {
+            0 | 1 if !world.is_draining && client.engine.free() > 0 => {
+                let plan = world.plan();
+                client.request(world, plan);
+            }
+            2 | 3 => client.send_out(&mut server.wire, world.rng.usize(..40_000)),
+            4 | 5 => server.send_out(&mut client.wire, world.rng.usize(..40_000)),
+            6 | 7 => client.read(world),
+            8 | 9 => server.read(world),
+            10 => {
+                client.work(world);
+                server.work(world);
+            }
+            11 if !world.is_draining && world.rng.u8(..30) == 0 => {
+                server.engine.shutdown(if world.rng.bool() { Phase::Announce } else { Phase::Final });
+            }
+            11 if !world.is_draining && world.rng.u8(..4) == 0 => {
+                if world.rng.bool() {
+                    client.cancel(world)
+                } else {
+                    server.cancel(world)
+                }
+            }
+            11 => client.rest(world),
+            _ => {}
+        }
+        client.engine.check_invariants();
+        server.engine.check_invariants();
+    }
+
+    /// Everything that is on its way arrives.
+    fn flush(&mut self) {
+        let Simulation { world, client, server, .. } = self;
+        client.work(world);
+        server.work(world);
+        client.send_out(&mut server.wire, usize::MAX);
+        server.send_out(&mut client.wire, usize::MAX);
+        client.read(world);
+        server.read(world);
+    }
+
+    fn judge(self) -> usize {
+        let mut whole = 0;
+        for (id, (plan, fate)) in &self.world.plans {
+            assert_ne!(*fate, Fate::Open, "stream {id} is stuck: {plan:?}");
+            whole += usize::from(*fate == Fate::Whole);
+        }
+        for end in [&self.client, &self.server] {
+            assert_eq!(end.engine.streams(), 0, "a stream is left over");
+            assert_eq!((end.engine.pending(), end.engine.has_waiting()), (0, false));
+        }
+        whole
+    }
+}
