@@ -6,23 +6,24 @@ declare -A package=([cc]=build-essential [varnishtest]=varnish [haproxy]=haproxy
     [curl]=curl [strace]=strace [postgres]=postgresql [mariadbd]=mariadb-server [openssl/ssl.h]=libssl-dev)
 # Debian keeps the daemons of each version of PostgreSQL in a directory of its own.
 PATH=$PATH:/usr/sbin:/usr/local/sbin:$(echo /usr/lib/postgresql/*/bin)
-# An authority for tests of ACME, from its sources: no package of Debian has it. Tests that need it say so and pass where it
-# cannot be built.
-pebble=github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1
-need_pebble() {
+# Tools of which Debian has no package are built from their sources with Go: an authority for tests of ACME, and the suite of
+# the protocol for HTTP/2. Tests that need one say so and pass where it cannot be built.
+declare -A source=([pebble]=github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1
+    [h2spec]=github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible)
+need_source() {
     local go_bin="${GOBIN:-${GOPATH:-$HOME/go}/bin}"
-    [ -n "${PEBBLE:-}" ] || [ -x "$go_bin/pebble" ] && return
+    [ "$1" = pebble ] && [ -n "${PEBBLE:-}" ] || [ -x "$go_bin/$1" ] && return
     if ! command -v go >/dev/null 2>&1; then
-        echo "pebble is not installed: it needs Go 1.24 or newer (https://go.dev/dl). Tests of ACME against it are skipped." >&2
-    elif ! GOBIN="$go_bin" go install "$pebble"; then
-        echo "pebble cannot be built with $(go version): Go 1.24 or newer does. Tests of ACME against it are skipped." >&2
+        echo "$1 is not installed: it needs Go 1.24 or newer (https://go.dev/dl). The tests that use it are skipped." >&2
+    elif ! GOBIN="$go_bin" go install "${source[$1]}"; then
+        echo "$1 cannot be built with $(go version): Go 1.24 or newer does. The tests that use it are skipped." >&2
     fi
 }
 missing=()
 for program in "$@"; do
     command -v "$program" >/dev/null 2>&1 && continue
     case $program in
-    pebble) need_pebble && continue ;;
+    pebble | h2spec) need_source "$program" && continue ;;
     */*.h) echo "#include <$program>" | cc -E - >/dev/null 2>&1 && continue ;;&
     llvm-profdata-*) missing+=("llvm-${program##*-}") ;;
     *) missing+=("${package[$program]:-$program}") ;;

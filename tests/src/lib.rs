@@ -11,6 +11,7 @@ pub mod acme;
 mod authority;
 pub mod client;
 mod haproxy;
+pub mod multiplexed;
 mod nameserver;
 mod origin;
 pub mod pebble;
@@ -19,6 +20,7 @@ mod program;
 pub mod request;
 pub mod scene;
 pub mod targets;
+pub mod tool;
 pub mod verdicts;
 
 use std::net::{Ipv4Addr, SocketAddr};

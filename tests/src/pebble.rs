@@ -2,9 +2,8 @@
 //! that where Go is new enough).
 
 use std::fs::File;
-use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
@@ -34,31 +33,13 @@ pub struct Pebble {
     directory: PathBuf,
 }
 
-/// Where it is installed: where `PEBBLE` says, on the path, or where Go puts programs.
-fn program() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os("PEBBLE") {
-        return Some(named.into());
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut places: Vec<PathBuf> = std::env::split_paths(&path).collect();
-    places.extend(std::env::var_os("GOBIN").map(PathBuf::from));
-    places.extend(std::env::var_os("GOPATH").map(|path| Path::new(&path).join("bin")));
-    places.extend(std::env::var_os("HOME").map(|home| Path::new(&home).join("go/bin")));
-    places.into_iter().map(|place| place.join("pebble")).find(|file| file.is_file())
-}
-
 impl Pebble {
     /// Starts one whose directory is at `https://localhost:<port>/dir`. `None`, which is told on
     /// standard error, where there is none to start.
     pub fn start(settings: Settings<'_>) -> Option<Pebble> {
-        let Some(program) = program() else {
-            let test = std::thread::current().name().unwrap_or("a test").to_owned();
-            // Past what holds the output of tests back: it must be seen.
-            let _ = writeln!(
-                std::io::stderr(),
-                "SKIPPED: {test}: pebble is not installed (`make tools` installs it where Go 1.24 or newer is)"
-            );
-            return None;
+        let program = match std::env::var_os("PEBBLE") {
+            Some(named) => named.into(),
+            None => crate::tool::of_go("pebble")?,
         };
         let directory = scratch("pebble");
         let authority = Authority::new();

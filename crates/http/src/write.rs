@@ -25,7 +25,7 @@ impl Head {
         let mut run = match self.start_line {
             Some(line) => (line.start, line.end, true),
             None => {
-                self.write_line(self.spoken(), out);
+                self.write_line(self.spoken(), self.plain_target(), out);
                 (0, 0, false)
             }
         };
@@ -51,7 +51,7 @@ impl Head {
     /// As [`Head::write_to`], with each name passed through `case` (`h1-case-adjust`): given the
     /// name, its replacement, which must differ in case only.
     pub fn write_adjusted<'a>(&self, out: &mut Vec<u8>, case: impl Fn(&[u8]) -> Option<&'a [u8]>) {
-        self.write_line(self.spoken(), out);
+        self.write_line(self.spoken(), self.plain_target(), out);
         for (name, value) in self.fields() {
             out.extend_from_slice(case(name).unwrap_or(name));
             out.extend_from_slice(b": ");
@@ -63,7 +63,7 @@ impl Head {
 
     /// Appends the start line with its CRLF, as it was received.
     pub fn write_start_line(&self, out: &mut Vec<u8>) {
-        self.write_line(self.version, out);
+        self.write_line(self.version, self.target(), out);
     }
 
     /// The version that a message is sent on with: this hop's own, whatever other the sender named
@@ -76,7 +76,7 @@ impl Head {
         }
     }
 
-    fn write_line(&self, version: Version, out: &mut Vec<u8>) {
+    fn write_line(&self, version: Version, target: &[u8], out: &mut Vec<u8>) {
         if self.is_response {
             write_version(version, out);
             let code = self.status;
@@ -93,7 +93,7 @@ impl Head {
         } else {
             out.extend_from_slice(self.method());
             out.push(b' ');
-            out.extend_from_slice(self.plain_target());
+            out.extend_from_slice(target);
             out.push(b' ');
             write_version(version, out);
         }

@@ -53,6 +53,10 @@ pub struct Bind {
     pub netscaler_magic: Option<u32>,
     /// `proto none`: streams of TCP do not become streams of HTTP.
     pub stays_raw: bool,
+    /// `proto h2`: clients speak HTTP/2 without being asked.
+    pub speaks_h2: bool,
+    /// `idle-ping`: how often an idle client of HTTP/2 is asked whether it lives.
+    pub idle_ping: Option<Duration>,
     /// `tcp-ss`: 1 saves the SYN of connections from its IP header on, 2 from its Ethernet header
     /// on.
     pub save_syn: Option<u8>,

@@ -280,6 +280,8 @@ pub struct Tune {
     pub renice_runtime: Option<i32>,
     /// What breaches of the rules that are let pass lead to.
     pub glitches: Glitches,
+    /// `tune.h2.*`.
+    pub h2: Http2,
     /// `tune.pipesize`, 0 for the kernel's default.
     pub pipesize: usize,
     /// `maxpipes`, 0 for a quarter of maxconn.
@@ -304,6 +306,73 @@ pub struct Glitches {
     pub server: u32,
     /// How busy the thread has to be for that, in percent.
     pub cpu_usage: u8,
+}
+
+/// `tune.h2.*`.
+#[derive(Debug, Clone)]
+pub struct Http2 {
+    /// `tune.h2.header-table-size`, in bytes.
+    pub header_table: u32,
+    /// `tune.h2.max-frame-size`; `None` for the size of a buffer.
+    pub max_frame: Option<u32>,
+    /// `tune.h2.initial-window-size`, in bytes.
+    pub initial_window: u32,
+    /// `tune.h2.max-concurrent-streams`, 0 for no limit.
+    pub max_streams: u32,
+    /// `tune.h2.log-errors`.
+    pub log_errors: LogErrors,
+    /// `h2-workaround-bogus-websocket-clients`.
+    pub no_websocket: bool,
+    /// Towards clients.
+    pub front: Http2Side,
+    /// Towards servers.
+    pub back: Http2Side,
+}
+
+/// `tune.h2.fe.*` or `tune.h2.be.*`.
+#[derive(Debug, Default, Clone)]
+pub struct Http2Side {
+    /// `initial-window-size`, in bytes.
+    pub initial_window: Option<u32>,
+    /// `max-concurrent-streams`, 0 for no limit.
+    pub max_streams: Option<u32>,
+    /// `rxbuf`, in bytes.
+    pub rxbuf: Option<u64>,
+    /// `glitches-threshold`, 0 for none.
+    pub glitches: u32,
+    /// `max-frames-at-once`, 0 for no limit.
+    pub max_frames_at_once: u32,
+    /// `max-rst-at-once`, 0 for no limit.
+    pub max_resets_at_once: u32,
+    /// `max-total-streams`, 0 for no limit.
+    pub max_total_streams: u32,
+}
+
+/// `tune.h2.log-errors`.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogErrors {
+    /// No breach of the protocol is logged.
+    None,
+    /// Those that end the connection.
+    Connection,
+    /// Those that end a stream too.
+    #[default]
+    Stream,
+}
+
+impl Default for Http2 {
+    fn default() -> Self {
+        Self {
+            header_table: 4_096,
+            max_frame: None,
+            initial_window: 16_384,
+            max_streams: 100,
+            log_errors: LogErrors::default(),
+            no_websocket: false,
+            front: Http2Side::default(),
+            back: Http2Side::default(),
+        }
+    }
 }
 
 impl Default for Tune {
@@ -331,6 +400,7 @@ impl Default for Tune {
             renice_startup: None,
             renice_runtime: None,
             glitches: Glitches::default(),
+            h2: Http2::default(),
             pipesize: 0,
             max_pipes: 0,
             multi_queue: MultiQueue::On,

@@ -267,6 +267,8 @@ pub struct Options {
     pub restrict_header_names: RestrictNames,
     pub http_use_proxy_header: bool,
     pub idle_close_on_response: bool,
+    /// `option disable-h2-upgrade`.
+    pub disable_h2_upgrade: bool,
     pub independent_streams: bool,
     pub nolinger_frontend: bool,
     pub nolinger_backend: bool,

@@ -24,6 +24,12 @@ pub struct ServerSettings {
     pub cookie: Option<Box<str>>,
     /// `redir`.
     pub redirect: Option<Box<str>>,
+    /// `proto h2`: HTTP/2 is spoken without asking.
+    pub speaks_h2: bool,
+    /// `ws`.
+    pub ws: Ws,
+    /// `idle-ping`: how often it is asked on an idle connection of HTTP/2 whether it lives.
+    pub idle_ping: Option<Duration>,
     /// What is sent before anything else.
     pub send_proxy: SendProxy,
     /// `source` of the server or its backend.
@@ -86,6 +92,18 @@ pub struct ServerSettings {
     pub tls: Option<ServerTls>,
 }
 
+/// `ws`: what is spoken for WebSockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ws {
+    /// What is spoken otherwise; in TLS HTTP/1 where both are offered.
+    #[default]
+    Auto,
+    /// HTTP/1.
+    Http1,
+    /// HTTP/2.
+    Http2,
+}
+
 /// How a server is met in TLS.
 #[derive(Debug)]
 pub struct ServerTls {
@@ -101,6 +119,8 @@ pub struct ServerTls {
     pub check_name: Option<Box<str>>,
     /// What `connect` steps of its check say that name protocols of their own (`alpn`).
     pub steps: Vec<StepConnector>,
+    /// What requests for an upgrade say, where that is something else (`ws`).
+    pub of_upgrades: Option<Arc<tls::Connector>>,
 }
 
 /// Protocols, preferred first, and what offers them.

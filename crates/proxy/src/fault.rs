@@ -45,6 +45,8 @@ pub(crate) enum Fault {
     /// The server closed or reset before any byte of the response; whether the connection had
     /// served before.
     EmptyResponse,
+    /// The server says that it has not looked at the request (RFC 9113, 8.7).
+    Unprocessed,
     /// The server closed or reset within the head of its response.
     ResponseCut,
     /// The server's bytes are no response.
@@ -98,6 +100,7 @@ impl Fault {
             | Self::ConnectTimeout
             | Self::Resource(_) => 503,
             Self::EmptyResponse
+            | Self::Unprocessed
             | Self::ResponseCut
             | Self::BadResponse(_)
             | Self::BadResponseBody
@@ -137,9 +140,11 @@ impl Fault {
             Self::ConnectFailed(_) => (Cause::Server, Phase::Connect),
             Self::ConnectTimeout => (Cause::ServerTimeout, Phase::Connect),
             Self::Resource(_) => (Cause::Resource, Phase::Connect),
-            Self::EmptyResponse | Self::SendFailed | Self::EarlyRefused | Self::RetryStatus(_) => {
-                (Cause::Server, Phase::Headers)
-            }
+            Self::EmptyResponse
+            | Self::Unprocessed
+            | Self::SendFailed
+            | Self::EarlyRefused
+            | Self::RetryStatus(_) => (Cause::Server, Phase::Headers),
             Self::ResponseTimeout => (Cause::ServerTimeout, Phase::Headers),
             Self::Truncated => (Cause::Server, Phase::Data),
             Self::ServerTimeout => (Cause::ServerTimeout, phase),
@@ -161,7 +166,8 @@ impl Fault {
     /// Under which condition the request may be tried again; `None` for never.
     pub(crate) fn retry_kind(self) -> Option<RetryKind> {
         Some(match self {
-            Self::ConnectFailed(_) | Self::ConnectTimeout => RetryKind::Connection,
+            // What the server did not look at is as good as never sent.
+            Self::ConnectFailed(_) | Self::ConnectTimeout | Self::Unprocessed => RetryKind::Connection,
             Self::EmptyResponse | Self::SendFailed => RetryKind::Empty,
             Self::BadResponse(_) | Self::ResponseCut => RetryKind::Junk,
             Self::ResponseTimeout => RetryKind::Timeout,
@@ -178,6 +184,7 @@ impl Fault {
             Self::ConnectFailed(_)
                 | Self::ConnectTimeout
                 | Self::EmptyResponse
+                | Self::Unprocessed
                 | Self::ResponseCut
                 | Self::BadResponse(_)
                 | Self::ResponseTimeout
@@ -207,6 +214,7 @@ mod tests {
             (Fault::ConnectTimeout, Some(503), "sC"),
             (Fault::ClientReset, None, "CD"),
             (Fault::EmptyResponse, Some(502), "SH"),
+            (Fault::Unprocessed, Some(502), "SH"),
             (Fault::ResponseCut, Some(502), "PH"),
             (Fault::BadResponse(ErrorKind::StatusCode), Some(502), "PH"),
             (Fault::ResponseTimeout, Some(504), "sH"),

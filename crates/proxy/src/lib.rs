@@ -18,6 +18,7 @@
 //! | `server` | the server's side: connections, idle ones, servers |
 //! | `shared` | what all workers share |
 //! | `flow` | one direction of bytes |
+//! | `stream` | one stream of a connection that carries many |
 //! | `fault`, `glitch` | what can go wrong, and what is let pass |
 //!
 //! Never calls `control`; both meet in `state`. Started by the binary, one [`Worker`] a thread.
@@ -37,6 +38,7 @@ mod routing;
 pub mod serve;
 mod server;
 pub mod shared;
+mod stream;
 pub mod worker;
 
 pub use flow::{Life, tell_of_process};

@@ -80,10 +80,51 @@ pub struct Prepared {
     pub request_options: ParseOptions,
     /// How strict its servers' responses are read.
     pub response_options: ParseOptions,
+    /// What HTTP/2 is told on connections of its clients and to its servers.
+    pub(crate) h2: Multiplexing,
     /// Whether a log line may be written for its connections.
     pub logs: bool,
     /// Servers by cookie value.
     pub by_cookie: HashMap<Box<[u8]>, usize>,
+}
+
+/// What HTTP/2 is told on either side.
+pub(crate) struct Multiplexing {
+    /// Towards clients.
+    pub(crate) front: Arc<h2::Config>,
+    /// Towards servers.
+    pub(crate) back: Arc<h2::Config>,
+}
+
+impl Multiplexing {
+    fn new(tune: &plan::global::Tune, proxy: &Proxy) -> Self {
+        let all = &tune.h2;
+        let config = |side: &plan::global::Http2Side, relaxed: bool, connect_protocol: bool| {
+            let rules = h2::message::Rules {
+                max_bytes: tune.bufsize.saturating_sub(tune.maxrewrite),
+                max_fields: tune.max_headers.saturating_sub(1),
+                relaxed,
+                connect_protocol,
+            };
+            Arc::new(h2::Config {
+                rules,
+                buffer: u32::try_from(tune.bufsize).unwrap_or(u32::MAX),
+                header_table_size: all.header_table,
+                initial_window: side.initial_window.unwrap_or(all.initial_window),
+                max_concurrent_streams: side.max_streams.unwrap_or(all.max_streams),
+                max_frame_size: all.max_frame.unwrap_or(0),
+                receive_buffer: side.rxbuf.map_or(0, |size| u32::try_from(size).unwrap_or(u32::MAX)),
+                max_total_streams: side.max_total_streams,
+                glitches_threshold: side.glitches,
+                max_frames_at_once: side.max_frames_at_once,
+                max_resets_at_once: side.max_resets_at_once,
+            })
+        };
+        Self {
+            front: config(&all.front, proxy.options.accept_unsafe_request, !all.no_websocket),
+            back: config(&all.back, proxy.options.accept_unsafe_response, false),
+        }
+    }
 }
 
 /// What all workers share: read only, but for what is atomic inside.
@@ -147,6 +188,7 @@ impl Prepared {
                 ..options(proxy.options.accept_unsafe_request)
             },
             response_options: options(proxy.options.accept_unsafe_response),
+            h2: Multiplexing::new(&plan.global.tune, proxy),
             logs: !proxy.loggers.is_empty(),
             by_cookie,
             plan: proxy.clone(),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::log::Outbox;
+use crate::server::h2::Carriers;
 use crate::server::local::{LocalProxy, Locals};
 use crate::server::pool::Pools;
 use crate::shared::{Prepared, Shared};
@@ -66,6 +67,8 @@ pub struct Worker {
     pub(crate) locals: Locals,
     /// Idle connections to servers.
     pub(crate) pools: Pools,
+    /// Connections to servers that requests share (HTTP/2).
+    pub(crate) carriers: Rc<Carriers>,
     /// Log lines on their way out.
     pub(crate) outbox: RefCell<Outbox>,
     /// The workers of its group: those that serve the same listeners and share idle connections.
@@ -90,6 +93,7 @@ impl Worker {
             group,
             locals: Locals::new(shared.clone()),
             pools: Pools::new(&shared),
+            carriers: Rc::default(),
             outbox: RefCell::new(Outbox::new(&shared)),
             next_number: Cell::new(index as u64),
             numbers_streams: shared.plan.variables.wants_stream_numbers(),

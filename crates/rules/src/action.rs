@@ -17,6 +17,7 @@ use state::resolvers::Section;
 use crate::redirect::Redirect;
 use crate::reply::Reply;
 use crate::stage::Service;
+use crate::stage::Spoken;
 
 /// A number known now, or made at run time.
 #[derive(Debug)]
@@ -171,7 +172,7 @@ pub(crate) enum Action {
     },
     SetServerTos(Number),
     SetServerMark(Number),
-    SwitchMode,
+    SwitchMode(Spoken),
     StrictMode(bool),
     Capture {
         value: Expression,

@@ -112,7 +112,7 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
                 Applied::Hold(Hold::Resolve { section, name: host.into(), prefer: *prefer, var })
             });
         }
-        Action::SwitchMode => return Applied::Final(Final::SwitchMode),
+        Action::SwitchMode(spoken) => return Applied::Final(Final::SwitchMode(*spoken)),
         Action::ExpectProxy => return Applied::Hold(Hold::ExpectProxy),
         Action::ExpectNetscaler => return Applied::Hold(Hold::ExpectNetscaler),
         Action::DoLog { origin, profile } => {

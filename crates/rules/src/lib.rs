@@ -24,5 +24,5 @@ pub use context::{Row, Ruleset};
 pub use redirect::Redirect;
 pub use reply::{Body, Content, Page, Reply, challenge};
 pub use rule::{Rule, RuleSet, compile, compile_redirect};
-pub use stage::{Final, Hold, Outcome, Service, Stage};
+pub use stage::{Final, Hold, Outcome, Service, Spoken, Stage};
 pub use table::ACTIONS;

@@ -14,6 +14,7 @@ use crate::context::{Context, Parsed, Ruleset};
 use crate::redirect::Redirect;
 use crate::reply::Reply;
 use crate::stage::Service;
+use crate::stage::Spoken;
 
 mod network;
 mod rewrite;
@@ -227,28 +228,24 @@ pub(crate) fn set_server_mark(context: &mut Context<'_, '_, '_>) -> Parsed {
     Ok(Action::SetServerMark(context.number_or_expression(0, u32::MAX.into())?))
 }
 
-/// Of the protocols that may be named, HTTP/1 is there; without a name it is taken.
 pub(crate) fn switch_mode(context: &mut Context<'_, '_, '_>) -> Parsed {
     let mode = context.need("the mode `http`")?;
     if mode.text != "http" {
         return Err(wrong(mode, "mode to switch to", &["http"]));
     }
+    let mut spoken = Spoken::Found;
     if context.words.take("proto") {
         let protocol = context.need("a protocol")?;
-        match protocol.text {
-            "h1" => {}
-            "h2" => {
-                return Err(
-                    Diagnostic::alert("`proto h2` is not supported yet: it needs HTTP/2").at(protocol.span)
-                );
-            }
+        spoken = match protocol.text {
+            "h1" => Spoken::Http1,
+            "h2" => Spoken::Http2,
             _ => return Err(wrong(protocol, "protocol of HTTP", &["h1", "h2"])),
-        }
+        };
     }
     if context.scope.proxy.is_some_and(|proxy| !proxy.is_frontend) {
         return Err(Diagnostic::alert("`switch-mode` can only be used in a frontend").at(context.word.span));
     }
-    Ok(Action::SwitchMode)
+    Ok(Action::SwitchMode(spoken))
 }
 
 pub(crate) fn set_nice(context: &mut Context<'_, '_, '_>) -> Parsed {

@@ -85,7 +85,7 @@ impl RuleSet {
 
     /// Whether one of them goes on in HTTP mode (`switch-mode`).
     pub fn switches_mode(&self) -> bool {
-        self.steps.iter().any(|rule| matches!(rule.action, Action::SwitchMode))
+        self.steps.iter().any(|rule| matches!(rule.action, Action::SwitchMode(_)))
     }
 
     /// Whether one of them marks packets (`set-fc-mark`, `set-bc-mark`), which takes a right of its

@@ -115,6 +115,18 @@ pub enum Service {
     PrometheusExporter,
 }
 
+/// What a stream of TCP goes on as (`switch-mode http [proto <name>]`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Spoken {
+    /// HTTP/2 where its preface is found, else HTTP/1.
+    #[default]
+    Found,
+    /// HTTP/1.
+    Http1,
+    /// HTTP/2.
+    Http2,
+}
+
 /// How a rule ended the message or connection.
 #[derive(Debug, Clone)]
 pub enum Final {
@@ -136,7 +148,7 @@ pub enum Final {
     /// Answered by a service (`use-service`).
     Service(Service),
     /// The stream goes on in HTTP mode (`switch-mode http`).
-    SwitchMode,
+    SwitchMode(Spoken),
     /// A rewrite failed under `strict-mode on`.
     Internal,
 }

@@ -106,7 +106,7 @@ pub static ACTIONS: &[Row] = &[
     row("set-var-fmt",         "(<var>[,<cond>…]) <fmt>",             TCP | HTTP,        "sets a variable to a formatted text", parse::set_var),
     row("silent-drop",         "[rst-ttl <ttl>]",                     TCP | REQ | RES,   "lets the connection vanish", parse::silent_drop),
     row("strict-mode",         "{ on | off }",                        HTTP,              "whether failed rewrites are errors", parse::strict_mode),
-    row("switch-mode",         "http [proto <name>]",                 CNT,               "goes on in HTTP mode", parse::switch_mode).partial("`proto h2` is not supported yet"),
+    row("switch-mode",         "http [proto <name>]",                 CNT,               "goes on in HTTP mode", parse::switch_mode),
     row("tarpit",              "[status <code>] [<reply>]",           REQ,               "refuses after a while", parse::deny),
     row("unset-var",           "(<var>)",                             TCP | HTTP,        "empties a variable", parse::unset_var),
     row("use-service",         "<name>",                              CNT | REQ,         "lets a service answer", parse::use_service).partial("services in Lua are not supported yet"),

@@ -268,6 +268,12 @@ impl Buffer {
     }
 }
 
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self.filled()
+    }
+}
+
 impl Drop for Buffer {
     fn drop(&mut self) {
         let data = std::mem::take(&mut self.data);

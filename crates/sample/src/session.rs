@@ -26,6 +26,14 @@ impl Endpoint {
         }
     }
 
+    /// The address, if it has one.
+    pub fn address(self) -> Option<SocketAddr> {
+        match self {
+            Self::Ip(address) => Some(address),
+            Self::Local => None,
+        }
+    }
+
     /// The port, if it has one.
     pub fn port(&self) -> Option<u16> {
         match self {
@@ -88,6 +96,8 @@ pub struct Session {
     pub listener: Local<state::Listener>,
     /// Requests begun on this connection.
     pub requests: Cell<u32>,
+    /// The major version of HTTP on it (`fc_http_major`).
+    pub http_major: Cell<u8>,
     /// Requests on it whose breaches of the rules were let pass (`fc_glitches`).
     pub glitches: Cell<u32>,
     /// Process-wide number of the connection (`fc_id`‑like facts, `show sess`).
@@ -128,6 +138,7 @@ impl Session {
             accepted_wall_us: wall_us,
             accepted_us: us,
             ready_us: Cell::new(us),
+            http_major: Cell::new(1),
             frontend,
             listener,
             requests: Cell::new(0),

@@ -143,6 +143,15 @@ impl CaptureSlot {
     }
 }
 
+/// A stream of a connection that has many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamFacts {
+    /// Its number.
+    pub id: u32,
+    /// The code of the peer's reset, if it reset it.
+    pub reset: Option<u32>,
+}
+
 /// One request and its response, or one TCP stream.
 #[derive(Debug)]
 pub struct Transaction {
@@ -164,6 +173,10 @@ pub struct Transaction {
     pub server_tls: Option<Arc<tls::Details>>,
     /// Limits of bandwidth that rules have enabled.
     pub bandwidth: Vec<BandwidthLimit>,
+    /// The client's stream, where its connection has many.
+    pub client_stream: Option<StreamFacts>,
+    /// The stream on the server's connection, where that has many.
+    pub server_stream: Option<StreamFacts>,
     /// Requests that were sent over that connection, this one among them.
     pub server_uses: u32,
     /// Responses on that connection whose breaches of the rules were let pass (`bc_glitches`).
@@ -274,6 +287,8 @@ impl Default for Transaction {
             server_ends: None,
             server_tls: None,
             bandwidth: Vec::new(),
+            client_stream: None,
+            server_stream: None,
             server_uses: 0,
             server_glitches: 0,
             server_error: Default::default(),
@@ -331,6 +346,8 @@ impl Transaction {
             server_ends,
             server_tls,
             bandwidth,
+            client_stream,
+            server_stream,
             server_uses,
             server_glitches,
             server_error,
@@ -380,6 +397,8 @@ impl Transaction {
         *server = None;
         *server_ends = None;
         *server_tls = None;
+        *client_stream = None;
+        *server_stream = None;
         *server_uses = 0;
         *server_glitches = 0;
         *server_error = Default::default();

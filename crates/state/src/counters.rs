@@ -52,11 +52,44 @@ pub struct Traffic {
     pub responses: Responses,
 }
 
+/// What is counted of HTTP/2 (`h2_*`), towards clients by frontends, towards servers by backends.
+#[derive(Debug, Default)]
+pub struct Multiplexed {
+    /// HEADERS frames received.
+    pub headers: Count,
+    /// DATA frames received.
+    pub data: Count,
+    /// SETTINGS frames received.
+    pub settings: Count,
+    /// RST_STREAM frames received.
+    pub resets: Count,
+    /// GOAWAY frames received.
+    pub goaways: Count,
+    /// Breaches of the protocol that ended a connection.
+    pub connection_errors: Count,
+    /// Breaches of the protocol that ended a stream.
+    pub stream_errors: Count,
+    /// RST_STREAM frames sent for a breach.
+    pub resets_answered: Count,
+    /// GOAWAY frames sent for a breach.
+    pub goaways_answered: Count,
+    /// Connections now.
+    pub connections: Gauge,
+    /// Connections in all.
+    pub connections_total: Count,
+    /// Streams now.
+    pub streams: Gauge,
+    /// Streams in all.
+    pub streams_total: Count,
+}
+
 /// One worker's counters of a frontend.
 #[derive(Debug, Default)]
 pub struct FrontendCounters {
     /// What every proxy counts.
     pub traffic: Traffic,
+    /// What it counts of HTTP/2.
+    pub h2: Multiplexed,
     /// Log lines of its streams (`%lc`).
     pub log_lines: Count,
     /// Connections in all (`conn_tot`).
@@ -92,6 +125,8 @@ pub struct BackendCounters {
     /// What every proxy counts; for servers `sessions` counts those being served that are counted
     /// apart.
     pub traffic: Traffic,
+    /// What a backend counts of HTTP/2.
+    pub h2: Multiplexed,
     /// HTTP requests in all (`req_tot`).
     pub requests_total: Count,
     /// HTTP requests a second (`req_rate`).
@@ -211,9 +246,31 @@ impl Clear for Traffic {
     }
 }
 
+impl Clear for Multiplexed {
+    fn clear(&self, all: bool) {
+        if all {
+            let counts = [
+                &self.headers,
+                &self.data,
+                &self.settings,
+                &self.resets,
+                &self.goaways,
+                &self.connection_errors,
+                &self.stream_errors,
+                &self.resets_answered,
+                &self.goaways_answered,
+                &self.connections_total,
+                &self.streams_total,
+            ];
+            counts.into_iter().for_each(Count::clear);
+        }
+    }
+}
+
 impl Clear for FrontendCounters {
     fn clear(&self, all: bool) {
         self.traffic.clear(all);
+        self.h2.clear(all);
         self.connection_rate.clear_max();
         self.request_rate.clear_max();
         if all {
@@ -242,6 +299,7 @@ impl Clear for ListenerCounters {
 impl Clear for BackendCounters {
     fn clear(&self, all: bool) {
         self.traffic.clear(all);
+        self.h2.clear(all);
         self.request_rate.clear_max();
         self.idle.clear_max();
         self.times.max.iter().for_each(Count::clear);

@@ -227,9 +227,9 @@ impl<'a, 'd> Args<'a, 'd> {
     }
 
     /// `idle-ping` of a bind or server line: a delay, for protocols that can ask.
-    pub fn idle_ping(&mut self) -> Result<(), Diagnostic> {
+    pub fn idle_ping(&mut self) -> Result<Option<Duration>, Diagnostic> {
         let word = self.value()?;
-        self.time(word, DefaultUnit::Milliseconds).map(|_| ())
+        Ok(Some(self.time(word, DefaultUnit::Milliseconds)?).filter(|delay| !delay.is_zero()))
     }
 
     /// Warns of a time of less than 100 without a unit: seconds were probably meant.

@@ -20,6 +20,10 @@ pub struct BindDraft<'a> {
     pub netscaler_magic: Option<u32>,
     /// `proto none`: what is TCP stays TCP.
     pub stays_raw: bool,
+    /// `proto h2`: clients speak HTTP/2 without being asked.
+    pub speaks_h2: bool,
+    /// `idle-ping`: how often an idle client of HTTP/2 is asked whether it lives.
+    pub idle_ping: Option<Duration>,
     /// `tcp-ss`: from which header on the SYN is saved.
     pub save_syn: Option<u8>,
     pub tcp_ut: Option<Duration>,

@@ -121,6 +121,10 @@ pub struct ServerDraft<'a> {
     pub resolve: Wishes,
     pub log_proto: Option<LogProto>,
     pub log_bufsize: Option<usize>,
+    /// `proto h2`.
+    pub speaks_h2: bool,
+    /// `idle-ping`.
+    pub idle_ping: Option<Duration>,
     /// What it says of TLS.
     pub tls: ServerTls<'a>,
 }
@@ -195,6 +199,8 @@ impl Default for ServerDraft<'_> {
             resolve: Wishes::default(),
             log_proto: None,
             log_bufsize: None,
+            speaks_h2: false,
+            idle_ping: None,
             tls: ServerTls::default(),
         }
     }

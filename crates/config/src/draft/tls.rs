@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use diag::Span;
+use plan::server::Ws;
 use syntax::Word;
 use tls::VerifyMode;
 
@@ -186,6 +187,8 @@ pub struct BindTls<'a> {
 /// What a `server` line says.
 #[derive(Debug, Clone, Default)]
 pub struct ServerTls<'a> {
+    /// `ws`: what is spoken for WebSockets, which ALPN has to offer.
+    pub ws: Ws,
     /// `ssl`, `no-ssl`.
     pub enabled: bool,
     /// Whether `ssl` was said, if only by `default-server`: it can be turned on later.

@@ -72,6 +72,15 @@ fn bind_line<'a>(
             )));
     }
     let is_http = proxy.settings.mode == Mode::Http;
+    if draft.speaks_h2 && !is_http && !proxy.settings.disabled {
+        return Err(Diagnostic::alert("`proto h2` is spoken with clients of HTTP frontends alone")
+            .at(address.span())
+            .help("`mode http` makes the frontend one; `switch-mode http proto h2` a connection")
+            .haproxy(format!(
+                "proxy '{}' : MUX protocol 'h2' is not usable for 'bind {address}'",
+                proxy.settings.name
+            )));
+    }
     let owner = Owner { frontend: proxy.settings.name, is_http, certificates };
     let acceptor = tls::acceptor(&draft.tls, &title, &owner, statement, context);
     let acceptor = acceptor.map_err(|mut error| {

@@ -13,7 +13,7 @@ use crate::draft::acme::OrderWords;
 use crate::draft::settings::Bases;
 use crate::draft::tls::{LoadWords, Text, TlsDefaults};
 use crate::resolve::certificates::made_of;
-use crate::resolve::tls_files::{certificates, contradiction, keep_authority, located, protocols, refused};
+use crate::resolve::tls_files::{certificates, contradiction, keep_authority, located, refused};
 use crate::resolve::{Context, legacy};
 
 /// A line of a list, with its files read.
@@ -143,10 +143,7 @@ fn append(
     let name = Text { text: "", span: listed.span };
     let options = match &*listed.options {
         [] => options.clone(),
-        words => {
-            warn_of_missing_protocols(words, name, context);
-            Arc::new(list_line_options(options, words, name, statement, context)?)
-        }
+        words => Arc::new(list_line_options(options, words, name, statement, context)?),
     };
     let boxed = |words: &[&str]| words.iter().map(|word| Box::from(*word)).collect::<Vec<Box<str>>>();
     let filters = boxed(&listed.filters);
@@ -308,11 +305,4 @@ fn list_options(
         Ok(path.into())
     };
     override_options(options, words, &mut file, &|files| all.trust(files))
-}
-
-fn warn_of_missing_protocols(words: &[&str], name: Text<'_>, context: &mut Context<'_>) {
-    for pair in words.windows(2).filter(|pair| pair[0] == "alpn") {
-        // What is wrong with it is told where it is taken.
-        let _ = protocols(Some(Text { text: pair[1], span: name.span }), context);
-    }
 }

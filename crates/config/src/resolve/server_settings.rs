@@ -52,6 +52,9 @@ pub(crate) fn server_settings(
                 .map(|source| source.as_ref().clone()),
             namespace: draft.namespace.map(Into::into),
             tcp_ut: draft.tcp_ut,
+            speaks_h2: draft.speaks_h2,
+            ws: draft.tls.ws,
+            idle_ping: draft.idle_ping,
             tfo: draft.tfo,
             md5sig: draft.md5sig.map(Into::into),
             congestion: draft.congestion.map(Into::into),
@@ -93,6 +96,17 @@ pub(crate) fn server_settings(
                 }
                 Err(error) => context.diagnostics.push(error),
             }
+        }
+        if draft.speaks_h2 && proxy.settings.mode != Mode::Http && !proxy.settings.disabled {
+            let (name, backend) = (&own.state.name, proxy.settings.name);
+            let told = format!("proxy '{backend}' : MUX protocol 'h2' is not usable for server '{name}'");
+            let place = statement.keyword_span();
+            context.diagnostics.push(
+                Diagnostic::alert("`proto h2` is spoken with servers of HTTP backends alone")
+                    .at(place)
+                    .help("`mode http` makes the backend one")
+                    .haproxy(told),
+            );
         }
         if draft.cookie.is_some() && proxy.settings.mode != Mode::Http && proxy.settings.is_backend() {
             ignored_cookie(&own, statement, proxy, context);

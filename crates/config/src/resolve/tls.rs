@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use diag::{Diagnostic, Span};
 use plan::check::{Action, CheckKind, CheckSettings, Connect};
-use plan::server::{ServerName, ServerTls, StepConnector};
+use plan::server::{ServerName, ServerTls, StepConnector, Ws};
 use sample::Scope;
 use sample::expression::Expression;
 use state::Mode;
@@ -23,7 +23,7 @@ use crate::resolve::Context;
 use crate::resolve::crt_list::{self, Listed};
 use crate::resolve::legacy::{self, Wanted};
 use crate::resolve::tls_files::{
-    certificate, certificates, contradiction, located, protocols, ticket_keys, trust,
+    certificate, certificates, check_protocols, contradiction, located, protocols, ticket_keys, trust,
 };
 
 /// Whose line it is.
@@ -242,9 +242,9 @@ pub(crate) fn server(
     if let Some(certificate) = &certificate {
         check_key(certificate, statement, &defaults)?;
     }
-    let alpn = protocols(own.words.alpn.filter(|_| !own.words.no_alpn), context)?;
+    let alpn = protocols(own.words.alpn.filter(|_| !own.words.no_alpn))?;
     let check_alpn = match own.check_alpn {
-        Some(word) => Some(protocols(Some(word), context)?),
+        Some(word) => Some(check_protocols(Some(word), context)?),
         None => None,
     };
     let mut of_steps: Vec<StepConnector> = Vec::new();
@@ -253,7 +253,21 @@ pub(crate) fn server(
             of_steps.push((alpn.clone(), connecting(alpn.clone(), certificate.clone())?));
         }
     }
-    let connector = connecting(alpn, certificate.clone())?;
+    let without = |left_out: &[u8]| -> Vec<Box<[u8]>> {
+        alpn.iter().filter(|name| &***name != left_out).cloned().collect()
+    };
+    let (speaks_h2, speaks_h1) = (without(b"h2").len() < alpn.len(), without(b"http/1.1").len() < alpn.len());
+    let of_upgrades = match own.ws {
+        Ws::Auto if !(speaks_h2 && speaks_h1) => None,
+        Ws::Auto | Ws::Http1 => Some(vec![Box::from(*b"http/1.1")]),
+        Ws::Http2 => Some(vec![Box::from(*b"h2")]),
+    };
+    let of_upgrades = match of_upgrades.filter(|_| !alpn.is_empty()) {
+        Some(own) => Some(connecting(own, certificate.clone())?),
+        None => None,
+    };
+    let checked = without(b"h2");
+    let connector = connecting(alpn.clone(), certificate.clone())?;
     // A check of another port says itself whether it speaks TLS.
     let checks = own.check.unwrap_or(own.enabled && !checks_elsewhere);
     Ok(Some(ServerTls {
@@ -261,11 +275,14 @@ pub(crate) fn server(
         check: match check_alpn {
             _ if !checks => None,
             Some(alpn) => Some(connecting(alpn, certificate)?),
+            // Checks speak HTTP/1.
+            None if speaks_h2 => Some(connecting(checked, certificate)?),
             None => Some(connector.clone()),
         },
         check_name: own.check_sni.map(|name| name.text.into()),
         name: ServerName::None,
         steps: of_steps,
+        of_upgrades,
         connector,
     }))
 }
@@ -448,8 +465,8 @@ fn bind_options(
     let wanted = Wanted { own: &draft.words, default: &defaults.bind, defaults, is_bind: true };
     let alpn = match draft.words.alpn {
         _ if draft.words.no_alpn => Vec::new(),
-        None if is_http => vec![Box::from(*b"http/1.1")],
-        words => protocols(words, context)?,
+        None if is_http => vec![Box::from(*b"h2"), Box::from(*b"http/1.1")],
+        words => protocols(words)?,
     };
     let parameters = parameters(&wanted, statement, context)?;
     warn_of_early(draft.early, &parameters, context);

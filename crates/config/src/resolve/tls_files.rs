@@ -71,20 +71,27 @@ impl Files {
     }
 }
 
-/// The protocols of a list, of those that are spoken here.
-pub(crate) fn protocols(
+/// The protocols of a list.
+pub(crate) fn protocols(word: Option<Text<'_>>) -> Result<Vec<Box<[u8]>>, Diagnostic> {
+    let Some(word) = word else { return Ok(Vec::new()) };
+    tls::files::protocols(&word).map_err(|error| {
+        Diagnostic::alert("the name of a protocol has 1 to 255 characters").at(word.span).haproxy(error)
+    })
+}
+
+/// The protocols of a list, of those that checks speak.
+pub(crate) fn check_protocols(
     word: Option<Text<'_>>,
     context: &mut Context<'_>,
 ) -> Result<Vec<Box<[u8]>>, Diagnostic> {
-    let Some(word) = word else { return Ok(Vec::new()) };
-    let (spoken, misses) = tls::files::protocols(&word).map_err(|error| {
-        Diagnostic::alert("the name of a protocol has 1 to 255 characters").at(word.span).haproxy(error)
-    })?;
-    if misses {
-        let text = "`h2` is not offered: HTTP/2 is not supported yet";
+    let mut all = protocols(word)?;
+    let count = all.len();
+    all.retain(|name| **name != *b"h2");
+    if let Some(word) = word.filter(|_| all.len() < count) {
+        let text = "`h2` is not offered: checks do not speak HTTP/2 yet";
         context.diagnostics.push(Diagnostic::warning(text).at(word.span));
     }
-    Ok(spoken)
+    Ok(all)
 }
 
 /// What reads certificates; `extra` are the files that it looks for beside each.

@@ -34,7 +34,7 @@ pub static TABLE: &[BindKeyword] = &[
     row("group",            "<group>",       "the group of a UNIX socket",                       group),
     row("guid-prefix",      "<string>",      "begins names unique over all files",               |d, a| { let word = a.value()?; a.check_guid(word)?; d.guid_prefix = Some(word); Ok(()) }),
     row("id",               "<id>",          "its number in the statistics",                     id),
-    row("idle-ping",        "<delay>",       "asks idle HTTP/2 clients whether they live",       |_, a| a.idle_ping()).without_effect("only HTTP/2 can ask, which is not supported yet"),
+    row("idle-ping",        "<delay>",       "asks idle HTTP/2 clients whether they live",       |d, a| { d.idle_ping = a.idle_ping()?; Ok(()) }),
     row("interface",        "<interface>",   "takes connections of this interface only",         |d, a| text(&mut d.interface, a)),
     row("label",            "<label>",       "a name for sockets handed over",                   |_, a| a.value().map(|_| ())).without_effect("sockets are told apart by their addresses here"),
     row("level",            "{ user | operator | admin }", "what may be done over a command socket", level),
@@ -45,7 +45,7 @@ pub static TABLE: &[BindKeyword] = &[
     row("namespace",        "<name>",        "the network namespace it listens in",              |d, a| { d.namespace = Some(a.namespace()?); Ok(()) }),
     row("nice",             "<nice>",        "the priority of its connections' tasks",           |_, a| { let word = a.value()?; a.number(word, -1024, 1024).map(|_| ()) }).without_effect("the tasks of a worker take turns"),
     row("process",          "<sets>",        "gone: `thread` says which threads accept",         process),
-    row("proto",            "<name>",        "the protocol spoken",                              proto).partial("`h2` and other protocols than HTTP/1 are not supported yet"),
+    row("proto",            "<name>",        "the protocol spoken",                              proto).partial("`quic` and other protocols than HTTP/1 and HTTP/2 are not supported yet"),
     row("severity-output",  "{ none | number | string }", "how answers of a command socket begin", severity_output),
     row("shards",           "{ <number> | by-thread | by-group }", "how many sockets of one address", shards),
     row("tcp-ss",           "{ 1 | 2 }",     "keeps the SYN of connections, 2 with its Ethernet header", |d, a| { d.save_syn = Some(a.integer("1 or 2", 1, 2)?); Ok(()) }),
@@ -221,13 +221,15 @@ fn proto<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
     match word.as_str() {
         "h1" => Ok(()),
+        "h2" => {
+            draft.speaks_h2 = true;
+            Ok(())
+        }
         "none" => {
             draft.stays_raw = true;
             Ok(())
         }
-        "h2" | "quic" | "fcgi" | "spop" | "qmux" => {
-            Err(not_supported(&format!("proto {word}")).at(word.span()))
-        }
+        "quic" | "fcgi" | "spop" | "qmux" => Err(not_supported(&format!("proto {word}")).at(word.span())),
         other => Err(args
             .wrong(format!("unknown protocol `{other}`"))
             .haproxy(format!("'proto' :  unknown MUX protocol '{other}'"))),
@@ -323,6 +325,8 @@ pub fn make(
         accept_proxy: draft.accept_proxy,
         netscaler_magic: draft.netscaler_magic,
         stays_raw: draft.stays_raw,
+        speaks_h2: draft.speaks_h2,
+        idle_ping: draft.idle_ping,
         save_syn: draft.save_syn,
         tcp_ut: draft.tcp_ut,
         tfo: draft.tfo,

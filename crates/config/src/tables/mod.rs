@@ -28,6 +28,7 @@ pub mod threads;
 pub mod timeout;
 pub mod tls;
 pub mod tune;
+pub mod tune_h2;
 
 use crate::draft::keyword::Keyword;
 
@@ -37,6 +38,7 @@ static TABLES: &[&[Keyword]] = &[
     global::TABLE,
     threads::TABLE,
     tune::TABLE,
+    tune_h2::TABLE,
     ask::TABLE,
     proxy::TABLE,
     filter::TABLE,

@@ -10,6 +10,7 @@ use base::address::{Accepts, PortRule};
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
 use plan::log::LogProto;
+use plan::server::Ws;
 use syntax::Word;
 
 use crate::draft::args::Args;
@@ -34,7 +35,7 @@ pub static TABLE: &[ServerKeyword] = &[
     row("enabled",            "",              "starts in service",                                         |d, _| { d.disabled = false; Ok(()) }),
     row("hash-key",           "{ id | id32 | guid | addr | addr-port }", "what places it on the ring of consistent hashes", hash_key),
     row("id",                 "<value>",       "its number in the backend",                                 id),
-    row("idle-ping",          "<delay>",       "asks idle HTTP/2 servers whether they live",                |_, a| a.idle_ping()).without_effect("only HTTP/2 can ask, which is not supported yet"),
+    row("idle-ping",          "<delay>",       "asks idle HTTP/2 servers whether they live",                |d, a| { d.idle_ping = a.idle_ping()?; Ok(()) }),
     row("init-addr",          "{ last | libc | none | <ip> },[...]", "how its address is found at start",   init_addr),
     row("log-bufsize",        "<size>",        "the ring before a server of a log backend",                 log_bufsize),
     row("log-proto",          "{ legacy | octet-count }", "how it tells log messages apart",                log_proto),
@@ -49,7 +50,7 @@ pub static TABLE: &[ServerKeyword] = &[
     row("pool-low-conn",      "<count>",       "below this many, idle connections are not taken over",      |d, a| number(&mut d.pool_low_conn, a, 0, u32::MAX)),
     row("pool-max-conn",      "<count>",       "how many idle connections are kept",                        |d, a| number(&mut d.pool_max_conn, a, -1, i64::from(i32::MAX))),
     row("pool-purge-delay",   "<delay>",       "between two purges of idle connections",                    |d, a| { let word = a.value()?; d.pool_purge_delay = a.time(word, Milliseconds)?; Ok(()) }),
-    row("proto",              "<name>",        "the protocol spoken",                                       proto).partial("`h2` and other protocols than HTTP/1 are not supported yet"),
+    row("proto",              "<name>",        "the protocol spoken",                                       proto).partial("`fcgi` and other protocols than HTTP/1 and HTTP/2 are not supported yet"),
     row("proxy-v2-options",   "<option>[,...]", "what a PROXY header of version 2 tells",                   proxy_v2_options),
     row("redir",              "<prefix>",      "sends clients to the server itself",                        |d, a| text(&mut d.redirect, a)),
     row("send-proxy",         "",              "begins with a PROXY header, version 1",                     |d, _| { d.send_proxy.version_1 = true; Ok(()) }),
@@ -70,7 +71,7 @@ pub static TABLE: &[ServerKeyword] = &[
     row("no-tfo",             "",              "sends no data with the SYN",                                |d, _| { d.tfo = false; Ok(()) }),
     row("weight",             "<weight>",      "its share, 0 to 256",                                       weight),
     row("guid",               "<string>",      "a name unique over all files, for `hash-key guid`",          |d, a| { let word = a.value()?; a.check_guid(word)?; d.guid = Some(word); Ok(()) }),
-    row("ws",                 "{ auto | h1 | h2 }", "the protocol of WebSockets",                           ws).partial("always HTTP/1: `h2` is not supported yet"),
+    row("ws",                 "{ auto | h1 | h2 }", "the protocol of WebSockets",                           ws),
 ];
 
 /// Every parameter: those of this file, those about checks, about names and about TLS.
@@ -233,25 +234,28 @@ fn log_bufsize<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outc
     Ok(())
 }
 
-fn proto<'a>(_: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn proto<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
     match word.as_str() {
-        "h1" | "none" => Ok(()),
-        "h2" | "fcgi" | "spop" | "quic" | "qmux" => {
-            Err(not_supported(&format!("proto {word}")).at(word.span()))
+        "h1" | "none" => {
+            draft.speaks_h2 = false;
+            Ok(())
         }
+        "h2" => {
+            draft.speaks_h2 = true;
+            Ok(())
+        }
+        "fcgi" | "spop" | "quic" | "qmux" => Err(not_supported(&format!("proto {word}")).at(word.span())),
         other => Err(args
             .wrong(format!("unknown protocol `{other}`"))
             .haproxy(format!("'proto' :  unknown MUX protocol '{other}'"))),
     }
 }
 
-fn ws<'a>(_: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+fn ws<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
-    match args.choice(word, &[("auto", true), ("h1", true), ("h2", false)])? {
-        true => Ok(()),
-        false => Err(not_supported("ws h2").at(word.span())),
-    }
+    draft.tls.ws = args.choice(word, &[("auto", Ws::Auto), ("h1", Ws::Http1), ("h2", Ws::Http2)])?;
+    Ok(())
 }
 
 fn proxy_v2_options<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {

@@ -12,7 +12,7 @@ use crate::tables::bind_row::{BindKeyword, row as bind};
 use crate::tables::server_row::{ServerKeyword, row as server};
 
 const SSL3: &str = "SSL 3.0 is never spoken";
-const NO_H2: &str = "`h2` is left out: HTTP/2 is not supported yet";
+const NO_H2: &str = "`h2` is left out: checks do not speak HTTP/2 yet";
 
 const EARLY: &str = "not where OpenSSL serves the line; nor in `mode tcp` before the handshake is over";
 const EARLY_SERVER: &str = "not where OpenSSL serves the line";
@@ -32,7 +32,7 @@ pub static BIND: &[BindKeyword] = &[
     bind("crt-list",         "<file>",        "certificates with options and names",              |d, a| { let word = a.value()?; d.tls.certificates.push(CertificateSource::List(word.into())); Ok(()) }),
     bind("strict-sni",       "",              "refuses names without a certificate of theirs",    |d, _| { d.tls.strict_sni = Some(true); Ok(()) }),
     bind("no-strict-sni",    "",              "serves them with the default certificate",         |d, _| { d.tls.strict_sni = Some(false); Ok(()) }),
-    bind("alpn",             "<protocols>",   "the protocols offered, preferred first",           |d, a| { d.tls.words.no_alpn = false; word(&mut d.tls.words.alpn, a) }).partial(NO_H2),
+    bind("alpn",             "<protocols>",   "the protocols offered, preferred first",           |d, a| { d.tls.words.no_alpn = false; word(&mut d.tls.words.alpn, a) }),
     bind("no-alpn",          "",              "offers no protocol",                               |d, _| { d.tls.words.no_alpn = true; Ok(()) }),
     bind("npn",              "<protocols>",   "gone: `alpn` took its place",                      |_, a| npn(a)),
     bind("ca-file",          "<file>",        "who may sign certificates of clients",             |d, a| word(&mut d.tls.words.ca_file, a)),
@@ -72,7 +72,7 @@ pub static BIND: &[BindKeyword] = &[
 pub static SERVER: &[ServerKeyword] = &[
     server("ssl",            "",              "speaks TLS",                                       |d, _| { (d.tls.enabled, d.tls.said) = (true, true); Ok(()) }),
     server("no-ssl",         "",              "speaks plain text",                                |d, _| { (d.tls.enabled, d.tls.refused) = (false, true); Ok(()) }),
-    server("alpn",           "<protocols>",   "the protocols offered, preferred first",           |d, a| { d.tls.words.no_alpn = false; word(&mut d.tls.words.alpn, a) }).partial(NO_H2),
+    server("alpn",           "<protocols>",   "the protocols offered, preferred first",           |d, a| { d.tls.words.no_alpn = false; word(&mut d.tls.words.alpn, a) }),
     server("npn",            "<protocols>",   "gone: `alpn` took its place",                      |_, a| npn(a)),
     server("ca-file",        "<file>",        "who may sign its certificate",                     |d, a| word(&mut d.tls.words.ca_file, a)),
     server("crl-file",       "<file>",        "certificates that were revoked",                   |d, a| word(&mut d.tls.words.crl_file, a)),

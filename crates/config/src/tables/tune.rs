@@ -81,24 +81,6 @@ pub static TABLE: &[Keyword] = &[
     ineffective("tune.fd.tables",                   G, OWN),
     ineffective("tune.h1.zero-copy-fwd-recv",       G, COPY),
     ineffective("tune.h1.zero-copy-fwd-send",       G, COPY),
-    ineffective("tune.h2.be.glitches-threshold",    G, H2),
-    ineffective("tune.h2.be.initial-window-size",   G, H2),
-    ineffective("tune.h2.be.max-concurrent-streams", G, H2),
-    ineffective("tune.h2.be.max-frames-at-once",    G, H2),
-    ineffective("tune.h2.be.rxbuf",                 G, H2),
-    ineffective("tune.h2.fe.glitches-threshold",    G, H2),
-    ineffective("tune.h2.fe.initial-window-size",   G, H2),
-    ineffective("tune.h2.fe.max-concurrent-streams", G, H2),
-    ineffective("tune.h2.fe.max-frames-at-once",    G, H2),
-    ineffective("tune.h2.fe.max-rst-at-once",       G, H2),
-    ineffective("tune.h2.fe.max-total-streams",     G, H2),
-    ineffective("tune.h2.fe.rxbuf",                 G, H2),
-    ineffective("tune.h2.header-table-size",        G, H2),
-    ineffective("tune.h2.initial-window-size",      G, H2),
-    ineffective("tune.h2.log-errors",               G, H2),
-    ineffective("tune.h2.max-concurrent-streams",   G, H2),
-    ineffective("tune.h2.max-frame-size",           G, H2),
-    ineffective("tune.h2.zero-copy-fwd-send",       G, H2),
     ineffective("tune.lua.bool-sample-conversion",  G, LUA),
     ineffective("tune.lua.burst-timeout",           G, LUA),
     ineffective("tune.lua.forced-yield",            G, LUA),
@@ -193,7 +175,7 @@ fn deprecated(args: &mut Args<'_, '_>) {
     args.diagnostics.push(message);
 }
 
-fn number<T>(value: &mut T, args: &mut Args<'_, '_>, low: T, high: T) -> Outcome
+pub(super) fn number<T>(value: &mut T, args: &mut Args<'_, '_>, low: T, high: T) -> Outcome
 where
     T: std::str::FromStr + PartialOrd + std::fmt::Display + Copy,
 {

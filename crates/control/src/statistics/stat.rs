@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::now_ms;
-use runtime::Sharded;
-use state::counters::{self, BackendCounters, Traffic};
+use runtime::{Count, Gauge, Sharded};
+use state::counters::{self, BackendCounters, Multiplexed, Traffic};
 use state::proxy::Admission;
 use state::server::{Operational, ServerAddress};
 use state::{Admin, Listener, Proxy, Server};
@@ -120,33 +120,39 @@ fn spliced<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
     row.put(C::h1_spliced_bytes_out, sum(shards, |shard| of(shard).spliced_out.get()));
 }
 
-/// The columns of HTTP/1 and 2 that frontends and backends have, of connections of theirs: open,
-/// and made in all.
-fn protocols(row: &mut Row, http: bool, open: u32, opened: u64, streams: u64, bytes: (u64, u64)) {
-    const OF_HTTP_2: [C; 13] = [
-        C::h2_headers_rcvd,
-        C::h2_data_rcvd,
-        C::h2_settings_rcvd,
-        C::h2_rst_stream_rcvd,
-        C::h2_goaway_rcvd,
-        C::h2_detected_conn_protocol_errors,
-        C::h2_detected_strm_protocol_errors,
-        C::h2_rst_stream_resp,
-        C::h2_goaway_resp,
-        C::h2_open_connections,
-        C::h2_backend_open_streams,
-        C::h2_total_connections,
-        C::h2_backend_total_streams,
-    ];
-    for column in OF_HTTP_2 {
-        row.put(column, 0u64);
-    }
-    let counted = |n: u64| if http { n } else { 0 };
-    row.put(C::h1_open_connections, counted(open.into()));
-    row.put(C::h1_total_connections, counted(opened));
-    row.put(C::h1_total_streams, counted(streams));
-    row.put(C::h1_bytes_in, counted(bytes.0));
-    row.put(C::h1_bytes_out, counted(bytes.1));
+/// The columns of HTTP/2 that frontends and backends have; how many connections there are and were,
+/// and how many streams there were.
+fn multiplexed<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Multiplexed) -> [u64; 3] {
+    let total = |field: fn(&Multiplexed) -> &Count| sum(shards, |shard| field(of(shard)).get());
+    row.put(C::h2_headers_rcvd, total(|h2| &h2.headers));
+    row.put(C::h2_data_rcvd, total(|h2| &h2.data));
+    row.put(C::h2_settings_rcvd, total(|h2| &h2.settings));
+    row.put(C::h2_rst_stream_rcvd, total(|h2| &h2.resets));
+    row.put(C::h2_goaway_rcvd, total(|h2| &h2.goaways));
+    row.put(C::h2_detected_conn_protocol_errors, total(|h2| &h2.connection_errors));
+    row.put(C::h2_detected_strm_protocol_errors, total(|h2| &h2.stream_errors));
+    row.put(C::h2_rst_stream_resp, total(|h2| &h2.resets_answered));
+    row.put(C::h2_goaway_resp, total(|h2| &h2.goaways_answered));
+    let now = |field: fn(&Multiplexed) -> &Gauge| counters::current(shards, |shard| field(of(shard)).get());
+    let (open, opened) = (now(|h2| &h2.connections), total(|h2| &h2.connections_total));
+    let streams = total(|h2| &h2.streams_total);
+    row.put(C::h2_open_connections, open);
+    row.put(C::h2_backend_open_streams, now(|h2| &h2.streams));
+    row.put(C::h2_total_connections, opened);
+    row.put(C::h2_backend_total_streams, streams);
+    [open, opened, streams]
+}
+
+/// The columns of HTTP/1 that frontends and backends have: connections that are open and were made
+/// in all, and streams, those of HTTP/2 among them, which are told apart.
+fn protocols(row: &mut Row, http: bool, counted: [u64; 3], of_h2: [u64; 3], bytes: (u64, u64)) {
+    let [open, opened, streams] = if http { counted } else { [0; 3] };
+    row.put(C::h1_open_connections, open.saturating_sub(of_h2[0]));
+    row.put(C::h1_total_connections, opened.saturating_sub(of_h2[1]));
+    row.put(C::h1_total_streams, streams.saturating_sub(of_h2[2]));
+    let bytes = if http { bytes } else { (0, 0) };
+    row.put(C::h1_bytes_in, bytes.0);
+    row.put(C::h1_bytes_out, bytes.1);
 }
 
 fn responses<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
@@ -237,7 +243,9 @@ fn frontend_row(view: &ProxyView, show: Show) -> Row {
     row.put(C::conn_tot, connections);
     let requests = sum(shards, |f| f.requests_total.get());
     let bytes = (sum(shards, |f| f.traffic.bytes_in.get()), sum(shards, |f| f.traffic.bytes_out.get()));
-    protocols(&mut row, proxy.mode == state::Mode::Http, current, connections, requests, bytes);
+    let of_h2 = multiplexed(&mut row, shards, |f| &f.h2);
+    let counted = [current.into(), connections, requests];
+    protocols(&mut row, proxy.mode == state::Mode::Http, counted, of_h2, bytes);
     spliced(&mut row, shards, |f| &f.traffic);
     row
 }
@@ -376,7 +384,7 @@ fn backend_row(view: &ProxyView, show: Show) -> Row {
     for column in [C::agg_server_status, C::agg_server_check_status, C::agg_check_status] {
         row.put(column, 0u32);
     }
-    of_servers(&mut row, &servers, http);
+    of_servers(&mut row, &servers, shards, http);
     spliced(&mut row, shards, |b| &b.traffic);
     if show.legends {
         row.put(C::cookie, view.cookie.as_ref().map(ToString::to_string));
@@ -387,7 +395,7 @@ fn backend_row(view: &ProxyView, show: Show) -> Row {
 
 /// What a backend's servers have of its bytes, connections and streams; the rest of them it
 /// answered itself.
-fn of_servers(row: &mut Row, servers: &[Arc<Server>], http: bool) {
+fn of_servers(row: &mut Row, servers: &[Arc<Server>], backend: &Sharded<BackendCounters>, http: bool) {
     let total = |of: fn(&BackendCounters) -> u64| servers.iter().map(|s| sum(&s.counters, of)).sum::<u64>();
     let (sent, received) = (total(|s| s.traffic.bytes_in.get()), total(|s| s.traffic.bytes_out.get()));
     row.put(C::reqbout, sent);
@@ -396,7 +404,8 @@ fn of_servers(row: &mut Row, servers: &[Arc<Server>], http: bool) {
     let serving: u32 = servers.iter().map(|server| server.serving()).sum();
     let open = serving + servers.iter().map(idle).sum::<u32>();
     let (opened, streams) = (total(|s| s.connects.get()), total(|s| s.traffic.sessions_total.get()));
-    protocols(row, http, open, opened, streams, (received, sent));
+    let of_h2 = multiplexed(row, backend, |b| &b.h2);
+    protocols(row, http, [open.into(), opened, streams], of_h2, (received, sent));
     row.put(C::h1_open_streams, u64::from(if http { serving } else { 0 }));
 }
 

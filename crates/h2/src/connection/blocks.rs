@@ -11,7 +11,7 @@ use super::receive::{Outcome, Reading, Step};
 use super::{Connection, Going, Phase};
 use crate::event::Event;
 use crate::fault::{Breach, Reason};
-use crate::frame::{HEADER, Header, flag, number};
+use crate::frame::{HEADER, Header, MAX_SIZE_DEFAULT, flag, kind, number};
 use crate::limits;
 use crate::message::{self, Refusal};
 use crate::settings::WINDOW_DEFAULT;
@@ -156,6 +156,9 @@ impl<B: AsRef<[u8]>> Connection<B> {
             Ok(request) => request,
             Err(Refusal::Connection(_)) => return Err(Breach::Compression),
             Err(Refusal::Stream(code, cause)) => {
+                if let Some(status) = cause.answer() {
+                    return Ok(Some(self.answer_request(&block, status, code, Reason::Message(cause))));
+                }
                 return Ok(Some(self.refuse(block.id, code, Reason::Message(cause))));
             }
         };
@@ -173,6 +176,24 @@ impl<B: AsRef<[u8]>> Connection<B> {
             self.shutdown(Phase::Announce);
         }
         Ok(Some(Event::Head { key, end: block.end, protocol: request.protocol }))
+    }
+
+    /// Answers a request that gets no stream with a status and nothing else.
+    fn answer_request(&mut self, block: &Block, status: u16, code: Code, reason: Reason) -> Event {
+        self.streams.refuse(block.id);
+        self.head.start_response(status, None);
+        self.head.set_content_length(0);
+        let (encoder, head) = (&mut self.encoder, &self.head);
+        self.output.headers(block.id, true, MAX_SIZE_DEFAULT as usize, |out| {
+            message::write_response(encoder, head, out);
+        });
+        if !block.end {
+            // The rest of it is of no interest.
+            self.output.answer(kind::RST_STREAM, 0, block.id, Code::NoError.number().to_be_bytes());
+        }
+        self.counts.stream_errors += 1;
+        self.glitch();
+        Event::Refused { id: block.id, code, reason }
     }
 
     pub(super) fn open_stream(&mut self, id: u32) -> Key {

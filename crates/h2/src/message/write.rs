@@ -97,9 +97,12 @@ impl<'a> Target<'a> {
 
 /// The fields of a request, but `Host`, which `:authority` is.
 fn write_fields(encoder: &mut Encoder, head: &Head, out: &mut Vec<u8>) {
+    let upgrades = head.has_upgrade();
     for line in head.lines() {
         match line.known {
             KnownName::Host | KnownName::Http2Settings => continue,
+            // It is of HTTP/1 alone (RFC 8441, 5).
+            KnownName::SecWebsocketKey if upgrades => continue,
             KnownName::Te if line.value != b"trailers" => continue,
             known if is_connection_specific(known) => continue,
             _ => write_line(encoder, &line, out),

@@ -60,13 +60,13 @@ pub(super) fn keep(socket: &Socket, length: BodyLength, out: &mut Vec<u8>) {
 }
 
 /// Puts `kept` in the place of what `flow` has made ready, before what follows the body.
-pub(super) fn put_back(socket: &mut Socket, kept: &[u8], flow: &Flow) {
-    let rest = socket.input.take();
+pub(super) fn put_back(input: &mut Option<Buffer>, kept: &[u8], flow: &Flow) {
+    let rest = input.take();
     let rest = rest.as_ref().map_or(&[][..], |input| &input.filled()[flow.ready()..]);
     let mut again = Buffer::holding(kept.len() + rest.len());
     again.push(kept);
     again.push(rest);
-    socket.input = Some(again);
+    *input = Some(again);
 }
 
 /// Takes a body that nobody reads out of what was received; says whether all of it was here.

@@ -106,7 +106,7 @@ pub(crate) fn is_silent(why: ConnectionError) -> bool {
 }
 
 /// The bind line that the connection came by.
-fn bind(connection: &Client) -> Option<&Bind> {
+pub(crate) fn bind(connection: &Client) -> Option<&Bind> {
     let own = &connection.session.listener;
     connection.frontend.binds.iter().find(|bind| std::ptr::eq(&*bind.listener, &**own))
 }

@@ -5,6 +5,7 @@
 //! protocol answers. Made by `session`.
 
 mod h1;
+mod h2;
 pub(crate) mod handshake;
 mod keep;
 mod presence;
@@ -25,15 +26,16 @@ use runtime::Buffer;
 use runtime::shared::Shared as _;
 use runtime::timer::Timer;
 use runtime::worker::Load;
-use sample::{Cause, ConnectionError, Session};
+use sample::{Cause, ConnectionError, Session, StreamFacts};
 use state::counters::Traffic;
 use state::sessions::{Kill, Registered};
 
 use crate::fault::Fault;
-use crate::flow::{Flow, FlowError, Path, Sink, Socket, Source};
+use crate::flow::{Coding, Flow, FlowError, Path, Sink, Socket, Source};
 use crate::server::Private;
 use crate::server::local::{LocalProxy, LocalServer};
 use crate::shared::Prepared;
+use crate::stream;
 use crate::worker::Worker;
 
 pub(crate) use h1::Framed;
@@ -72,6 +74,8 @@ pub(crate) struct Client {
 pub(crate) enum Downstream {
     /// HTTP/1, and TCP: one request, or one stream, at a time.
     H1(Socket),
+    /// HTTP/2: one stream of a connection that has many.
+    H2(stream::Stream),
 }
 
 impl Deref for Client {
@@ -127,6 +131,12 @@ impl Client {
         })
     }
 
+    /// One stream of the connection that `link` is of.
+    pub(crate) fn of_stream(link: Rc<Link>, stream: stream::Stream, entry: Registered) -> Box<Self> {
+        let idle_from = link.session.ready_us.get();
+        Box::new(Self { link, timer: Timer::new(), entry, idle_from, side: Downstream::H2(stream) })
+    }
+
     /// Ready when the request is to be ended from outside: by an operator, or with its server.
     #[inline]
     pub(crate) fn poll_killed(&self, context: &mut Context<'_>) -> Poll<Fault> {
@@ -164,15 +174,19 @@ impl Downstream {
     /// malformed request.
     #[inline]
     pub(crate) fn received(&self) -> &[u8] {
-        let Self::H1(socket) = self;
-        socket.received()
+        match self {
+            Self::H1(socket) => socket.received(),
+            Self::H2(stream) => stream.received(),
+        }
     }
 
     /// Whether nothing is left of what was received.
     #[inline]
     pub(crate) fn is_drained(&self) -> bool {
-        let Self::H1(socket) = self;
-        socket.is_drained()
+        match self {
+            Self::H1(socket) => socket.is_drained(),
+            Self::H2(stream) => stream.is_drained(),
+        }
     }
 
     /// Reads more of what the client sends: 0 at its end.
@@ -181,8 +195,10 @@ impl Downstream {
     /// The connection's, or `OutOfMemory` where there is no room.
     #[inline]
     pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let Self::H1(socket) = self;
-        socket.poll_fill(context)
+        match self {
+            Self::H1(socket) => socket.poll_fill(context),
+            Self::H2(stream) => stream.poll_fill(context),
+        }
     }
 
     /// Receives the rest of what is here, in little memory while there is none.
@@ -190,29 +206,37 @@ impl Downstream {
     /// # Errors
     /// As [`poll_fill`](Self::poll_fill).
     pub(crate) fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let Self::H1(socket) = self;
-        socket.poll_rest(context)
+        match self {
+            Self::H1(socket) => socket.poll_rest(context),
+            Self::H2(stream) => stream.poll_fill(context),
+        }
     }
 
     /// Ready when there is something to receive, or the connection has ended. No memory is held
     /// meanwhile.
     #[inline]
     pub(crate) fn poll_arrival(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self::H1(socket) = self;
-        socket.stream.poll_read_ready(context)
+        match self {
+            Self::H1(socket) => socket.stream.poll_read_ready(context),
+            Self::H2(_) => Poll::Ready(Ok(())),
+        }
     }
 
     /// Whether there is room for more of what the client sends.
     pub(crate) fn has_room(&mut self) -> bool {
-        let Self::H1(socket) = self;
-        socket.has_room()
+        match self {
+            Self::H1(socket) => socket.has_room(),
+            Self::H2(stream) => stream.has_room(),
+        }
     }
 
     /// Gives back memory that holds nothing.
     #[inline]
     pub(crate) fn release(&mut self) {
-        let Self::H1(socket) = self;
-        socket.release();
+        match self {
+            Self::H1(socket) => socket.release(),
+            Self::H2(stream) => stream.release(),
+        }
     }
 
     /// Reads the head of the next request in what was received: its length, or `None` if it is not
@@ -226,15 +250,19 @@ impl Downstream {
         head: &mut Head,
         options: &ParseOptions,
     ) -> Result<Option<usize>, ParseError> {
-        let Self::H1(socket) = self;
-        h1::read_head(socket, head, options)
+        match self {
+            Self::H1(socket) => h1::read_head(socket, head, options),
+            Self::H2(_) => Ok(Some(0)),
+        }
     }
 
     /// Takes the head of so many bytes, of which [`read_head`](Self::read_head) told.
     #[inline]
     pub(crate) fn consume_head(&mut self, length: usize) {
-        let Self::H1(socket) = self;
-        socket.input().consume(length);
+        match self {
+            Self::H1(socket) => socket.input().consume(length),
+            Self::H2(_) => {}
+        }
     }
 
     /// How the body of the request ends.
@@ -243,16 +271,20 @@ impl Downstream {
     /// What came of it together with the head is badly coded: it goes nowhere.
     #[inline]
     pub(crate) fn body_length(&self, head: &Head) -> Result<BodyLength, ParseError> {
-        let Self::H1(socket) = self;
-        h1::body_length(socket, head)
+        match self {
+            Self::H1(socket) => h1::body_length(socket, head),
+            Self::H2(stream) => Ok(h2::body_length(stream, head)),
+        }
     }
 
     /// Takes what is between the client and us out of a request: rules and servers do not see it.
     /// Says whether the connection may take another request.
     #[inline]
     pub(crate) fn clean_request(&self, head: &mut Head) -> bool {
-        let Self::H1(_) = self;
-        h1::clean_request(head)
+        match self {
+            Self::H1(_) => h1::clean_request(head),
+            Self::H2(_) => h2::clean_request(head),
+        }
     }
 
     /// Says in the response whether its connection stays, and how its body goes where the client
@@ -265,8 +297,66 @@ impl Downstream {
         kept: bool,
         may: impl FnOnce() -> bool,
     ) -> (Path, bool) {
-        let Self::H1(_) = self;
-        h1::frame_response(head, framed, kept, may)
+        match self {
+            Self::H1(_) => h1::frame_response(head, framed, kept, may),
+            Self::H2(_) => (h2::frame_response(head, framed), true),
+        }
+    }
+
+    /// How the end of a body of this length shows in what is received, where each side has its own
+    /// ways.
+    #[inline]
+    pub(crate) fn framing(&self, length: BodyLength) -> BodyLength {
+        match (self, length) {
+            (Self::H2(_), BodyLength::Chunked) => BodyLength::UntilClose,
+            _ => length,
+        }
+    }
+
+    /// How a body of this length is written for a server; to `bare` ones as payload alone, whose
+    /// end its stream tells.
+    #[inline]
+    pub(crate) fn path(&self, length: BodyLength, bare: bool) -> Path {
+        match (self, length) {
+            (_, BodyLength::Chunked) if bare => Path::Payload(Coding::Bare),
+            (Self::H2(_), BodyLength::Chunked) => Path::Payload(Coding::Chunked),
+            _ => Path::Verbatim,
+        }
+    }
+
+    /// Sends the head of a final response, in front of the body that goes through `flow`; how many
+    /// bytes of it `flow` does not count.
+    pub(crate) fn send_head(&mut self, head: &Head, flow: &mut Flow) -> u64 {
+        match self {
+            Self::H1(_) => {
+                head.write_to(&mut flow.staged);
+                0
+            }
+            Self::H2(stream) => {
+                stream.send_head(head, flow.is_finished());
+                head.written_len() as u64
+            }
+        }
+    }
+
+    /// What its stream is known as, where its connection has many.
+    #[inline]
+    pub(crate) fn stream_facts(&self) -> Option<StreamFacts> {
+        match self {
+            Self::H1(_) => None,
+            Self::H2(stream) => Some(stream.facts()),
+        }
+    }
+
+    /// Whether bodies come as payload alone, whose end their stream tells.
+    #[inline]
+    pub(crate) fn is_bare(&self) -> bool {
+        matches!(self, Self::H2(_))
+    }
+
+    /// Whether heads are text that leaves with the body.
+    pub(crate) fn stages_heads(&self) -> bool {
+        matches!(self, Self::H1(_))
     }
 
     /// Decodes what is here of a body that nothing was taken of yet; says whether that is all of
@@ -275,29 +365,37 @@ impl Downstream {
     /// # Errors
     /// It is badly coded.
     pub(crate) fn decode(&self, length: BodyLength, out: &mut Vec<u8>) -> Result<bool, http::ChunkError> {
-        let Self::H1(socket) = self;
-        crate::flow::decode(length, socket.received(), out)
+        match self {
+            Self::H1(socket) => crate::flow::decode(length, socket.received(), out),
+            Self::H2(stream) => Ok(h2::decode(stream, length, out)),
+        }
     }
 
     /// What is here of a body that nothing was taken of yet, so that [`put_back`](Self::put_back)
     /// can bring it again.
     pub(crate) fn keep(&self, length: BodyLength, out: &mut Vec<u8>) {
-        let Self::H1(socket) = self;
-        h1::keep(socket, length, out);
+        match self {
+            Self::H1(socket) => h1::keep(socket, length, out),
+            Self::H2(stream) => out.extend_from_slice(stream.received()),
+        }
     }
 
     /// Puts `kept` back in the place of what `flow` has not sent of it, so that the body can be
     /// taken from its beginning.
     pub(crate) fn put_back(&mut self, kept: &[u8], flow: &Flow) {
-        let Self::H1(socket) = self;
-        h1::put_back(socket, kept, flow);
+        match self {
+            Self::H1(socket) => h1::put_back(&mut socket.input, kept, flow),
+            Self::H2(stream) => h1::put_back(&mut stream.input, kept, flow),
+        }
     }
 
     /// Takes what `flow` had not taken yet of a body that nobody reads; says whether all of it was
     /// here.
     pub(crate) fn skip_body(&mut self, flow: &mut Flow) -> bool {
-        let Self::H1(socket) = self;
-        h1::skip_body(socket, flow)
+        match self {
+            Self::H1(socket) => h1::skip_body(socket, flow),
+            Self::H2(stream) => h2::skip_body(stream, flow),
+        }
     }
 
     /// Has `flow` take in what is here of the body.
@@ -306,33 +404,41 @@ impl Downstream {
     /// It is badly coded.
     #[inline]
     pub(crate) fn admit(&mut self, flow: &mut Flow) -> Result<(), FlowError> {
-        let Self::H1(socket) = self;
-        socket.input.as_mut().map_or(Ok(()), |input| flow.admit(input))
+        match self {
+            Self::H1(socket) => socket.input.as_mut().map_or(Ok(()), |input| flow.admit(input)),
+            Self::H2(stream) => stream.input.as_mut().map_or(Ok(()), |input| flow.admit(input)),
+        }
     }
 
     /// Where the body of the request comes from.
     #[inline]
     pub(crate) fn source(&mut self) -> Source<'_> {
-        let Self::H1(socket) = self;
-        Source::H1(socket)
+        match self {
+            Self::H1(socket) => Source::H1(socket),
+            Self::H2(stream) => Source::H2(stream),
+        }
     }
 
     /// Where the response goes.
     #[inline]
     pub(crate) fn sink(&mut self) -> Sink<'_> {
-        let Self::H1(socket) = self;
-        Sink::H1(&mut socket.stream)
+        match self {
+            Self::H1(socket) => Sink::H1(&mut socket.stream),
+            Self::H2(stream) => Sink::H2(stream),
+        }
     }
 
     /// The socket itself, of a connection that carries no requests (`log-forward`).
-    pub(crate) fn socket(&mut self) -> &mut Socket {
-        let Self::H1(socket) = self;
-        socket
+    pub(crate) fn socket(&mut self) -> Option<&mut Socket> {
+        match self {
+            Self::H1(socket) => Some(socket),
+            Self::H2(_) => None,
+        }
     }
 
     /// Begins TLS as its listener says; what was received is the beginning of it.
     pub(crate) fn begin_tls(&mut self, acceptor: &Arc<tls::Acceptor>, keep: tls::Keep) {
-        let Self::H1(socket) = self;
+        let Self::H1(socket) = self else { return };
         let received = socket.input.take();
         socket.stream.accept_tls(acceptor, received.as_ref().map_or(&[][..], Buffer::filled), keep);
     }
@@ -347,11 +453,11 @@ impl Downstream {
         context: &mut Context<'_>,
         early: bool,
     ) -> Poll<Result<(), tls::Error>> {
-        let Self::H1(socket) = self;
-        if early {
-            socket.stream.poll_early_handshake(context)
-        } else {
-            socket.stream.poll_handshake(context)
+        match self {
+            Self::H1(socket) if early => socket.stream.poll_early_handshake(context),
+            Self::H1(socket) => socket.stream.poll_handshake(context),
+            // Its connection is beyond that.
+            Self::H2(_) => Poll::Ready(Ok(())),
         }
     }
 
@@ -359,71 +465,90 @@ impl Downstream {
     /// more by somebody else.
     #[inline]
     pub(crate) fn is_early(&self) -> bool {
-        let Self::H1(socket) = self;
-        socket.stream.is_early()
+        match self {
+            Self::H1(socket) => socket.stream.is_early(),
+            Self::H2(stream) => stream.is_early(),
+        }
     }
 
     /// The TLS session, where there is one.
     pub(crate) fn tls(&self) -> Option<&tls::Session> {
-        let Self::H1(socket) = self;
-        socket.stream.tls()
+        match self {
+            Self::H1(socket) => socket.stream.tls(),
+            Self::H2(_) => None,
+        }
     }
 
     /// Sends the end of our side: no more comes of the response, nor any other.
     pub(crate) fn finish(&mut self) {
-        let Self::H1(socket) = self;
-        if socket.stream.is_early() {
+        match self {
             // The end of the handshake is on its way: a reset would meet it (`Client::settle`).
-            return;
+            Self::H1(socket) if socket.stream.is_early() => {}
+            Self::H1(socket) => {
+                socket.stream.close();
+                socket.stream.shutdown_write();
+            }
+            Self::H2(stream) => stream.end(),
         }
-        socket.stream.close();
-        socket.stream.shutdown_write();
     }
 
     /// Has the end of the connection tell the client that what it has is not the whole.
-    pub(crate) fn reset(&self) {
-        let Self::H1(socket) = self;
-        socket.stream.reset_on_close();
+    pub(crate) fn reset(&mut self) {
+        match self {
+            Self::H1(socket) => socket.stream.reset_on_close(),
+            Self::H2(stream) => stream.set_code(::h2::Code::InternalError),
+        }
     }
 
     /// Has the connection end without a word to the client (`silent-drop`).
     pub(crate) fn vanish(&self, rst_ttl: Option<u8>) {
-        let Self::H1(socket) = self;
-        socket.stream.vanish(rst_ttl);
+        match self {
+            Self::H1(socket) => socket.stream.vanish(rst_ttl),
+            Self::H2(stream) => stream.connection().want(|wish| wish.vanish = Some(rst_ttl)),
+        }
     }
 
     /// Sets the type of service of what is sent.
     pub(crate) fn set_tos(&self, tos: u32) {
-        let Self::H1(socket) = self;
-        socket.stream.set_tos(tos);
+        match self {
+            Self::H1(socket) => socket.stream.set_tos(tos),
+            Self::H2(stream) => stream.connection().want(|wish| wish.tos = Some(tos)),
+        }
     }
 
     /// Sets the firewall mark of what is sent.
     pub(crate) fn set_mark(&self, mark: u32) {
-        let Self::H1(socket) = self;
-        socket.stream.set_mark(mark);
+        match self {
+            Self::H1(socket) => socket.stream.set_mark(mark),
+            Self::H2(stream) => stream.connection().want(|wish| wish.mark = Some(mark)),
+        }
     }
 
     /// Throws away what came and nobody will read, so that closing is no reset; says how much that
     /// was.
     pub(crate) fn discard_received(&self) -> usize {
-        let Self::H1(socket) = self;
-        socket.received().len() + socket.stream.discard_received()
+        match self {
+            Self::H1(socket) => socket.received().len() + socket.stream.discard_received(),
+            Self::H2(_) => 0,
+        }
     }
 
     /// The kernel's number of the connection.
     #[inline]
     pub(crate) fn descriptor(&self) -> RawFd {
-        let Self::H1(socket) = self;
-        socket.stream.as_fd().as_raw_fd()
+        match self {
+            Self::H1(socket) => socket.stream.as_fd().as_raw_fd(),
+            Self::H2(stream) => stream.connection().descriptor,
+        }
     }
 }
 
 impl Drop for Client {
     /// Says in TLS that this is the end.
     fn drop(&mut self) {
-        let Downstream::H1(socket) = &mut self.side;
-        socket.stream.close();
+        if let Downstream::H1(socket) = &mut self.side {
+            socket.stream.close();
+        }
     }
 }
 

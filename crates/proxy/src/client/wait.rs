@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use http::Head;
 use plan::Proxy;
 use runtime::timer;
 use sample::ConnectionError;
@@ -37,11 +38,16 @@ impl Watch {
 impl Client {
     /// Whether the client is still there (`option abortonclose`); what it sent meanwhile is kept.
     pub(crate) fn poll_presence(&mut self, context: &mut Context<'_>) -> Presence {
-        let Downstream::H1(socket) = &mut self.side;
-        h1::poll_presence(socket, context).unwrap_or_else(|error| {
-            self.session.error.set(ConnectionError::of_kernel(&error));
-            Presence::Broken
-        })
+        match &mut self.side {
+            Downstream::H1(socket) => h1::poll_presence(socket, context).unwrap_or_else(|error| {
+                self.session.error.set(ConnectionError::of_kernel(&error));
+                Presence::Broken
+            }),
+            Downstream::H2(stream) => match stream.poll_reset(context) {
+                Some(_) => Presence::Broken,
+                None => Presence::Here,
+            },
+        }
     }
 
     /// Whether `option abortonclose` is in force: by default it is, for HTTP.
@@ -95,19 +101,26 @@ impl Client {
         matches!(self.wait(watch, over).await, Ok(Ok(())))
     }
 
-    /// Sends an interim response, within the timer's deadline.
+    /// Sends an interim response, within the timer's deadline; `bytes` is memory to write it into.
     ///
     /// # Errors
     /// The client does not take it.
-    pub(crate) async fn send_interim(&mut self, mut head: &[u8]) -> Result<(), Fault> {
-        while !head.is_empty() {
+    pub(crate) async fn send_interim(&mut self, head: &Head, bytes: &mut Vec<u8>) -> Result<(), Fault> {
+        bytes.clear();
+        head.write_to(bytes);
+        if let Downstream::H2(stream) = &mut self.side {
+            stream.send_head(head, false);
+            return Ok(());
+        }
+        let mut left = &bytes[..];
+        while !left.is_empty() {
             let watch = Watch { leaving: false, late: Fault::ClientTimeout };
-            let write = |client: &mut Self, context: &mut Context<'_>| {
-                let Downstream::H1(socket) = &mut client.side;
-                socket.stream.poll_write(context, head)
+            let write = |client: &mut Self, context: &mut Context<'_>| match &mut client.side {
+                Downstream::H1(socket) => socket.stream.poll_write(context, left),
+                Downstream::H2(_) => Poll::Ready(Ok(left.len())),
             };
             let written = self.wait(watch, write).await?.map_err(|_| Fault::ClientAborted)?;
-            head = &head[written..];
+            left = &left[written..];
         }
         Ok(())
     }
@@ -116,14 +129,19 @@ impl Client {
     /// a reset that can overtake the answer.
     pub(crate) async fn linger(&mut self) {
         self.side.finish();
+        if !matches!(self.side, Downstream::H1(_)) {
+            // Its stream ends apart from the connection.
+            return;
+        }
         let deadline = self.frontend.timeouts.client_fin.unwrap_or(LINGER).min(LINGER);
         self.timer.set_after(timer::now_ms(), Some(deadline));
         let mut read = 0;
         while read < LINGER_BYTES {
             let watch = Watch { leaving: false, late: Fault::ClientTimeout };
             let more = |client: &mut Self, context: &mut Context<'_>| {
-                let Downstream::H1(socket) = &mut client.side;
-                socket.input().clear();
+                if let Downstream::H1(socket) = &mut client.side {
+                    socket.input().clear();
+                }
                 client.poll_fill(context)
             };
             match self.wait(watch, more).await {
@@ -131,7 +149,8 @@ impl Client {
                 _ => break,
             }
         }
-        let Downstream::H1(socket) = &mut self.side;
-        socket.input = None;
+        if let Downstream::H1(socket) = &mut self.side {
+            socket.input = None;
+        }
     }
 }

@@ -5,6 +5,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use http::Head;
 use plan::Proxy;
 use rules::{Final, Hold, Outcome, RuleSet, Stage};
 use runtime::timer::{self, now_ms};
@@ -265,7 +266,10 @@ async fn do_hold(
         (Hold::EarlyHint(head), Some(x)) => {
             if x.txn.request.version().is_11_or_above() {
                 client.timer.set_after(now_ms(), client.frontend.timeouts.client);
-                client.send_interim(&head).await?;
+                let mut hint = Head::new();
+                // It was written here: it is a head.
+                let _ = http::parse_response(&head, &mut hint, &http::ParseOptions::default());
+                client.send_interim(&hint, &mut Vec::new()).await?;
                 x.txn.bytes_out += head.len() as u64;
             }
         }
@@ -312,11 +316,13 @@ async fn conclude(
     let stop = match about {
         // A stream of HTTP is there already.
         About::Request(_) | About::Content { .. } | About::Response(..) | About::ResponseContent { .. }
-            if matches!(verdict, Final::SwitchMode) =>
+            if matches!(verdict, Final::SwitchMode(_)) =>
         {
             return Ok(true);
         }
-        About::Stream { .. } if matches!(verdict, Final::SwitchMode) => Stop::Upgrade(Upgrade::ByRule),
+        About::Stream { .. } if let Final::SwitchMode(spoken) = verdict => {
+            Stop::Upgrade(Upgrade::ByRule(spoken))
+        }
         About::Request(proxy) | About::Content { proxy, .. } => {
             Box::pin(verdict::conclude(client, x, proxy, verdict, Side::Request)).await
         }

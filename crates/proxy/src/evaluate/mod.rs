@@ -110,7 +110,7 @@ async fn on_content(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Res
     if client.worker.shared.plan.variables.wants_bodies() {
         upload::look(client, x);
     }
-    let were_run = x.upgrade == Upgrade::ByRule && proxy.index == client.frontend.index;
+    let were_run = matches!(x.upgrade, Upgrade::ByRule(_)) && proxy.index == client.frontend.index;
     if proxy.tcp_request.is_empty() || were_run {
         return Ok(());
     }

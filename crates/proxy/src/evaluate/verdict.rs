@@ -115,7 +115,7 @@ pub(super) async fn conclude(
             Stop::Close
         }
         Final::Service(service) => service::run(client, x, service).await,
-        Final::Internal | Final::SwitchMode | Final::CloseServer => Stop::Fault(Fault::Internal),
+        Final::Internal | Final::SwitchMode(_) | Final::CloseServer => Stop::Fault(Fault::Internal),
     }
 }
 

@@ -45,6 +45,8 @@ pub(crate) struct Choice {
     pub(crate) is_early: bool,
     /// Whether it must not be.
     pub(crate) never_early: bool,
+    /// Whether its key of WebSocket is one of ours.
+    pub(crate) gave_key: bool,
 }
 
 impl Choice {
@@ -62,6 +64,7 @@ impl Choice {
         self.said_early = false;
         self.is_early = false;
         self.never_early = false;
+        self.gave_key = false;
     }
 }
 

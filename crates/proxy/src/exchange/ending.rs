@@ -54,7 +54,9 @@ fn of_fault(client: &Client, x: &Exchange, fault: Fault) -> End {
         Fault::ClientReset => End::ClientReset,
         Fault::ClientTimeout if x.download.is_blocked() => End::ClientStalled,
         Fault::ClientTimeout => End::ClientTimeout,
-        Fault::EmptyResponse | Fault::SendFailed | Fault::Truncated => of_server(x, fault),
+        Fault::EmptyResponse | Fault::Unprocessed | Fault::SendFailed | Fault::Truncated => {
+            of_server(x, fault)
+        }
         Fault::ResponseCut if x.txn.server_error == ConnectionError::default() => End::ServerHeadCut,
         Fault::ResponseCut => End::ServerHeadReset,
         Fault::BadResponse(_) | Fault::BadResponseBody => End::BadResponse,

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use http::{BodyLength, Method};
 use plan::Proxy;
+use rules::Spoken;
 use sample::transaction::TimeoutSlot;
 use sample::{Endpoint, Phase, Transaction};
 
@@ -79,6 +80,8 @@ pub(crate) struct Exchange {
 pub(crate) struct RequestBody {
     /// How it ends, as it came: rules cannot change it.
     pub(crate) length: BodyLength,
+    /// Whether it comes as payload alone, whose end its stream tells.
+    pub(crate) is_bare: bool,
     /// What rules see of it: buffered and decoded; empty unless something asked for it.
     pub(crate) seen: Vec<u8>,
     /// Whether `seen` is all of it.
@@ -103,6 +106,8 @@ pub(crate) struct RequestBody {
 pub(crate) struct ResponseBody {
     /// How it ends, as the server sends it.
     pub(crate) length: BodyLength,
+    /// Whether it comes as payload alone, whose end its stream tells.
+    pub(crate) is_bare: bool,
     /// What rules see of its beginning.
     pub(crate) seen: Vec<u8>,
     /// Whether a rule waited for something since its head was there: the time is no longer that of
@@ -123,6 +128,10 @@ pub(crate) enum Arrival {
     Ready,
     /// Nothing within the time allowed.
     Expired,
+    /// A request on a stream of its own, whose head is there.
+    Stream(Box<Exchange>),
+    /// The head is in the exchange.
+    Received,
     /// A stream of TCP that goes on as a request.
     Upgraded(Box<Exchange>),
 }
@@ -147,7 +156,7 @@ pub(crate) enum Upgrade {
     #[default]
     None,
     /// A rule of the frontend's `tcp-request content` switched (`switch-mode`).
-    ByRule,
+    ByRule(Spoken),
     /// Its backend is one of HTTP, and is chosen.
     ByBackend,
 }
@@ -199,6 +208,7 @@ impl Exchange {
         download.start(BodyLength::None, Default::default());
         request_body.reset();
         response_body.length = BodyLength::None;
+        response_body.is_bare = false;
         response_body.seen.clear();
         response_body.waited = false;
         response_body.is_silent = false;
@@ -274,6 +284,7 @@ impl Exchange {
 impl RequestBody {
     fn reset(&mut self) {
         self.length = BodyLength::None;
+        self.is_bare = false;
         self.seen.clear();
         self.is_complete = false;
         self.is_cut = false;

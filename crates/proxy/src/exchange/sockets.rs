@@ -45,6 +45,7 @@ pub(crate) fn take(client: &Client, x: &mut Exchange, upstream: &Upstream) {
     x.txn.server_glitches = upstream.glitches();
     x.txn.server_ends = upstream.ends();
     x.txn.server_tls = upstream.tls().cloned();
+    x.txn.server_stream = upstream.stream_facts();
     x.txn.server_error = Default::default();
     let number = upstream.descriptor();
     client.entry.server_fd.set(number);

@@ -17,7 +17,7 @@ mod tracer;
 
 use std::io;
 
-use http::BodyLength;
+use http::{BodyLength, Head};
 use net::splice::Pipe;
 use sample::ConnectionError;
 
@@ -99,6 +99,10 @@ pub(crate) struct Flow {
     pub(crate) spliced: u64,
     /// What the kernel moves its bytes through, where the options ask for that.
     pub(crate) pipe: Option<Pipe>,
+    /// What came behind the payload and is still to be sent.
+    trailers: Option<Box<Head>>,
+    /// Whether that is left out (`option http-drop-request-trailers`, `-response-`).
+    pub(crate) drops_trailers: bool,
     /// What holds it back, where a filter does; most have none.
     pub(crate) gate: Option<Box<Gate>>,
     /// Whether the last call moved anything: the caller then moves its deadline.
@@ -127,6 +131,8 @@ impl Flow {
         self.admitted = 0;
         self.spliced = 0;
         self.path = path;
+        self.trailers = None;
+        self.drops_trailers = false;
         self.pipe = None;
         self.gate = None;
         self.ends = false;
@@ -248,6 +254,7 @@ mod tests {
     fn admitted(length: BodyLength, path: Path, parts: &[&[u8]]) -> (Vec<u8>, usize, bool) {
         let mut flow = Flow::default();
         flow.start(length, path);
+        flow.drops_trailers = true;
         let mut buffer = Buffer::sized(1024);
         for part in parts {
             buffer.push(part);

@@ -4,12 +4,11 @@ use std::io;
 use std::task::{Context, Poll, ready};
 
 use http::{ChunkEvent, Normalized};
-use net::Stream;
 use net::splice::Pipe;
 use runtime::{Buffer, buffer};
 use sample::ConnectionError;
 
-use super::source::Framing;
+use super::source::{Framing, Reader};
 use super::{Coding, Flow, FlowError, Path, Sink, Socket, Source, Stored};
 
 /// Fewer bytes than this are not worth a pipe's two calls.
@@ -118,13 +117,16 @@ impl Flow {
                 }
                 ChunkEvent::More => break input.len(),
                 ChunkEvent::Done { consumed } => {
+                    if !self.drops_trailers {
+                        self.trailers = self.framing.trailers();
+                    }
                     self.framing = Framing::Done;
                     break consumed;
                 }
             }
         };
         if self.is_received() {
-            coding.finish(&mut self.staged);
+            coding.finish(&mut self.trailers, &mut self.staged);
         }
         self.received += used as u64;
         self.admitted += used as u64;
@@ -140,12 +142,11 @@ impl Flow {
         from: Source<'_>,
         to: &mut Sink<'_>,
     ) -> Poll<Result<(), FlowError>> {
-        let Sink::H1(to) = to;
         match from {
             Source::H1(from) => {
                 from.input.get_or_insert_with(Buffer::small);
                 let pumped = match self.pipe.take() {
-                    None => self.poll_forward(context, from, to),
+                    None => self.poll_from_socket(context, from, to),
                     mut pipe => {
                         let pumped = self.poll_splice(context, from, to, &mut pipe);
                         self.pipe = pipe;
@@ -156,21 +157,45 @@ impl Flow {
                 from.release();
                 pumped
             }
+            Source::H2(from) => {
+                let (incoming, input) = from.halves();
+                let buffer = input.get_or_insert_with(Buffer::small);
+                let pumped = self.poll_forward(context, Reader::H2(incoming), buffer, to);
+                from.release();
+                pumped
+            }
+            Source::Gone => Poll::Ready(Err(FlowError::Read(ConnectionError::default()))),
             Source::Stored(stored) => self.poll_stored(context, stored, to),
         }
     }
 
-    /// From socket to socket.
-    fn poll_forward(
+    /// From a socket.
+    #[inline]
+    fn poll_from_socket(
         &mut self,
         context: &mut Context<'_>,
         from: &mut Socket,
-        to: &mut Stream,
+        to: &mut Sink<'_>,
     ) -> Poll<Result<(), FlowError>> {
-        let Socket { stream: from, input } = from;
+        let Socket { stream, input } = from;
         let Some(buffer) = input else { return Poll::Pending };
+        self.poll_forward(context, Reader::H1(stream), buffer, to)
+    }
+
+    /// By way of `buffer`.
+    #[inline]
+    fn poll_forward(
+        &mut self,
+        context: &mut Context<'_>,
+        mut from: Reader<'_>,
+        buffer: &mut Buffer,
+        to: &mut Sink<'_>,
+    ) -> Poll<Result<(), FlowError>> {
         // What came with the head leaves with it, in one call.
         self.admit(buffer)?;
+        if from.is_at_end() && self.is_until_close() {
+            self.end_of_stream(&mut from)?;
+        }
         loop {
             match self.poll_send(context, buffer, to) {
                 Poll::Ready(Ok(())) => {}
@@ -180,7 +205,7 @@ impl Flow {
             if self.is_received() {
                 return self.poll_finished(context, to);
             }
-            match self.poll_receive(context, from, buffer) {
+            match self.poll_receive(context, &mut from, buffer) {
                 Poll::Ready(Ok(())) => {}
                 other => {
                     self.release(context, to);
@@ -195,15 +220,19 @@ impl Flow {
         &mut self,
         context: &mut Context<'_>,
         from: &mut Socket,
-        to: &mut Stream,
+        to: &mut Sink<'_>,
         pipe: &mut Option<Pipe>,
     ) -> Poll<Result<(), FlowError>> {
-        if from.stream.tls().is_some() || to.tls().is_some() {
-            // The kernel does not see what is encrypted here.
-            *pipe = None;
-        }
         loop {
-            let Some(through) = pipe else { return self.poll_forward(context, from, to) };
+            let (Some(through), Sink::H1(socket)) = (&mut *pipe, &mut *to) else {
+                *pipe = None;
+                return self.poll_from_socket(context, from, to);
+            };
+            if from.stream.tls().is_some() || socket.tls().is_some() {
+                // The kernel does not see what is encrypted here.
+                *pipe = None;
+                continue;
+            }
             let Socket { stream: from, input } = &mut *from;
             let Some(buffer) = input else { return Poll::Pending };
             self.admit(buffer)?;
@@ -213,7 +242,8 @@ impl Flow {
                 failed => return failed,
             }
             while !through.is_empty() {
-                match through.poll_drain(context, to, self.spliceable() > 0) {
+                let Sink::H1(socket) = &mut *to else { break };
+                match through.poll_drain(context, socket, self.spliceable() > 0) {
                     Poll::Ready(Ok(_)) => self.moved = true,
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::write(&error))),
                     Poll::Pending => return Poll::Pending,
@@ -224,7 +254,7 @@ impl Flow {
             }
             let limit = self.spliceable();
             if limit < SPLICE_LEAST || !buffer.is_empty() {
-                match self.poll_receive(context, from, buffer) {
+                match self.poll_receive(context, &mut Reader::H1(from), buffer) {
                     Poll::Ready(Ok(())) => continue,
                     other => {
                         self.release(context, to);
@@ -233,7 +263,7 @@ impl Flow {
                 }
             }
             match through.poll_fill(context, from, limit) {
-                Poll::Ready(Ok(0)) => self.end_of_stream()?,
+                Poll::Ready(Ok(0)) => self.end_of_stream(&mut Reader::H1(from))?,
                 Poll::Ready(Ok(n)) => {
                     self.skip(n as u64);
                     self.moved = true;
@@ -254,7 +284,7 @@ impl Flow {
         &mut self,
         context: &mut Context<'_>,
         stored: &mut Stored,
-        to: &mut Stream,
+        to: &mut Sink<'_>,
     ) -> Poll<Result<(), FlowError>> {
         let coding = match self.path {
             Path::Verbatim => Coding::Bare,
@@ -273,10 +303,10 @@ impl Flow {
     }
 
     /// Reads once into `buffer` and admits what came.
-    pub(crate) fn poll_receive(
+    fn poll_receive(
         &mut self,
         context: &mut Context<'_>,
-        from: &mut Stream,
+        from: &mut Reader<'_>,
         buffer: &mut Buffer,
     ) -> Poll<Result<(), FlowError>> {
         if buffer.len() > self.ready {
@@ -297,16 +327,20 @@ impl Flow {
             // A line of the coding that no buffer holds has no end for us.
             return if self.has_unsent() { Poll::Pending } else { Poll::Ready(Err(FlowError::Coding)) };
         }
-        match from.poll_read(context, buffer.room()) {
+        match from.poll_read(context, buffer) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(error)) => Poll::Ready(Err(FlowError::read(&error))),
-            Poll::Ready(Ok(0)) => Poll::Ready(self.end_of_stream()),
+            Poll::Ready(Ok(0)) => Poll::Ready(self.end_of_stream(from)),
             Poll::Ready(Ok(n)) => {
                 self.moved = true;
                 self.slow = false;
                 self.bulk = n == room || n >= buffer::small_size();
-                buffer.fill(n);
-                Poll::Ready(self.admit(buffer))
+                let admitted = self.admit(buffer);
+                if from.is_at_end() && self.is_until_close() && admitted.is_ok() {
+                    // The end leaves with the last bytes.
+                    return Poll::Ready(self.end_of_stream(from));
+                }
+                Poll::Ready(admitted)
             }
         }
     }
@@ -330,11 +364,15 @@ impl Flow {
         Poll::Pending
     }
 
-    fn end_of_stream(&mut self) -> Result<(), FlowError> {
+    fn end_of_stream(&mut self, from: &mut Reader<'_>) -> Result<(), FlowError> {
         if !self.is_until_close() {
             return Err(FlowError::Read(ConnectionError::default()));
         }
         self.framing = Framing::Done;
+        self.trailers = from.take_trailers().filter(|_| !self.drops_trailers);
+        if let Path::Payload(coding) = self.path {
+            coding.finish(&mut self.trailers, &mut self.staged);
+        }
         Ok(())
     }
 }

@@ -3,10 +3,10 @@
 
 use std::task::{Context, Poll, ready};
 
-use net::Stream;
 use runtime::Buffer;
 
-use super::{COPY, Flow, FlowError, Gate};
+use super::sink::Following;
+use super::{COPY, Flow, FlowError, Gate, Sink};
 
 impl Flow {
     /// Writes what is staged and ready; `Ready` when nothing is left to write.
@@ -15,13 +15,18 @@ impl Flow {
         &mut self,
         context: &mut Context<'_>,
         buffer: &mut Buffer,
-        to: &mut Stream,
+        to: &mut Sink<'_>,
     ) -> Poll<Result<(), FlowError>> {
         if self.gate.is_some() {
             return self.poll_send_gated(context, buffer, to);
         }
         // A buffer that was filled to its end is not the end of what the sender has.
-        let more = if self.is_received() { self.ends } else { buffer.room_len() == 0 };
+        let following = match self.is_received() {
+            true if self.trailers.is_some() => Following::More,
+            true => Following::End(self.ends),
+            false if buffer.room_len() == 0 => Following::More,
+            false => Following::Unknown,
+        };
         if self.ready > 0 && self.ready <= COPY && !self.staged.is_empty() && self.staged_sent == 0 {
             self.staged.extend_from_slice(&buffer.filled()[..self.ready]);
             buffer.consume(self.ready);
@@ -30,7 +35,7 @@ impl Flow {
         while self.has_unsent() {
             let staged = &self.staged[self.staged_sent..];
             let ready = &buffer.filled()[..self.ready];
-            let n = match to.poll_write_both(context, staged, ready, more) {
+            let n = match to.poll_write(context, staged, ready, following) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(FlowError::unwritten())),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::write(&error))),
@@ -38,7 +43,7 @@ impl Flow {
             };
             let of_staged = n.min(staged.len());
             self.note_sent(of_staged, n - of_staged, buffer);
-            self.held = more;
+            self.held = matches!(following, Following::More | Following::End(true));
         }
         Poll::Ready(Ok(()))
     }
@@ -47,23 +52,23 @@ impl Flow {
     pub(super) fn poll_flush(
         &mut self,
         context: &mut Context<'_>,
-        to: &mut Stream,
+        to: &mut Sink<'_>,
     ) -> Poll<Result<(), FlowError>> {
-        let more = self.is_received() && self.ends;
+        let following = if self.is_received() { Following::End(self.ends) } else { Following::Unknown };
         while self.staged_left() > 0 {
-            match ready!(to.poll_write_both(context, &self.staged[self.staged_sent..], &[], more)) {
+            match ready!(to.poll_write(context, &self.staged[self.staged_sent..], &[], following)) {
                 Ok(0) => return Poll::Ready(Err(FlowError::unwritten())),
                 Ok(n) => self.note_staged(n),
                 Err(error) => return Poll::Ready(Err(FlowError::write(&error))),
             }
-            self.held = more;
+            self.held = following == Following::End(true);
         }
         Poll::Ready(Ok(()))
     }
 
     /// Sends what the kernel was told to hold for more to come, which has not.
     #[inline]
-    pub(super) fn release(&mut self, context: &mut Context<'_>, to: &mut Stream) {
+    pub(super) fn release(&mut self, context: &mut Context<'_>, to: &mut Sink<'_>) {
         // What fails here fails again with what is written next.
         let _ = to.poll_flush(context);
         if std::mem::take(&mut self.held) {
@@ -76,8 +81,9 @@ impl Flow {
     pub(super) fn poll_finished(
         &mut self,
         context: &mut Context<'_>,
-        to: &mut Stream,
+        to: &mut Sink<'_>,
     ) -> Poll<Result<(), FlowError>> {
+        to.end_message(self.trailers.take());
         ready!(to.poll_flush(context)).map_err(|error| FlowError::write(&error))?;
         if !self.ends && std::mem::take(&mut self.held) {
             to.push();
@@ -112,7 +118,7 @@ impl Flow {
         &mut self,
         context: &mut Context<'_>,
         buffer: &mut Buffer,
-        to: &mut Stream,
+        to: &mut Sink<'_>,
     ) -> Poll<Result<(), FlowError>> {
         let Some(mut gate) = self.gate.take() else { return Poll::Ready(Ok(())) };
         let sent = self.send_through(&mut gate, context, buffer, to);
@@ -125,7 +131,7 @@ impl Flow {
         gate: &mut Gate,
         context: &mut Context<'_>,
         buffer: &mut Buffer,
-        to: &mut Stream,
+        to: &mut Sink<'_>,
     ) -> Poll<Result<(), FlowError>> {
         while self.has_unsent() {
             let staged = &self.staged[self.staged_sent..];
@@ -142,7 +148,7 @@ impl Flow {
             }
             let staged = &staged[..staged.len().min(free + allowed)];
             let ready = &buffer.filled()[..self.ready.min(free + allowed - staged.len())];
-            let n = match to.poll_write_both(context, staged, ready, false) {
+            let n = match to.poll_write(context, staged, ready, Following::Unknown) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(FlowError::unwritten())),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(FlowError::write(&error))),

@@ -1,19 +1,101 @@
 //! Where the bytes of a direction go, and how payload is written for HTTP/1.
 
+use std::io;
+use std::task::{Context, Poll};
+
+use http::Head;
 use net::Stream;
+
+use crate::stream;
 
 /// Where a direction's bytes go.
 pub(crate) enum Sink<'a> {
     /// A peer that speaks HTTP/1, or TCP.
     H1(&'a mut Stream),
+    /// A stream of a connection that has many.
+    H2(&'a mut stream::Stream),
+    /// Nowhere: there is no stream any more.
+    Gone,
+}
+
+/// What follows the bytes that are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Following {
+    /// Nothing that is known of.
+    Unknown,
+    /// More of the body, or the end of the connection, at once.
+    More,
+    /// The end of the body; and with `true` that of the connection, at once.
+    End(bool),
 }
 
 impl Sink<'_> {
+    /// Writes what it takes of both pieces, in their order; how many bytes those were.
+    ///
+    /// # Errors
+    /// The connection's.
+    #[inline]
+    pub(crate) fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        staged: &[u8],
+        ready: &[u8],
+        following: Following,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::H1(stream) => {
+                let more = matches!(following, Following::More | Following::End(true));
+                stream.poll_write_both(context, staged, ready, more)
+            }
+            Self::H2(stream) => {
+                stream.poll_write(context, staged, ready, matches!(following, Following::End(_)))
+            }
+            Self::Gone => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
+    }
+
+    /// Sends what was accepted and not sent yet, as far as that is not the connection's matter.
+    ///
+    /// # Errors
+    /// The connection's.
+    #[inline]
+    pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::H1(stream) => stream.poll_flush(context),
+            Self::H2(_) | Self::Gone => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Has the kernel send what it was told to hold.
+    #[inline]
+    pub(crate) fn push(&mut self) {
+        match self {
+            Self::H1(stream) => stream.push(),
+            Self::H2(_) | Self::Gone => {}
+        }
+    }
+
+    /// Ends the message, with trailers or without, where its end is told by the side and not by
+    /// what was written.
+    #[inline]
+    pub(crate) fn end_message(&mut self, trailers: Option<Box<Head>>) {
+        match (self, trailers) {
+            (Self::H1(_) | Self::Gone, _) => {}
+            (Self::H2(stream), None) => stream.end(),
+            (Self::H2(stream), Some(trailers)) => stream.send_trailers(&trailers),
+        }
+    }
+
     /// Tells the peer that nothing more comes.
     pub(crate) fn finish(&mut self) {
-        let Self::H1(stream) = self;
-        stream.close();
-        stream.shutdown_write();
+        match self {
+            Self::H1(stream) => {
+                stream.close();
+                stream.shutdown_write();
+            }
+            Self::H2(stream) => stream.end(),
+            Self::Gone => {}
+        }
     }
 }
 
@@ -22,7 +104,7 @@ impl Sink<'_> {
 pub(crate) enum Coding {
     /// As it is: of a known length, or until the connection closes.
     Bare,
-    /// In chunks, without trailers.
+    /// In chunks.
     Chunked,
     /// Not at all: the receiver expects none.
     Nothing,
@@ -44,10 +126,22 @@ impl Coding {
         }
     }
 
-    /// Writes the end of the body.
-    pub(crate) fn finish(self, out: &mut Vec<u8>) {
-        if self == Self::Chunked {
-            out.extend_from_slice(http::chunk::LAST_CHUNK);
+    /// Writes the end of the body, with trailers where it has a place for them.
+    pub(crate) fn finish(self, trailers: &mut Option<Box<Head>>, out: &mut Vec<u8>) {
+        if self != Self::Chunked {
+            return;
+        }
+        match trailers.take() {
+            None => out.extend_from_slice(http::chunk::LAST_CHUNK),
+            Some(trailers) => {
+                out.extend_from_slice(b"0\r\n");
+                for (name, value) in trailers.fields() {
+                    for part in [name, b": ", value, b"\r\n"] {
+                        out.extend_from_slice(part);
+                    }
+                }
+                out.extend_from_slice(b"\r\n");
+            }
         }
     }
 }

@@ -1,12 +1,61 @@
 //! Where the bytes of a direction come from: a socket that speaks HTTP/1, or what lies here
 //! already.
 
+use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use http::{BodyLength, ChunkDecoder, ChunkEvent};
+use http::{BodyLength, ChunkDecoder, ChunkEvent, Head};
+
+use net::Stream;
+use runtime::Buffer;
 
 use super::{Coding, Socket};
+use crate::stream;
+
+/// What a direction is read from.
+pub(super) enum Reader<'a> {
+    H1(&'a mut Stream),
+    H2(&'a mut stream::Incoming),
+}
+
+impl Reader<'_> {
+    /// Receives into `buffer` what is here: 0 at the end of the stream.
+    #[inline]
+    pub(super) fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut Buffer,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::H1(stream) => {
+                let read = stream.poll_read(context, buffer.room());
+                if let Poll::Ready(Ok(n)) = read {
+                    buffer.fill(n);
+                }
+                read
+            }
+            Self::H2(incoming) => incoming.poll_read(context, buffer),
+        }
+    }
+
+    /// Whether the message has ended with what was read, as far as the side tells.
+    #[inline]
+    pub(super) fn is_at_end(&mut self) -> bool {
+        match self {
+            Self::H1(_) => false,
+            Self::H2(incoming) => incoming.is_at_end(),
+        }
+    }
+
+    /// The trailers that came behind the message, where the side knows them.
+    pub(super) fn take_trailers(&mut self) -> Option<Box<Head>> {
+        match self {
+            Self::H1(_) => None,
+            Self::H2(incoming) => incoming.take_trailers(),
+        }
+    }
+}
 
 /// How the end of an HTTP/1 body is found.
 #[derive(Debug, Default)]
@@ -30,6 +79,17 @@ impl Framing {
             BodyLength::Chunked => Self::Chunked(Box::default()),
             BodyLength::UntilClose => Self::UntilClose,
         }
+    }
+
+    /// The trailers of a body in chunks that has ended.
+    pub(super) fn trailers(&self) -> Option<Box<Head>> {
+        let Self::Chunked(decoder) = self else { return None };
+        if decoder.trailers().is_empty() {
+            return None;
+        }
+        let mut head = Box::new(Head::new());
+        decoder.trailers_into(&mut head);
+        Some(head).filter(|head| !head.is_empty())
     }
 
     /// The next piece of payload in `input`, from `at` on.
@@ -59,6 +119,10 @@ impl Framing {
 pub(crate) enum Source<'a> {
     /// A peer that speaks HTTP/1, or TCP.
     H1(&'a mut Socket),
+    /// A stream of a connection that has many.
+    H2(&'a mut stream::Stream),
+    /// Nothing: there is no stream any more.
+    Gone,
     /// A body that lies here.
     Stored(&'a mut Stored),
 }
@@ -137,7 +201,7 @@ impl Stored {
         self.is_taken = true;
         let is_last = self.pieces.is_none();
         if is_last {
-            coding.finish(out);
+            coding.finish(&mut None, out);
         }
         is_last
     }

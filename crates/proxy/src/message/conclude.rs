@@ -50,7 +50,16 @@ pub(crate) fn after_response(
 /// Keeps the connection to the server for other requests, or for this client alone, or closes it;
 /// says whether it is kept.
 fn keep_upstream(client: &Client, x: &Exchange, backend: &Proxy, upstream: Upstream) -> bool {
-    let Upstream::H1(mut connection) = upstream;
+    let mut connection = match upstream {
+        Upstream::H1(connection) => connection,
+        // Its stream is over; what becomes of its connection is not this client's matter.
+        Upstream::H2(request) => {
+            if backend.options.prefer_last_server {
+                client.last_server.replace(Rc::downgrade(request.server()));
+            }
+            return true;
+        }
+    };
     let head = &x.txn.response;
     let uploaded = x.upload.is_finished();
     let lasts = uploaded && head.keep_alive() && !x.server_closes && !x.closes_server;

@@ -65,6 +65,12 @@ fn frame_request(x: &mut Exchange) -> Result<(), Fault> {
         // read the tunnel's bytes.
         x.txn.request.remove_body_length();
     }
+    if x.request_body.is_bare && x.request_body.length == BodyLength::Chunked {
+        // Nothing in its head told of the body: to HTTP/1 something has to.
+        x.txn.request.remove_body_length();
+        x.txn.request.append(b"transfer-encoding", b"chunked");
+        return Ok(());
+    }
     let is_framed = x.txn.request.settle_framing(x.request_body.length).map_err(|_| Fault::Internal)?;
     if !is_framed {
         // As HAProxy: without the field that told of it the request has no body.
@@ -274,7 +280,19 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
     if is_bodiless(x) && !x.is_tunnel && length != BodyLength::None {
         path = Path::Payload(Coding::Nothing);
     }
-    x.download.start(length, path);
+    let (framing, path) = match (x.response_body.is_bare, length, path) {
+        // It ends with its stream, and has to be told to the client in another way.
+        (true, BodyLength::Chunked, Path::Verbatim) => {
+            (BodyLength::UntilClose, Path::Payload(Coding::Chunked))
+        }
+        (true, BodyLength::Chunked, path) => (BodyLength::UntilClose, path),
+        (_, length, path) => (length, path),
+    };
+    x.download.start(framing, path);
+    x.download.drops_trailers = client.frontend.options.http_drop_response_trailers;
+    if !client.side.stages_heads() {
+        return Ok(());
+    }
     let adjust = &client.worker.shared.plan.global.h1_case_adjust;
     let bogus = client.frontend.options.h1_case_adjust_bogus_client && !adjust.is_empty();
     let staged = &mut x.download.staged;
@@ -308,6 +326,11 @@ fn frame_response(x: &mut Exchange) -> Result<bool, Fault> {
         (false, _) => Ok(true),
         (true, false) => {
             x.txn.response.set_content_length(0);
+            Ok(true)
+        }
+        (true, true) if x.response_body.is_bare && x.response_body.length == BodyLength::Chunked => {
+            x.txn.response.remove_body_length();
+            x.txn.response.append(b"transfer-encoding", b"chunked");
             Ok(true)
         }
         (true, true) => x.txn.response.settle_framing(x.response_body.length).map_err(|_| Fault::Internal),

@@ -7,3 +7,4 @@ pub(crate) mod inspect;
 pub(crate) mod request;
 pub(crate) mod response;
 pub(crate) mod upload;
+pub(crate) mod websocket;

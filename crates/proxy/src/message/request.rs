@@ -14,6 +14,7 @@ use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::flow::Path;
 use crate::glitch;
+use crate::message::websocket;
 
 /// Receives the head of the next request into the transaction.
 pub(crate) async fn receive(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Result<(), Stop> {
@@ -33,6 +34,15 @@ pub(crate) async fn receive(client: &mut Client, x: &mut Exchange, arrival: Arri
 
 async fn receive_head(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Result<(), Stop> {
     let mut begun = false;
+    if matches!(arrival, Arrival::Received) {
+        begin(client, x);
+        x.txn.bytes_in += x.txn.request.written_len() as u64;
+        x.txn.client_stream = client.side.stream_facts();
+        if let Some(breach) = x.txn.request.violation() {
+            note_glitch(client, &breach)?;
+        }
+        return complete(client, x, x.txn.times.started);
+    }
     if !client.side.is_drained() {
         begin(client, x);
         begun = true;
@@ -179,6 +189,10 @@ fn complete(client: &mut Client, x: &mut Exchange, now: u64) -> Result<(), Stop>
         Fault::BadRequest(error.kind)
     })?;
     x.request_body.length = length;
+    x.request_body.is_bare = client.side.is_bare();
+    if x.request_body.is_bare {
+        websocket::give_key(x);
+    }
     x.txn.times.request = now;
     client.session.requests.set(client.session.requests.get() + 1);
     x.txn.id = client.worker.stream_id();
@@ -198,7 +212,7 @@ fn complete(client: &mut Client, x: &mut Exchange, now: u64) -> Result<(), Stop>
         x.txn.to_proxy = !matches!(head.target().first(), None | Some(b'/' | b'*'));
     }
     x.request_body.expects_continue = head.expects_continue() && head.version().is_11_or_above();
-    x.upload.start(length, Path::Verbatim);
+    x.upload.start(client.side.framing(length), Path::Verbatim);
     let wanted = client.worker.shared.plan.variables.wants_request_line();
     if wanted || client.prepared().logs || client.frontend.unique_id_format.is_some() {
         note_request_line(client, x);

@@ -21,6 +21,7 @@ use crate::exchange::finish::{self, Moved};
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::flow::{Flow, FlowError};
+use crate::message::websocket;
 use crate::routing::attempt::tell;
 use crate::routing::retry;
 use crate::server::{NoHead, Upstream};
@@ -263,6 +264,9 @@ fn poll_head(
         return Poll::Ready(Err(head_fault(client, x, upstream, NoHead::Malformed(error))));
     }
     upstream.consume_head(length);
+    if x.txn.response.status() >= 101 && (upstream.is_bare() || x.choice.gave_key) {
+        websocket::of_response(x, upstream.is_bare())?;
+    }
     if x.choice.is_early {
         // Now that the handshake is over, what it came to is known.
         x.txn.server_tls = upstream.tls().cloned();
@@ -278,6 +282,7 @@ fn head_fault(client: &Client, x: &mut Exchange, upstream: &Upstream, none: NoHe
     }
     let (fault, error) = match none {
         NoHead::Nothing(error) => (Fault::EmptyResponse, error),
+        NoHead::Refused => (Fault::Unprocessed, None),
         NoHead::Cut(error) => (Fault::ResponseCut, error),
         NoHead::Malformed(error) => {
             let server = upstream.server();
@@ -313,8 +318,7 @@ async fn interim(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
         let mut bytes = std::mem::take(&mut x.reply.bytes);
         // It has no body, and must not name a length (RFC 9110, 8.6; RFC 9112, 6.1).
         x.txn.response.remove_body_length();
-        x.txn.response.write_to(&mut bytes);
-        let written = client.send_interim(&bytes).await;
+        let written = client.send_interim(&x.txn.response, &mut bytes).await;
         x.txn.bytes_out += bytes.len() as u64;
         bytes.clear();
         x.reply.bytes = bytes;
@@ -343,7 +347,8 @@ fn note_head(x: &mut Exchange, upstream: &Upstream) {
     x.txn.response.clean_connection();
     x.txn.response.watch_framing();
     let method = x.txn.request.method_id();
-    x.response_body.length = x.txn.response.response_body(method);
+    x.response_body.length = upstream.body_length(&x.txn.response, method);
+    x.response_body.is_bare = upstream.is_bare();
     x.is_tunnel = x.txn.response.is_tunnel(method);
     let status = x.txn.response.status();
     x.txn.server_status = status;
@@ -372,6 +377,7 @@ pub(crate) async fn forward(
     let mut armed = false;
     x.txn.times.closed = if x.response_body.waited { now_us() } else { x.txn.times.response };
     fit_out(client, x, backend);
+    begin(client, x, upstream).map_err(|fault| unsent(x, backend, upstream, fault))?;
     let outcome = poll_fn(|context: &mut Context<'_>| {
         x.download.moved = false;
         if !upload_failed && !x.upload.is_finished() {
@@ -441,6 +447,21 @@ pub(crate) async fn forward(
         }
     }
     outcome.map_err(|fault| unsent(x, backend, upstream, fault).into())
+}
+
+/// Sends the head where it does not leave as text together with the body, once what is here of the
+/// body is known to be good.
+///
+/// # Errors
+/// It is badly coded: nothing was sent.
+#[inline]
+pub(crate) fn begin(client: &mut Client, x: &mut Exchange, upstream: &mut Upstream) -> Result<(), Fault> {
+    if client.side.stages_heads() {
+        return Ok(());
+    }
+    upstream.admit(&mut x.download).map_err(|error| download_fault(client, x, &error))?;
+    x.txn.bytes_out += client.side.send_head(&x.txn.response, &mut x.download);
+    Ok(())
 }
 
 /// The gates and pipes that both directions go through from here on.

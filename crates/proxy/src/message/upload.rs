@@ -1,11 +1,11 @@
 //! The request on its way to the server: its head as it is sent, its body as far as it must be held
 //! first (`option http-buffer-request`, rules that look at it, retries), and sending it once more.
 
-use http::{BodyLength, KnownName, Method};
+use http::{BodyLength, Head, KnownName, Method};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use plan::{Proxy, ServerSettings};
+use plan::Proxy;
 use runtime::timer;
 
 use crate::client::{Client, Watch};
@@ -14,6 +14,7 @@ use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::flow::{Coding, Path};
 use crate::message::inspect;
+use crate::server::Upstream;
 
 /// Holds the request back until its body is there, where the configuration asks for it.
 pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
@@ -120,7 +121,9 @@ async fn answer_expectation(client: &mut Client, x: &mut Exchange) -> Result<(),
     if !std::mem::take(&mut x.request_body.expects_continue) {
         return Ok(());
     }
-    client.send_interim(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+    let mut head = Head::new();
+    head.start_response(100, None);
+    client.send_interim(&head, &mut Vec::new()).await?;
     // The client has its answer, and the body is on its way: nobody is asked twice.
     x.txn.request.remove_known(KnownName::Expect);
     Ok(())
@@ -171,18 +174,30 @@ fn decode(client: &Client, x: &mut Exchange) -> Result<(), Fault> {
 }
 
 /// Makes the head ready to be sent to `server`, before the body.
-pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, server: &ServerSettings) {
+pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upstream: &mut Upstream) {
     let length = x.request_body.length;
     let path = match length {
         _ if x.request_body.is_dropped => Path::Payload(Coding::Nothing),
         BodyLength::Chunked if backend.options.http_drop_request_trailers => Path::Payload(Coding::Chunked),
-        _ => Path::Verbatim,
+        length => client.side.path(length, upstream.is_bare()),
     };
-    x.upload.start(length, path);
+    x.upload.start(client.side.framing(length), path);
+    x.upload.drops_trailers = backend.options.http_drop_request_trailers;
     let staged = &mut x.upload.staged;
     staged.append(&mut x.choice.preamble);
     if let Some(name) = &backend.send_name_header {
+        let server = upstream.server();
         x.txn.request.set(&http::Name::new(name.as_bytes()), server.state.name.as_bytes());
+    }
+    let staged = &mut x.upload.staged;
+    if let Upstream::H2(request) = upstream {
+        // It leaves apart from the body.
+        filters::install(x, true);
+        let _ = client.side.admit(&mut x.upload);
+        let ends = x.upload.is_finished() && x.txn.request.method_id() != Method::Connect;
+        request.send_head(&x.txn.request, ends && !x.txn.request.has_upgrade());
+        x.txn.server_stream = Some(request.facts());
+        return;
     }
     let adjust = &client.worker.shared.plan.global.h1_case_adjust;
     if backend.options.h1_case_adjust_bogus_server && !adjust.is_empty() {
@@ -207,5 +222,5 @@ pub(crate) fn rewind(client: &mut Client, x: &mut Exchange) {
     if x.upload.consumed() > 0 {
         client.side.put_back(&x.request_body.kept, &x.upload);
     }
-    x.upload.start(x.request_body.length, Path::Verbatim);
+    x.upload.start(client.side.framing(x.request_body.length), Path::Verbatim);
 }

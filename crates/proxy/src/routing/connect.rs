@@ -11,7 +11,7 @@ use std::time::Duration;
 use net::dial::SourceError;
 use net::{Stream, Target, socks4};
 use plan::proxy::Reuse;
-use plan::server::{SendProxy, UseSource};
+use plan::server::{SendProxy, UseSource, Ws};
 use plan::{Proxy, ServerSettings};
 use runtime::timer::{self, NEVER, now_ms, now_us};
 use rustix::io::Errno;
@@ -45,6 +45,15 @@ pub(crate) async fn obtain(
     let settings = lease.server();
     let key = pool_key(client, x, settings);
     let mut idle = None;
+    if x.txn.is_http && !x.choice.fresh {
+        let ask = Ask { key: &key, reuse: backend.reuse, first: is_first(client, backend) };
+        if let Some(request) = client.worker.carriers.share(settings, ask) {
+            settings.state.counters.mine().reuses.add(1);
+            backend.state.backend.mine().reuses.add(1);
+            x.txn.times.connected = if x.txn.retries == 0 { x.txn.times.queued } else { now_us() };
+            return Ok(Upstream::H2(request));
+        }
+    }
     if x.txn.is_http && !x.choice.fresh {
         idle = reuse(client, backend, settings, &key);
         if idle.is_none() {
@@ -175,8 +184,17 @@ fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings) -> Box<[u8
         Some(_) => None,
         None => secure::server_name(client, x, settings),
     };
+    // Upgrades may go over another protocol than other requests.
+    let apart = x.txn.request.has_upgrade()
+        && (settings.ws != Ws::Auto || settings.tls.as_ref().is_some_and(|tls| tls.of_upgrades.is_some()));
     let marked = x.txn.server_tos.is_some() || x.txn.server_mark.is_some();
-    if !by_source && !by_destination && !marked && name.is_none() && settings.pool_conn_name.is_none() {
+    if !by_source
+        && !by_destination
+        && !marked
+        && !apart
+        && name.is_none()
+        && settings.pool_conn_name.is_none()
+    {
         return Box::default();
     }
     let mut key = Vec::new();
@@ -192,6 +210,9 @@ fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings) -> Box<[u8
     }
     if marked {
         key.extend_from_slice(format!("{:?}{:?}", x.txn.server_tos, x.txn.server_mark).as_bytes());
+    }
+    if apart {
+        key.push(2);
     }
     if let Some(name) = name {
         key.push(1);
@@ -234,7 +255,9 @@ async fn open(
         let preamble = std::mem::take(&mut x.choice.preamble);
         let early = secure::may_be_early(client, x, backend, tls);
         let sent = (name.as_deref(), &*preamble, early);
-        if let Err(fault) = secure::begin(client, x, &mut stream, &tls.connector, sent, watch).await {
+        let upgrades = tls.of_upgrades.as_ref().filter(|_| x.txn.request.has_upgrade());
+        let connector = upgrades.unwrap_or(&tls.connector);
+        if let Err(fault) = secure::begin(client, x, &mut stream, connector, sent, watch).await {
             x.txn.server_tls = stream.tls().map(|session| session.details().clone());
             return Err(fault);
         }
@@ -247,6 +270,25 @@ async fn open(
         Target::Ip(theirs) => (ours, Endpoint::Ip(theirs)),
         _ => (Endpoint::Local, Endpoint::Local),
     });
+    let agreed = stream.tls().map(|session| session.details().alpn.as_deref() == Some(b"h2"));
+    let spoken = match (settings.ws, x.txn.request.has_upgrade()) {
+        (Ws::Http1, true) => false,
+        (Ws::Http2, true) => true,
+        _ => settings.speaks_h2,
+    };
+    if x.txn.is_http && (spoken || agreed == Some(true)) {
+        let preamble = std::mem::take(&mut x.choice.preamble);
+        let config = client.worker.proxy(backend.index).h2.back.clone();
+        let opened = server::h2::Opened {
+            socket: stream,
+            preamble,
+            key,
+            ends,
+            backend: client.worker.local(backend.index),
+            open: opened,
+        };
+        return Ok(Upstream::H2(client.worker.carriers.begin(opened, &config)));
+    }
     Ok(Upstream::H1(Box::new(Connection {
         socket: Socket::new(stream),
         key,

@@ -21,6 +21,10 @@ use crate::server::local::LocalServer;
 /// Whether a request on a connection that had been idle met its closing, and may be sent again:
 /// nothing came back, and the method says that twice is as good as once (RFC 9110, 9.2.2).
 pub(crate) fn is_stale(x: &Exchange, fault: Fault) -> bool {
+    // What it did not look at is as good as never sent, whatever the method.
+    if fault == Fault::Unprocessed {
+        return x.can_rewind();
+    }
     matches!(fault, Fault::EmptyResponse | Fault::SendFailed)
         && x.txn.request.method_id().is_idempotent()
         && x.can_rewind()

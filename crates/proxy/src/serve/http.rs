@@ -22,6 +22,7 @@ use crate::server::local::{LocalProxy, LocalServer};
 pub(crate) async fn exchange(mut client: Box<Client>, arrival: Arrival) -> (Box<Client>, Next) {
     let (mut x, arrival) = match arrival {
         Arrival::Upgraded(stream) => (stream, Arrival::Ready),
+        Arrival::Stream(x) => (x, Arrival::Received),
         arrival => (Exchange::take(), arrival),
     };
     x.txn.is_http = true;
@@ -48,6 +49,10 @@ pub(crate) async fn exchange(mut client: Box<Client>, arrival: Arrival) -> (Box<
         }
     }
     x.txn.ending.client_closed = next == Next::Close;
+    if x.txn.client_stream.is_some() {
+        // Whether it was reset is known only now.
+        x.txn.client_stream = client.side.stream_facts();
+    }
     finish::finish(&mut client, &mut x);
     client.idle_from = x.txn.times.closed;
     let next = match next {
@@ -175,7 +180,10 @@ async fn obtain_response(
             }
         };
         // What broke a connection that stood was noted when it did.
-        if !matches!(fault, Fault::EmptyResponse | Fault::ResponseCut | Fault::SendFailed) {
+        if !matches!(
+            fault,
+            Fault::EmptyResponse | Fault::Unprocessed | Fault::ResponseCut | Fault::SendFailed
+        ) {
             x.txn.server_error = fault.connection_error();
         }
         let last = x.txn.retries >= retries || !retry::may_retry(x, backend, fault);
@@ -227,7 +235,7 @@ async fn attempt(
     report::step(client, x, LogOrigin::Connect);
     x.phase = Phase::Headers;
     client.entry.activity.set(Activity::Response);
-    upload::start(client, x, backend, lease.server());
+    upload::start(client, x, backend, &mut upstream);
     if !x.upload.is_one_write() {
         upstream.send_at_once();
     }

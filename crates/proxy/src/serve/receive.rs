@@ -65,7 +65,8 @@ fn take_messages(connection: &mut Client, proxy: &Proxy, forward: &LogForward, e
     let peer = address(&connection.session.source());
     let worker = connection.worker.clone();
     loop {
-        let input = connection.side.socket().input();
+        let Some(socket) = connection.side.socket() else { return false };
+        let input = socket.input();
         let bytes = input.filled();
         let full = input.room_len() == 0;
         let frame = match next_frame(bytes, forward.only_lines) {

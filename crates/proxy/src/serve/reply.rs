@@ -174,7 +174,7 @@ async fn send_reply(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> 
         path => path,
     };
     x.download.start(if bodiless { BodyLength::None } else { length }, path);
-    x.txn.response.write_to(&mut x.download.staged);
+    x.txn.bytes_out += client.side.send_head(&x.txn.response, &mut x.download);
     x.download.ends = !x.keep_alive;
     let allowed = x.timeout(TimeoutSlot::Client, client.frontend.timeouts.client);
     client.timer.set_after(timer::now_ms(), allowed);

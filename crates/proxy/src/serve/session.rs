@@ -3,84 +3,33 @@
 //! one stream (TCP).
 //!
 //! An idle keep-alive connection rests here, in a future that holds no buffer; the future of a
-//! request in progress lives in a box that is reused ([`Exchanges`]).
+//! request in progress lives in a box that is reused (`boxes`).
 
-use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::os::fd::{AsFd, AsRawFd};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use base::clock::WallTime;
 use net::Stream;
 use plan::bind::{Bind, BindAddress};
+use rules::Spoken;
 use runtime::pools::{self, Pool};
 use runtime::profile;
 use runtime::timer::now_us;
 use runtime::usage::Measured;
-use runtime::watchdog::{self, Task};
+use runtime::watchdog;
 use sample::{Accepted, Endpoint, Ends, Session};
 use state::Mode;
 use state::sessions::{self, Activity};
 
 use crate::client::{Client, handshake};
 use crate::evaluate;
-use crate::exchange::{Arrival, Next};
+use crate::exchange::{Arrival, Next, Upgrade};
+use crate::serve::boxes::{Exchanges, task_of};
 use crate::serve::newcomer::Newcomer;
+use crate::serve::{multiplexed, preface};
 use crate::worker::Worker;
-
-/// Boxes for the futures of requests in progress: as many as requests ever ran at once on this
-/// worker.
-pub(crate) struct Exchanges<M, F> {
-    make: M,
-    free: RefCell<Vec<Pin<Box<Option<F>>>>>,
-    /// How many boxes were made.
-    made: Cell<usize>,
-}
-
-impl<M, F> Exchanges<M, F>
-where
-    M: Fn(Box<Client>, Arrival) -> F,
-    F: Future<Output = (Box<Client>, Next)>,
-{
-    fn new(make: M) -> Self {
-        Self { make, free: RefCell::new(Vec::new()), made: Cell::new(0) }
-    }
-
-    /// What `show pools` tells of the boxes.
-    fn pool(&self) -> Pool {
-        let free = self.free.borrow().len();
-        Pool { name: "exchange", size: size_of::<Option<F>>(), allocated: self.made.get(), free }
-    }
-
-    async fn run(&self, connection: Box<Client>, arrival: Arrival) -> (Box<Client>, Next) {
-        let mut slot = self.free.borrow_mut().pop().unwrap_or_else(|| {
-            self.made.set(self.made.get() + 1);
-            Box::pin(None)
-        });
-        let task = task_of(&connection);
-        slot.set(Some((self.make)(connection, arrival)));
-        // Boxed: a connection at rest has the room of this future too.
-        let mut measure = profile::measures().then(|| Box::new(Measured::new("exchange")));
-        let result = poll_fn(|context| match (slot.as_mut().as_pin_mut(), &mut measure) {
-            (Some(future), None) => watchdog::during(task, || future.poll(context)),
-            (Some(future), Some(measure)) => {
-                watchdog::during(task, || measure.poll(context, |context| future.poll(context)))
-            }
-            (None, _) => Poll::Pending,
-        })
-        .await;
-        slot.set(None);
-        self.free.borrow_mut().push(slot);
-        result
-    }
-}
-
-/// What a watchdog is told of the connection's turns.
-fn task_of(connection: &Client) -> Task {
-    Task::Stream { proxy: connection.frontend.index as u32, session: connection.session.id as u32 }
-}
 
 /// What this worker does with each new connection.
 pub(crate) fn starter(worker: Rc<Worker>) -> Box<dyn Fn(Newcomer)> {
@@ -147,16 +96,9 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Box<Client> {
         listener: frontend.listener(newcomer.bind),
         id,
     });
-    let entry = sessions::register(&frontend.held, newcomer.peer, address_of(destination), now_ms);
+    let entry = sessions::register(&frontend.held, newcomer.peer, destination.address(), now_ms);
     entry.client_fd.set(stream.as_fd().as_raw_fd());
     Client::new(worker, frontend, stream, session, entry, newcomer.load)
-}
-
-fn address_of(endpoint: Endpoint) -> Option<std::net::SocketAddr> {
-    match endpoint {
-        Endpoint::Ip(address) => Some(address),
-        Endpoint::Local => None,
-    }
 }
 
 async fn run<M, F>(mut connection: Box<Client>, exchanges: Rc<Exchanges<M, F>>)
@@ -177,14 +119,25 @@ where
     if connection.frontend.mode != Mode::Http {
         // Boxed: what a stream needs is nothing that a connection at rest should hold.
         match Box::pin(stream(connection, &exchanges)).await {
-            Some(back) => connection = back,
-            None => return,
+            After::Http(back) => connection = back,
+            After::Multiplexed(back) => return Box::pin(multiplexed::serve(back, exchanges)).await,
+            After::End => return,
         }
+    }
+    if speaks_h2(&connection) {
+        return Box::pin(multiplexed::serve(connection, exchanges)).await;
     }
     loop {
         connection.entry.activity.set(Activity::Waiting);
         connection.entry.active_ms.set(connection.idle_from / 1000);
         let Some(arrival) = wait_for_request(&mut connection).await else { return };
+        if connection.session.requests.get() == 0
+            && preface::may_be(&mut connection).await
+            // Boxed: only who speaks HTTP/2 comes here.
+            && Box::pin(preface::await_it(&mut connection)).await
+        {
+            return Box::pin(multiplexed::serve(connection, exchanges)).await;
+        }
         connection.entry.activity.set(Activity::Request);
         if matches!(arrival, Arrival::Expired) && connection.session.requests.get() > 0 {
             return;
@@ -198,8 +151,18 @@ where
     }
 }
 
-/// Serves a stream of TCP; the connection comes back when it went on as HTTP and asks for more.
-async fn stream<M, F>(connection: Box<Client>, exchanges: &Exchanges<M, F>) -> Option<Box<Client>>
+/// How a connection goes on that began as a stream of TCP.
+enum After {
+    /// It has ended.
+    End,
+    /// It went on as HTTP and asks for more.
+    Http(Box<Client>),
+    /// It goes on as HTTP/2.
+    Multiplexed(Box<Client>),
+}
+
+/// Serves a stream of TCP, and the first request where it becomes one of HTTP.
+async fn stream<M, F>(connection: Box<Client>, exchanges: &Exchanges<M, F>) -> After
 where
     M: Fn(Box<Client>, Arrival) -> F,
     F: Future<Output = (Box<Client>, Next)>,
@@ -215,10 +178,33 @@ where
         })
     })
     .await;
-    let (client, stream) = upgraded?;
+    let Some((mut client, stream)) = upgraded else { return After::End };
+    let spoken = match stream.upgrade {
+        Upgrade::ByRule(spoken) => spoken,
+        Upgrade::None | Upgrade::ByBackend => Spoken::Found,
+    };
+    let multiplexed = match spoken {
+        Spoken::Http1 => false,
+        Spoken::Http2 => true,
+        Spoken::Found => preface::may_be(&mut client).await && preface::await_it(&mut client).await,
+    };
+    if multiplexed {
+        // The stream was none.
+        stream.give();
+        return After::Multiplexed(client);
+    }
     let (mut back, next) = exchanges.run(client, Arrival::Upgraded(stream)).await;
     back.side.release();
-    (next != Next::Close).then_some(back)
+    if next == Next::Close { After::End } else { After::Http(back) }
+}
+
+/// Whether the client speaks HTTP/2 without saying so in HTTP/1 first: the listener says that it
+/// does, or it chose that in TLS.
+fn speaks_h2(connection: &Client) -> bool {
+    let is_spoken = |bind: &Bind| bind.speaks_h2;
+    connection.frontend.mode == Mode::Http
+        && (connection.session.tls().is_some_and(|details| details.alpn.as_deref() == Some(b"h2"))
+            || handshake::bind(connection).is_some_and(is_spoken))
 }
 
 /// Whether the frontend has no rule to be looked at before the first byte.

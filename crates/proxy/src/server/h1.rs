@@ -39,6 +39,8 @@ pub(crate) struct Connection {
 pub(crate) enum NoHead {
     /// The server closed, or its connection broke, before any byte of it.
     Nothing(Option<io::Error>),
+    /// The server has not looked at the request, and will not.
+    Refused,
     /// It did so within the head.
     Cut(Option<io::Error>),
     /// What came is no response.

@@ -5,6 +5,7 @@
 
 mod bell;
 pub(crate) mod h1;
+pub(crate) mod h2;
 pub(crate) mod local;
 mod open;
 pub(crate) mod pool;
@@ -16,9 +17,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{BodyLength, ChunkDecoder, ErrorKind, Head, Method, ParseError, ParseOptions};
-use sample::Endpoint;
+use sample::{Endpoint, StreamFacts};
 
-use crate::flow::{Sink, Source};
+use crate::flow::{Flow, FlowError, Sink, Source};
+use crate::stream;
 use h1::Connection;
 use local::LocalServer;
 
@@ -29,6 +31,8 @@ pub(crate) use open::{Handed, Open};
 pub(crate) enum Upstream {
     /// HTTP/1, and TCP: one request, or one stream, at a time.
     H1(Box<Connection>),
+    /// HTTP/2: one of the requests of a connection that has many.
+    H2(Box<h2::Request>),
 }
 
 /// The connections to servers that belong to one client, longest kept first.
@@ -44,45 +48,83 @@ impl Drop for Private {
 }
 
 impl Upstream {
+    /// Whether bodies go to it and come from it as payload alone, whose end its stream tells.
+    #[inline]
+    pub(crate) fn is_bare(&self) -> bool {
+        matches!(self, Self::H2(_))
+    }
+
+    /// What its stream is known as, where its connection has many.
+    #[inline]
+    pub(crate) fn stream_facts(&self) -> Option<StreamFacts> {
+        match self {
+            Self::H1(_) => None,
+            Self::H2(request) => Some(request.facts()),
+        }
+    }
+
+    /// How the body of a response with this head to a request of this method ends.
+    #[inline]
+    pub(crate) fn body_length(&self, head: &Head, method: Method) -> BodyLength {
+        match self {
+            Self::H1(_) => head.response_body(method),
+            Self::H2(request) => request.body_length(head, method),
+        }
+    }
+
     /// Where it leads.
     #[inline]
     pub(crate) fn server(&self) -> &Rc<LocalServer> {
-        let Self::H1(connection) = self;
-        &connection.open.server
+        match self {
+            Self::H1(connection) => &connection.open.server,
+            Self::H2(request) => request.server(),
+        }
     }
 
     /// Requests sent over its connection so far, this one included.
     #[inline]
     pub(crate) fn uses(&self) -> u32 {
-        let Self::H1(connection) = self;
-        connection.uses
+        match self {
+            Self::H1(connection) => connection.uses,
+            Self::H2(request) => request.uses(),
+        }
     }
 
     /// Responses on its connection whose breaches of the rules were let pass.
     #[inline]
     pub(crate) fn glitches(&self) -> u32 {
-        let Self::H1(connection) = self;
-        connection.glitches
+        match self {
+            Self::H1(connection) => connection.glitches,
+            Self::H2(request) => request.glitches(),
+        }
     }
 
     /// Counts one more of them.
     pub(crate) fn note_glitch(&mut self) {
-        let Self::H1(connection) = self;
-        connection.glitches += 1;
+        match self {
+            Self::H1(connection) => connection.glitches += 1,
+            Self::H2(request) => {
+                let _ = request;
+            }
+        }
     }
 
     /// Our end of its connection and theirs.
     #[inline]
     pub(crate) fn ends(&self) -> Option<(Endpoint, Endpoint)> {
-        let Self::H1(connection) = self;
-        connection.ends
+        match self {
+            Self::H1(connection) => connection.ends,
+            Self::H2(request) => request.ends(),
+        }
     }
 
     /// What is known of TLS on its connection, where that is spoken.
     #[inline]
     pub(crate) fn tls(&self) -> Option<&Arc<tls::Details>> {
-        let Self::H1(connection) = self;
-        connection.socket.stream.tls().map(tls::Session::details)
+        match self {
+            Self::H1(connection) => connection.socket.stream.tls().map(tls::Session::details),
+            Self::H2(request) => request.tls(),
+        }
     }
 
     /// Whether the server refused what it was sent before the end of the handshake, and has not
@@ -94,8 +136,12 @@ impl Upstream {
     /// From now on small writes leave at once: to be called before the second.
     #[inline]
     pub(crate) fn send_at_once(&mut self) {
-        let Self::H1(connection) = self;
-        connection.send_at_once();
+        match self {
+            Self::H1(connection) => connection.send_at_once(),
+            Self::H2(request) => {
+                let _ = request;
+            }
+        }
     }
 
     /// Reads until the head of a response is complete; its length within what was received.
@@ -109,8 +155,10 @@ impl Upstream {
         head: &mut Head,
         options: &ParseOptions,
     ) -> Poll<Result<usize, NoHead>> {
-        let Self::H1(connection) = self;
-        connection.poll_head(context, head, options)
+        match self {
+            Self::H1(connection) => connection.poll_head(context, head, options),
+            Self::H2(request) => request.poll_head(context, head).map_ok(|()| 0),
+        }
     }
 
     /// Looks at what came of the body together with its `head` of so many bytes, which answers a
@@ -120,7 +168,7 @@ impl Upstream {
     /// It is badly coded.
     #[inline]
     pub(crate) fn check_body(&self, head: &Head, method: Method, length: usize) -> Result<(), ParseError> {
-        if head.response_body(method) != BodyLength::Chunked {
+        if head.response_body(method) != BodyLength::Chunked || self.is_bare() {
             return Ok(());
         }
         let body = self.received().get(length..).unwrap_or_default();
@@ -132,15 +180,34 @@ impl Upstream {
     /// Takes the head of so many bytes, of which [`poll_head`](Self::poll_head) told.
     #[inline]
     pub(crate) fn consume_head(&mut self, length: usize) {
-        let Self::H1(connection) = self;
-        connection.socket.input_for_body().consume(length);
+        match self {
+            Self::H1(connection) => connection.socket.input_for_body().consume(length),
+            Self::H2(request) => {
+                let _ = request;
+            }
+        }
     }
 
     /// What was received and nobody has taken yet.
     #[inline]
     pub(crate) fn received(&self) -> &[u8] {
-        let Self::H1(connection) = self;
-        connection.socket.received()
+        match self {
+            Self::H1(connection) => connection.socket.received(),
+            Self::H2(request) => request.received(),
+        }
+    }
+
+    /// Has `flow` take in what is here of the body.
+    ///
+    /// # Errors
+    /// It is badly coded.
+    pub(crate) fn admit(&mut self, flow: &mut Flow) -> Result<(), FlowError> {
+        match self {
+            Self::H1(connection) => {
+                connection.socket.input.as_mut().map_or(Ok(()), |input| flow.admit(input))
+            }
+            Self::H2(request) => request.admit(flow),
+        }
     }
 
     /// Decodes what is here of a body that nothing was taken of yet; says whether that is all of
@@ -149,15 +216,22 @@ impl Upstream {
     /// # Errors
     /// It is badly coded.
     pub(crate) fn decode(&self, length: BodyLength, out: &mut Vec<u8>) -> Result<bool, http::ChunkError> {
-        crate::flow::decode(length, self.received(), out)
+        match self {
+            Self::H1(_) => crate::flow::decode(length, self.received(), out),
+            Self::H2(request) => Ok(request.decode(length, out)),
+        }
     }
 
     /// Whether there is room for more of what the server sends.
     pub(crate) fn has_room(&mut self) -> bool {
-        let Self::H1(connection) = self;
-        let input = connection.socket.input_for_body();
-        input.compact();
-        input.room_len() > 0
+        match self {
+            Self::H1(connection) => {
+                let input = connection.socket.input_for_body();
+                input.compact();
+                input.room_len() > 0
+            }
+            Self::H2(request) => request.stream().is_some_and(stream::Stream::has_room),
+        }
     }
 
     /// Reads more of what the server sends: 0 at its end. There must be [room](Self::has_room).
@@ -165,41 +239,60 @@ impl Upstream {
     /// # Errors
     /// The connection's.
     pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let Self::H1(connection) = self;
-        connection.socket.input_for_body();
-        connection.socket.poll_fill(context)
+        match self {
+            Self::H1(connection) => {
+                connection.socket.input_for_body();
+                connection.socket.poll_fill(context)
+            }
+            Self::H2(request) => request.poll_fill(context),
+        }
     }
 
     /// Where the body of the response comes from.
     #[inline]
     pub(crate) fn source(&mut self) -> Source<'_> {
-        let Self::H1(connection) = self;
-        Source::H1(&mut connection.socket)
+        match self {
+            Self::H1(connection) => Source::H1(&mut connection.socket),
+            Self::H2(request) => request.source(),
+        }
     }
 
     /// Where the request goes.
     #[inline]
     pub(crate) fn sink(&mut self) -> Sink<'_> {
-        let Self::H1(connection) = self;
-        Sink::H1(&mut connection.socket.stream)
+        match self {
+            Self::H1(connection) => Sink::H1(&mut connection.socket.stream),
+            Self::H2(request) => request.sink(),
+        }
     }
 
     /// Whether the server's side ended in TLS without the word that it is the end (close_notify).
     pub(crate) fn is_cut_off(&self) -> bool {
-        let Self::H1(connection) = self;
-        connection.socket.stream.tls().is_some_and(|tls| tls.ended() == tls::Ended::Cut)
+        match self {
+            Self::H1(connection) => {
+                connection.socket.stream.tls().is_some_and(|tls| tls.ended() == tls::Ended::Cut)
+            }
+            Self::H2(request) => {
+                let _ = request;
+                false
+            }
+        }
     }
 
     /// Has the server told at once that nobody waits for what is outstanding.
-    pub(crate) fn reset(&self) {
-        let Self::H1(connection) = self;
-        connection.socket.stream.reset_on_close();
+    pub(crate) fn reset(&mut self) {
+        match self {
+            Self::H1(connection) => connection.socket.stream.reset_on_close(),
+            Self::H2(request) => request.cancel(),
+        }
     }
 
     /// The kernel's number of the connection.
     #[inline]
     pub(crate) fn descriptor(&self) -> RawFd {
-        let Self::H1(connection) = self;
-        connection.socket.stream.as_fd().as_raw_fd()
+        match self {
+            Self::H1(connection) => connection.socket.stream.as_fd().as_raw_fd(),
+            Self::H2(request) => request.descriptor(),
+        }
     }
 }

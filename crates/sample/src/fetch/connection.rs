@@ -110,7 +110,8 @@ fn one_stream<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value
 }
 
 fn server_stream<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    server_end(env, true).map(|_| Value::Int(1))
+    let major = if env.transaction?.server_stream.is_some() { 2 } else { 1 };
+    server_end(env, true).map(|_| Value::Int(major))
 }
 
 fn dst<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
@@ -194,7 +195,7 @@ fn prepare_tlv(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
 }
 
 fn fc_http_major<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    env.session.map(|_| Value::Int(1))
+    env.session.map(|session| Value::Int(session.http_major.get().into()))
 }
 
 fn nothing<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
@@ -245,7 +246,8 @@ fn bc_dst_port<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Valu
 }
 
 fn bc_http_major<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    server_end(env, true).map(|_| Value::Int(1))
+    let major = if env.transaction?.server_stream.is_some() { 2 } else { 1 };
+    server_end(env, true).map(|_| Value::Int(major))
 }
 
 fn bc_srv_queue<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

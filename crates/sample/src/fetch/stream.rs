@@ -19,11 +19,11 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("fs.aborted",     &[],       Type::Bool, Columns::CLIENT_SESSION, "whether the client aborted the stream",              fs_aborted),
     row("fs.id",          &[],       Type::Int,  Columns::CLIENT_SESSION, "the stream's number on its client's connection",     fs_id),
     row("fs.debug_str",   LAYERS,    Type::Str,  Columns::CLIENT_SESSION, "the client's side, layer by layer, for those who look for faults", fs_debug_str),
-    row("fs.rst_code",    &[],       Type::Int,  Columns::CLIENT_SESSION, "the code of the client's reset: none with HTTP/1",   no_code),
+    row("fs.rst_code",    &[],       Type::Int,  Columns::CLIENT_SESSION, "the code of the client's reset, with HTTP/2",        fs_rst_code),
     row("bs.aborted",     &[],       Type::Bool, Columns::RESPONSE_KEPT,  "whether the server aborted the stream",              bs_aborted),
     row("bs.id",          &[],       Type::Int,  Columns::RESPONSE_KEPT,  "the stream's number on the connection to the server", bs_id),
     row("bs.debug_str",   LAYERS,    Type::Str,  Columns::RESPONSE_KEPT,  "the server's side, layer by layer",                        bs_debug_str),
-    row("bs.rst_code",    &[],       Type::Int,  Columns::RESPONSE_KEPT,  "the code of the server's reset: none with HTTP/1",   no_code),
+    row("bs.rst_code",    &[],       Type::Int,  Columns::RESPONSE_KEPT,  "the code of the server's reset, with HTTP/2",        bs_rst_code),
     row("last_entity",    &[],       Type::Str,  Columns::INTERNAL,       "file and line of the rule that ended the evaluation", last_entity),
     row("waiting_entity", &[],       Type::Str,  Columns::INTERNAL,       "file and line of the rule that was being waited for", waiting_entity),
     row("term_events",    &[],       Type::Str,  Columns::INTERNAL,       "what each layer saw of the stream's end, from the client's connection to the server's", term_events),
@@ -40,20 +40,30 @@ fn bs_aborted<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value
     Some(Value::Bool(transaction.termination.cause == Cause::Server))
 }
 
-/// Requests that the connection served before, as HTTP/1 has no number for its streams; 0 with TCP.
+/// The number of the stream; requests that the connection served before, as HTTP/1 has no numbers
+/// for its streams; 0 with TCP.
 fn fs_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    env.transaction?;
+    if let Some(stream) = env.transaction?.client_stream {
+        return Some(Value::Int(stream.id.into()));
+    }
     Some(Value::Int(i64::from(env.session?.requests.get().saturating_sub(1))))
 }
 
 fn bs_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let transaction = env.transaction?;
     transaction.server_ends?;
+    if let Some(stream) = transaction.server_stream {
+        return Some(Value::Int(stream.id.into()));
+    }
     Some(Value::Int(i64::from(transaction.server_uses.saturating_sub(1))))
 }
 
-fn no_code<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    None
+fn fs_rst_code<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Int(env.transaction?.client_stream?.reset?.into()))
+}
+
+fn bs_rst_code<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Int(env.transaction?.server_stream?.reset?.into()))
 }
 
 /// One side as `name=value` words, from the stream down to the socket.

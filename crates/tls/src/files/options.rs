@@ -75,7 +75,7 @@ pub fn override_options(
         }
         let version = || names::version(value).ok_or_else(|| format!("'{value}' : unknown ssl/tls version"));
         match word {
-            "alpn" => options.alpn = protocols(value)?.0,
+            "alpn" => options.alpn = protocols(value)?,
             "ca-file" => files[0] = Some(file(0, value)?),
             "ca-verify-file" => files[1] = Some(file(1, value)?),
             "crl-file" => files[2] = Some(file(2, value)?),
@@ -129,22 +129,16 @@ fn verify(value: &str) -> Result<VerifyMode, String> {
     })
 }
 
-/// Protocols by their names, and whether others were left out.
-pub type Protocols = (Vec<Box<[u8]>>, bool);
-
-/// The protocols of a list (`alpn`), of those that are spoken here, and whether one is missing.
+/// The protocols of a list (`alpn`).
 ///
 /// # Errors
 /// A name is empty or too long.
-pub fn protocols(list: &str) -> Result<Protocols, String> {
-    let names = list.split(',');
+pub fn protocols(list: &str) -> Result<Vec<Box<[u8]>>, String> {
+    let mut names = list.split(',');
     if names.clone().any(|name| name.is_empty() || name.len() > 255) {
         return Err("'alpn' : one of the protocol names has an invalid length".to_owned());
     }
-    let spoken: Vec<Box<[u8]>> =
-        names.clone().filter(|name| *name != "h2").map(|name| name.as_bytes().into()).collect();
-    let misses = spoken.len() < names.count();
-    Ok((spoken, misses))
+    Ok(names.by_ref().map(|name| name.as_bytes().into()).collect())
 }
 
 #[derive(Clone, Copy)]

@@ -1,0 +1,65 @@
+//! HTTP/2 towards a client, as far as its messages are not the engine's matter (RFC 9113, 8).
+
+use http::{BodyLength, Head, Method};
+
+use super::h1::Framed;
+use crate::flow::{Coding, Flow, Path};
+use crate::stream::Stream;
+
+/// How the body ends. One whose length nobody told ends with the stream: to whoever asks, it is as
+/// one in chunks.
+pub(super) fn body_length(stream: &Stream, head: &Head) -> BodyLength {
+    match head.request_body() {
+        // What follows is the tunnel's.
+        _ if head.method_id() == Method::Connect || head.has_upgrade() => BodyLength::None,
+        BodyLength::Length(length) => BodyLength::Length(length),
+        _ if stream.is_ended() => BodyLength::None,
+        _ => BodyLength::Chunked,
+    }
+}
+
+/// What is here of the body; says whether that is all of it.
+pub(super) fn decode(stream: &Stream, length: BodyLength, out: &mut Vec<u8>) -> bool {
+    out.clear();
+    out.extend_from_slice(stream.received());
+    match length {
+        BodyLength::None => true,
+        BodyLength::Length(length) => out.len() as u64 >= length,
+        BodyLength::Chunked | BodyLength::UntilClose => stream.is_ended(),
+    }
+}
+
+/// Nobody reads the rest of the body: the client is told so behind the response (RFC 9113, 8.1).
+pub(super) fn skip_body(stream: &mut Stream, flow: &mut Flow) -> bool {
+    if let Some(input) = &mut stream.input {
+        // What is wrong with it is nobody's matter any more.
+        let _ = flow.discard(input);
+    }
+    true
+}
+
+/// There are no hop-by-hop fields (RFC 9113, 8.2.2), apart from those that the engine makes of an
+/// extended CONNECT; the connection takes other requests.
+pub(super) fn clean_request(head: &mut Head) -> bool {
+    head.clean_connection();
+    head.clean_upgrade();
+    head.clean_vain_upgrade();
+    true
+}
+
+/// Takes what belongs to HTTP/1 out of the response; the way that its body goes.
+pub(super) fn frame_response(head: &mut Head, framed: Framed) -> Path {
+    if framed.is_tunnel {
+        head.remove_body_length();
+        return Path::Verbatim;
+    }
+    head.take_close();
+    head.clean_upgrade();
+    if head.status() == 204 || !framed.is_framed || framed.length == BodyLength::Chunked {
+        head.remove_body_length();
+    }
+    match framed.length {
+        BodyLength::Chunked => Path::Payload(Coding::Bare),
+        _ => Path::Verbatim,
+    }
+}

@@ -1,0 +1,94 @@
+//! Requests in progress: their futures live in boxes that are used again, so that a connection at
+//! rest is small and a warm request allocates nothing.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use runtime::pools::Pool;
+use runtime::profile;
+use runtime::usage::Measured;
+use runtime::watchdog::{self, Task};
+
+use crate::client::Client;
+use crate::exchange::{Arrival, Next};
+
+/// Boxes for the futures of requests in progress: as many as requests ever ran at once on this
+/// worker.
+pub(crate) struct Exchanges<M, F> {
+    make: M,
+    free: RefCell<Vec<Pin<Box<Option<F>>>>>,
+    /// How many boxes were made.
+    made: Cell<usize>,
+}
+
+impl<M, F> Exchanges<M, F>
+where
+    M: Fn(Box<Client>, Arrival) -> F,
+    F: Future<Output = (Box<Client>, Next)>,
+{
+    pub(super) fn new(make: M) -> Self {
+        Self { make, free: RefCell::new(Vec::new()), made: Cell::new(0) }
+    }
+
+    /// What `show pools` tells of the boxes.
+    pub(super) fn pool(&self) -> Pool {
+        let free = self.free.borrow().len();
+        Pool { name: "exchange", size: size_of::<Option<F>>(), allocated: self.made.get(), free }
+    }
+
+    pub(super) async fn run(&self, connection: Box<Client>, arrival: Arrival) -> (Box<Client>, Next) {
+        let mut running = self.begin(connection, arrival);
+        let result = poll_fn(|context| running.poll(context)).await;
+        self.end(running);
+        result
+    }
+
+    /// Begins with a request, in a box that is free.
+    #[inline]
+    pub(super) fn begin(&self, connection: Box<Client>, arrival: Arrival) -> Running<F> {
+        let mut slot = self.free.borrow_mut().pop().unwrap_or_else(|| {
+            self.made.set(self.made.get() + 1);
+            Box::pin(None)
+        });
+        let task = task_of(&connection);
+        slot.set(Some((self.make)(connection, arrival)));
+        // Boxed: a connection at rest has the room of this future too.
+        let measure = profile::measures().then(|| Box::new(Measured::new("exchange")));
+        Running { slot, task, measure }
+    }
+
+    /// Takes the box back.
+    #[inline]
+    pub(super) fn end(&self, running: Running<F>) {
+        let mut slot = running.slot;
+        slot.set(None);
+        self.free.borrow_mut().push(slot);
+    }
+}
+
+/// A request in progress.
+pub(super) struct Running<F> {
+    slot: Pin<Box<Option<F>>>,
+    task: Task,
+    measure: Option<Box<Measured>>,
+}
+
+impl<F: Future> Running<F> {
+    #[inline]
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<F::Output> {
+        match (self.slot.as_mut().as_pin_mut(), &mut self.measure) {
+            (Some(future), None) => watchdog::during(self.task, || future.poll(context)),
+            (Some(future), Some(measure)) => {
+                watchdog::during(self.task, || measure.poll(context, |context| future.poll(context)))
+            }
+            (None, _) => Poll::Pending,
+        }
+    }
+}
+
+/// What a watchdog is told of the connection's turns.
+pub(super) fn task_of(connection: &Client) -> Task {
+    Task::Stream { proxy: connection.frontend.index as u32, session: connection.session.id as u32 }
+}

@@ -1,0 +1,425 @@
+//! A client's connection that carries many requests at once (HTTP/2): one task for all of them.
+//!
+//! A turn is one read, the frames taken apart, the streams polled that something happened to, and
+//! one write of all that they left. The streams' futures live in the boxes of [`Exchanges`], each
+//! with a waker of its own ([`ready`](super::ready)), so that a turn costs what there is to do.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use base::clock::WallTime;
+use h2::{Code, Event, Key, Phase, Role};
+use net::Stream as Socket;
+use plan::global::LogErrors;
+use runtime::Buffer;
+use runtime::timer;
+use sample::{Cause, ConnectionError, Endpoint};
+use state::counters::Multiplexed;
+use state::sessions::{self, Activity};
+
+use super::boxes::{Exchanges, Running};
+use super::ready::{Ready, Slot};
+
+use crate::client::{Client, Downstream, handshake};
+use crate::exchange::{Arrival, Exchange, Next, report};
+use crate::stream::{Connection, Engine, Ping, Stream, Wish};
+
+/// How many streams are polled before what they left is sent.
+const STREAMS_A_TURN: usize = 64;
+
+/// How many turns a connection takes before others of the worker have theirs.
+const TURNS: usize = 16;
+
+/// Why a connection ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// It was agreed on, by GOAWAY or the client's end of it.
+    Agreed,
+    /// The client broke the protocol, which it was told.
+    Broken,
+    /// The socket failed.
+    Failed,
+    /// Silence.
+    Late,
+    /// An operator.
+    Killed,
+    /// A rule has it end without a word.
+    Vanished,
+}
+
+/// A connection and its streams.
+struct Front<M, F> {
+    /// The connection's own part as a client: its socket, its deadline, its entry in the register.
+    root: Box<Client>,
+    connection: Rc<Connection>,
+    exchanges: Rc<Exchanges<M, F>>,
+    /// What was received and not taken apart: the beginning of a frame.
+    input: Option<Buffer>,
+    /// Whether some of it was not looked at yet.
+    is_fresh: bool,
+    /// By the number of the stream's key.
+    streams: Vec<Place<F>>,
+    ready: Arc<Ready>,
+    /// How many streams are being served.
+    open: usize,
+    /// `idle-ping` of the listener.
+    ping: Option<Box<Ping>>,
+    /// Whether the client has ended its side.
+    is_ended: bool,
+    /// Whether the end of the connection was announced.
+    is_leaving: bool,
+}
+
+/// Where a stream is served, used again by others after it.
+struct Place<F> {
+    running: Option<Running<F>>,
+    slot: Arc<Slot>,
+    waker: Waker,
+}
+
+/// Serves the streams of `client`'s connection until it ends.
+pub(crate) async fn serve<M, F>(client: Box<Client>, exchanges: Rc<Exchanges<M, F>>)
+where
+    M: Fn(Box<Client>, Arrival) -> F,
+    F: Future<Output = (Box<Client>, Next)>,
+{
+    let engine = Engine::new(Role::Server, &client.prepared().h2.front);
+    let ping = handshake::bind(&client).and_then(|bind| bind.idle_ping);
+    let connection = Connection::new(engine, client.side.descriptor());
+    let mut front = Front {
+        root: client,
+        connection,
+        exchanges,
+        input: None,
+        is_fresh: true,
+        streams: Vec::new(),
+        ready: Arc::new(Ready::default()),
+        open: 0,
+        ping: ping.map(|every| Box::new(Ping::new(every))),
+        is_ended: false,
+        is_leaving: false,
+    };
+    if let Downstream::H1(socket) = &mut front.root.side {
+        front.input = socket.input.take();
+    }
+    front.root.session.http_major.set(2);
+    front.counters().connections.up();
+    front.counters().connections_total.add(1);
+    front.root.entry.activity.set(Activity::Waiting);
+    front.arm();
+    let end = poll_fn(|context| front.poll(context)).await;
+    front.conclude(end).await;
+    front.counters().connections.down();
+}
+
+impl<M, F> Front<M, F>
+where
+    M: Fn(Box<Client>, Arrival) -> F,
+    F: Future<Output = (Box<Client>, Next)>,
+{
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
+        self.ready.enter(context.waker());
+        let polled = match self.turns(context) {
+            Ok(()) => self.poll_end(context),
+            Err(end) => Poll::Ready(end),
+        };
+        self.ready.leave();
+        polled
+    }
+
+    /// Takes turns as long as there is something to do.
+    fn turns(&mut self, context: &mut Context<'_>) -> Result<(), End> {
+        let mut worked = false;
+        for turn in 1.. {
+            let received = self.receive(context)?;
+            let polled = self.poll_streams();
+            self.heed_wishes()?;
+            self.send(context)?;
+            // What was sent made room for those that wait.
+            while let Some(key) = self.next_writable() {
+                self.connection.wake(key);
+            }
+            worked |= received || polled;
+            if !(received || self.ready.is_any()) {
+                break;
+            }
+            if turn == TURNS {
+                context.waker().wake_by_ref();
+                break;
+            }
+        }
+        if worked {
+            self.arm();
+        }
+        Ok(())
+    }
+
+    fn counters(&self) -> &Multiplexed {
+        &self.root.frontend.state.frontend.mine().h2
+    }
+
+    fn socket(&mut self) -> Result<&mut Socket, End> {
+        match &mut self.root.side {
+            Downstream::H1(socket) => Ok(&mut socket.stream),
+            Downstream::H2(_) => Err(End::Failed),
+        }
+    }
+
+    fn next_writable(&self) -> Option<Key> {
+        self.connection.engine.borrow_mut().next_writable()
+    }
+
+    /// Reads once, and takes apart what is there; whether there was anything.
+    fn receive(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
+        if self.is_fresh {
+            self.is_fresh = false;
+            self.take_apart()?;
+            return Ok(true);
+        }
+        if self.is_ended || self.connection.engine.borrow().must_drain() {
+            return Ok(false);
+        }
+        if self.input.is_none() && self.socket()?.poll_read_ready(context).is_pending() {
+            return Ok(false);
+        }
+        let mut buffer = self.input.take().unwrap_or_else(Buffer::small);
+        buffer.compact();
+        self.connection.engine.borrow_mut().begin_turn(true);
+        let read = self.socket()?.poll_read(context, buffer.room());
+        if let Poll::Ready(Ok(n)) = read {
+            buffer.fill(n);
+        }
+        self.input = Some(buffer);
+        match read {
+            Poll::Ready(Ok(0)) => {
+                self.is_ended = true;
+                self.input = None;
+                self.connection.put_end_of_all();
+                Ok(true)
+            }
+            Poll::Ready(Ok(_)) => {
+                self.take_apart()?;
+                Ok(true)
+            }
+            Poll::Ready(Err(error)) => {
+                self.root.session.error.set(ConnectionError::of_kernel(&error));
+                Err(End::Failed)
+            }
+            Poll::Pending => {
+                self.input = self.input.take().filter(|input| !input.is_empty());
+                Ok(false)
+            }
+        }
+    }
+
+    /// Takes the frames apart that were received.
+    fn take_apart(&mut self) -> Result<(), End> {
+        let Some(mut buffer) = self.input.take() else { return Ok(()) };
+        let mut at = 0;
+        loop {
+            let input = &buffer.filled()[at..];
+            let received = self.connection.engine.borrow_mut().receive(input);
+            let Ok((used, event)) = received else {
+                self.connection.count(self.counters());
+                self.tell(LogErrors::Connection);
+                return Err(End::Broken);
+            };
+            let Some(event) = event else {
+                at += used;
+                break;
+            };
+            self.happen(event, input);
+            at += used;
+        }
+        buffer.consume(at);
+        self.input = Some(buffer).filter(|buffer| !buffer.is_empty());
+        self.connection.count(self.counters());
+        self.root.session.glitches.set(self.connection.engine.borrow().glitches());
+        Ok(())
+    }
+
+    fn happen(&mut self, event: Event, input: &[u8]) {
+        let connection = &self.connection;
+        match event {
+            Event::Head { key, end, .. } => self.start(key, end),
+            Event::Data { key, range, end } => connection.put(key, &input[range], end),
+            Event::Trailers { key } => {
+                let mut engine = connection.engine.borrow_mut();
+                connection.put_end(key, Some(engine.head_mut()));
+            }
+            Event::End { key } => connection.put_end(key, None),
+            Event::Reset { key, code, .. } => connection.put_reset(key, code, false),
+            Event::Refused { .. } => self.tell(LogErrors::Stream),
+            Event::Goaway { .. } | Event::Settings | Event::Pong => {}
+        }
+    }
+
+    /// What came was no request: counted, and logged where breaches of that weight are
+    /// (`tune.h2.log-errors`).
+    fn tell(&self, what: LogErrors) {
+        self.root.count(|traffic| traffic.request_errors.add(1));
+        let counters = self.root.frontend.state.frontend.mine();
+        counters.requests_total.add(1);
+        counters.request_rate.tick(timer::now_ms());
+        if what <= self.root.worker.shared.plan.global.tune.h2.log_errors {
+            let mut x = Exchange::take();
+            let now = timer::now_us();
+            x.txn.is_http = true;
+            x.txn.termination.set(Cause::Proxy, sample::Phase::Request);
+            (x.txn.times.started, x.txn.times.closed) = (now, now);
+            let wall = WallTime::now();
+            x.txn.times.started_wall = wall.seconds as u64 * 1_000_000 + u64::from(wall.nanos / 1000);
+            report::no_request(&self.root, &x);
+            x.give();
+        }
+    }
+
+    /// Begins to serve a stream.
+    fn start(&mut self, key: Key, is_whole: bool) {
+        let mut x = Exchange::take();
+        std::mem::swap(&mut x.txn.request, self.connection.engine.borrow_mut().head_mut());
+        let stream = Stream::new(self.connection.clone(), key);
+        if is_whole {
+            self.connection.put_end(key, None);
+        }
+        let link = &self.root.link;
+        let ends = [link.session.source(), link.session.destination()].map(Endpoint::address);
+        let entry = sessions::register(&link.frontend.held, ends[0], ends[1], timer::now_ms());
+        entry.client_fd.set(self.connection.descriptor);
+        entry.activity.set(Activity::Request);
+        let mut client = Client::of_stream(link.clone(), stream, entry);
+        client.idle_from = self.root.idle_from;
+        let index = key.index();
+        while self.streams.len() <= index {
+            let slot = Slot::new(&self.ready, self.streams.len());
+            self.streams.push(Place { running: None, waker: slot.clone().into(), slot });
+        }
+        self.streams[index].running = Some(self.exchanges.begin(client, Arrival::Stream(x)));
+        self.open += 1;
+        self.counters().streams.up();
+        self.streams[index].waker.wake_by_ref();
+    }
+
+    /// Polls the streams that were woken, not all of them where they are many; whether there were
+    /// any.
+    fn poll_streams(&mut self) -> bool {
+        for count in 0..STREAMS_A_TURN {
+            let Some(index) = self.ready.next() else { return count > 0 };
+            let Some(place) = self.streams.get_mut(index) else { continue };
+            place.slot.clear();
+            let Some(running) = &mut place.running else { continue };
+            let mut context = Context::from_waker(&place.waker);
+            let Poll::Ready((client, _)) = running.poll(&mut context) else { continue };
+            self.root.idle_from = client.idle_from;
+            drop(client);
+            if let Some(running) = place.running.take() {
+                self.exchanges.end(running);
+            }
+            self.open -= 1;
+            self.counters().streams.down();
+        }
+        true
+    }
+
+    /// Does what rules of streams wanted of the socket.
+    fn heed_wishes(&mut self) -> Result<(), End> {
+        let wish = self.connection.take_wish();
+        if wish == Wish::default() {
+            return Ok(());
+        }
+        let socket = self.socket()?;
+        if let Some(tos) = wish.tos {
+            socket.set_tos(tos);
+        }
+        if let Some(mark) = wish.mark {
+            socket.set_mark(mark);
+        }
+        match wish.vanish {
+            Some(rst_ttl) => {
+                socket.vanish(rst_ttl);
+                Err(End::Vanished)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Sends what is in the output, as much as the socket takes.
+    fn send(&mut self, context: &mut Context<'_>) -> Result<(), End> {
+        let may_stay = self.root.may_stay();
+        if !may_stay && !self.is_leaving {
+            self.is_leaving = true;
+            self.connection.engine.borrow_mut().shutdown(Phase::Announce);
+        }
+        let connection = self.connection.clone();
+        connection.send(self.socket()?, context).map_err(|_| End::Failed)
+    }
+
+    /// Counts anew how long the connection may rest.
+    fn arm(&mut self) {
+        let timeouts = &self.root.frontend.timeouts;
+        let has_output = self.connection.engine.borrow().pending() > 0;
+        let allowed = if has_output {
+            timeouts.client
+        } else if self.open > 0 {
+            None
+        } else if self.root.session.requests.get() == 0 {
+            timeouts.http_request.or(timeouts.client)
+        } else {
+            timeouts.http_keep_alive.or(timeouts.http_request).or(timeouts.client)
+        };
+        self.root.timer.set_after(timer::now_ms(), allowed);
+        if let Some(ping) = &mut self.ping {
+            ping.note_life();
+        }
+        self.root.entry.activity.set(if self.open > 0 { Activity::Data } else { Activity::Waiting });
+    }
+
+    /// Whether the connection has come to its end.
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<End> {
+        let engine = self.connection.engine.borrow();
+        let is_idle = self.open == 0 && engine.pending() == 0;
+        if is_idle && (self.is_ended || engine.is_finished()) {
+            return Poll::Ready(End::Agreed);
+        }
+        drop(engine);
+        if self.root.poll_killed(context).is_ready() {
+            return Poll::Ready(End::Killed);
+        }
+        if self.open == 0
+            && let Some(ping) = &mut self.ping
+        {
+            if ping.poll_silence(&self.connection, context).is_ready() {
+                return Poll::Ready(End::Late);
+            }
+            if let Err(end) = self.send(context) {
+                return Poll::Ready(end);
+            }
+        }
+        self.root.timer.poll_expired(context).map(|()| End::Late)
+    }
+
+    /// Ends the connection: its streams first, each with its own log line.
+    async fn conclude(&mut self, end: End) {
+        if end == End::Late || end == End::Killed {
+            self.connection.engine.borrow_mut().close(Code::NoError);
+        }
+        self.connection.put_end_of_all();
+        poll_fn(|context| {
+            self.ready.enter(context.waker());
+            while self.ready.is_any() {
+                self.poll_streams();
+            }
+            let _ = self.send(context);
+            self.ready.leave();
+            if self.open == 0 { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        match end {
+            // What the client was told last must not be overtaken by a reset.
+            End::Broken | End::Late | End::Killed => self.root.linger().await,
+            End::Agreed | End::Failed | End::Vanished => {}
+        }
+    }
+}

@@ -1,0 +1,484 @@
+//! A connection to a server that speaks HTTP/2: many requests share it, whoever their clients are.
+//!
+//! One task a connection owns the socket ([`run`]): it reads, puts what came into the places of the
+//! streams, and sends what their requests left once after all of them. A request that has such a
+//! connection opens its stream with its head.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use ::h2::message::Scheme;
+use ::h2::{Event, Role};
+use http::{BodyLength, Head, Method};
+use net::Stream as Socket;
+use plan::proxy::Reuse;
+use runtime::Buffer;
+use runtime::timer::{Timer, now_ms};
+use sample::{Endpoint, StreamFacts};
+use state::counters::Multiplexed as Counters;
+
+use super::h1::{Key, NoHead};
+use super::local::{LocalProxy, LocalServer};
+use super::open::Open;
+use super::pool::Ask;
+use crate::flow::{Flow, FlowError, Sink, Source};
+use crate::stream::{Connection, Engine, Ping, Stream};
+
+/// A connection that requests share.
+pub(crate) struct Multiplexed {
+    connection: Rc<Connection>,
+    key: Key,
+    scheme: Scheme,
+    /// Requests sent over it so far.
+    uses: Cell<u32>,
+    /// Requests that have it and have not opened their stream yet.
+    waiting: Cell<u32>,
+    /// Whether it takes no more requests: it ends once those that it has are over.
+    is_leaving: Cell<bool>,
+    ends: Option<(Endpoint, Endpoint)>,
+    tls: Option<Arc<tls::Details>>,
+    /// The backend of its server.
+    backend: Rc<LocalProxy>,
+    open: Open,
+}
+
+/// A request's share of it.
+pub(crate) struct Request {
+    pub(crate) shared: Rc<Multiplexed>,
+    /// Its stream, once its head was sent.
+    stream: Option<Stream>,
+    /// Which of its connection's requests it is.
+    uses: u32,
+}
+
+/// What is known of a connection when it is opened.
+pub(crate) struct Opened {
+    pub(crate) socket: Socket,
+    /// What is sent before anything else (PROXY protocol).
+    pub(crate) preamble: Vec<u8>,
+    pub(crate) key: Key,
+    pub(crate) ends: Option<(Endpoint, Endpoint)>,
+    /// The backend of its server.
+    pub(crate) backend: Rc<LocalProxy>,
+    pub(crate) open: Open,
+}
+
+/// The connections of one worker that requests share.
+#[derive(Default)]
+pub(crate) struct Carriers(RefCell<Vec<Weak<Multiplexed>>>);
+
+impl Multiplexed {
+    /// Whether it takes one more request.
+    fn has_room(&self) -> bool {
+        !self.is_leaving.get()
+            && self.open.is_current()
+            && self.connection.engine.borrow().free() > self.waiting.get() as usize
+            && (self.open.server.max_reuse < 0 || i64::from(self.uses.get()) <= self.open.server.max_reuse)
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.backend.state.backend.mine().h2
+    }
+
+    fn is_idle(&self) -> bool {
+        self.waiting.get() == 0 && self.connection.engine.borrow().streams() == 0
+    }
+}
+
+impl Carriers {
+    /// A connection that has room for a request, if there is one that this may use.
+    #[inline]
+    pub(crate) fn share(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Box<Request>> {
+        if self.0.borrow().is_empty() { None } else { self.find(server, ask) }
+    }
+
+    fn find(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Box<Request>> {
+        let all = self.0.borrow();
+        let found = all.iter().filter_map(Weak::upgrade).find(|one| {
+            let allowed = match (ask.reuse, ask.first) {
+                (Reuse::Never, _) | (Reuse::Safe, true) => false,
+                (Reuse::Aggressive, true) => one.uses.get() > 1,
+                _ => true,
+            };
+            allowed && one.open.server.is(server) && *one.key == *ask.key && one.has_room()
+        })?;
+        Some(Request::new(found))
+    }
+
+    /// How many connections lead to this server.
+    fn count(&self, server: &LocalServer) -> usize {
+        self.0.borrow().iter().filter_map(Weak::upgrade).filter(|one| one.open.server.is(server)).count()
+    }
+
+    /// Makes a connection of a socket on which HTTP/2 is spoken; its first request comes back.
+    pub(crate) fn begin(self: &Rc<Self>, opened: Opened, config: &Arc<::h2::Config>) -> Box<Request> {
+        let Opened { socket, preamble, key, ends, backend, open } = opened;
+        let tls = socket.tls().map(|session| session.details().clone());
+        let shared = Rc::new(Multiplexed {
+            connection: Connection::new(Engine::new(Role::Client, config), socket.as_fd().as_raw_fd()),
+            key,
+            scheme: if tls.is_some() { Scheme::Https } else { Scheme::Http },
+            uses: Cell::new(0),
+            waiting: Cell::new(0),
+            is_leaving: Cell::new(false),
+            ends,
+            tls,
+            backend,
+            open,
+        });
+        shared.counters().connections.up();
+        shared.counters().connections_total.add(1);
+        let mut all = self.0.borrow_mut();
+        all.retain(|one| one.strong_count() > 0);
+        all.push(Rc::downgrade(&shared));
+        let request = Request::new(shared.clone());
+        tokio::task::spawn_local(run(self.clone(), shared, socket, preamble));
+        request
+    }
+}
+
+impl Request {
+    fn new(shared: Rc<Multiplexed>) -> Box<Self> {
+        shared.waiting.set(shared.waiting.get() + 1);
+        shared.uses.set(shared.uses.get() + 1);
+        let uses = shared.uses.get();
+        Box::new(Self { shared, stream: None, uses })
+    }
+
+    /// Where it leads.
+    pub(crate) fn server(&self) -> &Rc<LocalServer> {
+        &self.shared.open.server
+    }
+
+    /// Requests sent over its connection so far, this one included.
+    pub(crate) fn uses(&self) -> u32 {
+        self.uses
+    }
+
+    /// Our end of its connection and theirs.
+    pub(crate) fn ends(&self) -> Option<(Endpoint, Endpoint)> {
+        self.shared.ends
+    }
+
+    /// What is known of TLS on its connection.
+    pub(crate) fn tls(&self) -> Option<&Arc<tls::Details>> {
+        self.shared.tls.as_ref()
+    }
+
+    /// What its stream is known as.
+    pub(crate) fn facts(&self) -> StreamFacts {
+        self.stream.as_ref().map_or(StreamFacts { id: 0, reset: None }, Stream::facts)
+    }
+
+    /// The kernel's number of its connection.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.shared.connection.descriptor
+    }
+
+    /// Breaches of the protocol that were let pass.
+    pub(crate) fn glitches(&self) -> u32 {
+        self.shared.connection.engine.borrow().glitches()
+    }
+
+    /// Opens the stream with the head of the request; with `ends` nothing follows. Where that is
+    /// not possible any more, the next call tells.
+    pub(crate) fn send_head(&mut self, head: &Head, ends: bool) {
+        let shared = &self.shared;
+        let opened = shared.connection.engine.borrow_mut().open(head, shared.scheme, ends);
+        if let Ok(key) = opened {
+            shared.waiting.set(shared.waiting.get() - 1);
+            shared.counters().streams.up();
+            self.stream = Some(Stream::opened(shared.connection.clone(), key, ends));
+        }
+    }
+
+    /// The stream, once there is one.
+    pub(crate) fn stream(&mut self) -> Option<&mut Stream> {
+        self.stream.as_mut()
+    }
+
+    /// Where the body of the response comes from.
+    pub(crate) fn source(&mut self) -> Source<'_> {
+        self.stream.as_mut().map_or(Source::Gone, Source::H2)
+    }
+
+    /// Where the body of the request goes.
+    pub(crate) fn sink(&mut self) -> Sink<'_> {
+        self.stream.as_mut().map_or(Sink::Gone, Sink::H2)
+    }
+
+    /// Receives more of the response's body: 0 at its end.
+    ///
+    /// # Errors
+    /// The stream was reset, or there is none.
+    pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        match &mut self.stream {
+            Some(stream) => stream.poll_fill(context),
+            None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
+    }
+
+    /// Has `flow` take in what is here of the body.
+    ///
+    /// # Errors
+    /// None that a body could bring.
+    pub(crate) fn admit(&mut self, flow: &mut Flow) -> Result<(), FlowError> {
+        let input = self.stream.as_mut().and_then(|stream| stream.input.as_mut());
+        input.map_or(Ok(()), |input| flow.admit(input))
+    }
+
+    /// Has the server told that nobody waits for the rest.
+    pub(crate) fn cancel(&mut self) {
+        if let Some(stream) = &mut self.stream {
+            stream.set_code(::h2::Code::Cancel);
+        }
+    }
+
+    /// What was received and nobody has taken yet.
+    pub(crate) fn received(&self) -> &[u8] {
+        self.stream.as_ref().map_or(&[][..], Stream::received)
+    }
+
+    /// Whether all of the response has come, and lies in what was received.
+    fn is_ended(&self) -> bool {
+        self.stream.as_ref().is_none_or(Stream::is_ended)
+    }
+
+    /// Takes the head of the next response, interim or final, once it is there.
+    ///
+    /// # Errors
+    /// None will come.
+    pub(crate) fn poll_head(&mut self, context: &Context<'_>, head: &mut Head) -> Poll<Result<(), NoHead>> {
+        match &mut self.stream {
+            None => Poll::Ready(Err(NoHead::Refused)),
+            Some(stream) => stream.poll_head(context, head).map_err(|unprocessed| match unprocessed {
+                true => NoHead::Refused,
+                false => NoHead::Nothing(Some(io::ErrorKind::ConnectionReset.into())),
+            }),
+        }
+    }
+
+    /// How the body of the response ends. One whose length nobody told ends with the stream: to
+    /// whoever asks, it is as one in chunks.
+    pub(crate) fn body_length(&self, head: &Head, method: Method) -> BodyLength {
+        match head.response_body(method) {
+            BodyLength::None => BodyLength::None,
+            BodyLength::UntilClose if head.is_tunnel(method) => BodyLength::UntilClose,
+            BodyLength::Length(length) => BodyLength::Length(length),
+            _ if self.is_ended() => BodyLength::Length(0),
+            _ => BodyLength::Chunked,
+        }
+    }
+
+    /// What is here of the body; says whether that is all of it.
+    pub(crate) fn decode(&self, length: BodyLength, out: &mut Vec<u8>) -> bool {
+        out.clear();
+        out.extend_from_slice(self.received());
+        match length {
+            BodyLength::None => true,
+            BodyLength::Length(length) => out.len() as u64 >= length,
+            BodyLength::Chunked | BodyLength::UntilClose => self.is_ended(),
+        }
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        if self.stream.is_some() {
+            self.shared.counters().streams.down();
+        } else {
+            self.shared.waiting.set(self.shared.waiting.get().saturating_sub(1));
+        }
+        // Its stream is released behind this; the connection may then be idle.
+        self.shared.connection.touch();
+    }
+}
+
+/// Why a connection ends.
+enum End {
+    Socket,
+    Protocol,
+    Agreed,
+    Idle,
+}
+
+/// Serves the socket of a connection until it ends.
+async fn run(all: Rc<Carriers>, shared: Rc<Multiplexed>, mut socket: Socket, mut preamble: Vec<u8>) {
+    let mut input: Option<Buffer> = None;
+    let timer = Timer::new();
+    let mut idle_since = None;
+    let mut ping = shared.open.server.idle_ping.map(|every| Box::new(Ping::new(every)));
+    let end = poll_fn(|context| {
+        shared.connection.set_owner(context.waker());
+        loop {
+            shared.connection.take_touched();
+            let received = match receive(&shared, &mut socket, &mut input, context) {
+                Ok(received) => received,
+                Err(end) => return Poll::Ready(end),
+            };
+            if let Err(end) = send(&shared, &mut socket, &mut preamble, context) {
+                return Poll::Ready(end);
+            }
+            // What was sent made room for those that wait.
+            loop {
+                let next = shared.connection.engine.borrow_mut().next_writable();
+                let Some(key) = next else { break };
+                shared.connection.wake(key);
+            }
+            if !received {
+                break;
+            }
+            if let Some(ping) = &mut ping {
+                ping.note_life();
+            }
+        }
+        if shared.is_idle()
+            && let Some(ping) = &mut ping
+        {
+            if ping.poll_silence(&shared.connection, context).is_ready() {
+                return Poll::Ready(End::Socket);
+            }
+            if let Err(end) = send(&shared, &mut socket, &mut preamble, context) {
+                return Poll::Ready(end);
+            }
+        }
+        poll_idle(&all, &shared, &timer, &mut idle_since, context)
+    })
+    .await;
+    shared.is_leaving.set(true);
+    shared.counters().connections.down();
+    if idle_since.is_some() {
+        shared.open.server.state.counters.mine().idle.down();
+    }
+    shared.connection.put_end_of_all();
+    if matches!(end, End::Protocol | End::Agreed | End::Idle) {
+        // GOAWAY, if there is one; a socket that takes nothing does without.
+        poll_fn(|context| {
+            let _ = send(&shared, &mut socket, &mut preamble, context);
+            Poll::Ready(())
+        })
+        .await;
+    }
+    socket.close();
+}
+
+/// Reads once, and puts what came where it belongs; whether there was anything.
+fn receive(
+    shared: &Multiplexed,
+    socket: &mut Socket,
+    input: &mut Option<Buffer>,
+    context: &mut Context<'_>,
+) -> Result<bool, End> {
+    if shared.connection.engine.borrow().must_drain() {
+        return Ok(false);
+    }
+    if input.is_none() && socket.poll_read_ready(context).is_pending() {
+        return Ok(false);
+    }
+    let mut buffer = input.take().unwrap_or_else(Buffer::small);
+    buffer.compact();
+    shared.connection.engine.borrow_mut().begin_turn(true);
+    let n = match socket.poll_read(context, buffer.room()) {
+        Poll::Pending => {
+            *input = Some(buffer).filter(|buffer| !buffer.is_empty());
+            return Ok(false);
+        }
+        Poll::Ready(Ok(n)) if n > 0 => n,
+        Poll::Ready(_) => return Err(End::Socket),
+    };
+    buffer.fill(n);
+    let mut at = 0;
+    loop {
+        let bytes = &buffer.filled()[at..];
+        let received = shared.connection.engine.borrow_mut().receive(bytes);
+        let Ok((used, event)) = received else {
+            shared.connection.count(shared.counters());
+            return Err(End::Protocol);
+        };
+        match event {
+            None => {
+                at += used;
+                break;
+            }
+            Some(event) => happen(shared, event, bytes),
+        }
+        at += used;
+    }
+    buffer.consume(at);
+    shared.connection.count(shared.counters());
+    *input = Some(buffer).filter(|buffer| !buffer.is_empty());
+    Ok(true)
+}
+
+fn happen(shared: &Multiplexed, event: Event, input: &[u8]) {
+    let connection = &shared.connection;
+    match event {
+        Event::Head { key, end, .. } => {
+            connection.put_head(key, connection.engine.borrow_mut().head_mut());
+            if end {
+                connection.put_end(key, None);
+            }
+        }
+        Event::Data { key, range, end } => connection.put(key, &input[range], end),
+        Event::Trailers { key } => connection.put_end(key, Some(connection.engine.borrow_mut().head_mut())),
+        Event::End { key } => connection.put_end(key, None),
+        Event::Reset { key, code, by } => connection.put_reset(key, code, by.is_unprocessed(code)),
+        Event::Goaway { .. } => shared.is_leaving.set(true),
+        Event::Refused { .. } | Event::Settings | Event::Pong => {}
+    }
+}
+
+/// Sends what is in the output, as much as the socket takes.
+fn send(
+    shared: &Multiplexed,
+    socket: &mut Socket,
+    preamble: &mut Vec<u8>,
+    context: &mut Context<'_>,
+) -> Result<(), End> {
+    while !preamble.is_empty() {
+        match socket.poll_write(context, preamble) {
+            Poll::Pending => return Ok(()),
+            Poll::Ready(Ok(n)) if n > 0 => drop(preamble.drain(..n)),
+            Poll::Ready(_) => return Err(End::Socket),
+        }
+    }
+    shared.connection.send(socket, context).map_err(|_| End::Socket)
+}
+
+/// Whether the connection is of no more use.
+fn poll_idle(
+    all: &Carriers,
+    shared: &Multiplexed,
+    timer: &Timer,
+    idle_since: &mut Option<u64>,
+    context: &mut Context<'_>,
+) -> Poll<End> {
+    let server = &shared.open.server;
+    if !shared.is_idle() {
+        if idle_since.take().is_some() {
+            server.state.counters.mine().idle.down();
+        }
+        return Poll::Pending;
+    }
+    if !shared.has_room() || !server.state.is_up() || server.pool_purge_delay.is_zero() {
+        return Poll::Ready(End::Agreed);
+    }
+    if idle_since.is_none() {
+        *idle_since = Some(now_ms());
+        server.state.counters.mine().idle.up();
+        timer.set_after(now_ms(), Some(server.pool_purge_delay));
+    }
+    while timer.poll_expired(context).is_ready() {
+        // One is always kept.
+        if all.count(server) > 1 || !server.state.is_up() {
+            return Poll::Ready(End::Idle);
+        }
+        timer.set_after(now_ms(), Some(server.pool_purge_delay));
+    }
+    Poll::Pending
+}

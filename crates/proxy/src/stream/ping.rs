@@ -1,0 +1,45 @@
+//! `idle-ping`: an idle connection is asked now and then whether its peer lives.
+
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use runtime::timer::{Timer, now_ms};
+
+use super::Connection;
+
+/// The questions on one connection.
+pub(crate) struct Ping {
+    every: Duration,
+    timer: Timer,
+    /// Whether the last one was not answered yet.
+    is_asked: bool,
+}
+
+impl Ping {
+    /// Asks `every` so often.
+    pub(crate) fn new(every: Duration) -> Self {
+        let timer = Timer::new();
+        timer.set_after(now_ms(), Some(every));
+        Self { every, timer, is_asked: false }
+    }
+
+    /// Something came from the peer, or the connection is in use.
+    pub(crate) fn note_life(&mut self) {
+        self.is_asked = false;
+        self.timer.set_after(now_ms(), Some(self.every));
+    }
+
+    /// Ready when the peer did not answer before it was to be asked again.
+    pub(crate) fn poll_silence(&mut self, connection: &Connection, context: &mut Context<'_>) -> Poll<()> {
+        while self.timer.poll_expired(context).is_ready() {
+            if self.is_asked {
+                return Poll::Ready(());
+            }
+            self.is_asked = true;
+            connection.engine.borrow_mut().ping();
+            connection.touch();
+            self.timer.set_after(now_ms(), Some(self.every));
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,145 @@
+//! What has come for one stream and was not taken by its request yet. Places are used again, with
+//! their memory.
+
+use std::collections::VecDeque;
+use std::io;
+use std::task::{Poll, Waker};
+
+use h2::Code;
+use http::Head;
+use runtime::Buffer;
+
+/// Of one stream.
+#[derive(Default)]
+pub(super) struct Place {
+    /// Payload, in order; the stream's window bounds it.
+    payload: VecDeque<Buffer>,
+    /// Heads that nobody has taken yet.
+    heads: VecDeque<Head>,
+    trailers: Option<Box<Head>>,
+    /// Whether the message has ended behind the payload.
+    ended: bool,
+    /// What ended the stream before its time.
+    pub(super) reset: Option<Code>,
+    /// Whether the peer promises that it has not looked at the request.
+    is_unprocessed: bool,
+    /// Whom to wake when anything changes.
+    waker: Option<Waker>,
+}
+
+impl Place {
+    /// Makes it that of a new stream.
+    pub(super) fn open(&mut self) {
+        self.close();
+    }
+
+    /// Forgets the stream.
+    pub(super) fn close(&mut self) {
+        self.payload.clear();
+        self.heads.clear();
+        self.trailers = None;
+        self.ended = false;
+        self.reset = None;
+        self.is_unprocessed = false;
+    }
+
+    pub(super) fn put(&mut self, mut bytes: &[u8], is_last: bool) {
+        while !bytes.is_empty() {
+            let taken = self.payload.back_mut().map_or(0, |buffer| {
+                buffer.compact();
+                buffer.push(bytes)
+            });
+            bytes = &bytes[taken..];
+            if !bytes.is_empty() {
+                self.payload.push_back(Buffer::holding(bytes.len()));
+            }
+        }
+        self.ended |= is_last;
+        self.wake();
+    }
+
+    pub(super) fn put_end(&mut self, trailers: Option<&mut Head>) {
+        self.ended = true;
+        if let Some(trailers) = trailers.filter(|trailers| !trailers.is_empty()) {
+            self.trailers = Some(Box::new(std::mem::take(trailers)));
+        }
+        self.wake();
+    }
+
+    pub(super) fn put_reset(&mut self, code: Code, unprocessed: bool) {
+        if self.reset.is_none() {
+            self.reset = Some(code);
+            self.is_unprocessed = unprocessed;
+        }
+        self.wake();
+    }
+
+    pub(super) fn put_head(&mut self, head: &mut Head) {
+        self.heads.push_back(std::mem::take(head));
+        self.wake();
+    }
+
+    /// Takes the next head.
+    ///
+    /// # Errors
+    /// There will be none: whether the peer promises that it has not looked at the request.
+    pub(super) fn poll_head(&mut self, waker: &Waker, head: &mut Head) -> Poll<Result<(), bool>> {
+        if let Some(next) = self.heads.pop_front() {
+            *head = next;
+            return Poll::Ready(Ok(()));
+        }
+        if self.reset.is_some() || self.ended {
+            return Poll::Ready(Err(self.is_unprocessed));
+        }
+        self.watch(waker);
+        Poll::Pending
+    }
+
+    /// Whether all that came was taken, and that was the whole message.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.ended && self.payload.is_empty()
+    }
+
+    pub(super) fn take_trailers(&mut self) -> Option<Box<Head>> {
+        self.trailers.take()
+    }
+
+    /// Wakes `waker` when anything changes.
+    pub(super) fn watch(&mut self, waker: &Waker) {
+        if !self.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            self.waker = Some(waker.clone());
+        }
+    }
+
+    pub(super) fn wake(&mut self) {
+        if let Some(waker) = &self.waker {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Moves payload into `buffer`: 0 where the message has ended.
+    pub(super) fn poll_take(&mut self, waker: &Waker, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
+        let Some(next) = self.payload.front_mut() else {
+            if self.ended {
+                return Poll::Ready(Ok(0));
+            }
+            if self.reset.is_some() {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+            }
+            self.watch(waker);
+            return Poll::Pending;
+        };
+        let n = if buffer.is_empty() {
+            std::mem::swap(buffer, next);
+            buffer.len()
+        } else {
+            let n = buffer.push(next.filled());
+            next.consume(n);
+            n
+        };
+        if next.is_empty() {
+            self.payload.pop_front();
+        }
+        Poll::Ready(Ok(n))
+    }
+}

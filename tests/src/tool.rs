@@ -1,0 +1,24 @@
+//! Programs that `make tools` builds with Go, where it can: no package of Debian has them.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Where the program is: on the path, or where Go puts programs. `None`, which is told on standard
+/// error, where it is not installed.
+pub fn of_go(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    places.extend(std::env::var_os("GOBIN").map(PathBuf::from));
+    places.extend(std::env::var_os("GOPATH").map(|path| Path::new(&path).join("bin")));
+    places.extend(std::env::var_os("HOME").map(|home| Path::new(&home).join("go/bin")));
+    let found = places.into_iter().map(|place| place.join(name)).find(|file| file.is_file());
+    if found.is_none() {
+        let test = std::thread::current().name().unwrap_or("a test").to_owned();
+        // Past what holds the output of tests back: it must be seen.
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED: {test}: {name} is not installed (`make tools` installs it where Go 1.24 or newer is)"
+        );
+    }
+    found
+}
