@@ -19,6 +19,7 @@ const CRATES: &[Crate] = &[
     ("syntax",     "crates/syntax",  &["base", "diag"]),
     ("runtime",    "crates/runtime", &["base"]),
     ("http",       "crates/http",    &[]),
+    ("h2",         "crates/h2",      &["http"]),
     ("tls",        "crates/tls",     &["base"]),
     ("state",      "crates/state",   &["base", "runtime"]),
     ("sample",     "crates/sample",  &["base", "diag", "http", "runtime", "state", "tls"]),
@@ -38,7 +39,7 @@ const CRATES: &[Crate] = &[
     ("control",    "crates/control", &["base", "http", "runtime", "sample", "state", "tls"]),
     ("weir",       "weir",           &["acme", "balance", "base", "client", "config", "control", "diag", "health", "http", "net", "ocsp", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "syntax"]),
     ("xtask",      "xtask",          &["base", "config", "control", "rules", "sample"]),
-    ("weir-tests", "tests",          &["config", "diag", "http", "net", "plan", "rules", "sample", "state", "tls"]),
+    ("weir-tests", "tests",          &["config", "diag", "h2", "http", "net", "plan", "rules", "sample", "state", "tls"]),
 ];
 
 /// The crates that may switch the check of `unsafe` off for one of their files, and these files.
