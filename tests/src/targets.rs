@@ -5,6 +5,7 @@
 //! seeds of `fuzz/seeds`.
 
 mod expressions;
+mod h2;
 mod h2_connection;
 mod tls;
 
@@ -17,6 +18,7 @@ use net::{netscaler, proxy_protocol};
 use plan::Plan;
 use sample::{Env, Transaction};
 
+pub use self::h2::{h2_request, hpack};
 pub use self::h2_connection::h2_connection;
 pub use self::tls::{ciphers, client_hello, crt_list, ocsp, pem, x509};
 pub use expressions::{cookies, expression, json, jwt, url};
@@ -45,6 +47,8 @@ pub const TARGETS: &[Target] = &[
     ("ocsp", ocsp),
     ("ciphers", ciphers),
     ("h2_connection", h2_connection),
+    ("hpack", hpack),
+    ("h2_request", h2_request),
 ];
 
 /// A configuration gives a plan or at least one error, never both, and every message can be shown

@@ -70,6 +70,7 @@ fn pseudo_fields_become_the_request_line_and_host() {
         (b"GET",     b"https", b"h%41",     b"/",     Ok("GET / HTTP/1.1|host: h%41")),
         (b"GET",     b"https", b"h:x",      b"/",     Ok("GET / HTTP/1.1|host: h:x")),
         (b"GET",     b"ftp",   b"h:21",     b"/",     Ok("GET ftp://h:21/ HTTP/1.1|host: h:21")),
+        (b"GET",     b"ftp",   b"h:",       b"/",     Ok("GET ftp://h/ HTTP/1.1|host: h")),
         (b"GET",     b"x+y-1.z", b"h",      b"/",     Ok("GET x+y-1.z://h/ HTTP/1.1|host: h")),
         (b"GET",     b"https", b"-",        b"/",     Ok("GET / HTTP/1.1")),
         (b"GET",     b"ftp",   b"-",        b"/",     Ok("GET / HTTP/1.1")),

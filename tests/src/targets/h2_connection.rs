@@ -24,12 +24,15 @@ pub fn h2_connection(bytes: &[u8]) {
 }
 
 fn run(choice: u8, cut: usize, bytes: &[u8]) -> Told {
-    let mut config = Config::default();
+    let flag = |bit: u8| usize::from(choice >> bit & 1);
+    let mut config = Config {
+        max_concurrent_streams: [100, 2][flag(1)],
+        initial_window: [0, 10][flag(2)],
+        glitches_threshold: [0, 5][flag(3)],
+        max_total_streams: [0, 3][flag(4)],
+        ..Config::default()
+    };
     config.rules.max_bytes = 2000;
-    config.max_concurrent_streams = [100, 2][usize::from(choice >> 1 & 1)];
-    config.initial_window = [0, 10][usize::from(choice >> 2 & 1)];
-    config.glitches_threshold = [0, 5][usize::from(choice >> 3 & 1)];
-    config.max_total_streams = [0, 3][usize::from(choice >> 4 & 1)];
     let role = if choice & 1 == 0 { Role::Server } else { Role::Client };
     let mut engine = Connection::<Vec<u8>>::new(role, &Arc::new(config));
     let mut told = Told::default();

@@ -164,7 +164,7 @@ impl Reader<'_> {
             return Err(Cause::Authority);
         }
         if let (host, Some(port)) = uri::split_port(whole)
-            && default.is_some_and(|default| port.is_empty() || port == default)
+            && (port.is_empty() || default == Some(port))
         {
             authority = self.head.cut(authority, host.len());
         }

@@ -59,7 +59,7 @@ pub(crate) fn lines(fields: &[Pair]) -> String {
 /// Bytes written as hexadecimal digits, blanks between.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    let byte = |pair: &[u8]| u8::from_str_radix(&String::from_utf8_lossy(pair), 16).expect("digits");
     digits.chunks(2).map(byte).collect()
 }
 

@@ -77,12 +77,14 @@ impl World {
 }
 
 fn config(rng: &mut fastrand::Rng) -> Arc<Config> {
-    let mut config = Config::default();
-    config.buffer = [16_384, 16_384, 1024, 4096][rng.usize(..4)];
-    config.initial_window = [0, 0, 1, 100, 65_535, 1 << 20][rng.usize(..6)];
-    config.max_concurrent_streams = [100, 1, 3, 10][rng.usize(..4)];
-    config.receive_buffer = [0, 0, 1 << 20][rng.usize(..3)];
-    config.header_table_size = [4096, 4096, 0, 100, 65_536][rng.usize(..5)];
+    let config = Config {
+        buffer: [16_384, 16_384, 1024, 4096][rng.usize(..4)],
+        initial_window: [0, 0, 1, 100, 65_535, 1 << 20][rng.usize(..6)],
+        max_concurrent_streams: [100, 1, 3, 10][rng.usize(..4)],
+        receive_buffer: [0, 0, 1 << 20][rng.usize(..3)],
+        header_table_size: [4096, 4096, 0, 100, 65_536][rng.usize(..5)],
+        ..Config::default()
+    };
     Arc::new(config)
 }
 

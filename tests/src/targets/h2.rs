@@ -1,0 +1,105 @@
+//! Header blocks of HTTP/2: what holds whatever a peer sends.
+
+use h2::hpack::{Decoder, Encoder, Error, FieldName};
+use h2::message::{self, Rules, Scheme};
+use http::{Head, ParseOptions, Status};
+
+/// A field as it was decoded: its name, its value, and whether it is secret.
+type Field = (Vec<u8>, Vec<u8>, bool);
+
+fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, Error> {
+    let mut fields = Vec::new();
+    decoder.decode(block, &mut |field| {
+        let name = field.name.bytes();
+        // Indices of a byte may stand for kilobytes: no more is kept than a message may have.
+        fields.push((name.to_vec(), field.value.to_vec(), field.never_indexed));
+        fields.len() < 1000
+    })?;
+    Ok(fields)
+}
+
+/// The blocks of a connection, each behind its length in two bytes.
+fn blocks(mut bytes: &[u8]) -> Vec<&[u8]> {
+    let mut found = Vec::new();
+    while let [high, low, rest @ ..] = bytes {
+        let (block, left) = rest.split_at(rest.len().min(usize::from(*high) << 8 | usize::from(*low)));
+        found.push(block);
+        bytes = left;
+    }
+    found
+}
+
+/// Blocks decode the same whether their fields are wanted or not, and what is encoded of the fields
+/// decodes to them again. The first byte says how large the tables are.
+pub fn hpack(bytes: &[u8]) {
+    let Some((size, bytes)) = bytes.split_first() else { return };
+    let size = u32::from(*size) * 32;
+    let (mut decoder, mut deaf) = (Decoder::new(size), Decoder::new(size));
+    let (mut encoder, mut again) = (Encoder::new(), Decoder::new(4096));
+    for block in blocks(bytes) {
+        let fields = decode(&mut decoder, block);
+        let unwanted = deaf.decode(block, &mut |_| false);
+        assert_eq!(fields.as_ref().err(), unwanted.as_ref().err(), "{}", block.escape_ascii());
+        let Ok(fields) = fields else { return };
+        let mut out = Vec::new();
+        encoder.set_limit(size, 4096);
+        for (name, value, secret) in &fields {
+            let lower = name.to_ascii_lowercase();
+            let name = match http::KnownName::from_token(&lower) {
+                http::KnownName::Other => FieldName::Other(name),
+                known => FieldName::Known(known),
+            };
+            if *secret { encoder.secret(name, value, &mut out) } else { encoder.field(name, value, &mut out) }
+        }
+        let read = decode(&mut again, &out).unwrap_or_else(|error| panic!("{error:?} in what we wrote"));
+        assert_eq!(read.len(), fields.len());
+        for (one, other) in read.iter().zip(&fields) {
+            assert!(one.0 == other.0.to_ascii_lowercase() && one.1 == other.1, "the same fields");
+            assert!(one.2 || !other.2, "what is secret stays so");
+        }
+    }
+}
+
+/// A request that is taken is the same request in HTTP/1, to the last byte, and in HTTP/2 again.
+/// The first byte holds flags: the stream ends, relaxed.
+pub fn h2_request(bytes: &[u8]) {
+    let Some((flags, block)) = bytes.split_first() else { return };
+    let end = flags & 1 != 0;
+    let rules = Rules {
+        max_bytes: 16_384,
+        max_fields: 100,
+        relaxed: flags & 2 != 0,
+        connect_protocol: flags & 4 == 0,
+    };
+    let mut head = Head::new();
+    let read = message::read_request(&mut Decoder::new(4096), block, end, &rules, &mut head);
+    let Ok(request) = read else { return };
+    let mut written = Vec::new();
+    head.write_to(&mut written);
+    // Bytes above 127 pass as in HAProxy, and the key of a WebSocket comes later.
+    let options = ParseOptions {
+        relaxed: true,
+        max_bytes: usize::MAX,
+        max_fields: 200,
+        lone_lf: false,
+        folding: false,
+        any_method_payload: true,
+        ..ParseOptions::default()
+    };
+    let mut again = Head::new();
+    let status = http::parse_request(&written, &mut again, &options);
+    assert_eq!(status, Ok(Status::Complete { len: written.len() }), "{}", written.escape_ascii());
+    assert!(head.fields().eq(again.fields()), "the same fields in {}", written.escape_ascii());
+    assert_eq!((head.method(), head.plain_target()), (again.method(), again.target()));
+    assert_eq!(head.content_length(), again.content_length(), "{}", written.escape_ascii());
+    assert!(head.has_upgrade() == request.protocol && again.has_upgrade() == request.protocol);
+    let mut block = Vec::new();
+    message::write_request(&mut Encoder::new(), &head, Scheme::Https, &mut block);
+    let mut back = Head::new();
+    let rules = Rules { relaxed: true, max_bytes: usize::MAX, max_fields: 200, connect_protocol: true };
+    let read = message::read_request(&mut Decoder::new(4096), &block, end, &rules, &mut back);
+    assert!(read.is_ok(), "{read:?} of {}", written.escape_ascii());
+    let mut rewritten = Vec::new();
+    back.write_to(&mut rewritten);
+    assert_eq!((head.method(), head.plain_target()), (back.method(), back.plain_target()));
+}
