@@ -13,6 +13,7 @@
 #   make bench-load         time and memory to load 33,000 backends
 #   make bench-diff         random expressions over random requests, results beside haproxy's; with EXCHANGES=N whole
 #                           exchanges instead (SEED=S, HAPROXY=path of a HAProxy 3.5)
+#   make bench-h2           HTTP/2 on either side, beside haproxy and nginx
 #   make bench-lookups      large lists of patterns: load, memory, lookups
 #   make bench-threads      what sharing costs, groups of threads
 #   make bench-trials       reloads, dying servers, memory, floods, the runtime socket, beside haproxy (TRIALS="reload memory" SCALE=10)
@@ -23,7 +24,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-.PHONY: run build release test test-configs lint fmt bench bench-balance bench-busy-polling bench-checks bench-diff bench-expressions bench-load bench-lookups bench-threads bench-tls bench-trials bench-variables tools docs clean
+.PHONY: run build release test test-configs lint fmt bench bench-balance bench-busy-polling bench-checks bench-diff bench-expressions bench-h2 bench-load bench-lookups bench-threads bench-tls bench-trials bench-variables tools docs clean
 
 run: build
 	@./tools/quickstart.sh $(TARGET)/quick/weir
@@ -113,6 +114,11 @@ bench-balance: tools
 bench-checks: tools
 	$(CARGO) build --release -p weir -p weir-bench
 	./bench/checks.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
+
+bench-h2: tools
+	@./tools/need.sh h2load
+	$(CARGO) build --release -p weir -p weir-bench
+	./bench/h2.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
 
 bench-tls: tools
 	$(CARGO) build --release -p weir -p weir-bench

@@ -3,7 +3,8 @@
 # by a header of theirs.
 set -euo pipefail
 declare -A package=([cc]=build-essential [varnishtest]=varnish [haproxy]=haproxy [nginx]=nginx-light [wrk]=wrk
-    [curl]=curl [strace]=strace [postgres]=postgresql [mariadbd]=mariadb-server [openssl/ssl.h]=libssl-dev)
+    [curl]=curl [strace]=strace [postgres]=postgresql [mariadbd]=mariadb-server [openssl/ssl.h]=libssl-dev
+    [h2load]=nghttp2-client)
 # Debian keeps the daemons of each version of PostgreSQL in a directory of its own.
 PATH=$PATH:/usr/sbin:/usr/local/sbin:$(echo /usr/lib/postgresql/*/bin)
 # Tools of which Debian has no package are built from their sources with Go: an authority for tests of ACME, and the suite of

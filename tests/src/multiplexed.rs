@@ -144,7 +144,7 @@ impl Frames {
     }
 
     /// The next frame that is `wanted`; `None` when the connection ended before.
-    pub fn find(&mut self, wanted: impl Fn(&Frame) -> bool) -> Option<Frame> {
+    pub fn find(&mut self, mut wanted: impl FnMut(&Frame) -> bool) -> Option<Frame> {
         loop {
             let frame = self.next()?;
             if wanted(&frame) {

@@ -145,6 +145,11 @@ impl Keeper for Servers {
             ));
         }
         let (words, track) = split_track(words)?;
+        if proxy.mode != state::Mode::Http
+            && words.windows(2).any(|pair| pair[0] == "proto" && pair[1] == "h2")
+        {
+            return Err("MUX protocol is not usable for server.".to_owned());
+        }
         let track = track.map(|track| self.tracked(proxy, &track)).transpose()?;
         let mut states = proxy.state.servers.load().to_vec();
         if states.iter().any(|server| *server.name == *name) {

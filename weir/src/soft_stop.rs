@@ -141,6 +141,7 @@ fn close_listeners(shared: &Shared, messages: Messages) {
     }
     for worker in 0..runtime::shard::workers() {
         runtime::worker::post(worker, proxy::serve::feed::stop);
+        runtime::worker::post(worker, proxy::serve::stopping::stop);
     }
     for socket in &shared.plan.global.stats_sockets {
         socket.listener.wake();

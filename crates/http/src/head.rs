@@ -136,7 +136,7 @@ impl Field {
 }
 
 /// A request or response head. Reused from message to message: [`Head::clear`] keeps the memory.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Head {
     pub(crate) bytes: Vec<u8>,
     pub(crate) fields: Vec<Field>,

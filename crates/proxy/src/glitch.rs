@@ -15,7 +15,8 @@ pub(crate) fn is_nearly_enough(count: u32, most: u32, busy: u8) -> bool {
     most > 0 && u64::from(count) * 4 >= u64::from(most) * 3 && is_busy(busy)
 }
 
-fn is_busy(percent: u8) -> bool {
+/// Whether this thread is busy enough for connections to be ended.
+pub(crate) fn is_busy(percent: u8) -> bool {
     percent == 0 || usage::percent(Of::Worker) >= percent
 }
 

@@ -93,7 +93,7 @@ impl Worker {
             group,
             locals: Locals::new(shared.clone()),
             pools: Pools::new(&shared),
-            carriers: Rc::default(),
+            carriers: Carriers::new(shared.plan.global.tune.glitches.cpu_usage),
             outbox: RefCell::new(Outbox::new(&shared)),
             next_number: Cell::new(index as u64),
             numbers_streams: shared.plan.variables.wants_stream_numbers(),

@@ -22,6 +22,8 @@ pub struct BindDraft<'a> {
     pub stays_raw: bool,
     /// `proto h2`: clients speak HTTP/2 without being asked.
     pub speaks_h2: bool,
+    /// `proto h1`: no preface of HTTP/2 is looked for.
+    pub http1_alone: bool,
     /// `idle-ping`: how often an idle client of HTTP/2 is asked whether it lives.
     pub idle_ping: Option<Duration>,
     /// `tcp-ss`: from which header on the SYN is saved.

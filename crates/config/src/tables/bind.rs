@@ -220,7 +220,10 @@ fn thread<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
 fn proto<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
     match word.as_str() {
-        "h1" => Ok(()),
+        "h1" => {
+            draft.http1_alone = true;
+            Ok(())
+        }
         "h2" => {
             draft.speaks_h2 = true;
             Ok(())
@@ -326,6 +329,7 @@ pub fn make(
         netscaler_magic: draft.netscaler_magic,
         stays_raw: draft.stays_raw,
         speaks_h2: draft.speaks_h2,
+        http1_alone: draft.http1_alone,
         idle_ping: draft.idle_ping,
         save_syn: draft.save_syn,
         tcp_ut: draft.tcp_ut,

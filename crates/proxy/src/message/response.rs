@@ -439,6 +439,7 @@ pub(crate) async fn forward(
     .await;
     x.txn.bytes_out += x.download.sent;
     if outcome.is_err() {
+        x.txn.server_stream = upstream.stream_facts();
         upstream.reset();
         if x.download.is_received() {
             // The server has said all that it had to say: what went wrong is between the client and

@@ -244,6 +244,7 @@ async fn attempt(
         Err(fault) => {
             // Something is outstanding, which its server need not finish.
             upstream.reset();
+            x.txn.server_stream = upstream.stream_facts();
             sockets::leave(client, x);
             // Half a head came back: that is no stale connection.
             let nothing_came = upstream.received().is_empty();

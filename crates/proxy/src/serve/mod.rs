@@ -11,5 +11,6 @@ mod ready;
 pub mod receive;
 pub(crate) mod reply;
 pub(crate) mod session;
+pub mod stopping;
 pub(crate) mod tcp;
 pub(crate) mod tunnel;

@@ -13,7 +13,6 @@ use base::clock::WallTime;
 use h2::{Code, Event, Key, Phase, Role};
 use net::Stream as Socket;
 use plan::global::LogErrors;
-use runtime::Buffer;
 use runtime::timer;
 use sample::{Cause, ConnectionError, Endpoint};
 use state::counters::Multiplexed;
@@ -21,10 +20,12 @@ use state::sessions::{self, Activity};
 
 use super::boxes::{Exchanges, Running};
 use super::ready::{Ready, Slot};
+use super::stopping::{self, Told};
 
 use crate::client::{Client, Downstream, handshake};
 use crate::exchange::{Arrival, Exchange, Next, report};
-use crate::stream::{Connection, Engine, Ping, Stream, Wish};
+use crate::glitch;
+use crate::stream::{Connection, Engine, Ping, Reader, Received, Stream, Wish};
 
 /// How many streams are polled before what they left is sent.
 const STREAMS_A_TURN: usize = 64;
@@ -55,10 +56,7 @@ struct Front<M, F> {
     root: Box<Client>,
     connection: Rc<Connection>,
     exchanges: Rc<Exchanges<M, F>>,
-    /// What was received and not taken apart: the beginning of a frame.
-    input: Option<Buffer>,
-    /// Whether some of it was not looked at yet.
-    is_fresh: bool,
+    reader: Reader,
     /// By the number of the stream's key.
     streams: Vec<Place<F>>,
     ready: Arc<Ready>,
@@ -68,6 +66,8 @@ struct Front<M, F> {
     ping: Option<Box<Ping>>,
     /// Whether the client has ended its side.
     is_ended: bool,
+    /// Has it told when the process stops.
+    told: Option<Told>,
     /// Whether the end of the connection was announced.
     is_leaving: bool,
 }
@@ -92,17 +92,17 @@ where
         root: client,
         connection,
         exchanges,
-        input: None,
-        is_fresh: true,
+        reader: Reader::default(),
         streams: Vec::new(),
         ready: Arc::new(Ready::default()),
         open: 0,
         ping: ping.map(|every| Box::new(Ping::new(every))),
         is_ended: false,
+        told: None,
         is_leaving: false,
     };
     if let Downstream::H1(socket) = &mut front.root.side {
-        front.input = socket.input.take();
+        front.reader = Reader::new(socket.input.take());
     }
     front.root.session.http_major.set(2);
     front.counters().connections.up();
@@ -121,6 +121,7 @@ where
 {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
         self.ready.enter(context.waker());
+        self.told.get_or_insert_with(|| stopping::tell(context.waker()));
         let polled = match self.turns(context) {
             Ok(()) => self.poll_end(context),
             Err(end) => Poll::Ready(end),
@@ -145,7 +146,8 @@ where
             if !(received || self.ready.is_any()) {
                 break;
             }
-            if turn == TURNS {
+            // Others of the worker have their turn too.
+            if turn == TURNS || self.reader.is_fresh() {
                 context.waker().wake_by_ref();
                 break;
             }
@@ -171,80 +173,48 @@ where
         self.connection.engine.borrow_mut().next_writable()
     }
 
-    /// Reads once, and takes apart what is there; whether there was anything.
+    /// Reads once, and deals with what came; whether anything did.
     fn receive(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
-        if self.is_fresh {
-            self.is_fresh = false;
-            self.take_apart()?;
-            return Ok(true);
-        }
-        if self.is_ended || self.connection.engine.borrow().must_drain() {
+        if self.is_ended {
             return Ok(false);
         }
-        if self.input.is_none() && self.socket()?.poll_read_ready(context).is_pending() {
-            return Ok(false);
-        }
-        let mut buffer = self.input.take().unwrap_or_else(Buffer::small);
-        buffer.compact();
-        self.connection.engine.borrow_mut().begin_turn(true);
-        let read = self.socket()?.poll_read(context, buffer.room());
-        if let Poll::Ready(Ok(n)) = read {
-            buffer.fill(n);
-        }
-        self.input = Some(buffer);
-        match read {
-            Poll::Ready(Ok(0)) => {
+        let busy_from = self.root.worker.shared.plan.global.tune.glitches.cpu_usage;
+        let connection = self.connection.clone();
+        let Downstream::H1(socket) = &mut self.root.side else { return Err(End::Failed) };
+        let busy = || glitch::is_busy(busy_from);
+        match self.reader.receive(&connection, &mut socket.stream, context, busy) {
+            Ok(Received::Nothing) => return Ok(false),
+            Ok(Received::Bytes) => {}
+            Ok(Received::End) => {
                 self.is_ended = true;
-                self.input = None;
-                self.connection.put_end_of_all();
-                Ok(true)
+                connection.put_end_of_all();
+                return Ok(true);
             }
-            Poll::Ready(Ok(_)) => {
-                self.take_apart()?;
-                Ok(true)
-            }
-            Poll::Ready(Err(error)) => {
+            Err(error) => {
                 self.root.session.error.set(ConnectionError::of_kernel(&error));
-                Err(End::Failed)
-            }
-            Poll::Pending => {
-                self.input = self.input.take().filter(|input| !input.is_empty());
-                Ok(false)
+                return Err(End::Failed);
             }
         }
+        let outcome = loop {
+            match self.reader.next(&connection) {
+                Ok(Some(event)) => self.happen(event),
+                Ok(None) => break Ok(true),
+                Err(_) => {
+                    self.tell(LogErrors::Connection);
+                    break Err(End::Broken);
+                }
+            }
+        };
+        connection.count(self.counters());
+        self.root.session.glitches.set(connection.engine.borrow().glitches());
+        outcome
     }
 
-    /// Takes the frames apart that were received.
-    fn take_apart(&mut self) -> Result<(), End> {
-        let Some(mut buffer) = self.input.take() else { return Ok(()) };
-        let mut at = 0;
-        loop {
-            let input = &buffer.filled()[at..];
-            let received = self.connection.engine.borrow_mut().receive(input);
-            let Ok((used, event)) = received else {
-                self.connection.count(self.counters());
-                self.tell(LogErrors::Connection);
-                return Err(End::Broken);
-            };
-            let Some(event) = event else {
-                at += used;
-                break;
-            };
-            self.happen(event, input);
-            at += used;
-        }
-        buffer.consume(at);
-        self.input = Some(buffer).filter(|buffer| !buffer.is_empty());
-        self.connection.count(self.counters());
-        self.root.session.glitches.set(self.connection.engine.borrow().glitches());
-        Ok(())
-    }
-
-    fn happen(&mut self, event: Event, input: &[u8]) {
+    fn happen(&mut self, event: Event) {
         let connection = &self.connection;
         match event {
             Event::Head { key, end, .. } => self.start(key, end),
-            Event::Data { key, range, end } => connection.put(key, &input[range], end),
+            Event::Data { key, range, end } => connection.put(key, self.reader.bytes(range), end),
             Event::Trailers { key } => {
                 let mut engine = connection.engine.borrow_mut();
                 connection.put_end(key, Some(engine.head_mut()));
@@ -373,7 +343,10 @@ where
         if let Some(ping) = &mut self.ping {
             ping.note_life();
         }
-        self.root.entry.activity.set(if self.open > 0 { Activity::Data } else { Activity::Waiting });
+        let entry = &self.root.entry;
+        entry.requests.set(self.root.session.requests.get());
+        entry.active_ms.set(timer::now_ms());
+        entry.activity.set(if self.open > 0 { Activity::Data } else { Activity::Waiting });
     }
 
     /// Whether the connection has come to its end.

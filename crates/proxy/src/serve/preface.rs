@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use runtime::timer;
 
-use crate::client::{Client, Watch};
+use crate::client::{Client, Watch, handshake};
 use crate::fault::Fault;
 
 /// What a client that speaks HTTP/2 sends first.
@@ -26,7 +26,8 @@ pub(super) async fn may_be(client: &mut Client) -> bool {
 
 /// Whether it is: waits for the rest of it, as long as a request's head may take.
 pub(super) async fn await_it(client: &mut Client) -> bool {
-    if client.frontend.options.disable_h2_upgrade {
+    let http1_alone = handshake::bind(client).is_some_and(|bind| bind.http1_alone);
+    if client.frontend.options.disable_h2_upgrade || http1_alone {
         return false;
     }
     let timeouts = &client.frontend.timeouts;

@@ -10,14 +10,13 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use ::h2::message::Scheme;
 use ::h2::{Event, Role};
 use http::{BodyLength, Head, Method};
 use net::Stream as Socket;
 use plan::proxy::Reuse;
-use runtime::Buffer;
 use runtime::timer::{Timer, now_ms};
 use sample::{Endpoint, StreamFacts};
 use state::counters::Multiplexed as Counters;
@@ -27,17 +26,24 @@ use super::local::{LocalProxy, LocalServer};
 use super::open::Open;
 use super::pool::Ask;
 use crate::flow::{Flow, FlowError, Sink, Source};
-use crate::stream::{Connection, Engine, Ping, Stream};
+use crate::glitch;
+use crate::stream::{Connection, Engine, Ping, Reader, Received, Stream};
+
+/// The scheme of requests whose target tells none, as HAProxy says it whatever is spoken.
+const SCHEME: Scheme = Scheme::Https;
 
 /// A connection that requests share.
 pub(crate) struct Multiplexed {
     connection: Rc<Connection>,
     key: Key,
-    scheme: Scheme,
     /// Requests sent over it so far.
     uses: Cell<u32>,
     /// Requests that have it and have not opened their stream yet.
     waiting: Cell<u32>,
+    /// Whether the server's settings are known.
+    is_settled: Cell<bool>,
+    /// Requests that wait for that.
+    unsettled: RefCell<Vec<Waker>>,
     /// Whether it takes no more requests: it ends once those that it has are over.
     is_leaving: Cell<bool>,
     ends: Option<(Endpoint, Endpoint)>,
@@ -52,6 +58,9 @@ pub(crate) struct Request {
     pub(crate) shared: Rc<Multiplexed>,
     /// Its stream, once its head was sent.
     stream: Option<Stream>,
+    /// A head that asks for an upgrade, which waits for the server to say whether it knows of any
+    /// (RFC 8441, 3).
+    held: Option<Box<Head>>,
     /// Which of its connection's requests it is.
     uses: u32,
 }
@@ -69,8 +78,11 @@ pub(crate) struct Opened {
 }
 
 /// The connections of one worker that requests share.
-#[derive(Default)]
-pub(crate) struct Carriers(RefCell<Vec<Weak<Multiplexed>>>);
+pub(crate) struct Carriers {
+    all: RefCell<Vec<Weak<Multiplexed>>>,
+    /// How busy the worker has to be for connections to end that glitch too often, in percent.
+    busy_from: u8,
+}
 
 impl Multiplexed {
     /// Whether it takes one more request.
@@ -91,14 +103,19 @@ impl Multiplexed {
 }
 
 impl Carriers {
+    /// None yet.
+    pub(crate) fn new(busy_from: u8) -> Rc<Self> {
+        Rc::new(Self { all: RefCell::default(), busy_from })
+    }
+
     /// A connection that has room for a request, if there is one that this may use.
     #[inline]
     pub(crate) fn share(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Box<Request>> {
-        if self.0.borrow().is_empty() { None } else { self.find(server, ask) }
+        if self.all.borrow().is_empty() { None } else { self.find(server, ask) }
     }
 
     fn find(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Box<Request>> {
-        let all = self.0.borrow();
+        let all = self.all.borrow();
         let found = all.iter().filter_map(Weak::upgrade).find(|one| {
             let allowed = match (ask.reuse, ask.first) {
                 (Reuse::Never, _) | (Reuse::Safe, true) => false,
@@ -112,7 +129,7 @@ impl Carriers {
 
     /// How many connections lead to this server.
     fn count(&self, server: &LocalServer) -> usize {
-        self.0.borrow().iter().filter_map(Weak::upgrade).filter(|one| one.open.server.is(server)).count()
+        self.all.borrow().iter().filter_map(Weak::upgrade).filter(|one| one.open.server.is(server)).count()
     }
 
     /// Makes a connection of a socket on which HTTP/2 is spoken; its first request comes back.
@@ -122,9 +139,10 @@ impl Carriers {
         let shared = Rc::new(Multiplexed {
             connection: Connection::new(Engine::new(Role::Client, config), socket.as_fd().as_raw_fd()),
             key,
-            scheme: if tls.is_some() { Scheme::Https } else { Scheme::Http },
             uses: Cell::new(0),
             waiting: Cell::new(0),
+            is_settled: Cell::new(false),
+            unsettled: RefCell::default(),
             is_leaving: Cell::new(false),
             ends,
             tls,
@@ -133,7 +151,7 @@ impl Carriers {
         });
         shared.counters().connections.up();
         shared.counters().connections_total.add(1);
-        let mut all = self.0.borrow_mut();
+        let mut all = self.all.borrow_mut();
         all.retain(|one| one.strong_count() > 0);
         all.push(Rc::downgrade(&shared));
         let request = Request::new(shared.clone());
@@ -147,7 +165,7 @@ impl Request {
         shared.waiting.set(shared.waiting.get() + 1);
         shared.uses.set(shared.uses.get() + 1);
         let uses = shared.uses.get();
-        Box::new(Self { shared, stream: None, uses })
+        Box::new(Self { shared, stream: None, held: None, uses })
     }
 
     /// Where it leads.
@@ -188,8 +206,17 @@ impl Request {
     /// Opens the stream with the head of the request; with `ends` nothing follows. Where that is
     /// not possible any more, the next call tells.
     pub(crate) fn send_head(&mut self, head: &Head, ends: bool) {
+        if head.has_upgrade() && !self.shared.is_settled.get() {
+            self.held = Some(Box::new(head.clone()));
+            return;
+        }
         let shared = &self.shared;
-        let opened = shared.connection.engine.borrow_mut().open(head, shared.scheme, ends);
+        let mut engine = shared.connection.engine.borrow_mut();
+        if head.has_upgrade() && !engine.peer().connect_protocol {
+            return;
+        }
+        let opened = engine.open(head, SCHEME, ends);
+        drop(engine);
         if let Ok(key) = opened {
             shared.waiting.set(shared.waiting.get() - 1);
             shared.counters().streams.up();
@@ -254,6 +281,18 @@ impl Request {
     /// # Errors
     /// None will come.
     pub(crate) fn poll_head(&mut self, context: &Context<'_>, head: &mut Head) -> Poll<Result<(), NoHead>> {
+        if let Some(held) = self.held.take() {
+            if !self.shared.is_settled.get() && !self.shared.is_leaving.get() {
+                self.shared.unsettled.borrow_mut().push(context.waker().clone());
+                self.held = Some(held);
+                return Poll::Pending;
+            }
+            self.send_head(&held, false);
+            if self.stream.is_none() {
+                // The server knows of no upgrades.
+                return Poll::Ready(Err(NoHead::Nothing(None)));
+            }
+        }
         match &mut self.stream {
             None => Poll::Ready(Err(NoHead::Refused)),
             Some(stream) => stream.poll_head(context, head).map_err(|unprocessed| match unprocessed {
@@ -309,7 +348,7 @@ enum End {
 
 /// Serves the socket of a connection until it ends.
 async fn run(all: Rc<Carriers>, shared: Rc<Multiplexed>, mut socket: Socket, mut preamble: Vec<u8>) {
-    let mut input: Option<Buffer> = None;
+    let mut reader = Reader::default();
     let timer = Timer::new();
     let mut idle_since = None;
     let mut ping = shared.open.server.idle_ping.map(|every| Box::new(Ping::new(every)));
@@ -317,7 +356,7 @@ async fn run(all: Rc<Carriers>, shared: Rc<Multiplexed>, mut socket: Socket, mut
         shared.connection.set_owner(context.waker());
         loop {
             shared.connection.take_touched();
-            let received = match receive(&shared, &mut socket, &mut input, context) {
+            let received = match receive(&shared, &mut socket, &mut reader, all.busy_from, context) {
                 Ok(received) => received,
                 Err(end) => return Poll::Ready(end),
             };
@@ -331,6 +370,11 @@ async fn run(all: Rc<Carriers>, shared: Rc<Multiplexed>, mut socket: Socket, mut
                 shared.connection.wake(key);
             }
             if !received {
+                break;
+            }
+            if reader.is_fresh() {
+                // Others of the worker have their turn too.
+                context.waker().wake_by_ref();
                 break;
             }
             if let Some(ping) = &mut ping {
@@ -355,6 +399,7 @@ async fn run(all: Rc<Carriers>, shared: Rc<Multiplexed>, mut socket: Socket, mut
     if idle_since.is_some() {
         shared.open.server.state.counters.mine().idle.down();
     }
+    shared.unsettled.take().iter().for_each(Waker::wake_by_ref);
     shared.connection.put_end_of_all();
     if matches!(end, End::Protocol | End::Agreed | End::Idle) {
         // GOAWAY, if there is one; a socket that takes nothing does without.
@@ -371,51 +416,27 @@ async fn run(all: Rc<Carriers>, shared: Rc<Multiplexed>, mut socket: Socket, mut
 fn receive(
     shared: &Multiplexed,
     socket: &mut Socket,
-    input: &mut Option<Buffer>,
+    reader: &mut Reader,
+    busy_from: u8,
     context: &mut Context<'_>,
 ) -> Result<bool, End> {
-    if shared.connection.engine.borrow().must_drain() {
-        return Ok(false);
+    match reader.receive(&shared.connection, socket, context, || glitch::is_busy(busy_from)) {
+        Ok(Received::Nothing) => return Ok(false),
+        Ok(Received::Bytes) => {}
+        Ok(Received::End) | Err(_) => return Err(End::Socket),
     }
-    if input.is_none() && socket.poll_read_ready(context).is_pending() {
-        return Ok(false);
-    }
-    let mut buffer = input.take().unwrap_or_else(Buffer::small);
-    buffer.compact();
-    shared.connection.engine.borrow_mut().begin_turn(true);
-    let n = match socket.poll_read(context, buffer.room()) {
-        Poll::Pending => {
-            *input = Some(buffer).filter(|buffer| !buffer.is_empty());
-            return Ok(false);
+    let outcome = loop {
+        match reader.next(&shared.connection) {
+            Ok(Some(event)) => happen(shared, event, reader),
+            Ok(None) => break Ok(true),
+            Err(_) => break Err(End::Protocol),
         }
-        Poll::Ready(Ok(n)) if n > 0 => n,
-        Poll::Ready(_) => return Err(End::Socket),
     };
-    buffer.fill(n);
-    let mut at = 0;
-    loop {
-        let bytes = &buffer.filled()[at..];
-        let received = shared.connection.engine.borrow_mut().receive(bytes);
-        let Ok((used, event)) = received else {
-            shared.connection.count(shared.counters());
-            return Err(End::Protocol);
-        };
-        match event {
-            None => {
-                at += used;
-                break;
-            }
-            Some(event) => happen(shared, event, bytes),
-        }
-        at += used;
-    }
-    buffer.consume(at);
     shared.connection.count(shared.counters());
-    *input = Some(buffer).filter(|buffer| !buffer.is_empty());
-    Ok(true)
+    outcome
 }
 
-fn happen(shared: &Multiplexed, event: Event, input: &[u8]) {
+fn happen(shared: &Multiplexed, event: Event, reader: &Reader) {
     let connection = &shared.connection;
     match event {
         Event::Head { key, end, .. } => {
@@ -424,12 +445,16 @@ fn happen(shared: &Multiplexed, event: Event, input: &[u8]) {
                 connection.put_end(key, None);
             }
         }
-        Event::Data { key, range, end } => connection.put(key, &input[range], end),
+        Event::Data { key, range, end } => connection.put(key, reader.bytes(range), end),
         Event::Trailers { key } => connection.put_end(key, Some(connection.engine.borrow_mut().head_mut())),
         Event::End { key } => connection.put_end(key, None),
         Event::Reset { key, code, by } => connection.put_reset(key, code, by.is_unprocessed(code)),
         Event::Goaway { .. } => shared.is_leaving.set(true),
-        Event::Refused { .. } | Event::Settings | Event::Pong => {}
+        Event::Settings => {
+            shared.is_settled.set(true);
+            shared.unsettled.take().iter().for_each(Waker::wake_by_ref);
+        }
+        Event::Refused { .. } | Event::Pong => {}
     }
 }
 

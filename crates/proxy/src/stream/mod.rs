@@ -7,6 +7,7 @@
 
 mod ping;
 mod place;
+mod reader;
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
@@ -22,6 +23,7 @@ use state::counters::Multiplexed;
 
 pub(crate) use ping::Ping;
 use place::Place;
+pub(crate) use reader::{Reader, Received};
 
 /// The engine of HTTP/2 over the worker's buffers.
 pub(crate) type Engine = h2::Connection<Buffer>;

@@ -1,0 +1,120 @@
+//! Reading a connection that carries many streams: bytes of its socket, and what the engine makes of
+//! them.
+
+use std::io;
+use std::ops::Range;
+use std::task::{Context, Poll};
+
+use h2::{Closed, Event};
+use runtime::Buffer;
+
+use super::Connection;
+
+/// What was received and not taken apart yet.
+#[derive(Default)]
+pub(crate) struct Reader {
+    input: Option<Buffer>,
+    /// Where the bytes begin that the last event is about, and those after it.
+    event: usize,
+    rest: usize,
+    /// Whether the engine has not looked at all of it, though it could: it had enough for one turn,
+    /// or what it owes has to be sent first.
+    is_fresh: bool,
+}
+
+/// What a turn has to do with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Received {
+    /// Nothing.
+    Nothing,
+    /// Bytes, for [`Reader::next`].
+    Bytes,
+    /// The end of what the peer sends.
+    End,
+}
+
+impl Reader {
+    /// Begins with bytes that were received before.
+    pub(crate) fn new(input: Option<Buffer>) -> Self {
+        let is_fresh = input.as_ref().is_some_and(|input| !input.is_empty());
+        Self { input, is_fresh, ..Self::default() }
+    }
+
+    /// Whether there is something to do without a read, once others had their turn.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.is_fresh
+    }
+
+    /// Reads once, unless something is here still. `busy` says whether connections that glitch too
+    /// often are ended now.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub(crate) fn receive(
+        &mut self,
+        connection: &Connection,
+        socket: &mut net::Stream,
+        context: &mut Context<'_>,
+        busy: impl FnOnce() -> bool,
+    ) -> io::Result<Received> {
+        let mut engine = connection.engine.borrow_mut();
+        if engine.must_drain() {
+            return Ok(Received::Nothing);
+        }
+        if !std::mem::take(&mut self.is_fresh) {
+            if self.input.is_none() && socket.poll_read_ready(context).is_pending() {
+                return Ok(Received::Nothing);
+            }
+            let buffer = self.input.get_or_insert_with(Buffer::small);
+            buffer.compact();
+            match socket.poll_read(context, buffer.room()) {
+                Poll::Pending => {
+                    self.release();
+                    return Ok(Received::Nothing);
+                }
+                Poll::Ready(Ok(0)) => {
+                    self.input = None;
+                    return Ok(Received::End);
+                }
+                Poll::Ready(Ok(n)) => buffer.fill(n),
+                Poll::Ready(Err(error)) => return Err(error),
+            }
+        }
+        engine.begin_turn(busy());
+        (self.event, self.rest) = (0, 0);
+        Ok(Received::Bytes)
+    }
+
+    /// What comes next of the bytes that are here.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub(crate) fn next(&mut self, connection: &Connection) -> Result<Option<Event>, Closed> {
+        let Some(buffer) = &mut self.input else { return Ok(None) };
+        let mut engine = connection.engine.borrow_mut();
+        self.event = self.rest;
+        let (used, event) = engine.receive(&buffer.filled()[self.event..])?;
+        self.rest += used;
+        if event.is_none() {
+            buffer.consume(self.rest);
+            (self.event, self.rest) = (0, 0);
+            self.is_fresh = !buffer.is_empty() && (engine.is_turn_over() || engine.must_drain());
+            drop(engine);
+            self.release();
+        }
+        Ok(event)
+    }
+
+    /// The bytes of the last event.
+    pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
+        let filled = self.input.as_ref().map_or(&[][..], Buffer::filled);
+        filled.get(self.event + range.start..self.event + range.end).unwrap_or_default()
+    }
+
+    /// Gives memory back that holds nothing.
+    fn release(&mut self) {
+        if self.input.as_ref().is_some_and(Buffer::is_empty) {
+            self.input = None;
+        }
+    }
+}
