@@ -19,6 +19,7 @@ mod program;
 pub mod request;
 pub mod scene;
 pub mod targets;
+pub mod tls;
 pub mod verdicts;
 
 use std::net::{Ipv4Addr, SocketAddr};

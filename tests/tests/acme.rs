@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use weir_tests::acme::{Acme, Ports};
+use weir_tests::tls::{certificate_fact as fact, order_status as status};
 use weir_tests::{Authority, Verdict, Weir, check, eventually, free_port, scratch};
 
 /// An authority, and ports for the program.
@@ -47,20 +48,6 @@ impl Scene {
     fn run(&self, configuration: &str) -> Weir {
         Weir::start(configuration, &[self.ports.http, self.ports.tls])
     }
-}
-
-/// A column of `acme status` of the certificate.
-fn status(weir: &Weir, certificate: &str, column: usize) -> String {
-    let table = weir.ask("acme status");
-    let row = table.lines().find(|line| line.starts_with(&format!("{certificate}\t")));
-    row.and_then(|row| row.split('\t').nth(column)).unwrap_or_default().to_owned()
-}
-
-/// A line of `show ssl cert`.
-fn fact(weir: &Weir, certificate: &str, name: &str) -> String {
-    let text = weir.ask(&format!("show ssl cert {certificate}"));
-    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
-    line.unwrap_or_default().to_owned()
 }
 
 /// Waits until the authority's certificate is there.

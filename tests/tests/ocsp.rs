@@ -9,14 +9,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use weir_tests::tls::shown;
 use weir_tests::{Authority, NameServer, Origin, Weir, Zone, check, eventually, free_port, scratch};
 
 const DEFAULTS: &str =
     "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n log global\n";
-
-fn shown(path: &Path) -> String {
-    path.display().to_string()
-}
 
 /// Where the program's logs go.
 struct Collector(UdpSocket);

@@ -4,14 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use weir_tests::tls::shown;
 use weir_tests::{Authority, Weir, check, free_port, scratch};
 
 const DEFAULTS: &str =
     "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n";
-
-fn shown(path: &Path) -> String {
-    path.display().to_string()
-}
 
 fn text(path: &Path) -> String {
     std::fs::read_to_string(path).expect("somebody wrote it")

@@ -24,10 +24,12 @@ mod der;
 pub mod details;
 pub mod dn;
 mod engine;
+mod entry;
 pub mod error;
 pub mod files;
 mod finished;
 mod fit;
+pub mod generated;
 pub mod hello;
 mod judge;
 #[cfg(feature = "legacy-tls")]
@@ -57,13 +59,14 @@ mod verify;
 pub mod verify_code;
 pub mod x509;
 
-pub use acceptor::{Acceptor, Entry, Listening, Options};
+pub use acceptor::{Acceptor, Listening};
 pub use captured::Keep;
 pub use connector::{Connecting, Connector};
 pub use details::{Details, Lacks};
 pub use engine::key::{KeyKind, PrivateKey};
 pub use engine::provider::{has_group, has_suite};
 pub use engine::verify::verify_chain;
+pub use entry::{Entry, Options};
 pub use error::{Error, Kind, Reason};
 pub use judge::Outcome;
 pub use legacy::{BUILT_IN as HAS_OPENSSL, load_provider, version as openssl_version};

@@ -165,6 +165,15 @@ impl Loader {
         }
     }
 
+    /// An authority that signs: a certificate from a file, with its key in there or beside it.
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    pub fn authority(&self, path: &str) -> Result<Certificate, LoadError> {
+        let extra = Extra { key: self.extra.key, replaces_ending: self.extra.replaces_ending, ..Extra::NONE };
+        self.certificate(path, &Files::beside(path, extra))
+    }
+
     /// One certificate from its files.
     ///
     /// # Errors

@@ -181,6 +181,12 @@ pub struct BindTls<'a> {
     pub no_ca_names: bool,
     /// `allow-0rtt`.
     pub early: Option<Span>,
+    /// `generate-certificates`.
+    pub generates: Option<Span>,
+    /// `ca-sign-file`.
+    pub sign_file: Option<Text<'a>>,
+    /// `ca-sign-pass`.
+    pub sign_pass: Option<Text<'a>>,
 }
 
 /// What a `server` line says.
@@ -239,6 +245,8 @@ pub struct TlsDefaults<'a> {
     pub server_verify: VerifyMode,
     /// `tune.ssl.cachesize`: sessions kept for clients.
     pub sessions: usize,
+    /// `tune.ssl.ssl-ctx-cache-size`: generated certificates that are kept.
+    pub generated: usize,
     /// `tune.ssl.lifetime`: how long a session may be resumed.
     pub lifetime: Duration,
     /// `legacy-tls off`: lines that need OpenSSL are refused.
@@ -302,6 +310,7 @@ impl Default for TlsDefaults<'_> {
             extra: tls::load::Extra::ALL,
             server_verify: VerifyMode::Required,
             sessions: 20_000,
+            generated: 1000,
             lifetime: Duration::from_secs(300),
             no_legacy: false,
             security_level: None,

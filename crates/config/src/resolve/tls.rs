@@ -23,7 +23,7 @@ use crate::resolve::Context;
 use crate::resolve::crt_list::{self, Listed};
 use crate::resolve::legacy::{self, Wanted};
 use crate::resolve::tls_files::{
-    certificate, certificates, contradiction, located, protocols, ticket_keys, trust,
+    certificate, certificates, contradiction, generating, located, protocols, ticket_keys, trust,
 };
 
 /// Whose line it is.
@@ -136,6 +136,7 @@ pub(crate) fn acceptor(
         limits: defaults.limits(),
         keep: Keep { lists: defaults.capture.unwrap_or(0), secrets: defaults.key_log, ..Keep::default() },
         challenges: context.orders.answer_by_tls().then(|| context.tls_files.all.challenges().clone()),
+        generating: generating(draft, owner.frontend, statement, context)?,
     };
     let acceptor = Arc::new(Acceptor::new(listening).map_err(failed)?);
     let file = context.sources.file(statement.span.file).name();

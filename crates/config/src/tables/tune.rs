@@ -11,7 +11,6 @@ use crate::draft::keyword::{Keyword, Outcome, global, ineffective, removed_since
 use crate::draft::settings::GlobalSettings;
 use crate::tables::ask;
 
-const TLS: &str = "this part of TLS is not supported yet";
 const LUA: &str = "Lua is not supported yet";
 const H2: &str = "HTTP/2 is not supported yet";
 const QUIC: &str = "QUIC is not supported yet";
@@ -164,7 +163,7 @@ pub static TABLE: &[Keyword] = &[
     global("tune.ssl.maxrecord",           "<bytes>",     "the most bytes in one record, 0 for what the protocol allows",    |g, a| { g.tls.max_record[0] = a.integer("a number", 0, 16384)?; a.finish() }),
     global("tune.ssl.ocsp-update.maxdelay", "<seconds>",   "the same as `ocsp-update.maxdelay`",                        ask::max_delay),
     global("tune.ssl.ocsp-update.mindelay", "<seconds>",   "the same as `ocsp-update.mindelay`",                        ask::min_delay),
-    ineffective("tune.ssl.ssl-ctx-cache-size",      G, TLS),
+    global("tune.ssl.ssl-ctx-cache-size",  "<number>",    "how many generated certificates are kept",                        |g, a| { g.tls.generated = a.integer("a number", 0, 1 << 24)?; a.finish() }).lenient_numbers(),
     ineffective("tune.stick-counters",              G, "stick tables are not supported yet"),
     ineffective("tune.streams-elasticity",          G, H2),
     ineffective("tune.takeover-other-tg-connections", G, "idle connections are shared within a group here"),

@@ -100,6 +100,17 @@ impl ServerSide {
         config.key_log = Arc::new(Keeping);
         Ok(Self(Arc::new(config)))
     }
+
+    /// The same with another certificate.
+    ///
+    /// # Errors
+    /// Only OpenSSL signs with its key.
+    pub(crate) fn with(&self, served: &Served<'_>, sigalgs: &[u16]) -> Result<Self, String> {
+        let certified = served.key.certified(&served.chain, None, sigalgs).ok_or(NOT_HERE)?;
+        let mut config = ServerConfig::clone(&self.0);
+        config.cert_resolver = Arc::new(One(certified));
+        Ok(Self(Arc::new(config)))
+    }
 }
 
 /// What a server line says.

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use crate::acceptor::Options;
 use crate::ciphers::{self, Unsupported};
 use crate::engine::provider::{has_group, has_suite};
+use crate::entry::Options;
 use crate::names;
 use crate::settings::{Trust, VerifyMode};
 
