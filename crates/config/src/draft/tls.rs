@@ -160,6 +160,9 @@ pub enum CertificateSource<'a> {
     List(Text<'a>),
 }
 
+/// `ktls on` or `off`, and where it stands.
+pub type KernelWord = (bool, Span);
+
 /// What a `bind` line says.
 #[derive(Debug, Clone, Default)]
 pub struct BindTls<'a> {
@@ -181,6 +184,8 @@ pub struct BindTls<'a> {
     pub no_ca_names: bool,
     /// `allow-0rtt`.
     pub early: Option<Span>,
+    /// `ktls`.
+    pub kernel: Option<KernelWord>,
     /// `generate-certificates`.
     pub generates: Option<Span>,
     /// `ca-sign-file`.
@@ -212,6 +217,8 @@ pub struct ServerTls<'a> {
     pub no_reuse: bool,
     /// `allow-0rtt`.
     pub early: Option<Span>,
+    /// `ktls`.
+    pub kernel: Option<KernelWord>,
     /// `check-ssl`, `no-check-ssl`.
     pub check: Option<bool>,
     /// `no-check-sni-auto`: the host of a check is not sent by itself.
@@ -270,6 +277,8 @@ pub struct TlsDefaults<'a> {
     pub capture: Option<usize>,
     /// `tune.ssl.keylog`: whether the secrets of connections are kept.
     pub key_log: bool,
+    /// `noktls`.
+    pub no_kernel: bool,
     /// `ssl-skip-self-issued-ca`.
     pub skips_roots: bool,
     /// `ssl-passphrase-cmd`.
@@ -322,6 +331,7 @@ impl Default for TlsDefaults<'_> {
             key_updates: 100,
             capture: None,
             key_log: false,
+            no_kernel: false,
             skips_roots: false,
             passphrases: None,
             updates: tls::files::UpdateSettings::default(),

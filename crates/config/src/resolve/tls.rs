@@ -21,6 +21,7 @@ use crate::draft::Statement;
 use crate::draft::tls::{self as draft, BindTls, CertificateSource, Text, TlsDefaults};
 use crate::resolve::Context;
 use crate::resolve::crt_list::{self, Listed};
+use crate::resolve::ktls;
 use crate::resolve::legacy::{self, Wanted};
 use crate::resolve::tls_files::{
     certificate, certificates, contradiction, generating, located, protocols, ticket_keys, trust,
@@ -47,6 +48,7 @@ pub(crate) fn acceptor(
     statement: &Statement,
     context: &mut Context<'_>,
 ) -> Result<Option<Arc<Acceptor>>, Diagnostic> {
+    ktls::check(draft.kernel, "", context)?;
     if !draft.enabled {
         // Nobody will be shown them, but what they are said to be they have to be.
         let defaults = context.tls.clone();
@@ -191,6 +193,7 @@ pub(crate) fn server(
     statement: &Statement,
     context: &mut Context<'_>,
 ) -> Result<Option<ServerTls>, Diagnostic> {
+    ktls::check(own.kernel, "", context)?;
     let steps = check.map_or_else(Vec::new, |check| secure_steps(&check.kind));
     let is_wanted = steps.iter().any(|step| step.secure);
     if !own.enabled && !own.said && own.check != Some(true) && !is_wanted {
@@ -226,6 +229,7 @@ pub(crate) fn server(
             verify_host: own.verify_host.map(|host| host.text.into()),
             certificate,
             sessions: if own.no_reuse { 0 } else { SESSIONS },
+            no_tickets: own.words.tickets.or(defaults.server.tickets) == Some(false),
             early_data: own.early.is_some(),
             limits: defaults.limits(),
             keep: Keep { secrets: defaults.key_log, ..Keep::default() },

@@ -66,6 +66,8 @@ pub(crate) struct Client {
     /// When it began to wait for its next request, µs of the monotonic clock.
     pub(crate) idle_from: u64,
     pub(crate) side: Downstream,
+    /// What was taken of the places for TLS, until that begins.
+    pub(crate) tls_place: Option<tls::Place>,
 }
 
 /// What a client speaks.
@@ -116,6 +118,7 @@ impl Client {
             idle_from: session.accepted_us,
             entry,
             side: Downstream::H1(Socket::new(stream)),
+            tls_place: None,
             link: Rc::new(Link {
                 session,
                 frontend,
@@ -330,11 +333,17 @@ impl Downstream {
         socket
     }
 
-    /// Begins TLS as its listener says; what was received is the beginning of it.
-    pub(crate) fn begin_tls(&mut self, acceptor: &Arc<tls::Acceptor>, keep: tls::Keep) {
+    /// Begins TLS as its listener says; what was received is the beginning of it, `place` what was
+    /// taken for it.
+    pub(crate) fn begin_tls(
+        &mut self,
+        acceptor: &Arc<tls::Acceptor>,
+        keep: tls::Keep,
+        place: Option<tls::Place>,
+    ) {
         let Self::H1(socket) = self;
         let received = socket.input.take();
-        socket.stream.accept_tls(acceptor, received.as_ref().map_or(&[][..], Buffer::filled), keep);
+        socket.stream.accept_tls(acceptor, received.as_ref().map_or(&[][..], Buffer::filled), keep, place);
     }
 
     /// Ready once TLS is spoken; where the client's request may be `early`, also before the end of

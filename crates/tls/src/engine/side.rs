@@ -139,6 +139,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) own: Option<(&'a [Arc<[u8]>], &'a PrivateKey)>,
     /// For how many names sessions are kept; 0 with `no-ssl-reuse`.
     pub(crate) sessions: usize,
+    /// Whether no tickets are asked for, up to TLS 1.2.
+    pub(crate) no_tickets: bool,
     pub(crate) early_data: bool,
 }
 
@@ -165,7 +167,10 @@ impl ClientSide {
         config.resumption = match asked.sessions {
             0 => Resumption::disabled(),
             most => Resumption::store(Arc::new(OfServer(ClientSessionMemoryCache::new(most))))
-                .tls12_resumption(Tls12Resumption::SessionIdOrTickets),
+                .tls12_resumption(match asked.no_tickets {
+                    true => Tls12Resumption::SessionIdOnly,
+                    false => Tls12Resumption::SessionIdOrTickets,
+                }),
         };
         let early = asked.early_data.then(|| {
             let mut early = config.clone();

@@ -4,6 +4,7 @@ use openssl::hash::MessageDigest;
 use openssl::nid::Nid;
 use openssl::pkey::{HasPublic, Id, PKey, PKeyRef, Private};
 use openssl::sign::Signer;
+use openssl::x509::X509;
 
 use super::is_montgomery;
 use crate::engine::key::{Facts, KeyKind, PrivateKey};
@@ -31,6 +32,12 @@ pub(crate) fn facts(der: &[u8]) -> Option<Facts> {
 pub(crate) fn sign(key: &PrivateKey, message: &[u8]) -> Option<Vec<u8>> {
     let key = private(key.der())?;
     Signer::new(MessageDigest::sha256(), &key).ok()?.sign_oneshot_to_vec(message).ok()
+}
+
+/// A certificate in lines (`openssl x509 -text`).
+pub(crate) fn certificate_text(der: &[u8]) -> Option<String> {
+    let text = X509::from_der(der).ok()?.to_text().ok()?;
+    Some(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// The group of a key that was made for one exchange, by OpenSSL's name.
