@@ -20,6 +20,7 @@ mod program;
 pub mod request;
 pub mod scene;
 pub mod targets;
+pub mod tls;
 pub mod tool;
 pub mod verdicts;
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use weir_tests::acme::{Acme, Ports};
+use weir_tests::tls::{certificate_fact as fact, order_status as status};
 use weir_tests::{Authority, Verdict, Weir, check, eventually, free_port, scratch};
 
 /// An authority, and ports for the program.
@@ -47,20 +48,6 @@ impl Scene {
     fn run(&self, configuration: &str) -> Weir {
         Weir::start(configuration, &[self.ports.http, self.ports.tls])
     }
-}
-
-/// A column of `acme status` of the certificate.
-fn status(weir: &Weir, certificate: &str, column: usize) -> String {
-    let table = weir.ask("acme status");
-    let row = table.lines().find(|line| line.starts_with(&format!("{certificate}\t")));
-    row.and_then(|row| row.split('\t').nth(column)).unwrap_or_default().to_owned()
-}
-
-/// A line of `show ssl cert`.
-fn fact(weir: &Weir, certificate: &str, name: &str) -> String {
-    let text = weir.ask(&format!("show ssl cert {certificate}"));
-    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
-    line.unwrap_or_default().to_owned()
 }
 
 /// Waits until the authority's certificate is there.
@@ -122,6 +109,8 @@ fn nobody_gets_past_a_line_by_way_of_a_challenge_by_tls() {
     assert_eq!(seen.len(), 1);
     // What the client sends behind its handshake is nobody's request.
     assert!(seen[0].contains("ALPN protocol: acme-tls/1") && !seen[0].contains(" 204 "), "{}", seen[0]);
+    // Nor is it answered: the connection ends with the handshake.
+    assert!(!seen[0].contains("HTTP/1."), "{}", seen[0]);
 }
 
 #[test]
@@ -146,12 +135,62 @@ fn a_limit_of_the_authority_is_told_of_and_kept_to() {
 #[test]
 fn a_certificate_that_cannot_be_written_is_served_all_the_same() {
     let scene = Scene::start();
-    let load = "load crt missing/a.pem alias a acme LE domains a.test";
+    std::fs::create_dir_all(scene.file("there")).expect("a directory");
+    let load = "load crt there/a.pem alias a acme LE domains a.test";
+    // It goes before the authority is asked.
+    scene.acme.refuse("/order", "429 Too Many Requests", "rateLimited", "Retry-After: 7200\r\n");
     let weir = scene.run(&scene.configuration("", load, "map virt@acme", "crt @/a"));
+    assert!(eventually(|| weir.messages().contains("Aborting.")), "{}", weir.messages());
+    std::fs::remove_dir_all(scene.file("there")).expect("it is there");
+    weir.ask("acme renew @/a");
     await_issued(&weir, "@/a");
-    let file = scene.file("missing/a.pem");
+    let file = scene.file("there/a.pem");
     assert!(eventually(|| weir.messages().contains(&format!("cannot write {file}"))), "{}", weir.messages());
-    assert!(client(scene.ports.tls, "a.test").contains("CN = Test authority"));
+}
+
+#[test]
+fn a_certificate_that_could_never_be_kept_is_not_ordered() {
+    let scene = Scene::start();
+    let load = "load crt missing/a.pem alias a acme LE domains a.test";
+    let text = scene.configuration("", load, "map virt@acme", "crt @/a");
+    let mut weir = Weir::start(&text, &[]);
+    assert_eq!(weir.await_end(), Some(1), "{}", weir.messages());
+    let file = scene.file("missing/a.pem");
+    assert!(
+        weir.messages().contains(&format!("cannot write {file}, where a certificate is to be kept")),
+        "{}",
+        weir.messages()
+    );
+}
+
+#[test]
+fn a_pair_of_files_of_which_one_was_replaced_is_completed_at_the_next_start() {
+    let scene = Scene::start();
+    let authority = Authority::new();
+    let text = |path: &Path| std::fs::read_to_string(path).expect("a file");
+    let (old, new) = (authority.issue(&["a.test"]), authority.issue_rsa(&["a.test"]));
+    let (file, key_file) = (scene.file("a.pem"), scene.file("a.key"));
+    let split = |pem: String| {
+        let at = pem.find("-----BEGIN PRIVATE").or_else(|| pem.find("-----BEGIN EC")).expect("it has a key");
+        (pem[..at].to_owned(), pem[at..].to_owned())
+    };
+    // The key is that of the next certificate, which an interrupted process left beside them.
+    std::fs::write(&file, split(text(&old)).0).expect("a file");
+    std::fs::write(&key_file, split(text(&new)).1).expect("a file");
+    let load = format!("load crt {file} key {key_file} alias a acme LE domains a.test");
+    let configuration = scene.configuration("", &load, "map virt@acme", "crt @/a");
+    let mut refused = Weir::start(&configuration, &[]);
+    assert_eq!(refused.await_end(), Some(1), "nothing tells what belongs together");
+    let beside = scene.file(".a.pem.pair");
+    std::fs::write(&beside, text(&new)).expect("a file");
+    let weir = scene.run(&configuration);
+    assert_eq!(fact(&weir, "@/a", "Algorithm"), "RSA2048", "{}", weir.messages());
+    assert!(weir.messages().contains("as an earlier process was about to"), "{}", weir.messages());
+    assert!(!Path::new(&beside).exists());
+    drop(weir);
+    let weir = scene.run(&configuration);
+    assert_eq!(fact(&weir, "@/a", "Algorithm"), "RSA2048", "{}", weir.messages());
+    assert!(!weir.messages().contains("as an earlier process was about to"));
 }
 
 #[test]

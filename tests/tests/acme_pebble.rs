@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use weir_tests::pebble::{Pebble, Settings};
+use weir_tests::tls::{certificate_fact as fact, order_status as status};
 use weir_tests::{Authority, NameServer, Weir, Zone, eventually, free_port, scratch};
 
 /// A name server that knows everybody at 127.0.0.1, an authority, and ports for the program.
@@ -55,20 +56,6 @@ impl Scene {
     fn run(&self, configuration: &str) -> Weir {
         Weir::start(configuration, &[self.http, self.tls])
     }
-}
-
-/// A column of `acme status` of the certificate.
-fn status(weir: &Weir, certificate: &str, column: usize) -> String {
-    let table = weir.ask("acme status");
-    let row = table.lines().find(|line| line.starts_with(&format!("{certificate}\t")));
-    row.and_then(|row| row.split('\t').nth(column)).unwrap_or_default().to_owned()
-}
-
-/// A line of `show ssl cert`.
-fn fact(weir: &Weir, certificate: &str, name: &str) -> String {
-    let text = weir.ask(&format!("show ssl cert {certificate}"));
-    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
-    line.unwrap_or_default().to_owned()
 }
 
 /// Waits until a certificate is there whose serial number is not `old`, and nothing more is on its

@@ -9,14 +9,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use weir_tests::tls::shown;
 use weir_tests::{Authority, NameServer, Origin, Weir, Zone, check, eventually, free_port, scratch};
 
 const DEFAULTS: &str =
     "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n log global\n";
-
-fn shown(path: &Path) -> String {
-    path.display().to_string()
-}
 
 /// Where the program's logs go.
 struct Collector(UdpSocket);
@@ -557,5 +554,43 @@ fn what_cannot_be_meant_is_an_error_that_says_so() {
         let verdict = check(&file, &directory);
         assert!(!verdict.accepted(), "{line}");
         assert!(verdict.alerts().iter().any(|alert| alert.contains(cause)), "{line}: {:?}", verdict.alerts());
+    }
+}
+
+#[test]
+fn an_answer_is_shown_as_openssl_writes_it() {
+    let authority = Authority::new();
+    let certificate = authority.issue(&["one.test"]);
+    let signer = authority.issue_responder("ocsp.test");
+    for answer in [
+        authority.answer(&certificate, true),
+        authority.answer(&certificate, false),
+        authority.answer_by(&signer, &certificate),
+    ] {
+        let beside = format!("{}.ocsp", shown(&certificate));
+        let issuer = format!("{}.issuer", shown(&certificate));
+        std::fs::copy(&answer, &beside).expect("a file");
+        std::fs::copy(authority.own(), &issuer).expect("a file");
+        let port = free_port();
+        let weir = Weir::start(
+            &format!(
+                "global\n stats socket runtime level admin\ndefaults\n mode http\n timeout client 5s\n\
+                 frontend fe\n bind 127.0.0.1:{port} ssl crt {}\n",
+                shown(&certificate)
+            ),
+            &[port],
+        );
+        let output = Command::new("openssl")
+            .args(["ocsp", "-noverify", "-text", "-respin"])
+            .arg(&answer)
+            .output()
+            .expect("openssl runs: `make tools` installs it");
+        // An empty line would end the answer.
+        let text = String::from_utf8_lossy(&output.stdout).replace("\n\n", "\n \n");
+        for words in ["", "text "] {
+            let told = weir.ask(&format!("show ssl ocsp-response {words}{}", shown(&certificate)));
+            assert_eq!(told.trim_end(), text.trim_end(), "{}", answer.display());
+        }
+        assert!(text.contains("Signature Value:"), "{text}");
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use weir_tests::client::{Client, exchange};
+use weir_tests::tls::shown;
 use weir_tests::{Authority, Origin, Weir, check, eventually, free_port, scratch};
 
 const DEFAULTS: &str = "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n \
@@ -22,10 +23,6 @@ fn curl(authority: &Authority, host: &str, port: u16, path: &str, more: &[&str])
         .expect("curl runs: `make tools` installs it");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
-}
-
-fn shown(path: &Path) -> String {
-    path.display().to_string()
 }
 
 #[test]

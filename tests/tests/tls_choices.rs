@@ -1,24 +1,11 @@
 //! What both sides of TLS come to: the certificate for what a client offers, suites, curves and
 //! signatures, and where the defaults of the global section count.
 
-use std::path::Path;
-use std::process::{Command, Stdio};
-
+use weir_tests::tls::{handshake, shown};
 use weir_tests::{Authority, Weir, eventually, free_port, scratch};
 
 const DEFAULTS: &str =
     "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n retries 0\n";
-
-/// What `openssl s_client` tells of a handshake.
-fn handshake(port: u16, arguments: &[&str]) -> String {
-    let output = Command::new("openssl")
-        .args(["s_client", "-connect", &format!("127.0.0.1:{port}")])
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .expect("openssl runs: `make tools` installs it");
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
-}
 
 /// The value behind the name in such a text.
 fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
@@ -29,10 +16,6 @@ fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
 fn get(port: u16, path: &str) -> (u16, String) {
     let response = weir_tests::client::get(port, path).expect("a response");
     (response.status, response.header("x-told").unwrap_or_default().to_owned())
-}
-
-fn shown(path: &Path) -> String {
-    path.display().to_string()
 }
 
 #[test]

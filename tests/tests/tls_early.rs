@@ -4,11 +4,11 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
 use std::sync::Arc;
 
 use tls::{Connecting, Connector, Session};
 use weir_tests::client::get;
+use weir_tests::tls::shown;
 use weir_tests::{Authority, Origin, Weir, free_port, scratch};
 
 const DEFAULTS: &str = "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n \
@@ -17,10 +17,6 @@ const DEFAULTS: &str = "defaults\n mode http\n timeout client 10s\n timeout serv
 /// What a request was told of itself.
 const TELL: &str = "http-request return status 200 content-type text/plain lf-string \
                     \"early=%[ssl_fc_has_early] rcvd=%[ssl_fc_early_rcvd] resumed=%[ssl_fc_is_resumed]\"";
-
-fn shown(path: &Path) -> String {
-    path.display().to_string()
-}
 
 fn connector() -> Arc<Connector> {
     let connecting = Connecting {

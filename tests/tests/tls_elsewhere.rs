@@ -2,17 +2,13 @@
 //! 12.6 `log-forward`, 4.2 `http-check connect`, `tcp-check connect`, `option ssl-hello-chk`).
 
 use std::net::{Ipv4Addr, UdpSocket};
-use std::path::Path;
 use std::time::Duration;
 
 use weir_tests::client::get;
+use weir_tests::tls::shown;
 use weir_tests::{Authority, NameServer, Weir, Zone, check, eventually, free_port, scratch};
 
 const DEFAULTS: &str = "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n timeout check 3s\n";
-
-fn shown(path: &Path) -> String {
-    path.display().to_string()
-}
 
 /// Where logs end up.
 fn collector() -> (UdpSocket, String) {

@@ -1,18 +1,14 @@
 //! What rules and logs are told of TLS on both sides of the program, compared with what `openssl`
 //! says of the same certificates and connections.
 
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use weir_tests::client::exchange;
+use weir_tests::tls::shown;
 use weir_tests::{Authority, Weir, eventually, free_port, scratch};
 
 const DEFAULTS: &str = "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n \
                         log stderr format raw local0\n";
-
-fn shown(path: &Path) -> String {
-    path.display().to_string()
-}
 
 /// What `openssl s_client` got for a request; `None` where it got no answer.
 fn ask(port: u16, arguments: &[&str]) -> Option<String> {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use weir_tests::client::{Client, exchange};
+use weir_tests::tls::shown;
 use weir_tests::{Authority, Weir, eventually, free_port, scratch};
 
 const DEFAULTS: &str =
@@ -29,10 +30,6 @@ fn bytes(digits: &str) -> Vec<u8> {
     let byte =
         |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).expect("digits"), 16).expect("digits");
     digits.as_bytes().chunks(2).map(byte).collect()
-}
-
-fn shown(path: &Path) -> String {
-    path.display().to_string()
 }
 
 #[test]

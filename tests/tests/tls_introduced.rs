@@ -1,17 +1,13 @@
 //! What PROXY headers tell servers of the TLS that their client uses (proxy-protocol.txt, 2.2.6),
 //! read by the same program behind it.
 
-use std::path::Path;
 use std::process::Command;
 
+use weir_tests::tls::shown;
 use weir_tests::{Authority, Weir, free_port};
 
 const DEFAULTS: &str =
     "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n";
-
-fn shown(path: &Path) -> String {
-    path.display().to_string()
-}
 
 fn curl(port: u16, more: &[&str]) -> String {
     let output = Command::new("curl")

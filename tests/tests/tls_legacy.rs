@@ -2,10 +2,10 @@
 //! keys, with `openssl s_client` and HAProxy's own words on the other side.
 
 use std::io::Write;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use weir_tests::client::exchange;
+use weir_tests::tls::shown;
 use weir_tests::{Authority, Origin, Weir, check, eventually, free_port, scratch};
 
 const DEFAULTS: &str = "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n \
@@ -14,10 +14,6 @@ const DEFAULTS: &str = "defaults\n mode http\n timeout client 10s\n timeout serv
 /// What a frontend tells of the connection it was asked over.
 const TELLS: &str = " http-request return status 200 content-type text/plain lf-string \
                      \"told: %[ssl_fc_protocol] %[ssl_fc_cipher] %[ssl_fc_alg_keysize] %[ssl_fc_curve] %[ssl_fc_alpn]\"\n";
-
-fn shown(path: &Path) -> String {
-    path.display().to_string()
-}
 
 /// What `openssl s_client` says and is told when it asks for a page.
 fn ask(port: u16, arguments: &[&str]) -> String {

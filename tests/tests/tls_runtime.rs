@@ -7,14 +7,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
+use weir_tests::tls::shown;
 use weir_tests::{Authority, Weir, eventually, free_port};
 
 const DEFAULTS: &str = "global\n stats socket runtime level admin\n\
                         defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n";
-
-fn shown(path: &Path) -> String {
-    path.display().to_string()
-}
 
 fn text(path: &Path) -> String {
     std::fs::read_to_string(path).expect("the authority wrote it")

@@ -4,14 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use weir_tests::tls::shown;
 use weir_tests::{Authority, Weir, check, free_port, scratch};
 
 const DEFAULTS: &str =
     "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n";
-
-fn shown(path: &Path) -> String {
-    path.display().to_string()
-}
 
 fn text(path: &Path) -> String {
     std::fs::read_to_string(path).expect("somebody wrote it")
@@ -124,4 +121,45 @@ fn a_command_gives_the_passphrases_of_keys_and_those_that_are_known_are_tried_fi
         let verdict = check(&file, &directory);
         assert!(verdict.alerts().iter().any(|line| line.contains(cause)), "{global}: {verdict:?}");
     }
+}
+
+#[test]
+fn the_command_gives_the_passphrases_of_keys_in_a_store_too() {
+    let authority = Authority::new();
+    let (one, two) = (locked(&authority, "a.test", "secret"), locked(&authority, "b.test", "secret"));
+    let key = scratch("store").join("b.key");
+    let pem = text(&two);
+    let at = pem.find("-----BEGIN ENCRYPTED").expect("it has a key");
+    std::fs::write(&key, &pem[at..]).expect("the directory takes files");
+    let certificate = key.with_extension("pem");
+    std::fs::write(&certificate, &pem[..at]).expect("the directory takes files");
+    let port = free_port();
+    let make = |global: &str| {
+        format!(
+            "{}crt-store st\n load crt {} alias one\n load crt {} key {} alias two\n",
+            frontend(global, port, "crt @st/one crt @st/two"),
+            shown(&one),
+            shown(&certificate),
+            shown(&key)
+        )
+    };
+    // The section has to stand before those who use it.
+    let order = |text: String| {
+        let (rest, store) = text.split_once("crt-store").expect("a section");
+        let (global, rest) = rest.split_once("defaults").expect("a section");
+        format!("{global}crt-store{store}defaults{rest}")
+    };
+    let script = key.with_extension("sh");
+    std::fs::write(&script, "#!/bin/sh\necho secret\n").expect("the directory takes files");
+    let allowed = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&script, allowed).expect("it is ours");
+    let command = format!(" ssl-passphrase-cmd {}\n", shown(&script));
+    let _weir = Weir::start(&order(make(&command)), &[port]);
+    for name in ["a.test", "b.test"] {
+        assert!(s_client(port, name).contains(&format!("CN = {name}")), "{name}");
+    }
+    let file = key.with_extension("cfg");
+    std::fs::write(&file, order(make(""))).expect("the directory takes files");
+    let verdict = check(&file, file.parent().expect("a directory"));
+    assert!(verdict.messages.contains("no 'ssl-passphrase-cmd' is defined"), "{verdict:?}");
 }

@@ -1,10 +1,10 @@
 //! What `bind` and `server` lines and the global section say of versions, suites, groups,
 //! signatures and tickets of TLS, seen from outside.
 
-use std::path::Path;
 use std::process::Command;
 
 use weir_tests::client::exchange;
+use weir_tests::tls::shown;
 use weir_tests::{Authority, Weir, check, free_port, scratch};
 
 const DEFAULTS: &str =
@@ -13,10 +13,6 @@ const DEFAULTS: &str =
 /// What a frontend tells of the connection it was asked over.
 const TELLS: &str = " http-request return status 200 content-type text/plain lf-string \
                      \"%[ssl_fc_protocol] %[ssl_fc_cipher] %[ssl_fc_curve] %[ssl_fc_alg_keysize] %[ssl_fc_use_keysize]\"\n";
-
-fn shown(path: &Path) -> String {
-    path.display().to_string()
-}
 
 /// What curl got from a port; `None` where the handshake failed.
 fn curl(port: u16, more: &[&str]) -> Option<String> {

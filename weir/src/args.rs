@@ -97,6 +97,8 @@ pub(crate) struct Args {
     pub(crate) terminate: Vec<i32>,
     /// Flags understood that have no effect here.
     pub(crate) ineffective: Vec<String>,
+    /// `-dT`: TLS is done in user space.
+    pub(crate) no_kernel_tls: bool,
 }
 
 /// Why a command line cannot be used.
@@ -171,6 +173,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, A
             "-dI" => args.insecure_fork = true,
             "-dL" => args.dump_objects = true,
             "-dr" => args.ignore_resolution = true,
+            "-dT" => args.no_kernel_tls = true,
             // Forwarding that wakes nobody, and without copies, is splicing here.
             "-dS" | "-dF" | "-dZ" => args.no_splice = true,
             "-dR" => args.no_reuseport = true,
@@ -208,7 +211,7 @@ fn debug_flag(flag: &str, args: &mut Args) -> Result<(), ArgsError> {
         args.dump_configuration = Some(key.map_err(wrong)?);
         return Ok(());
     }
-    const INEFFECTIVE: &[&str] = &["-de", "-dp", "-ds", "-dk", "-dv", "-dV", "-dT", "-dc"];
+    const INEFFECTIVE: &[&str] = &["-de", "-dp", "-ds", "-dk", "-dv", "-dV", "-dc"];
     // An archive of libraries, traces: who asks for them waits for what would not come.
     if flag.starts_with("-dA") || flag.starts_with("-dt") {
         return Err(ArgsError::NotSupported(flag.to_owned()));

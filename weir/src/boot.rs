@@ -84,7 +84,7 @@ fn start(
     }
     // Files belong to who starts the program, wherever it goes then.
     proxy::log::open_mirrors(&plan)?;
-    for told in acme::keep_account_keys(&plan)? {
+    for told in acme::keep_account_keys(&plan)?.into_iter().chain(acme::complete_pairs(&plan)?) {
         messages.say(Severity::Notice, &told);
     }
     if global.preallocates_descriptors {
@@ -92,6 +92,7 @@ fn start(
     }
     system::renice(global, messages);
     confine::confine(&plan, messages)?;
+    acme::try_files(&plan)?;
     let exposed = Exposed::of(&plan, &bound);
     let exposed = Arc::new(exposed.map_err(|error| format!("cannot keep sockets for a successor: {error}"))?);
     let old = if first { args.clone() } else { Args::default() };
@@ -179,6 +180,8 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     process.hard_maxconn.store(limits.max_connections, Relaxed);
     process.connection_limit.store(plan.global.max_connection_rate, Relaxed);
     process.session_limit.store(plan.global.max_session_rate, Relaxed);
+    process.tls_limit.store(plan.global.max_tls_rate, Relaxed);
+    plan.global.limit_tls();
     limit_descriptors(&plan, &process, &limits);
     count_panics(&process);
     let teller = Teller::default();

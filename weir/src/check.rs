@@ -101,6 +101,8 @@ pub(crate) fn boot(args: &Args) -> Boot {
         ignore_resolution_failures: args.ignore_resolution,
         default_maxconn: args.proxy_maxconn,
         insecure_fork: args.insecure_fork,
+        no_kernel_tls: args.no_kernel_tls,
+        kernel_has_tls: Some(net::sys::kernel_has_tls),
         set_priority: Some(system::set_priority),
     };
     Boot { facts: version::facts(args.diagnostics, &disabled), environment, setting }

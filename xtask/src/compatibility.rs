@@ -136,6 +136,7 @@ fn line(row: &[&str], shown: &Shown) -> Row {
     let (kind, place, name) = (row[0], row[1], row[2]);
     let status = status(kind, place, name, row.get(3).copied().unwrap_or(""));
     let used = match kind {
+        "section" if place == "crt-list" => shown.find(Place::Listed, name),
         "section" => shown.find(Place::Line, name),
         "proxy" if place == "option" => shown.find(Place::Line, &format!("option {name}")),
         "proxy" => shown.find(Place::Line, name),
@@ -218,6 +219,9 @@ fn of_section(place: &str, name: &str) -> Status {
         "global" => of_keyword(name, Where::GLOBAL),
         "userlist" => of_keyword(name, Where::USERLIST),
         "crt-store" => of_keyword(name, Where::CRT_STORE),
+        "crt-list" => {
+            of(config::tables::tls::CRT_LIST.iter().find(|row| row.name == name).map(|row| row.support))
+        }
         _ => NOT_YET,
     }
 }

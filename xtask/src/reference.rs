@@ -18,6 +18,8 @@ pub(crate) fn page() -> String {
     keywords(&mut out, "`resolvers`", Where::RESOLVERS);
     let binds = config::tables::bind::rows().filter(|row| works(row.support));
     table(&mut out, "`bind` lines", binds.map(|row| (row.name, row.signature, row.doc)));
+    let listed = config::tables::tls::CRT_LIST.iter().filter(|row| works(row.support));
+    table(&mut out, "Lines of a crt-list, `ssl-f-use`", listed.map(|row| (row.name, row.signature, row.doc)));
     let servers = config::tables::server::rows().filter(|row| works(row.support));
     table(&mut out, "`server` lines", servers.map(|row| (row.name, row.signature, row.doc)));
     for set in rules::Ruleset::ALL {

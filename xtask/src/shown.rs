@@ -14,6 +14,8 @@ pub(crate) enum Place<'a> {
     Line,
     /// Behind the first word of a `bind` or `server` line.
     Parameter(&'a str),
+    /// Between the brackets of a line in a crt-list, or behind `ssl-f-use`.
+    Listed,
     /// Behind the name of a rule set.
     Action(&'a str),
     /// In an expression or a condition.
@@ -116,6 +118,10 @@ fn uses(line: &str, place: Place<'_>, name: &str) -> bool {
             parameters && occurrences(line, name).any(|(before, _)| before.ends_with(' '))
                 || begins(line, name) && is_parameters(line)
         }
+        Place::Listed => occurrences(line, name).any(|(before, _)| {
+            let opened = before.rsplit_once('[').is_some_and(|(_, inside)| !inside.contains(']'));
+            (opened && before.ends_with(['[', ' '])) || (line.contains("ssl-f-use ") && before.ends_with(' '))
+        }),
         Place::Fetch => occurrences(line, name).any(|(before, after)| is_fetch(before, after, name)),
         Place::Converter => {
             let follows = |after: &str| after.is_empty() || after.starts_with(['(', ',', ']', ' ', ')', '|']);
@@ -175,6 +181,8 @@ mod tests {
             (Place::Parameter("server"), "weight", "server s 127.0.0.1:1 weight 3", true),
             (Place::Parameter("server"), "weight", "the weight of a server", false),
             (Place::Parameter("bind"), "accept-proxy", "{port} accept-proxy", true),
+            (Place::Listed, "alpn", "a.pem [verify none alpn h2] a.test", true),
+            (Place::Listed, "alpn", "a.pem [verify none] alpn.test", false),
             (Place::Action("http-request"), "deny", "http-request deny if x", true),
             (Place::Action("http-request"), "deny", "http-response deny if x", false),
             (Place::Fetch, "path", "http-request deny if { path /x }", true),

@@ -19,5 +19,5 @@ mod schedule;
 mod task;
 
 pub use desk::Tell;
-pub use save::keep_account_keys;
+pub use save::{complete_pairs, keep_account_keys, try_files};
 pub use task::start;

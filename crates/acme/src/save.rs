@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use plan::Plan;
 use tls::files::Contents;
+use tls::pair;
 
 /// Puts `bytes` in place of what the file has.
 ///
@@ -15,7 +16,7 @@ use tls::files::Contents;
 /// It cannot be done; the file is as it was.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     // A link stays one, to a file that is new.
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = &real(path);
     let aside = aside(path);
     let written = write(&aside, bytes).and_then(|()| fs::rename(&aside, path));
     if written.is_err() {
@@ -64,10 +65,77 @@ pub(crate) fn keep(contents: &Contents, file: &str, key_file: Option<&str>) -> R
         Some(key_file) => {
             let key = Contents { chain: Vec::new(), ..contents.clone() };
             let chain = Contents { key: None, ..contents.clone() };
+            // Whoever is interrupted between the two finds both here.
+            let both = pair::beside(&real(Path::new(file)));
+            replace(&both, contents.to_pem().as_bytes()).map_err(failed(&both.display().to_string()))?;
             replace(Path::new(key_file), key.to_pem().as_bytes()).map_err(failed(key_file))?;
-            replace(Path::new(file), chain.to_pem().as_bytes()).map_err(failed(file))
+            replace(Path::new(file), chain.to_pem().as_bytes()).map_err(failed(file))?;
+            fs::remove_file(&both).map_err(failed(&both.display().to_string()))
         }
     }
+}
+
+/// Puts certificates and keys in place that an earlier process was about to. Called while the
+/// process still has the rights that it was started with. Gives what was done, to be told of.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn complete_pairs(plan: &Plan) -> Result<Vec<String>, String> {
+    let mut told = Vec::new();
+    for order in &plan.acme {
+        let (file, section) = (&*order.file, &order.section.name);
+        let Some(key_file) = order.key_file.as_deref() else { continue };
+        let failed = |error: String| format!("acme section '{section}': {error}");
+        match pair::left_over(file, key_file) {
+            Some(text) => {
+                let made =
+                    tls::Certificate::from_pem(file, &text).map_err(|error| failed(error.to_string()))?;
+                keep(&Contents::of(&made), file, Some(key_file)).map_err(failed)?;
+                told.push(format!(
+                    "acme: put {file} and {key_file} in place, as an earlier process was about to."
+                ));
+            }
+            // It is of no use any more, if it is there.
+            None => drop(fs::remove_file(pair::beside(&real(Path::new(file))))),
+        }
+    }
+    Ok(told)
+}
+
+/// Sees to it that the certificates which are to come can be written. Called with the rights that the
+/// process keeps.
+///
+/// # Errors
+/// A file cannot be written: what is issued would be lost at the next start, and ordered again.
+pub fn try_files(plan: &Plan) -> Result<(), String> {
+    for order in &plan.acme {
+        for path in [Some(&*order.file), order.key_file.as_deref()].into_iter().flatten() {
+            try_out(Path::new(path)).map_err(|error| {
+                let section = &order.section.name;
+                format!(
+                    "acme section '{section}': cannot write {path}, where a certificate is to be kept: {error}. \
+                     Each start would order another one"
+                )
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// A path without links, as far as it is there.
+fn real(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Whether the contents of a file could be replaced.
+fn try_out(path: &Path) -> io::Result<()> {
+    let path = real(path);
+    if path.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    let aside = aside(&path);
+    write(&aside, &[])?;
+    fs::remove_file(&aside)
 }
 
 /// Writes the keys of accounts that were made while the configuration was read. Called while the
@@ -132,6 +200,34 @@ mod tests {
         assert!(fs::symlink_metadata(&link).expect("it is there").is_symlink());
         assert_eq!(fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(&directory.0).expect("it is there").count(), 2);
+    }
+
+    #[test]
+    fn a_pair_of_which_one_file_is_written_is_found_whole_beside_them() {
+        let directory = Directory::new("pair");
+        let shown = |name: &str| directory.0.join(name).display().to_string();
+        let (file, key_file) = (shown("a.pem"), shown("a.key"));
+        let contents = |name: &str| {
+            let made = tls::made::temporary(name).expect("it can be made");
+            Contents::of(&made)
+        };
+        let (old, new) = (contents("old"), contents("new"));
+        keep(&old, &file, Some(&key_file)).expect("both can be written");
+        assert_eq!(fs::read_dir(&directory.0).expect("it is there").count(), 2);
+        assert!(pair::left_over(&file, &key_file).is_none());
+        // The key is replaced, and the certificate cannot be.
+        let certificate = fs::read(&file).expect("it is there");
+        fs::remove_file(&file).expect("it is there");
+        fs::create_dir_all(Path::new(&file).join("in the way")).expect("it can be made");
+        assert!(keep(&new, &file, Some(&key_file)).is_err());
+        fs::remove_dir_all(&file).expect("it is there");
+        fs::write(&file, certificate).expect("it can be written");
+        let left = pair::left_over(&file, &key_file).expect("both are beside them");
+        assert_eq!(left, new.to_pem().into_bytes());
+        // An own pair of files counts over what was left.
+        keep(&old, &file, Some(&key_file)).expect("both can be written");
+        fs::write(pair::beside(Path::new(&file)), new.to_pem()).expect("it can be written");
+        assert!(pair::left_over(&file, &key_file).is_none());
     }
 
     #[test]

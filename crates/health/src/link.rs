@@ -148,7 +148,7 @@ fn flatten<T>(result: Result<io::Result<T>, Elapsed>) -> Result<T, LinkError> {
 
 /// Why there is no connection.
 pub(crate) enum ConnectError {
-    /// Nothing was tried: what there is to connect to is not known.
+    /// Nothing was tried: what there is to connect to is not known, or we may not.
     Unknown(&'static str),
     /// The attempt failed.
     Failed(io::Error),
@@ -233,7 +233,10 @@ async fn secure(
     name: Option<&str>,
     keep: tls::Keep,
 ) -> Result<(), ConnectError> {
-    let failed = |error: tls::Error| ConnectError::Tls(error.kind.facts().2);
+    let failed = |error: tls::Error| match (error.kind, error.kind.facts().2) {
+        (tls::Kind::TooMany, text) => ConnectError::Unknown(text),
+        (_, text) => ConnectError::Tls(text),
+    };
     let deadline = link.deadline;
     let stream = link.stream().map_err(ConnectError::Broken)?;
     stream.connect_tls(connector, name, keep).map_err(failed)?;

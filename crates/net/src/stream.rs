@@ -201,9 +201,15 @@ impl Stream {
 
     /// Begins TLS as a listener; [`poll_handshake`](Self::poll_handshake) does the rest.
     /// Bytes of the client that were received already begin it; `keep` says what is kept of the
-    /// handshake beside what the listener keeps.
-    pub fn accept_tls(&mut self, acceptor: &Arc<Acceptor>, received: &[u8], keep: Keep) {
-        let mut session = Session::accept_begun(acceptor, received);
+    /// handshake beside what the listener keeps. `place` is what was taken for it, if any.
+    pub fn accept_tls(
+        &mut self,
+        acceptor: &Arc<Acceptor>,
+        received: &[u8],
+        keep: Keep,
+        place: Option<tls::Place>,
+    ) {
+        let mut session = Session::accept_begun(acceptor, received, place);
         session.keep(keep);
         self.tls = Some(Box::new(session));
     }
@@ -212,7 +218,7 @@ impl Stream {
     /// the handshake beside what the server line keeps.
     ///
     /// # Errors
-    /// The line's settings leave nothing to offer.
+    /// The line's settings leave nothing to offer, or there are as many connections as may be.
     pub fn connect_tls(
         &mut self,
         connector: &Connector,

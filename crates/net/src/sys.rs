@@ -37,6 +37,27 @@ pub fn set_int_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> 
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Whether the kernel does TLS (`TCP_ULP`): it knows it by name, before it looks at the socket.
+pub fn kernel_has_tls() -> bool {
+    let Ok(socket) = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None) else {
+        return false;
+    };
+    let name = b"tls";
+    // SAFETY: pointer and length describe `name`, which lives across the call; the kernel only reads
+    // it.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_ULP,
+            name.as_ptr().cast(),
+            name.len() as libc::socklen_t,
+        )
+    };
+    // A socket without a connection cannot have it, where there is something to have.
+    result == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::ENOTCONN)
+}
+
 /// Has the kernel give new connections to the socket at `place` of those that share the address of
 /// this one (`SO_REUSEPORT`), counted from 0 in the order they were bound. Where there is none, it
 /// chooses as before.

@@ -106,7 +106,7 @@ fn echo(listener: &TcpListener, acceptor: &Arc<Acceptor>, length: usize) -> (u16
     let (socket, _) = listener.accept().unwrap();
     run(async || {
         let mut stream = stream(socket);
-        stream.accept_tls(acceptor, &[], Keep::default());
+        stream.accept_tls(acceptor, &[], Keep::default(), None);
         poll_fn(|context| stream.poll_handshake(context)).await.unwrap();
         let mut room = vec![0; 40_000];
         let mut all = 0;
@@ -184,7 +184,7 @@ fn openssls_client_may_change_its_keys_and_may_not_renegotiate() {
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
         run(async || {
             let mut stream = stream(socket);
-            stream.accept_tls(&acceptor, &[], Keep::default());
+            stream.accept_tls(&acceptor, &[], Keep::default(), None);
             poll_fn(|context| stream.poll_handshake(context)).await.unwrap();
             let mut room = [0; 100];
             for order in orders.chars() {

@@ -50,7 +50,7 @@ fn pair(acceptor: &Arc<Acceptor>, connector: &Connector) -> (Stream, Stream) {
     let (mut client, mut server) =
         (Stream::from_fd(client.into(), true), Stream::from_fd(server.into(), true));
     client.connect_tls(connector, Some("a.test"), Keep::default()).unwrap();
-    server.accept_tls(acceptor, &[], Keep::default());
+    server.accept_tls(acceptor, &[], Keep::default(), None);
     (client, server)
 }
 

@@ -55,6 +55,10 @@ pub struct Global {
     pub max_connection_rate: u32,
     /// `maxsessrate`; 0 for none.
     pub max_session_rate: u32,
+    /// `maxsslrate`; 0 for none.
+    pub max_tls_rate: u32,
+    /// `maxsslconn`; 0 for none.
+    pub max_tls_connections: u32,
     /// `ulimit-n`.
     pub ulimit_n: Option<u64>,
     /// `fd-hard-limit`.
@@ -162,6 +166,11 @@ impl Global {
     /// How many workers run.
     pub fn workers(&self) -> usize {
         self.placement.workers()
+    }
+
+    /// Sets how many connections of TLS the process makes (`maxsslconn`).
+    pub fn limit_tls(&self) {
+        tls::places::set_limit(self.max_tls_connections);
     }
 }
 

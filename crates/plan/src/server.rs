@@ -3,7 +3,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use balance::HashKey;
@@ -143,7 +142,7 @@ impl ServerSettings {
     /// How to speak TLS with it, where that is spoken now.
     #[inline]
     pub fn speaks_tls(&self) -> Option<&ServerTls> {
-        self.tls.as_ref().filter(|_| self.state.secured.load(Relaxed) > 0)
+        self.tls.as_ref().filter(|_| self.state.is_secured())
     }
 }
 

@@ -1,6 +1,9 @@
 //! ACLs (manual, 7.1 and 7.4): a criterion with its patterns, the ACLs of a proxy by name, and the
 //! predefined ones.
 
+mod keywords;
+mod patterns;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -11,10 +14,12 @@ use crate::auth::Userlist;
 use crate::expression::Expression;
 use crate::fetch::{self, Cursor};
 use crate::pattern::entries::{Entries, Texts};
-use crate::pattern::{Index, List, Method, Origin, View};
+use crate::pattern::{Index, List, Method, View};
 use crate::value::{Type, Value};
 use crate::words::{Word, Words};
 use crate::{Env, Scope};
+use keywords::{ALIASES, PREDEFINED, alias};
+use patterns::{flags, patterns};
 
 /// Results of a test, so that AND and OR are those of bits.
 pub(crate) const FAIL: u8 = 0;
@@ -22,81 +27,6 @@ pub(crate) const FAIL: u8 = 0;
 pub(crate) const MISS: u8 = 1;
 /// Matched.
 pub(crate) const PASS: u8 = 3;
-
-/// ACL keywords that are a fetch with a match method: name, fetch, method.
-const ALIASES: &[(&str, &str, Method)] = &[
-    ("base", "base", Method::Str),
-    ("cook", "req.cook", Method::Str),
-    ("hdr", "req.hdr", Method::Str),
-    ("http_auth_group", "http_auth_group", Method::Str),
-    ("method", "method", Method::Str),
-    ("path", "path", Method::Str),
-    ("payload", "req.payload", Method::Bin),
-    ("payload_lv", "req.payload_lv", Method::Bin),
-    ("req.ssl_ver", "req.ssl_ver", Method::Int),
-    ("req_rdp_cookie", "req.rdp_cookie", Method::Str),
-    ("req_rdp_cookie_cnt", "req.rdp_cookie_cnt", Method::Int),
-    ("req_ssl_sni", "req.ssl_sni", Method::Str),
-    ("req_ssl_ver", "req.ssl_ver", Method::Int),
-    ("req_ver", "req.ver", Method::Str),
-    ("resp_ver", "res.ver", Method::Str),
-    ("scook", "res.cook", Method::Str),
-    ("shdr", "res.hdr", Method::Str),
-    ("ssl_fc_sni_end", "ssl_fc_sni", Method::End),
-    ("ssl_fc_sni_reg", "ssl_fc_sni", Method::Reg),
-    ("url", "url", Method::Str),
-    ("urlp", "urlp", Method::Str),
-];
-
-/// The names above that take the suffixes below.
-const SUFFIXED: &[&str] = &["base", "cook", "hdr", "path", "scook", "shdr", "url", "urlp"];
-const SUFFIXES: &[(&str, Method)] = &[
-    ("_beg", Method::Beg),
-    ("_dir", Method::Dir),
-    ("_dom", Method::Dom),
-    ("_end", Method::End),
-    ("_len", Method::Len),
-    ("_reg", Method::Reg),
-    ("_sub", Method::Sub),
-];
-
-/// The ACLs that need not be declared (manual, 7.4).
-const PREDEFINED: &[(&str, &[&str])] = &[
-    ("FALSE", &["always_false"]),
-    ("HTTP", &["req.proto_http"]),
-    ("HTTP_1.0", &["req.ver", "1.0"]),
-    ("HTTP_1.1", &["req.ver", "1.1"]),
-    ("HTTP_2.0", &["req.ver", "2.0"]),
-    ("HTTP_3.0", &["req.ver", "3.0"]),
-    ("HTTP_CONTENT", &["req.hdr_val(content-length)", "gt", "0"]),
-    ("HTTP_URL_ABS", &["url_reg", "^[^/:]*://"]),
-    ("HTTP_URL_SLASH", &["url_beg", "/"]),
-    ("HTTP_URL_STAR", &["url", "*"]),
-    ("LOCALHOST", &["src", "127.0.0.1/8", "::1"]),
-    ("METH_CONNECT", &["method", "CONNECT"]),
-    ("METH_DELETE", &["method", "DELETE"]),
-    ("METH_GET", &["method", "GET", "HEAD"]),
-    ("METH_HEAD", &["method", "HEAD"]),
-    ("METH_OPTIONS", &["method", "OPTIONS"]),
-    ("METH_POST", &["method", "POST"]),
-    ("METH_PUT", &["method", "PUT"]),
-    ("METH_TRACE", &["method", "TRACE"]),
-    ("RDP_COOKIE", &["req.rdp_cookie_cnt", "gt", "0"]),
-    ("REQ_CONTENT", &["req.len", "gt", "0"]),
-    ("TRUE", &["always_true"]),
-    ("WAIT_END", &["wait_end"]),
-];
-
-/// The fetch and method that an ACL keyword stands for.
-fn alias(name: &str) -> Option<(&'static str, Method)> {
-    if let Some(row) = ALIASES.iter().find(|row| row.0 == name) {
-        return Some((row.1, row.2));
-    }
-    let (suffix, method) = SUFFIXES.iter().find(|(suffix, _)| name.ends_with(suffix))?;
-    let stem = &name[..name.len() - suffix.len()];
-    let stem = SUFFIXED.iter().find(|known| **known == stem)?;
-    ALIASES.iter().find(|row| row.0 == *stem).map(|row| (row.1, *method))
-}
 
 /// One test: an expression, how its values are matched, and with what.
 #[derive(Debug)]
@@ -109,15 +39,6 @@ pub struct Criterion {
     words: View,
     /// Pattern files.
     views: Box<[View]>,
-}
-
-/// What the flags of an ACL say.
-struct Flags {
-    method: Option<Method>,
-    ignore_case: bool,
-    as_map: bool,
-    number: Option<u32>,
-    files: Vec<(Arc<List>, bool)>,
 }
 
 impl Criterion {
@@ -340,116 +261,6 @@ fn criterion(
     Ok((expression, method))
 }
 
-/// All flags, for suggestions.
-const FLAGS: &[&str] = &["-i", "-f", "-m", "-M", "-n", "-u", "--"];
-
-fn flags(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Flags, Diagnostic> {
-    let mut flags =
-        Flags { method: None, ignore_case: false, as_map: false, number: None, files: Vec::new() };
-    while let Some(word) = words.peek() {
-        let missing = || Diagnostic::alert(format!("`{}` needs a value", word.text)).at(word.span);
-        match word.text {
-            "-i" => flags.ignore_case = true,
-            "-n" => {}
-            "-M" => flags.as_map = true,
-            "--" => {
-                words.next();
-                break;
-            }
-            "-u" => {
-                words.next();
-                let id = words.peek().ok_or_else(missing)?;
-                let number = id.text.parse::<u32>();
-                let wrong = |_| Diagnostic::alert(format!("`{}` is no number for `-u`", id.text)).at(id.span);
-                flags.number = Some(number.map_err(wrong)?);
-            }
-            "-m" => {
-                words.next();
-                let name = words.peek().ok_or_else(missing)?;
-                if flags.method.is_some() {
-                    return Err(Diagnostic::alert("`-m` is given twice").at(word.span));
-                }
-                if !flags.files.is_empty() {
-                    return Err(Diagnostic::alert("`-m` must stand before `-f`").at(word.span));
-                }
-                let method = Method::parse(name.text).ok_or_else(|| {
-                    Diagnostic::alert(format!("unknown match method `{}`", name.text))
-                        .at(name.span)
-                        .did_you_mean(diag::suggest(name.text, Method::names()))
-                })?;
-                flags.method = Some(method);
-            }
-            "-f" => {
-                words.next();
-                let name = words.peek().ok_or_else(missing)?;
-                let read = |path: &str| scope.names.read_patterns(path);
-                let list = scope.patterns.borrow_mut().file(name.text, flags.as_map, read);
-                let list = list.map_err(|error| Diagnostic::alert(error).at(name.span))?;
-                let (file, line) = scope.names.position(name.span);
-                list.note_user("acl", &file, line);
-                flags.files.push((list, flags.ignore_case));
-            }
-            other if other.starts_with('-') => {
-                return Err(Diagnostic::alert(format!("`{other}` is no flag of an ACL"))
-                    .at(word.span)
-                    .did_you_mean(diag::suggest(other, FLAGS.iter().copied()))
-                    .help("write `--` before a pattern that begins with a dash")
-                    .haproxy(format!(
-                        "'{other}' is not a valid ACL option. Please use '--' before any pattern beginning with a '-'"
-                    )));
-            }
-            _ => break,
-        }
-        words.next();
-    }
-    Ok(flags)
-}
-
-/// Compiles the values of the line: an index, and the list that the runtime socket knows.
-fn patterns(
-    words: &mut Words<'_>,
-    method: Method,
-    flags: &Flags,
-    criterion: Word<'_>,
-    scope: &Scope<'_>,
-) -> Result<(Index, Arc<List>), Diagnostic> {
-    let numeric = matches!(method, Method::Int | Method::Len);
-    let mut operator = "eq";
-    let mut values: Vec<String> = Vec::new();
-    let mut spans = Vec::new();
-    while let Some(word) = words.next() {
-        let text = word.text;
-        if numeric && matches!(text, "eq" | "ge" | "gt" | "le" | "lt") {
-            operator = text;
-            continue;
-        }
-        let value = match method {
-            Method::Int | Method::Len if operator != "eq" => {
-                compared(text, operator).map_err(|error| Diagnostic::alert(error).at(word.span))?
-            }
-            Method::Ip => full_ip4(text).unwrap_or_else(|| text.to_owned()),
-            _ => text.to_owned(),
-        };
-        spans.push(word.span);
-        values.push(value);
-    }
-    let (file, line) = scope.names.position(criterion.span);
-    let keyword = criterion.text.split(['(', ',']).next().unwrap_or_default();
-    let origin = Origin::Acl { keyword: keyword.into(), file: file.into(), line };
-    let list = scope
-        .patterns
-        .borrow_mut()
-        .acl(origin, &values, method, flags.ignore_case, flags.number)
-        .map_err(|error| Diagnostic::alert(error).at(criterion.span))?;
-    let mut index = Index::new(method, flags.ignore_case);
-    if let Some(entries) = list.fixed() {
-        for (slot, span) in entries.slots().zip(spans) {
-            index.insert(slot, entries).map_err(|error| Diagnostic::alert(error).at(span))?;
-        }
-    }
-    Ok((index, list))
-}
-
 /// The words of a test for groups are groups of the list; there is one at least.
 fn check_groups(
     userlist: &Userlist,
@@ -473,36 +284,6 @@ fn check_groups(
                 .haproxy(format!("acl http_auth_group(): invalid group '{word}'.")))
         }
     }
-}
-
-/// `lt 5` as a range.
-fn compared(text: &str, operator: &str) -> Result<String, String> {
-    let range = crate::pattern::Range::parse(text)?;
-    if range.min != range.max {
-        return Err(format!("the operator `{operator}` takes a number, not the range `{text}`"));
-    }
-    let value = range.min;
-    Ok(match operator {
-        "ge" => format!("{value}:"),
-        "gt" => format!("{}:", value.saturating_add(1)),
-        "le" => format!(":{value}"),
-        _ => format!(":{}", value.saturating_sub(1)),
-    })
-}
-
-/// `10.12/8` as `10.0.0.12/8`: the short notation of IPv4 addresses (manual, 7.1.6).
-fn full_ip4(text: &str) -> Option<String> {
-    let (address, mask) = text.split_once('/').map_or((text, None), |(address, mask)| (address, Some(mask)));
-    let parts: Vec<&str> = address.split('.').collect();
-    if parts.len() >= 4 || !parts.iter().all(|part| part.parse::<u8>().is_ok()) {
-        return None;
-    }
-    let (last, first) = parts.split_last()?;
-    let mut octets: Vec<&str> = first.to_vec();
-    octets.resize(3, "0");
-    octets.push(last);
-    let address = octets.join(".");
-    Some(mask.map_or(address.clone(), |mask| format!("{address}/{mask}")))
 }
 
 /// An ACL: the criteria declared under one name; one that matches is enough.
@@ -575,38 +356,4 @@ pub(crate) fn resolve(word: Word<'_>, scope: &Scope<'_>) -> Result<Acl, Diagnost
     let list: Vec<Word<'_>> = text.iter().map(|text| Word { text, span: word.span }).collect();
     let criterion = Criterion::compile(&mut Words::new(&list, word.span), scope)?;
     Ok(Arc::from([Arc::new(criterion)]))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn short_ipv4_addresses_are_filled_in_the_middle() {
-        for (short, full) in
-            [("10.12/8", "10.0.0.12/8"), ("192.168.1", "192.168.0.1"), ("127.1", "127.0.0.1")]
-        {
-            assert_eq!(full_ip4(short).as_deref(), Some(full));
-        }
-        assert_eq!(full_ip4("10.0.0.1"), None);
-        assert_eq!(full_ip4("fe80::1"), None);
-    }
-
-    #[test]
-    fn keywords_with_a_suffix_name_a_fetch_and_a_method() {
-        assert_eq!(alias("hdr_beg"), Some(("req.hdr", Method::Beg)));
-        assert_eq!(alias("path_reg"), Some(("path", Method::Reg)));
-        assert_eq!(alias("scook_len"), Some(("res.cook", Method::Len)));
-        assert_eq!(alias("src_beg"), None);
-    }
-
-    #[test]
-    fn every_alias_names_a_fetch_that_is_known() {
-        for (name, fetch, _) in ALIASES {
-            assert!(
-                fetch::find(fetch).is_some() || fetch::needs(fetch).is_some(),
-                "{name} stands for {fetch}"
-            );
-        }
-    }
 }

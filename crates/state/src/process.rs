@@ -121,6 +121,8 @@ pub struct Process {
     pub connection_limit: AtomicU32,
     /// `maxsessrate`, 0 for none.
     pub session_limit: AtomicU32,
+    /// `maxsslrate`, 0 for none.
+    pub tls_limit: AtomicU32,
     /// How often a worker was held up by one task (`BlockedTrafficWarnings`). Written by the
     /// watchdog.
     pub held_up: AtomicU32,

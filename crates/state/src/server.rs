@@ -7,6 +7,8 @@
 mod follow;
 mod places;
 mod rise;
+mod secured;
+mod weight;
 
 use std::net::IpAddr;
 use std::sync::atomic::{
@@ -26,6 +28,7 @@ use crate::queue::Queue;
 use crate::served::Counted;
 use follow::Follow;
 use rise::{Marked, Starter};
+pub use secured::Secured;
 
 /// Changes of any server that a balancer must see, in the whole process: as long as it stands
 /// still, no balancer need look at its servers' versions. Written by whoever changes a server's
@@ -128,9 +131,8 @@ pub struct Server {
     /// How often the address changed: connections opened before the last change lead elsewhere.
     /// Written by whoever changes it.
     moves: AtomicU32,
-    /// Whether TLS is spoken with it (`set server … ssl`): 1 yes, 0 no, -1 not yet but it can be, -2
-    /// it cannot and `no-ssl` says so, -3 it cannot. Written by an operator.
-    pub secured: AtomicI32,
+    /// Whether TLS is spoken with it: a [`Secured`]. Written by an operator.
+    secured: AtomicU8,
     /// Whether that address is the unspecified one, which stands for what the client wanted.
     /// Written with the address.
     unspecified: AtomicBool,
@@ -264,7 +266,7 @@ impl Server {
             unspecified: AtomicBool::new(seed.address.is_unspecified()),
             address: ArcSwap::from_pointee(seed.address),
             moves: AtomicU32::new(0),
-            secured: AtomicI32::new(-3),
+            secured: AtomicU8::new(Secured::Never as u8),
             fqdn: ArcSwapOption::empty(),
             srv_record: OnceLock::new(),
             guid: OnceLock::new(),
@@ -336,41 +338,6 @@ impl Server {
         !self.admin().in_maintenance() && self.operational() != Operational::Stopped
     }
 
-    /// The weight that counts for balancing: 0 when the server must get nothing new.
-    #[inline]
-    pub fn effective_weight(&self) -> u32 {
-        if !self.is_up() || self.admin().draining() || self.operational() == Operational::Stopping {
-            return 0;
-        }
-        self.shown_weight()
-    }
-
-    /// The weight as statistics show it: what `slowstart` makes of it, whether the server may be
-    /// used or not. Rounded up, as HAProxy does.
-    #[inline]
-    pub fn shown_weight(&self) -> u32 {
-        let weight = self.weight.load(Relaxed);
-        if self.ramp.load(Relaxed) >= 100 { weight } else { (weight * self.sixteenths()).div_ceil(16) }
-    }
-
-    /// The share of the weight that counts while `slowstart` raises it, in HAProxy's own steps: 1
-    /// to 16.
-    fn sixteenths(&self) -> u32 {
-        ((16 * self.ramp.load(Relaxed) + 100) / 100).min(16)
-    }
-
-    /// The same in percent, as the statistics show it while it rises for new requests.
-    pub fn throttle(&self) -> Option<u32> {
-        let rises = self.operational() == Operational::Starting && self.effective_weight() > 0;
-        (rises && self.ramp() < 100).then(|| self.sixteenths() * 100 / 16)
-    }
-
-    /// The weight that counts now in sixteenths, so that `slowstart` shows even with small weights:
-    /// 0 when no new request may go to it, else at least a sixteenth of its weight.
-    pub fn fine_weight(&self) -> u32 {
-        if self.effective_weight() == 0 { 0 } else { self.weight.load(Relaxed) * self.sixteenths() }
-    }
-
     /// Sets the limit of connections, 0 for none.
     pub fn set_maxconn(&self, limit: u32) {
         if self.maxconn.swap(limit, Relaxed) == 0 && limit > 0 && self.counts_apart.load(Relaxed) {
@@ -378,31 +345,6 @@ impl Server {
         }
         self.touch();
         self.queue.wake_all();
-    }
-
-    /// The weight as set, 0 to 256, whatever the state.
-    pub fn user_weight(&self) -> u32 {
-        self.weight.load(Relaxed)
-    }
-
-    /// Sets the weight (0 to 256).
-    pub fn set_weight(&self, weight: u32) {
-        self.weight.store(weight.min(256), Relaxed);
-        self.touch();
-    }
-
-    /// The share of the weight that counts, in percent; 100 outside of `slowstart`.
-    pub fn ramp(&self) -> u32 {
-        self.ramp.load(Relaxed)
-    }
-
-    /// Sets the share of the weight that counts, in percent (`slowstart`).
-    pub fn set_ramp(&self, percent: u32) {
-        if self.ramp.swap(percent.min(100), Relaxed) != percent.min(100) {
-            self.touch();
-            // The limit of connections rises with it.
-            self.queue.wake_all();
-        }
     }
 
     /// Changes the host name that the address comes from; resolving it is for whoever asks name

@@ -1,38 +1,25 @@
 //! What a `bind` line says of TLS, and the choice of a certificate for each ClientHello.
 
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 use base::clock::WallTime;
 
 use crate::captured::Keep;
 use crate::challenges::Challenges;
-use crate::choice::{Index, Names, Wanted};
+use crate::choice::{Index, Wanted};
 use crate::details::Details;
-use crate::engine::provider::has_suite;
 use crate::engine::side::{Served, ServerSide};
 use crate::engine::tickets::Shared;
+use crate::entry::{Entry, Options, Prepared};
 use crate::error::{Error, Reason};
+use crate::generated::{self, Generating};
 use crate::hello::{Hello, numbers};
 use crate::legacy;
-use crate::settings::{ClientVerify, Limits, Parameters, VerifyMode};
+use crate::settings::{Limits, Parameters};
 use crate::store::Certificate;
 use crate::tickets::Resumption;
-use crate::{TLS12, TLS13, fit, x509};
-
-/// What a line or one line of a crt-list says beside its certificate.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Versions, suites, groups.
-    pub parameters: Parameters,
-    /// Protocols, preferred first (`alpn`).
-    pub alpn: Vec<Box<[u8]>>,
-    /// How clients are verified.
-    pub verify: ClientVerify,
-    /// Whether early data is taken (`allow-0rtt`).
-    pub early_data: u32,
-    /// Whether certificates that issued themselves are not sent (`ssl-skip-self-issued-ca`).
-    pub skips_roots: bool,
-}
+use crate::{TLS12, TLS13, x509};
 
 /// What is sent of a chain without those above the first that issued themselves.
 fn without_roots(chain: &[Arc<[u8]>]) -> Vec<Arc<[u8]>> {
@@ -40,20 +27,6 @@ fn without_roots(chain: &[Arc<[u8]>]) -> Vec<Arc<[u8]>> {
         *at == 0 || !x509::Facts::parse(der).is_ok_and(|facts| facts.is_self_issued())
     };
     chain.iter().enumerate().filter(is_sent).map(|(_, der)| der.clone()).collect()
-}
-
-/// A certificate, for which names it is, and what its line says.
-#[derive(Clone, Debug)]
-pub struct Entry {
-    /// The certificate.
-    pub certificate: Arc<Certificate>,
-    /// The names of its line in a crt-list; without them the certificate's own. `*` makes it a
-    /// default, `!name` is none of its names.
-    pub filters: Vec<Box<str>>,
-    /// Whether it is a default beside what it answers to (`default-crt`).
-    pub is_default: bool,
-    /// What its line says, over what the `bind` line says.
-    pub options: Arc<Options>,
 }
 
 /// What a `bind` line is made of.
@@ -71,6 +44,8 @@ pub struct Listening {
     pub keep: Keep,
     /// Challenges of ACME by TLS; `None` where there are never any.
     pub challenges: Option<Arc<Challenges>>,
+    /// What makes certificates for names that none of these is for (`generate-certificates`).
+    pub generating: Option<Generating>,
 }
 
 /// A `bind` line with TLS. Its certificates may change while it serves.
@@ -83,7 +58,13 @@ pub struct Acceptor {
     limits: Limits,
     keep: Keep,
     challenges: Option<Arc<Challenges>>,
+    generating: Option<Generating>,
+    /// By what generated certificates are kept for it.
+    number: u64,
 }
+
+/// The number of the next listener.
+static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// What a listener has to choose from. Written when a certificate is changed at run time, read once
 /// a handshake.
@@ -92,17 +73,6 @@ struct Current {
     /// By place; `None` where one was taken out.
     entries: Vec<Option<Arc<Prepared>>>,
     index: Index,
-}
-
-/// An entry with what the engine made of it.
-#[derive(Debug)]
-pub(crate) struct Prepared {
-    entry: Entry,
-    /// What the engine needs to serve it, made when the first client asks: without and with the
-    /// protocols, without and with the answer of the OCSP responder.
-    sides: [[OnceLock<Option<ServerSide>>; 2]; 2],
-    /// What OpenSSL needs to serve it, made when the first client comes that it is for.
-    legacy: OnceLock<Option<legacy::ServerSide>>,
 }
 
 /// What answers a ClientHello.
@@ -117,10 +87,12 @@ impl Acceptor {
     /// # Errors
     /// What the engine says against the line's options.
     pub fn new(listening: Listening) -> Result<Self, String> {
-        let Listening { entries, strict_sni, resumption, limits, keep, challenges } = listening;
+        let Listening { entries, strict_sni, resumption, limits, keep, challenges, generating } = listening;
         let shared = Shared::new(&resumption);
         let current = RwLock::default();
-        let acceptor = Self { current, strict_sni, shared, resumption, limits, keep, challenges };
+        let number = NEXT.fetch_add(1, Relaxed);
+        let acceptor =
+            Self { current, strict_sni, shared, resumption, limits, keep, challenges, generating, number };
         // Lines that share their options share what may be wrong with them.
         let mut tried: Vec<Arc<Options>> = Vec::new();
         for entry in entries {
@@ -238,6 +210,11 @@ impl Acceptor {
     /// What rustls needs to serve a certificate.
     fn make(&self, prepared: &Prepared, agrees: bool, staples: bool) -> Result<ServerSide, String> {
         let parameters = &prepared.entry.options.parameters;
+        if let Some(base) = &prepared.base {
+            let side = base.side(agrees, false).get_or_init(|| self.make(base, agrees, false).ok());
+            let side = side.as_ref().ok_or("its default certificate cannot be served")?;
+            return side.with(&self.served(prepared, agrees, false), &parameters.sigalgs);
+        }
         let served = self.served(prepared, agrees, staples);
         if parameters.legacy.is_some() {
             // Older versions are OpenSSL's.
@@ -281,15 +258,11 @@ impl Acceptor {
             return Ok(Chosen::Rustls(side));
         }
         let name = hello.server_name.and_then(|name| str::from_utf8(name).ok()).unwrap_or("");
-        let fitting = |max: u16| {
-            let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
-            let place = current.index.choose(name, wanted(hello, max), self.strict_sni)?;
-            current.entries[place].clone()
-        };
-        let mut prepared = fitting(TLS13).ok_or(Error::handshake(Reason::CallbackFailed))?;
+        let mut prepared =
+            self.fitting(name, hello, TLS13).ok_or(Error::handshake(Reason::CallbackFailed))?;
         let max = prepared.entry.options.parameters.max;
         if max < TLS13 {
-            prepared = fitting(max).unwrap_or(prepared);
+            prepared = self.fitting(name, hello, max).unwrap_or(prepared);
         }
         let options = &prepared.entry.options;
         details.own = Some(prepared.entry.certificate.clone());
@@ -306,9 +279,43 @@ impl Acceptor {
             .ocsp
             .as_ref()
             .is_some_and(|ocsp| ocsp.is_current(WallTime::now().seconds));
-        let side = &prepared.sides[usize::from(agrees)][usize::from(staples)];
+        let side = prepared.side(agrees, staples);
         let side = side.get_or_init(|| self.make(&prepared, agrees, staples).ok());
         side.clone().map(Chosen::Rustls).ok_or(failed)
+    }
+
+    /// The certificate for a name, of those whose newest version is `max`; one that is made for it
+    /// where no other is for it.
+    fn fitting(&self, name: &str, hello: &Hello<'_>, max: u16) -> Option<Arc<Prepared>> {
+        let wanted = wanted(hello, max);
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        let choose = |name, strict| current.entries[current.index.choose(name, wanted, strict)?].clone();
+        let generating = self.generating.as_ref().filter(|_| generated::is_host(name));
+        let Some(generating) = generating else { return choose(name, self.strict_sni) };
+        if let Some(own) = choose(name, true) {
+            return Some(own);
+        }
+        let base = choose("", false)?;
+        drop(current);
+        let made = self.generate(generating, &name.to_ascii_lowercase(), &base);
+        made.or_else(|| Some(base).filter(|_| !self.strict_sni))
+    }
+
+    /// A certificate for `name` with the key of `base`, the one that was made before if there is.
+    fn generate(&self, generating: &Generating, name: &str, base: &Arc<Prepared>) -> Option<Arc<Prepared>> {
+        let now = WallTime::now().seconds;
+        let Generating { authority, cache } = generating;
+        if let Some(known) = cache.find(self.number, name, base, now) {
+            return Some(known);
+        }
+        let certificate = Arc::new(authority.make(name, &base.entry.certificate)?);
+        let options = base.entry.options.clone();
+        let mut prepared =
+            Prepared::new(Entry { certificate, filters: Vec::new(), is_default: false, options });
+        prepared.base = Some(base.clone());
+        let prepared = Arc::new(prepared);
+        cache.put(self.number, name, base, &prepared, now);
+        Some(prepared)
     }
 }
 
@@ -336,41 +343,6 @@ impl Current {
             self.index.add(place, prepared.names());
             *slot = Some(Arc::new(prepared));
         }
-    }
-}
-
-impl Prepared {
-    fn new(entry: Entry) -> Self {
-        Self { entry, sides: Default::default(), legacy: OnceLock::new() }
-    }
-
-    fn needs_openssl(&self) -> bool {
-        self.entry.options.parameters.legacy.is_some() || self.entry.certificate.key.needs_openssl()
-    }
-
-    /// Whether rustls serves some of the clients. Certificates that are weak by the line's own word
-    /// are OpenSSL's to verify.
-    fn serves_with_rustls(&self) -> bool {
-        let Options { parameters, verify, .. } = &*self.entry.options;
-        let is_alone = parameters.legacy.as_ref().is_some_and(|legacy| legacy.alone);
-        let level = parameters.legacy.as_ref().and_then(|legacy| legacy.security_level);
-        let takes_weak = verify.mode != VerifyMode::None && level.is_some_and(|level| level < 2);
-        let speaks = |version| (parameters.min..=parameters.max).contains(&version);
-        let has_common =
-            speaks(TLS13) || (speaks(TLS12) && parameters.suites12.iter().any(|suite| has_suite(*suite)));
-        !self.entry.certificate.key.needs_openssl() && !takes_weak && !is_alone && has_common
-    }
-
-    /// Whether rustls answers this client.
-    fn is_for_rustls(&self, hello: &Hello<'_>) -> bool {
-        let Entry { certificate, options, .. } = &self.entry;
-        !self.needs_openssl()
-            || (self.serves_with_rustls() && fit::is_for_rustls(hello, &options.parameters, &certificate.key))
-    }
-
-    fn names(&self) -> Names<'_> {
-        let Entry { certificate, filters, is_default, .. } = &self.entry;
-        Names { kind: certificate.kind(), own: &certificate.names, filters, is_default: *is_default }
     }
 }
 

@@ -23,6 +23,9 @@ pub struct Connecting {
     pub certificate: Option<Arc<Certificate>>,
     /// For how many names sessions are kept; 0 with `no-ssl-reuse`.
     pub sessions: usize,
+    /// Whether no tickets are asked for, up to TLS 1.2 (`no-tls-tickets`): later versions have
+    /// nothing else to resume with.
+    pub no_tickets: bool,
     /// Whether early data is offered (`allow-0rtt`).
     pub early_data: bool,
     /// What its connections keep within.
@@ -64,6 +67,7 @@ impl Current {
             alpn: &connecting.alpn,
             own: own.map(|own| (&*own.chain, &own.key)),
             sessions: connecting.sessions,
+            no_tickets: connecting.no_tickets,
             early_data: connecting.early_data,
         };
         let parameters = &connecting.parameters;

@@ -47,7 +47,7 @@ pub fn describe(der: &[u8]) -> Option<String> {
 }
 
 /// OpenSSL's long name of an algorithm, from its short one.
-fn long(short: &str) -> String {
+pub(crate) fn long(short: &str) -> String {
     match short.strip_prefix("RSA-SHA") {
         Some(bits) => format!("sha{bits}WithRSAEncryption"),
         None => short.to_owned(),

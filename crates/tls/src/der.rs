@@ -1,6 +1,7 @@
 //! Reading and writing DER (X.690): values under their tags, one after the other.
 
 /// Tags that occur here.
+pub(crate) const BOOLEAN: u8 = 0x01;
 pub(crate) const INTEGER: u8 = 0x02;
 pub(crate) const BIT_STRING: u8 = 0x03;
 pub(crate) const OCTET_STRING: u8 = 0x04;

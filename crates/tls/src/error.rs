@@ -16,6 +16,8 @@ pub enum Kind {
     Empty,
     /// The connection failed while the handshake was under way.
     Abort,
+    /// There are as many connections as may be (`maxsslconn`).
+    TooMany,
     /// The peer asked for a renegotiation.
     Renegotiation,
     /// The chain of the peer's certificate cannot be verified.
@@ -40,6 +42,7 @@ impl Kind {
         match self {
             Self::Empty => (24, "SSL_EMPTY", "Connection closed during SSL handshake"),
             Self::Abort => (25, "SSL_ABORT", "Connection error during SSL handshake"),
+            Self::TooMany => (27, "SSL_TOO_MANY", "Too many SSL connections"),
             Self::Renegotiation => (29, "SSL_RENEG", "Rejected a client-initiated SSL renegotiation attempt"),
             Self::CaFail => (30, "SSL_CA_FAIL", "SSL client CA chain cannot be verified"),
             Self::CrtFail => (31, "SSL_CRT_FAIL", "SSL client certificate not trusted"),

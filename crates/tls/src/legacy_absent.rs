@@ -2,6 +2,7 @@
 //! nothing is ever called.
 
 use crate::buffer::Waiting;
+use crate::engine::key::PrivateKey;
 use crate::engine::side::{Asked, Served};
 use crate::error::{Error, Reason};
 use crate::ocsp;
@@ -24,6 +25,16 @@ pub fn version() -> &'static str {
 /// Always.
 pub fn load_provider(_: Option<&str>, _: &str) -> Result<(), String> {
     Err(ABSENT.into())
+}
+
+/// Signs with a key that only OpenSSL has: there is none.
+pub(crate) fn sign(_: &PrivateKey, _: &[u8]) -> Option<Vec<u8>> {
+    None
+}
+
+/// A certificate in lines: only OpenSSL writes them.
+pub(crate) fn certificate_text(_: &[u8]) -> Option<String> {
+    None
 }
 
 #[derive(Clone, Debug)]

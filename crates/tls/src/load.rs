@@ -12,6 +12,7 @@ use base::clock::WallTime;
 
 use crate::engine::key::PrivateKey;
 use crate::load_error::LoadError;
+use crate::pair;
 use crate::store::{Certificate, Parts, Passphrases, Sources};
 use crate::x509;
 
@@ -165,6 +166,15 @@ impl Loader {
         }
     }
 
+    /// An authority that signs: a certificate from a file, with its key in there or beside it.
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    pub fn authority(&self, path: &str) -> Result<Certificate, LoadError> {
+        let extra = Extra { key: self.extra.key, replaces_ending: self.extra.replaces_ending, ..Extra::NONE };
+        self.certificate(path, &Files::beside(path, extra))
+    }
+
     /// One certificate from its files.
     ///
     /// # Errors
@@ -186,7 +196,13 @@ impl Loader {
                 return Err(LoadError::new(path, cause));
             }
         };
-        let mut certificate = Certificate::new(path, parts.certificates, key)?;
+        let mut certificate = match (Certificate::new(path, parts.certificates, key), &key_file) {
+            (Err(error), Some(key_file)) => match pair::left_over(path, key_file) {
+                Some(text) => Certificate::from_pem(path, &text)?,
+                None => return Err(error),
+            },
+            (made, _) => made?,
+        };
         certificate.sources = sources(path, files, key_file, self.extra);
         complete_chain(&mut certificate, &self.chains);
         if let Some(file) = &files.issuer {

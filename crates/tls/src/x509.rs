@@ -188,6 +188,14 @@ impl<'a> Facts<'a> {
         self.0.raw_serial()
     }
 
+    /// By what the certificates that it signs name its key (RFC 5280, 4.2.1.2).
+    pub(crate) fn subject_key_identifier(&self) -> Option<&[u8]> {
+        self.0.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+            ParsedExtension::SubjectKeyIdentifier(identifier) => Some(identifier.0),
+            _ => None,
+        })
+    }
+
     /// Where the first OCSP responder about it is (RFC 5280, 4.2.2.1).
     pub fn ocsp_uri(&self) -> Option<&str> {
         self.0.extensions().iter().find_map(|extension| match extension.parsed_extension() {

@@ -161,6 +161,9 @@ pub enum CertificateSource<'a> {
     List(Text<'a>),
 }
 
+/// `ktls on` or `off`, and where it stands.
+pub type KernelWord = (bool, Span);
+
 /// What a `bind` line says.
 #[derive(Debug, Clone, Default)]
 pub struct BindTls<'a> {
@@ -182,6 +185,14 @@ pub struct BindTls<'a> {
     pub no_ca_names: bool,
     /// `allow-0rtt`.
     pub early: Option<Span>,
+    /// `ktls`.
+    pub kernel: Option<KernelWord>,
+    /// `generate-certificates`.
+    pub generates: Option<Span>,
+    /// `ca-sign-file`.
+    pub sign_file: Option<Text<'a>>,
+    /// `ca-sign-pass`.
+    pub sign_pass: Option<Text<'a>>,
 }
 
 /// What a `server` line says.
@@ -209,6 +220,8 @@ pub struct ServerTls<'a> {
     pub no_reuse: bool,
     /// `allow-0rtt`.
     pub early: Option<Span>,
+    /// `ktls`.
+    pub kernel: Option<KernelWord>,
     /// `check-ssl`, `no-check-ssl`.
     pub check: Option<bool>,
     /// `no-check-sni-auto`: the host of a check is not sent by itself.
@@ -242,6 +255,8 @@ pub struct TlsDefaults<'a> {
     pub server_verify: VerifyMode,
     /// `tune.ssl.cachesize`: sessions kept for clients.
     pub sessions: usize,
+    /// `tune.ssl.ssl-ctx-cache-size`: generated certificates that are kept.
+    pub generated: usize,
     /// `tune.ssl.lifetime`: how long a session may be resumed.
     pub lifetime: Duration,
     /// `legacy-tls off`: lines that need OpenSSL are refused.
@@ -265,6 +280,8 @@ pub struct TlsDefaults<'a> {
     pub capture: Option<usize>,
     /// `tune.ssl.keylog`: whether the secrets of connections are kept.
     pub key_log: bool,
+    /// `noktls`.
+    pub no_kernel: bool,
     /// `ssl-skip-self-issued-ca`.
     pub skips_roots: bool,
     /// `ssl-passphrase-cmd`.
@@ -305,6 +322,7 @@ impl Default for TlsDefaults<'_> {
             extra: tls::load::Extra::ALL,
             server_verify: VerifyMode::Required,
             sessions: 20_000,
+            generated: 1000,
             lifetime: Duration::from_secs(300),
             no_legacy: false,
             security_level: None,
@@ -316,6 +334,7 @@ impl Default for TlsDefaults<'_> {
             key_updates: 100,
             capture: None,
             key_log: false,
+            no_kernel: false,
             skips_roots: false,
             passphrases: None,
             updates: tls::files::UpdateSettings::default(),

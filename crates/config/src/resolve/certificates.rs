@@ -114,7 +114,9 @@ fn load(section: &Section, statement: &Statement, bases: &Bases<'_>, context: &m
         Some(key) => Some(read(&below(bases.keys, &key), context).map_err(|error| error.at(key.span))?),
         None => None,
     };
+    let (text, key_text) = whole_pair((text, key_text), &path, &words, bases, context);
     let for_tls = tls_certificate(&path, &text, &words, bases, context)?;
+    let (text, key_text) = opened(text, key_text, for_tls.as_ref());
     let read = sample::keys::Certificate::from_pem(&text, key_text.as_deref())
         .map_err(|error| Diagnostic::alert(format!("`{path}`: {error}")).at(certificate.span))?;
     keep(&names, for_tls, statement, context)?;
@@ -126,6 +128,32 @@ fn load(section: &Section, statement: &Statement, bases: &Bases<'_>, context: &m
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     context.names.certificates.insert(&names, read, for_tokens);
     Ok(())
+}
+
+/// The texts of a certificate and its key; what an interrupted process left of both where they do
+/// not belong together.
+fn whole_pair(
+    texts: (String, Option<String>),
+    path: &str,
+    words: &LoadWords<'_>,
+    bases: &Bases<'_>,
+    context: &Context<'_>,
+) -> (String, Option<String>) {
+    let located = |path: &str| context.names.path(path).display().to_string();
+    let left =
+        words.key.and_then(|key| tls::pair::left_over(&located(path), &located(&below(bases.keys, &key))));
+    left.map_or(texts, |pair| (String::from_utf8_lossy(&pair).into_owned(), None))
+}
+
+/// The same for tokens, which know nothing of passphrases: with the key that those opened.
+fn opened(text: String, key: Option<String>, made: Option<&tls::Certificate>) -> (String, Option<String>) {
+    let is_encrypted = key.as_ref().unwrap_or(&text).contains("-----BEGIN ENCRYPTED PRIVATE KEY-----");
+    let opened = made.filter(|_| is_encrypted).map(|made| tls::pem::block("PRIVATE KEY", made.key.pkcs8()));
+    match (opened, key) {
+        (Some(opened), Some(_)) => (text, Some(opened)),
+        (Some(opened), None) => (text + &opened, None),
+        (None, key) => (text, key),
+    }
 }
 
 /// What stands in for a certificate until the one that is ordered is there.

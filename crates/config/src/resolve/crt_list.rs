@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use diag::{Diagnostic, Span};
 use tls::ciphers;
-use tls::files::{List, ListEntry, override_options};
+use tls::files::{LIST_OPTIONS, List, ListEntry, kernel_mode, list_option, override_options};
 use tls::{Certificate, Entry, Legacy, Options};
 
 use crate::draft::Statement;
@@ -14,7 +14,7 @@ use crate::draft::settings::Bases;
 use crate::draft::tls::{LoadWords, Text, TlsDefaults};
 use crate::resolve::certificates::made_of;
 use crate::resolve::tls_files::{certificates, contradiction, keep_authority, located, refused};
-use crate::resolve::{Context, legacy};
+use crate::resolve::{Context, ktls, legacy};
 
 /// A line of a list, with its files read.
 pub(crate) struct Listed<'a> {
@@ -27,9 +27,6 @@ pub(crate) struct Listed<'a> {
     filters: Vec<&'a str>,
     span: Span,
 }
-
-/// Words of a crt-list without a value.
-const BARE: &[&str] = &["allow-0rtt", "no-alpn", "no-ca-names"];
 
 /// Reads a crt-list and appends its certificates, each with what its line says; the list's name.
 pub(crate) fn read(
@@ -63,6 +60,8 @@ pub(crate) fn read(
         }
         let words = line.options.iter().map(|word| Text { text: word, span: name.span });
         let (load, others) = split(words, name.span).map_err(place)?;
+        let kernel = kernel_mode(&others).map_err(|error| place(Diagnostic::alert(error).at(name.span)))?;
+        ktls::check(kernel.map(|on| (on, name.span)), &format!("{path}:{}: ", line.number), context)?;
         let file = Text { text: line.certificate, span: name.span };
         let title = format!("in crt-list '{path}' line {}", line.number);
         let listed = Listed {
@@ -107,6 +106,8 @@ fn line_of_frontend<'a>(
             .at(span)
             .haproxy("Trying to load a certificate but no 'crt' keyword specified."));
     };
+    let kernel = kernel_mode(&options).map_err(|error| Diagnostic::alert(error).at(span))?;
+    ktls::check(kernel.map(|on| (on, span)), "", context)?;
     let certificates = loaded(file, &load, "in a line of ssl-f-use", context)?;
     let listed = Listed { number: 0, certificates, options, filters: Vec::new(), span };
     note_updates(&listed, "in a line of ssl-f-use", context)?;
@@ -168,7 +169,8 @@ fn split<'a>(
     let (mut load, mut others) = (LoadWords::default(), Vec::new());
     let mut words = words;
     while let Some(word) = words.next() {
-        if BARE.contains(&word.text) {
+        let Some(row) = list_option(&word) else { return Err(unknown(&word, span)) };
+        if !row.has_value() {
             others.push(word.text);
             continue;
         }
@@ -184,6 +186,12 @@ fn split<'a>(
         }
     }
     Ok((load, others))
+}
+
+fn unknown(word: &str, span: Span) -> Diagnostic {
+    let near = diag::suggest(word, LIST_OPTIONS.iter().map(|row| row.name));
+    let tail = near.map_or(String::new(), |near| format!("; did you mean '{near}' maybe ?"));
+    Diagnostic::alert(format!("unknown ssl keyword {word}{tail}")).at(span)
 }
 
 /// The certificates of a file with the files that its words name. Once for each: a second line may

@@ -18,6 +18,7 @@ mod formats;
 mod guids;
 mod inherited;
 mod kept;
+mod ktls;
 mod last;
 mod legacy;
 pub(crate) mod log;
@@ -70,6 +71,10 @@ pub struct Setting {
     pub default_maxconn: Option<u32>,
     /// Whether programs may be started whatever the global section says.
     pub insecure_fork: bool,
+    /// `-dT`: TLS is done in user space.
+    pub no_kernel_tls: bool,
+    /// Whether the kernel does TLS; asked where a line wants it.
+    pub kernel_has_tls: Option<fn() -> bool>,
     /// Sets the priority of this process, for `tune.renice.startup`: from when the global sections
     /// are read until all is.
     pub set_priority: Option<fn(i32) -> std::io::Result<()>>,

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use diag::Diagnostic;
 use plan::check::{Action, AgentSettings, CheckKind, CheckSettings, Connect, Family};
@@ -14,7 +13,7 @@ use sample::Place;
 use sample::acl::Acls;
 use sample::expression::Expression;
 use sample::format::{Format, FormatFor};
-use state::server::ServerAddress;
+use state::server::{Secured, ServerAddress};
 use state::{Mode, Ring};
 
 use crate::draft::check::CheckMode;
@@ -123,10 +122,9 @@ pub(crate) fn server_settings(
         ) {
             Ok(made) => {
                 if draft.tls.said {
-                    let secured = if draft.tls.enabled { 1 } else { -1 };
-                    own.state.secured.store(secured, Relaxed);
+                    own.state.set_secured(if draft.tls.enabled { Secured::On } else { Secured::NotYet });
                 } else if draft.tls.refused {
-                    own.state.secured.store(-2, Relaxed);
+                    own.state.set_secured(Secured::Refused);
                 }
                 own.tls = made;
                 if !draft.tls.no_check_sni_auto {

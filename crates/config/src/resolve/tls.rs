@@ -21,9 +21,11 @@ use crate::draft::Statement;
 use crate::draft::tls::{self as draft, BindTls, CertificateSource, Text, TlsDefaults};
 use crate::resolve::Context;
 use crate::resolve::crt_list::{self, Listed};
+use crate::resolve::ktls;
 use crate::resolve::legacy::{self, Wanted};
 use crate::resolve::tls_files::{
-    certificate, certificates, check_protocols, contradiction, located, protocols, ticket_keys, trust,
+    certificate, certificates, check_protocols, contradiction, generating, located, protocols, ticket_keys,
+    trust,
 };
 
 /// Whose line it is.
@@ -47,6 +49,7 @@ pub(crate) fn acceptor(
     statement: &Statement,
     context: &mut Context<'_>,
 ) -> Result<Option<Arc<Acceptor>>, Diagnostic> {
+    ktls::check(draft.kernel, "", context)?;
     if !draft.enabled {
         // Nobody will be shown them, but what they are said to be they have to be.
         let defaults = context.tls.clone();
@@ -136,6 +139,7 @@ pub(crate) fn acceptor(
         limits: defaults.limits(),
         keep: Keep { lists: defaults.capture.unwrap_or(0), secrets: defaults.key_log, ..Keep::default() },
         challenges: context.orders.answer_by_tls().then(|| context.tls_files.all.challenges().clone()),
+        generating: generating(draft, owner.frontend, statement, context)?,
     };
     let acceptor = Arc::new(Acceptor::new(listening).map_err(failed)?);
     let file = context.sources.file(statement.span.file).name();
@@ -190,6 +194,7 @@ pub(crate) fn server(
     statement: &Statement,
     context: &mut Context<'_>,
 ) -> Result<Option<ServerTls>, Diagnostic> {
+    ktls::check(own.kernel, "", context)?;
     let steps = check.map_or_else(Vec::new, |check| secure_steps(&check.kind));
     let is_wanted = steps.iter().any(|step| step.secure);
     if !own.enabled && !own.said && own.check != Some(true) && !is_wanted {
@@ -225,6 +230,7 @@ pub(crate) fn server(
             verify_host: own.verify_host.map(|host| host.text.into()),
             certificate,
             sessions: if own.no_reuse { 0 } else { SESSIONS },
+            no_tickets: own.words.tickets.or(defaults.server.tickets) == Some(false),
             early_data: own.early.is_some(),
             limits: defaults.limits(),
             keep: Keep { secrets: defaults.key_log, ..Keep::default() },

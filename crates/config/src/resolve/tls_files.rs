@@ -7,11 +7,14 @@ use std::sync::Arc;
 
 use diag::{Diagnostic, Span};
 use tls::files::Kind;
+use tls::generated::{self, Authority, Generating};
 use tls::load::{self, Extra, Loader};
+use tls::store::Passphrases;
 use tls::tickets::{SessionCache, TicketKeys};
 use tls::{Certificate, LoadError, Trust};
 
-use crate::draft::tls::{Text, TlsDefaults, TlsWords};
+use crate::draft::Statement;
+use crate::draft::tls::{BindTls, Text, TlsDefaults, TlsWords};
 use crate::resolve::Context;
 
 /// Files that were read, by path, each once.
@@ -29,6 +32,8 @@ pub(crate) struct Files {
     ticket_keys: HashMap<String, Arc<TicketKeys>>,
     /// The sessions of all clients.
     pub(crate) sessions: Option<Arc<SessionCache>>,
+    /// The certificates that are generated for all listeners.
+    generated: Option<Arc<generated::Cache>>,
 }
 
 /// A certificate of a `crt-store`.
@@ -166,6 +171,48 @@ fn of_store(name: Text<'_>, stored: &Stored) -> Result<Arc<Certificate>, Diagnos
                 stored.name
             ))
     })
+}
+
+/// What a `bind` line generates certificates with.
+///
+/// # Errors
+/// The authority is missing, or its file cannot be used.
+pub(crate) fn generating(
+    draft: &BindTls<'_>,
+    frontend: &str,
+    statement: &Statement,
+    context: &mut Context<'_>,
+) -> Result<Option<Generating>, Diagnostic> {
+    let Some(span) = draft.generates else { return Ok(None) };
+    let place = format!("[{}:{}]", context.sources.file(statement.span.file).name(), statement.line);
+    let Some(name) = draft.sign_file else {
+        return Err(Diagnostic::alert("`generate-certificates` needs an authority that signs")
+            .at(span)
+            .help("name a file with its certificate and its key: `ca-sign-file <file>`")
+            .haproxy_whole(format!(
+                "Proxy '{frontend}': cannot enable certificate generation, no CA certificate File configured at {place}."
+            )));
+    };
+    let defaults = context.tls.clone();
+    let path = located(defaults.authorities, &name, context);
+    let mut loader = loader(defaults.extra, context);
+    if let Some(pass) = draft.sign_pass {
+        let pass = pass.text.as_bytes().to_vec();
+        loader.passphrases = Some(Arc::new(Passphrases::new(move |_| Some(pass.clone()))));
+    }
+    let made = loader.authority(&path).map_err(|error| error.to_string());
+    let made = made.and_then(|own| Authority::new(&own).map_err(|error| format!("'{path}': {error}.")));
+    let authority = made.map_err(|error| {
+        Diagnostic::alert(format!("`ca-sign-file`: {error}"))
+            .at(name.span)
+            .help("the file holds the authority's certificate and its private key, as PEM")
+            .haproxy_whole(format!(
+                "Proxy '{frontend}': Failed to read CA certificate file '{path}' at {place}. Chain loading failed: {error}"
+            ))
+    })?;
+    let cache = || Arc::new(generated::Cache::new(defaults.generated));
+    let cache = context.tls_files.generated.get_or_insert_with(cache).clone();
+    Ok(Some(Generating { authority: Arc::new(authority), cache }))
 }
 
 /// The one certificate that a `server` line shows.

@@ -19,7 +19,6 @@ use crate::draft::tls::Text;
 use crate::system::{error_text, group_id, user_id};
 use crate::tables::tls;
 
-const TLS: &str = "this part of TLS is not supported yet";
 const LUA: &str = "Lua is not supported yet";
 const POLLER: &str = "there is only one way of polling here";
 const QUIC: &str = "QUIC is not supported yet";
@@ -104,8 +103,8 @@ pub static TABLE: &[Keyword] = &[
     ineffective("harden.reject-privileged-ports.quic", G, QUIC),
     ineffective("shm-stats-file",     G, "counters are not kept in shared memory here"),
     ineffective("shm-stats-file-max-objects", G, "counters are not kept in shared memory here"),
-    ineffective("maxsslconn",         G, TLS),
-    ineffective("maxsslrate",         G, TLS),
+    global("maxsslconn",              "<number>",              "how many connections of TLS at once, on both sides",      |g, a| number(&mut g.plan.max_tls_connections, a, 0, u32::MAX)).lenient_numbers().partial("without it there is no limit, whatever `-m` says"),
+    global("maxsslrate",              "<number>",              "how many new connections of TLS a second",               |g, a| number(&mut g.plan.max_tls_rate, a, 0, u32::MAX)).lenient_numbers(),
     ineffective("maxcomprate",        G, "compression is not supported yet"),
     ineffective("maxcompcpuusage",    G, "compression is not supported yet"),
     ineffective("maxzlibmem",         G, "compression is not supported yet"),
@@ -113,7 +112,7 @@ pub static TABLE: &[Keyword] = &[
     global("crt-base",           "<directory>",  "where relative names of certificates point", |g, a| { g.bases.certificates = Some(a.required("a directory")?); g.tls.certificates = g.bases.certificates; a.finish() }),
     global("key-base",           "<directory>",  "where relative names of their keys point",  |g, a| { g.bases.keys = Some(a.required("a directory")?); g.tls.keys = g.bases.keys; a.finish() }),
     global("issuers-chain-path", "<directory>",  "chains for certificates that come without",  |g, a| { let word = a.required("a directory")?; g.tls.issuers = Some(word.into()); a.finish() }),
-    ineffective("noktls",             G, TLS),
+    global("noktls",             "",             "TLS is done in user space, as it is anyway", |g, a| flag(&mut g.tls.no_kernel, a)),
     global("jwt.decrypt_alg_list", "<name>[:<name>]*", "how the keys of encrypted JWTs may be found", |g, a| { g.allowed_jwt[0] = Some(allowed(a, jwe::ALGORITHMS)?); Ok(()) }),
     global("jwt.decrypt_enc_list", "<name>[:<name>]*", "how their contents may be decrypted", |g, a| { g.allowed_jwt[1] = Some(allowed(a, jwe::ENCRYPTIONS)?); Ok(()) }),
     global("ssl-default-bind-ciphers", "<list>", "suites up to TLS 1.2, for bind lines that say nothing", |g, a| default(&mut g.tls.bind.ciphers, a)),
@@ -126,7 +125,7 @@ pub static TABLE: &[Keyword] = &[
     global("ssl-default-server-ciphersuites", "<list>", "suites of TLS 1.3, for server lines that say nothing", |g, a| default(&mut g.tls.server.ciphersuites, a)),
     global("ssl-default-server-client-sigalgs", "<list>", "what certificates of clients sign with, for server lines that say nothing", |g, a| default(&mut g.tls.server.client_sigalgs, a)).partial("OpenSSL is not told, where it serves the line"),
     global("ssl-default-server-curves", "<list>", "groups for the exchange of keys, for server lines that say nothing", |g, a| default(&mut g.tls.server.curves, a)),
-    global("ssl-default-server-options", "<option> ...", "versions, for server lines that say nothing", |g, a| tls::options(&mut g.tls.server, None, a)).partial("tickets are not chosen here: `no-ssl-reuse` of a server says whether sessions are resumed"),
+    global("ssl-default-server-options", "<option> ...", "versions and tickets, for server lines that say nothing", |g, a| tls::options(&mut g.tls.server, None, a)),
     global("ssl-default-server-sigalgs", "<list>", "algorithms of signatures, for server lines that say nothing", |g, a| default(&mut g.tls.server.sigalgs, a)),
     global("legacy-tls", "{ on | off }", "whether lines that need OpenSSL are served by it, or refused", |g, a| { g.tls.no_legacy = !a.one_of(&[("on", true), ("off", false)])?; a.finish() }),
     global("ssl-dh-param-file", "<file>", "parameters of Diffie-Hellman's exchange", |g, a| { g.tls.dh_file = Some(a.required("a file")?.into()); a.finish() }),

@@ -108,6 +108,12 @@ fn nameserver<'a>(draft: &mut ResolversDraft<'a>, args: &mut Args<'a, '_>) -> Ou
                     .wrong(format!("`{parameter}` needs a name server that is asked over connections"))
                     .help(format!("`tcp@{word}`")));
             }
+            Some(row) if row.name == "sni" => {
+                return Err(args
+                    .wrong("`sni` of a name server is not supported yet: it is sent no name")
+                    .help("`verifyhost <name>` says which name its certificate must have")
+                    .haproxy(format!("'nameserver {name}' : 'sni' is not supported yet.")));
+            }
             _ if crate::surface::is_server_keyword(parameter) => {
                 return Err(not_supported(&format!("nameserver … {parameter}")).at(parameter.span()));
             }

@@ -7,7 +7,7 @@ use tls::{VerifyMode, names};
 
 use crate::draft::args::Args;
 use crate::draft::keyword::Outcome;
-use crate::draft::tls::{CertificateSource, Text, TlsDefaults, TlsWords, Versions};
+use crate::draft::tls::{CertificateSource, KernelWord, Text, TlsDefaults, TlsWords, Versions};
 use crate::tables::bind_row::{BindKeyword, row as bind};
 use crate::tables::server_row::{ServerKeyword, row as server};
 
@@ -19,9 +19,14 @@ const EARLY_SERVER: &str = "not where OpenSSL serves the line";
 const TICKETS: &str = "tickets of clients that OpenSSL serves are sealed with keys of its own";
 const SIGALGS: &str = "OpenSSL is not told, where it serves the line";
 const REUSE: &str = "sessions are not resumed where OpenSSL serves the line";
-const RESUMED: &str = "`no-ssl-reuse` alone says whether sessions are resumed";
+const KERNEL: &str = "TLS is done in user space, which a warning tells";
+const PASSPHRASE: &str =
+    "keys in OpenSSL's older form of encryption (`Proc-Type`) are refused: PKCS #8 is read";
 const SUITES: &str =
     "suites that only OpenSSL has are left out where TLS 1.3 is spoken and rustls has others of the list";
+
+/// The rows of lines in crt-lists and of `ssl-f-use`, which the runtime socket needs too.
+pub use tls::files::LIST_OPTIONS as CRT_LIST;
 
 /// The rows of `bind` lines.
 #[rustfmt::skip]
@@ -30,6 +35,9 @@ pub static BIND: &[BindKeyword] = &[
     bind("crt",              "<file> | <directory>", "certificates with their keys",              |d, a| { let word = a.value()?; d.tls.certificates.push(CertificateSource::File(word.into())); Ok(()) }),
     bind("default-crt",      "<file>",        "the certificate for clients that name no other's", |d, a| { let word = a.value()?; d.tls.certificates.push(CertificateSource::Default(word.into())); Ok(()) }),
     bind("crt-list",         "<file>",        "certificates with options and names",              |d, a| { let word = a.value()?; d.tls.certificates.push(CertificateSource::List(word.into())); Ok(()) }),
+    bind("generate-certificates", "",         "makes certificates for names that none is for",   |d, a| { d.tls.generates = Some(a.last().span()); Ok(()) }),
+    bind("ca-sign-file",     "<file>",        "the authority that signs them, with its key",      |d, a| word(&mut d.tls.sign_file, a)),
+    bind("ca-sign-pass",     "<passphrase>",  "what its key is encrypted with",                   |d, a| word(&mut d.tls.sign_pass, a)).partial(PASSPHRASE),
     bind("strict-sni",       "",              "refuses names without a certificate of theirs",    |d, _| { d.tls.strict_sni = Some(true); Ok(()) }),
     bind("no-strict-sni",    "",              "serves them with the default certificate",         |d, _| { d.tls.strict_sni = Some(false); Ok(()) }),
     bind("alpn",             "<protocols>",   "the protocols offered, preferred first",           |d, a| { d.tls.words.no_alpn = false; word(&mut d.tls.words.alpn, a) }),
@@ -63,6 +71,7 @@ pub static BIND: &[BindKeyword] = &[
     bind("no-tlsv13",        "",              "no TLS 1.3",                                       |d, a| without(&mut d.tls.words.versions, a)),
     bind("tls-ticket-keys",  "<file>",        "the keys of tickets, shared with other processes", |d, a| word(&mut d.tls.ticket_keys, a)).partial(TICKETS),
     bind("allow-0rtt",       "",              "takes early data: requests that somebody else may send once more", |d, a| { d.tls.early = Some(a.last().span()); Ok(()) }).partial(EARLY),
+    bind("ktls",             "on | off",      "whether the kernel does TLS",                      |d, a| { d.tls.kernel = Some(kernel(a)?); Ok(()) }).partial(KERNEL),
     bind("tls-tickets",      "",              "sessions are resumed with tickets",                |d, _| { d.tls.words.tickets = Some(true); Ok(()) }),
     bind("no-tls-tickets",   "",              "no tickets are given",                             |d, _| { d.tls.words.tickets = Some(false); Ok(()) }),
 ];
@@ -109,8 +118,9 @@ pub static SERVER: &[ServerKeyword] = &[
     server("no-tlsv11",      "",              "no TLS 1.1",                                       |d, a| without(&mut d.tls.words.versions, a)),
     server("no-tlsv12",      "",              "no TLS 1.2",                                       |d, a| without(&mut d.tls.words.versions, a)),
     server("no-tlsv13",      "",              "no TLS 1.3",                                       |d, a| without(&mut d.tls.words.versions, a)),
-    server("tls-tickets",    "",              "sessions may be resumed with tickets",             |_, _| Ok(())).without_effect(RESUMED),
-    server("no-tls-tickets", "",              "no tickets are taken",                             |_, _| Ok(())).without_effect(RESUMED),
+    server("tls-tickets",    "",              "sessions may be resumed with tickets",             |d, _| { d.tls.words.tickets = Some(true); Ok(()) }),
+    server("no-tls-tickets", "",              "none are asked for, up to TLS 1.2",                |d, _| { d.tls.words.tickets = Some(false); Ok(()) }),
+    server("ktls",           "on | off",      "whether the kernel does TLS",                      |d, a| { d.tls.kernel = Some(kernel(a)?); Ok(()) }).partial(KERNEL),
 ];
 
 /// A value that stays a word until files are read and names looked up.
@@ -155,9 +165,7 @@ pub(super) fn options<'a>(
     loop {
         let option = args.last().as_str();
         match option {
-            "no-tls-tickets" | "tls-tickets" | "prefer-client-ciphers" | "strict-sni"
-                if strict_sni.is_none() =>
-            {
+            "prefer-client-ciphers" | "strict-sni" if strict_sni.is_none() => {
                 let keyword = args.keyword();
                 args.warn(format!("'{keyword}': '{option}' has no effect on connections to servers"));
             }
@@ -199,6 +207,23 @@ pub(super) fn provider(defaults: &mut TlsDefaults<'_>, args: &mut Args<'_, '_>) 
     })?;
     defaults.has_provider = true;
     args.finish()
+}
+
+/// `on` or `off`, and where it stands.
+fn kernel(args: &mut Args<'_, '_>) -> Result<KernelWord, Diagnostic> {
+    let span = args.last().span();
+    let Some(word) = args.next() else {
+        return Err(args
+            .wrong("`ktls` needs `on` or `off`")
+            .haproxy("'ktls' expects \"on\" or \"off\" as an argument."));
+    };
+    match word.as_str() {
+        "on" => Ok((true, span)),
+        "off" => Ok((false, span)),
+        other => Err(args
+            .wrong(format!("`ktls` is `on` or `off`, not `{other}`"))
+            .haproxy(format!("'ktls' expects \"on\" or \"off\" as an argument, got '{other}'."))),
+    }
 }
 
 fn verify(words: &mut TlsWords<'_>, args: &mut Args<'_, '_>, of_clients: bool) -> Outcome {

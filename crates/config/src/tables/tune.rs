@@ -11,7 +11,6 @@ use crate::draft::keyword::{Keyword, Outcome, global, ineffective, removed_since
 use crate::draft::settings::GlobalSettings;
 use crate::tables::ask;
 
-const TLS: &str = "this part of TLS is not supported yet";
 const LUA: &str = "Lua is not supported yet";
 const H2: &str = "HTTP/2 is not supported yet";
 const QUIC: &str = "QUIC is not supported yet";
@@ -136,7 +135,7 @@ pub static TABLE: &[Keyword] = &[
     global("tune.ssl.cachesize",           "<number>",    "how many sessions of clients are kept, per listener",              |g, a| { g.tls.sessions = a.integer("a number", 0, 1 << 24)?; a.finish() }),
     global("tune.ssl.capture-buffer-size", "<number>",  "how much is kept of the lists in a client's hello, 0 for nothing", capture_size).lenient_numbers(),
     global("tune.ssl.capture-cipherlist-size", "<number>", "the same, deprecated",                                    |g, a| { deprecated(a); capture_size(g, a) }).lenient_numbers(),
-    ineffective("tune.ssl.certificate-compression", G, "certificates are never compressed here"),
+    global("tune.ssl.certificate-compression", "{ auto | off }", "whether certificates may be compressed (RFC 8879)",          |_, a| { a.one_of(&[("auto", ()), ("off", ())])?; a.finish() }).partial("none are, with either: the library of TLS is built without"),
     global("tune.ssl.default-dh-param",    "<number>",    "bits of Diffie-Hellman's exchange where no file has parameters",   |g, a| { g.tls.dh_bits = a.integer("a number", 1024, 16384)?; a.finish() }),
     ineffective("tune.ssl.force-private-cache",     G, "sessions are kept by one process, which all workers share"),
     global("tune.ssl.hard-maxrecord",      "<bytes>",     "the same: the smaller of both counts",                             |g, a| { g.tls.max_record[1] = a.integer("a number", 0, 16384)?; a.finish() }),
@@ -146,7 +145,7 @@ pub static TABLE: &[Keyword] = &[
     global("tune.ssl.maxrecord",           "<bytes>",     "the most bytes in one record, 0 for what the protocol allows",    |g, a| { g.tls.max_record[0] = a.integer("a number", 0, 16384)?; a.finish() }),
     global("tune.ssl.ocsp-update.maxdelay", "<seconds>",   "the same as `ocsp-update.maxdelay`",                        ask::max_delay),
     global("tune.ssl.ocsp-update.mindelay", "<seconds>",   "the same as `ocsp-update.mindelay`",                        ask::min_delay),
-    ineffective("tune.ssl.ssl-ctx-cache-size",      G, TLS),
+    global("tune.ssl.ssl-ctx-cache-size",  "<number>",    "how many generated certificates are kept",                        |g, a| { g.tls.generated = a.integer("a number", 0, 1 << 24)?; a.finish() }).lenient_numbers(),
     ineffective("tune.stick-counters",              G, "stick tables are not supported yet"),
     ineffective("tune.streams-elasticity",          G, H2),
     ineffective("tune.takeover-other-tg-connections", G, "idle connections are shared within a group here"),

@@ -118,16 +118,13 @@ pub(crate) fn set_server(call: &mut Call<'_>) -> Reply {
 
 /// Requests speak TLS with it from now on, or plain text. What checks speak stays.
 fn set_ssl(server: &Server, how: &str) -> Reply {
-    let secured = match how {
-        "on" => 1,
-        "off" => 0,
+    let on = match how {
+        "on" => true,
+        "off" => false,
         _ => return error("'set server <srv> ssl' expects 'on' or 'off'."),
     };
-    if server.secured.load(Relaxed) < -1 {
+    if !server.switch_secured(on) {
         return error("'set server <srv> ssl' cannot be set. default-server should define ssl settings.");
-    }
-    if server.secured.swap(secured, Relaxed) != secured {
-        server.outdate();
     }
     Reply::Message(Severity::Notice, "server ssl setting updated.".into())
 }
@@ -384,6 +381,7 @@ const RATE_LIMIT_USAGE: &str = concat!(
     "'set rate-limit' only supports :\n",
     "   - 'connections global' to set the per-process maximum connection rate\n",
     "   - 'sessions global' to set the per-process maximum session rate\n",
+    "   - 'ssl-sessions global' to set the per-process maximum SSL session rate\n",
 );
 
 pub(crate) fn rate_limit(call: &mut Call<'_>) -> Reply {
@@ -391,7 +389,8 @@ pub(crate) fn rate_limit(call: &mut Call<'_>) -> Reply {
     let limit = match (call.arg(0), call.arg(1)) {
         ("connections", "global") => &process.connection_limit,
         ("sessions", "global") => &process.session_limit,
-        ("ssl-sessions" | "http-compression", "global") => {
+        ("ssl-sessions", "global") => &process.tls_limit,
+        ("http-compression", "global") => {
             return error(format!("'set rate-limit {} global' is not supported yet.", call.arg(0)));
         }
         _ => return error(RATE_LIMIT_USAGE),

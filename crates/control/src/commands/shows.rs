@@ -235,11 +235,7 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonym
         u8::from(server.forced_id.load(Relaxed)),
         // Of a server without a port of its own, how far it is from the client's.
         server.port_offset().map_or(server.port(), |offset| offset.rem_euclid(1 << 16) as u16),
-        match server.secured.load(Relaxed) {
-            // Nothing was ever said of TLS.
-            ..-2 => 0,
-            secured => secured.max(-1),
-        },
+        server.secured().number(),
     )
 }
 

@@ -134,7 +134,7 @@ pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, Value)> {
     let (patterns_added, patterns_freed) = crate::statistics::patterns::totals(runtime);
     let memory = resident_bytes();
     let pipes = (runtime.pipes)();
-    let (tls_now, tls_ever) = tls::session::counts();
+    let (tls_now, tls_ever) = tls::places::counts();
     let (cache_lookups, cache_misses) = tls::tickets::lookups();
     let (tls_rate, tls_rate_max) = rate(|c| &c.tls_rate);
     let (client_keys, client_keys_max) = rate(|c| &c.client_key_rate);
@@ -170,6 +170,8 @@ pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, Value)> {
             "SessRate" => session_rate.into(),
             "SessRateLimit" => process.session_limit.load(Relaxed).into(),
             "MaxSessRate" => session_rate_max.into(),
+            "MaxSslConns" => tls::places::limit().into(),
+            "SslRateLimit" => process.tls_limit.load(Relaxed).into(),
             "CurrSslConns" => tls_now.into(),
             "CumSslConns" => narrow(tls_ever),
             "SslRate" => tls_rate.into(),

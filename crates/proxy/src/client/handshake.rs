@@ -64,9 +64,8 @@ async fn secure(connection: &mut Client, acceptor: &Arc<tls::Acceptor>) -> Resul
         finished: variables.wants_tls_finished(),
         ..tls::Keep::default()
     };
-    connection.side.begin_tls(acceptor, keep);
-    let counters = connection.worker.shared.process.counters.mine();
-    counters.tls_rate.tick(timer::now_ms());
+    let place = connection.tls_place.take();
+    connection.side.begin_tls(acceptor, keep, place);
     // A flood of handshakes must not hold up those who are served.
     let mut turn = Turn::default();
     // Of a stream of TCP nobody knows whether it may come twice.

@@ -68,6 +68,8 @@ pub(crate) struct Client {
     /// When it began to wait for its next request, µs of the monotonic clock.
     pub(crate) idle_from: u64,
     pub(crate) side: Downstream,
+    /// What was taken of the places for TLS, until that begins.
+    pub(crate) tls_place: Option<tls::Place>,
 }
 
 /// What a client speaks.
@@ -120,6 +122,7 @@ impl Client {
             idle_from: session.accepted_us,
             entry,
             side: Downstream::H1(Socket::new(stream)),
+            tls_place: None,
             link: Rc::new(Link {
                 session,
                 frontend,
@@ -134,7 +137,14 @@ impl Client {
     /// One stream of the connection that `link` is of.
     pub(crate) fn of_stream(link: Rc<Link>, stream: stream::Stream, entry: Registered) -> Box<Self> {
         let idle_from = link.session.ready_us.get();
-        Box::new(Self { link, timer: Timer::new(), entry, idle_from, side: Downstream::H2(stream) })
+        Box::new(Self {
+            link,
+            timer: Timer::new(),
+            entry,
+            idle_from,
+            tls_place: None,
+            side: Downstream::H2(stream),
+        })
     }
 
     /// Ready when the request is to be ended from outside: by an operator, or with its server.
@@ -436,11 +446,17 @@ impl Downstream {
         }
     }
 
-    /// Begins TLS as its listener says; what was received is the beginning of it.
-    pub(crate) fn begin_tls(&mut self, acceptor: &Arc<tls::Acceptor>, keep: tls::Keep) {
+    /// Begins TLS as its listener says; what was received is the beginning of it, `place` what was
+    /// taken for it.
+    pub(crate) fn begin_tls(
+        &mut self,
+        acceptor: &Arc<tls::Acceptor>,
+        keep: tls::Keep,
+        place: Option<tls::Place>,
+    ) {
         let Self::H1(socket) = self else { return };
         let received = socket.input.take();
-        socket.stream.accept_tls(acceptor, received.as_ref().map_or(&[][..], Buffer::filled), keep);
+        socket.stream.accept_tls(acceptor, received.as_ref().map_or(&[][..], Buffer::filled), keep, place);
     }
 
     /// Ready once TLS is spoken; where the client's request may be `early`, also before the end of

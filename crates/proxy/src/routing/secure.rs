@@ -47,7 +47,11 @@ pub(super) async fn begin(
 ) -> Result<(), Fault> {
     // What is no text is no name of a host either.
     let name = name.and_then(|name| std::str::from_utf8(name).ok());
-    let failed = |error: tls::Error| Fault::ConnectFailed(ConnectionError(error.kind.facts().0));
+    let failed = |error: tls::Error| match error.kind {
+        // Nothing of the server's.
+        tls::Kind::TooMany => Fault::Internal,
+        kind => Fault::ConnectFailed(ConnectionError(kind.facts().0)),
+    };
     let variables = &client.worker.shared.plan.variables;
     let keep = tls::Keep {
         session: variables.wants_tls_session(),

@@ -62,6 +62,8 @@ pub async fn serve(
 ) {
     let proxy = worker.local(frontend);
     let entry = proxy.binds[bind].listener.clone();
+    let gate =
+        Gate { worker: &worker, proxy: &proxy, listener: &entry, is_tls: proxy.binds[bind].tls.is_some() };
     let global = &worker.shared.plan.global;
     let (tune, refuses_privileged) = (&global.tune, global.reject_privileged_ports);
     let (most, spread) = (tune.maxaccept, tune.multi_queue);
@@ -72,7 +74,7 @@ pub async fn serve(
         if proxy.state.admission() == Admission::Paused {
             sit_out(&proxy, &entry, &mut listener).await;
         }
-        if !admitted(&worker, &proxy, &entry).await {
+        if !gate.admitted().await {
             return;
         }
         // `tune.maxaccept`: others have their turn in between.
@@ -100,10 +102,7 @@ pub async fn serve(
                 }
             }
             Some(Ok(accepted)) => {
-                let reserved = reserve(&worker, &proxy, &entry).await;
-                if !reserved {
-                    continue;
-                }
+                let Some(Reserved { tls_place }) = gate.reserve().await else { continue };
                 let target = match spread {
                     MultiQueue::Off => worker.index,
                     MultiQueue::On => choose(worker.index, &workers),
@@ -112,7 +111,7 @@ pub async fn serve(
                         workers[turn]
                     }
                 };
-                hand_over(&worker, accepted, frontend, bind, target);
+                hand_over(&worker, accepted, (frontend, bind), tls_place, target);
             }
             Some(Err(error)) => pause_after(&worker, &error).await,
         }
@@ -134,65 +133,130 @@ async fn sit_out(proxy: &plan::Proxy, entry: &state::Listener, listener: &mut Li
     }
 }
 
-/// Waits until one more connection may be accepted; `false` when the frontend has stopped for good.
-async fn admitted(worker: &Worker, proxy: &plan::Proxy, listener: &Arc<state::Listener>) -> bool {
-    loop {
-        match proxy.state.admission() {
-            Admission::Stopped => return false,
-            Admission::Open if has_room(worker, proxy, listener) => {
-                let wait = rate_wait(worker, proxy);
-                if wait.is_zero() {
-                    return true;
-                }
-                timer::sleep(wait).await;
-            }
-            _ => {
-                let mut waited = false;
-                poll_fn(|context: &mut Context<'_>| {
-                    if std::mem::replace(&mut waited, true) {
-                        return Poll::Ready(());
-                    }
-                    listener.wait(context.waker().clone());
-                    // What changed between the look and the registration is seen here.
-                    let open = proxy.state.admission() != Admission::Paused;
-                    if open && has_room(worker, proxy, listener) { Poll::Ready(()) } else { Poll::Pending }
-                })
-                .await;
-            }
-        }
-    }
+/// What a listener looks at before it accepts.
+struct Gate<'a> {
+    worker: &'a Worker,
+    proxy: &'a plan::Proxy,
+    listener: &'a Arc<state::Listener>,
+    is_tls: bool,
 }
+
+/// The places of a connection that was accepted.
+struct Reserved {
+    /// Where those for TLS are limited.
+    tls_place: Option<tls::Place>,
+}
+
+/// How long a listener waits that the limits on rates or on TLS hold up, before it looks again.
+const HELD: Duration = Duration::from_millis(5);
 
 fn below(count: &AtomicU32, limit: u32) -> bool {
     limit == 0 || count.load(Relaxed) < limit
 }
 
-fn has_room(worker: &Worker, proxy: &plan::Proxy, listener: &state::Listener) -> bool {
-    let process = &worker.shared.process;
-    below(&process.connections, process.maxconn.load(Relaxed))
-        && below(&proxy.state.connections, proxy.state.maxconn.load(Relaxed))
-        && below(&listener.connections, listener.maxconn)
-}
+impl Gate<'_> {
+    /// Waits until one more connection may be accepted; `false` when the frontend has stopped for
+    /// good.
+    async fn admitted(&self) -> bool {
+        loop {
+            match self.proxy.state.admission() {
+                Admission::Stopped => return false,
+                Admission::Open if self.has_room() => {
+                    if !self.is_held() {
+                        return true;
+                    }
+                    timer::sleep(HELD).await;
+                }
+                _ => self.wait().await,
+            }
+        }
+    }
 
-fn has_rate_limit(worker: &Worker, proxy: &plan::Proxy) -> bool {
-    let process = &worker.shared.process;
-    let limits = [&process.connection_limit, &process.session_limit, &proxy.state.session_limit];
-    limits.iter().any(|limit| limit.load(Relaxed) > 0)
-}
+    /// Waits until there may be room.
+    async fn wait(&self) {
+        let mut waited = false;
+        poll_fn(|context: &mut Context<'_>| {
+            if std::mem::replace(&mut waited, true) {
+                return Poll::Ready(());
+            }
+            self.listener.wait(context.waker().clone());
+            // What changed between the look and the registration is seen here.
+            let open = self.proxy.state.admission() != Admission::Paused;
+            if open && self.has_room() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
 
-/// How long the rate limits (`maxconnrate`, `maxsessrate`, `rate-limit sessions`) make the next
-/// accept wait.
-fn rate_wait(worker: &Worker, proxy: &plan::Proxy) -> Duration {
-    let process = &worker.shared.process;
-    let now = now_ms();
-    let over = |limit: u32, rate: &dyn Fn() -> u32| limit > 0 && rate() >= limit;
-    let connections = || process.counters.all().map(|c| c.connection_rate.per_second(now)).sum();
-    let sessions = || process.counters.all().map(|c| c.session_rate.per_second(now)).sum();
-    let frontend = || proxy.state.frontend.all().map(|c| c.traffic.session_rate.per_second(now)).sum();
-    let limited = over(process.connection_limit.load(Relaxed), &connections)
-        || over(process.session_limit.load(Relaxed), &sessions)
-        || over(proxy.state.session_limit.load(Relaxed), &frontend);
-    if limited { Duration::from_millis(5) } else { Duration::ZERO }
+    fn has_room(&self) -> bool {
+        let process = &self.worker.shared.process;
+        let (of_proxy, listener) = (&self.proxy.state, self.listener);
+        below(&process.connections, process.maxconn.load(Relaxed))
+            && below(&of_proxy.connections, of_proxy.maxconn.load(Relaxed))
+            && below(&listener.connections, listener.maxconn)
+    }
+
+    fn has_rate_limit(&self) -> bool {
+        let process = &self.worker.shared.process;
+        let limits = [&process.connection_limit, &process.session_limit, &self.proxy.state.session_limit];
+        limits.iter().any(|limit| limit.load(Relaxed) > 0)
+            || (self.is_tls && process.tls_limit.load(Relaxed) > 0)
+    }
+
+    /// Whether the limits on rates (`maxconnrate`, `maxsessrate`, `rate-limit sessions`, `maxsslrate`)
+    /// or on TLS (`maxsslconn`) make the next accept wait. Nobody is woken when they do no more:
+    /// connections to servers count among those of TLS.
+    fn is_held(&self) -> bool {
+        let (process, of_proxy) = (&self.worker.shared.process, &self.proxy.state);
+        let now = now_ms();
+        let over = |limit: u32, rate: &dyn Fn() -> u32| limit > 0 && rate() >= limit;
+        let connections = || process.counters.all().map(|c| c.connection_rate.per_second(now)).sum();
+        let sessions = || process.counters.all().map(|c| c.session_rate.per_second(now)).sum();
+        let secured = || process.counters.all().map(|c| c.tls_rate.per_second(now)).sum();
+        let frontend = || of_proxy.frontend.all().map(|c| c.traffic.session_rate.per_second(now)).sum();
+        over(process.connection_limit.load(Relaxed), &connections)
+            || over(process.session_limit.load(Relaxed), &sessions)
+            || over(of_proxy.session_limit.load(Relaxed), &frontend)
+            || (self.is_tls && (!tls::places::has_room() || over(process.tls_limit.load(Relaxed), &secured)))
+    }
+
+    /// Takes the places of a connection just accepted; waits when another listener took the last one
+    /// meanwhile.
+    async fn reserve(&self) -> Option<Reserved> {
+        let process = &self.worker.shared.process;
+        if self.has_rate_limit() {
+            // The connection before it is counted first; its own wait may have begun before that one
+            // came.
+            tokio::task::yield_now().await;
+            while self.is_held() {
+                timer::sleep(HELD).await;
+            }
+        }
+        loop {
+            if let Some(tls_place) = self.take_tls_place() {
+                let limit = process.maxconn.load(Relaxed);
+                let taken = process.connections.take_below(if limit == 0 { u32::MAX } else { limit });
+                if let Ok(before) = taken {
+                    if limit > 0 && before + 1 == limit {
+                        process.counters.mine().maxconn_reached.add(1);
+                    }
+                    if self.proxy.state.try_connect() {
+                        self.listener.connections.add(1);
+                        return Some(Reserved { tls_place });
+                    }
+                    process.connections.sub(1);
+                }
+            }
+            if !self.admitted().await {
+                return None;
+            }
+        }
+    }
+
+    /// A place of those for TLS, where these are limited and one is needed; `None` where there is
+    /// none left.
+    fn take_tls_place(&self) -> Option<Option<tls::Place>> {
+        if self.is_tls && tls::places::limit() > 0 { tls::Place::take().map(Some) } else { Some(None) }
+    }
 }
 
 /// `harden.reject-privileged-ports.tcp`: whether the client's port is a system port (RFC 6335, 6).
@@ -200,45 +264,16 @@ fn is_privileged(accepted: &Accepted) -> bool {
     accepted.peer.is_some_and(|peer| peer.port() < 1024)
 }
 
-/// Takes the places of a connection just accepted; waits when another listener took the last one
-/// meanwhile.
-async fn reserve(worker: &Worker, proxy: &plan::Proxy, listener: &Arc<state::Listener>) -> bool {
-    let process = &worker.shared.process;
-    if has_rate_limit(worker, proxy) {
-        // The connection before it is counted first; its own wait may have begun before that one
-        // came.
-        tokio::task::yield_now().await;
-        loop {
-            let wait = rate_wait(worker, proxy);
-            if wait.is_zero() {
-                break;
-            }
-            timer::sleep(wait).await;
-        }
-    }
-    loop {
-        let limit = process.maxconn.load(Relaxed);
-        let taken = process.connections.take_below(if limit == 0 { u32::MAX } else { limit });
-        if let Ok(before) = taken {
-            if limit > 0 && before + 1 == limit {
-                process.counters.mine().maxconn_reached.add(1);
-            }
-            if proxy.state.try_connect() {
-                listener.connections.add(1);
-                return true;
-            }
-            process.connections.sub(1);
-        }
-        if !admitted(worker, proxy, listener).await {
-            return false;
-        }
-    }
-}
-
-fn hand_over(worker: &Rc<Worker>, accepted: Accepted, frontend: usize, bind: usize, target: usize) {
+fn hand_over(
+    worker: &Rc<Worker>,
+    accepted: Accepted,
+    (frontend, bind): (usize, usize),
+    tls_place: Option<tls::Place>,
+    target: usize,
+) {
     let load = Load::add(target);
     let Accepted { socket, peer } = accepted;
-    let newcomer = Newcomer { socket, peer, frontend, bind, load, accepted_us: now_us() };
+    let newcomer = Newcomer { socket, peer, frontend, bind, load, accepted_us: now_us(), tls_place };
     if target == worker.index {
         start(newcomer);
     } else {

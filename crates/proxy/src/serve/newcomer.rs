@@ -12,4 +12,6 @@ pub(crate) struct Newcomer {
     pub(crate) bind: usize,
     pub(crate) load: Load,
     pub(crate) accepted_us: u64,
+    /// What was taken of the places for TLS, where these are limited.
+    pub(crate) tls_place: Option<tls::Place>,
 }

@@ -65,6 +65,10 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Box<Client> {
     let of_process = worker.shared.process.counters.mine();
     of_process.connections.add(1);
     of_process.connection_rate.tick(now_ms);
+    if bind.tls.is_some() {
+        // Before anything of TLS is done: it is to be kept from too much of it.
+        of_process.tls_rate.tick(now_ms);
+    }
     let stream = Stream::from_fd(newcomer.socket, is_tcp);
     // A socket bound to one address tells the destination; only the wildcard has to ask the kernel.
     let destination = match &bind.address {
@@ -98,7 +102,9 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Box<Client> {
     });
     let entry = sessions::register(&frontend.held, newcomer.peer, destination.address(), now_ms);
     entry.client_fd.set(stream.as_fd().as_raw_fd());
-    Client::new(worker, frontend, stream, session, entry, newcomer.load)
+    let mut client = Client::new(worker, frontend, stream, session, entry, newcomer.load);
+    client.tls_place = newcomer.tls_place;
+    client
 }
 
 async fn run<M, F>(mut connection: Box<Client>, exchanges: Rc<Exchanges<M, F>>)
@@ -278,6 +284,11 @@ async fn open(connection: &mut Client) -> bool {
             let text = remedy.map(|remedy| format!("{} ({remedy})", why.message()));
             crate::exchange::report::session_error(connection, text.as_deref().unwrap_or(why.message()));
         }
+        return false;
+    }
+    if connection.session.tls().is_some_and(|details| details.is_challenge) {
+        // The client has seen what it wanted to see, and asks for nothing (RFC 8737, 3).
+        connection.side.finish();
         return false;
     }
     connection.session.ready_us.set(now_us());

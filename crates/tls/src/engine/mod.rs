@@ -177,7 +177,11 @@ impl Handshake {
     }
 
     /// Looks for the end of early data among the messages of a client, which is there only if the
-    /// server takes them. rustls says so in no other way. No other message is as long.
+    /// server takes them. Without its buffers rustls says so in no other way. Its length tells it
+    /// from all else that a client seals up to the end of its handshake (RFC 8446, 4.4 and 4.5): an
+    /// alert is 2 bytes shorter, Certificate has 4 bytes more at least, CertificateVerify and Finished
+    /// 32, and rustls puts several of these into one record, but never the end of early data, which is
+    /// sealed with another key.
     fn note_encoded(&mut self, record: &[u8]) {
         const END_OF_EARLY_DATA: usize = record::HEADER + 4 + 1 + record::TAG;
         let is_end = record.len() == END_OF_EARLY_DATA && record[0] == record::APPLICATION_DATA;

@@ -100,6 +100,17 @@ impl ServerSide {
         config.key_log = Arc::new(Keeping);
         Ok(Self(Arc::new(config)))
     }
+
+    /// The same with another certificate.
+    ///
+    /// # Errors
+    /// Only OpenSSL signs with its key.
+    pub(crate) fn with(&self, served: &Served<'_>, sigalgs: &[u16]) -> Result<Self, String> {
+        let certified = served.key.certified(&served.chain, None, sigalgs).ok_or(NOT_HERE)?;
+        let mut config = ServerConfig::clone(&self.0);
+        config.cert_resolver = Arc::new(One(certified));
+        Ok(Self(Arc::new(config)))
+    }
 }
 
 /// What a server line says.
@@ -128,6 +139,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) own: Option<(&'a [Arc<[u8]>], &'a PrivateKey)>,
     /// For how many names sessions are kept; 0 with `no-ssl-reuse`.
     pub(crate) sessions: usize,
+    /// Whether no tickets are asked for, up to TLS 1.2.
+    pub(crate) no_tickets: bool,
     pub(crate) early_data: bool,
 }
 
@@ -154,7 +167,10 @@ impl ClientSide {
         config.resumption = match asked.sessions {
             0 => Resumption::disabled(),
             most => Resumption::store(Arc::new(OfServer(ClientSessionMemoryCache::new(most))))
-                .tls12_resumption(Tls12Resumption::SessionIdOrTickets),
+                .tls12_resumption(match asked.no_tickets {
+                    true => Tls12Resumption::SessionIdOnly,
+                    false => Tls12Resumption::SessionIdOrTickets,
+                }),
         };
         let early = asked.early_data.then(|| {
             let mut early = config.clone();

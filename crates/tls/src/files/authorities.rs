@@ -7,8 +7,8 @@ use aws_lc_rs::rand;
 
 use super::users::{Failed, Remade};
 use super::{Files, Inner};
-use crate::acceptor::Entry;
 use crate::connector::Connecting;
+use crate::entry::Entry;
 use crate::settings::{Trust, VerifyMode};
 use crate::store::Parts;
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::contents::{Contents, Part};
 use super::users::Failed;
 use super::{Files, Inner};
-use crate::acceptor::Entry;
 use crate::connector::Connecting;
+use crate::entry::Entry;
 use crate::load::complete_chain;
 use crate::store::{Certificate, Sources};
 

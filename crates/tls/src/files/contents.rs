@@ -47,7 +47,8 @@ impl Part {
 }
 
 impl Contents {
-    pub(super) fn of(certificate: &Certificate) -> Self {
+    /// Those of a certificate.
+    pub fn of(certificate: &Certificate) -> Self {
         Self {
             chain: certificate.chain.clone(),
             key: Some(certificate.key.clone()),

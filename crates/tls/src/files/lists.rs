@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::options::{FILES, override_options, update_mode};
 use super::users::Line;
 use super::{Files, Inner};
-use crate::acceptor::{Entry, Options, Prepared};
 use crate::crt_list;
+use crate::entry::{Entry, Options, Prepared};
 use crate::store::Certificate;
 
 /// A line of a crt-list, or a file of a directory.

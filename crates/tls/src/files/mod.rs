@@ -24,7 +24,10 @@ pub use certificates::Shown;
 pub use contents::Contents;
 pub use lists::{List, ListEntry, NotAdded, Served};
 pub use names::{LineNames, ServedName};
-pub use options::{EARLY_DATA, FILES, FileOf, TrustOf, override_options, protocols, update_mode};
+pub use options::{
+    EARLY_DATA, FILES, FileOf, ListOption, TABLE as LIST_OPTIONS, TrustOf, kernel_mode, list_option,
+    override_options, protocols, update_mode,
+};
 pub use responses::Answered;
 pub use updates::{Due, Outcome, Update, UpdateSettings, Wake};
 pub use users::{Failed, Line};

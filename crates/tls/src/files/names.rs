@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::Files;
-use crate::acceptor::Entry;
 use crate::engine::key::KeyKind;
+use crate::entry::Entry;
 use crate::tickets::TicketKeys;
 use crate::x509::Facts;
 

@@ -3,14 +3,13 @@
 
 use std::sync::Arc;
 
-use crate::acceptor::Options;
+use base::support::Support;
+
 use crate::ciphers::{self, Unsupported};
 use crate::engine::provider::{has_group, has_suite};
+use crate::entry::Options;
 use crate::names;
 use crate::settings::{Trust, VerifyMode};
-
-/// What HAProxy takes there beside and Weir does not.
-const LATER: &[&str] = &["crt", "ecdhe-auto", "issuer", "jwt", "key", "ktls", "npn", "ocsp", "sctl"];
 
 /// How many bytes of early data a client may send (`allow-0rtt`): what fits into a buffer of the
 /// usual size, as in HAProxy.
@@ -22,6 +21,96 @@ pub type FileOf<'a> = &'a mut dyn FnMut(usize, &str) -> Result<Box<str>, String>
 /// Whom to trust by these files; the place of one that is not known.
 pub type TrustOf<'a> = &'a dyn Fn(&[Option<Box<str>>; 3]) -> Result<Trust, usize>;
 
+/// A word between the brackets.
+pub struct ListOption {
+    /// It.
+    pub name: &'static str,
+    /// What stands behind it; nothing for a word of its own.
+    pub signature: &'static str,
+    /// What it is.
+    pub doc: &'static str,
+    /// How much of it works.
+    pub support: Support,
+    apply: Apply,
+}
+
+/// What a word does.
+enum Apply {
+    Bare(fn(&mut Change<'_>)),
+    Value(fn(&mut Change<'_>, &str) -> Result<(), String>),
+    /// It says something of the certificate: [`update_mode`], and `config` of orders and stores.
+    OfCertificate,
+    /// It names a file of the certificate, which is read with the configuration alone.
+    OfFiles,
+    Gone(&'static str),
+}
+
+/// Options on their way to what a line says of them.
+struct Change<'a> {
+    options: Options,
+    files: [Option<Box<str>>; 3],
+    file: FileOf<'a>,
+}
+
+const fn row(name: &'static str, signature: &'static str, doc: &'static str, apply: Apply) -> ListOption {
+    ListOption { name, signature, doc, support: Support::Full, apply }
+}
+
+impl ListOption {
+    const fn partial(mut self, reason: &'static str) -> Self {
+        self.support = Support::Partial(reason);
+        self
+    }
+
+    /// Whether a value stands behind it.
+    pub fn has_value(&self) -> bool {
+        !self.signature.is_empty()
+    }
+}
+
+const EARLY: &str = "not where OpenSSL serves the line; nor in `mode tcp` before the handshake is over";
+const SIGALGS: &str = "OpenSSL is not told, where it serves the line";
+const SUITES: &str =
+    "suites that only OpenSSL has are left out where TLS 1.3 is spoken and rustls has others of the list";
+const KERNEL: &str = "TLS is done in user space, which a warning tells";
+
+/// The rows: of `bind` lines and, from `crt` on, of `load` of a `crt-store`.
+#[rustfmt::skip]
+pub static TABLE: &[ListOption] = &[
+    row("allow-0rtt",     "",             "takes early data",                              Apply::Bare(|c| c.options.early_data = EARLY_DATA)).partial(EARLY),
+    row("alpn",           "<protocols>",  "the protocols offered, preferred first",        Apply::Value(|c, v| { c.options.alpn = protocols(v)?; Ok(()) })),
+    row("ca-file",        "<file>",       "who may sign certificates of clients",          Apply::Value(|c, v| c.trust(0, v))),
+    row("ca-verify-file", "<file>",       "more of them, whose names clients are not told", Apply::Value(|c, v| c.trust(1, v))),
+    row("ciphers",        "<ciphers>",    "suites up to TLS 1.2, in OpenSSL's notation",   Apply::Value(|c, v| { c.options.parameters.suites12 = List::Ciphers.read(v)?; Ok(()) })).partial(SUITES),
+    row("ciphersuites",   "<suites>",     "suites of TLS 1.3",                             Apply::Value(|c, v| { c.options.parameters.suites13 = List::Ciphersuites.read(v)?; Ok(()) })),
+    row("client-sigalgs", "<sigalgs>",    "what keys of clients may sign with",            Apply::Value(|c, v| { c.options.parameters.peer_sigalgs = List::Sigalgs.read(v)?; Ok(()) })).partial(SIGALGS),
+    row("crl-file",       "<file>",       "certificates that were revoked",                Apply::Value(|c, v| c.trust(2, v))),
+    row("curves",         "<curves>",     "groups for the exchange of keys, preferred first", Apply::Value(curves)),
+    row("ecdhe",          "<curve>",      "the same, for one",                             Apply::Value(curves)),
+    row("ktls",           "on | off",     "whether the kernel does TLS",                   Apply::Value(|_, v| on_off("ktls", v).map(drop))).partial(KERNEL),
+    row("no-alpn",        "",             "offers no protocol",                            Apply::Bare(|c| c.options.alpn.clear())),
+    row("no-ca-names",    "",             "clients are not told whom to have a certificate of", Apply::Bare(|c| c.options.verify.hides_names = true)),
+    row("npn",            "<protocols>",  "gone: `alpn` took its place",                   Apply::Gone("'npn' : library does not support TLS NPN extension")),
+    row("sigalgs",        "<sigalgs>",    "what our key signs with",                       Apply::Value(|c, v| { c.options.parameters.sigalgs = List::Sigalgs.read(v)?; Ok(()) })),
+    row("ssl-max-ver",    "<version>",    "the newest version",                            Apply::Value(|c, v| { c.options.parameters.max = version(v)?; Ok(()) })),
+    row("ssl-min-ver",    "<version>",    "the oldest version",                            Apply::Value(|c, v| { c.options.parameters.min = version(v)?; Ok(()) })),
+    row("verify",         "none | optional | required", "whether clients need a certificate", Apply::Value(|c, v| { c.options.verify.mode = verify(v)?; Ok(()) })),
+    row("crt",            "<file>",       "the certificate, where the line has another name for it", Apply::OfFiles),
+    row("key",            "<file>",       "its key",                                       Apply::OfFiles),
+    row("ocsp",           "<file>",       "the answer of its OCSP responder",              Apply::OfFiles),
+    row("issuer",         "<file>",       "its issuer",                                    Apply::OfFiles),
+    row("sctl",           "<file>",       "its signed certificate timestamps",             Apply::OfFiles),
+    row("ocsp-update",    "on | off",     "whether its OCSP responder is asked",           Apply::OfCertificate),
+    row("acme",           "<section>",    "who issues it",                                 Apply::OfCertificate),
+    row("domains",        "<names>",      "for which names it is ordered",                 Apply::OfCertificate),
+    row("ips",            "<addresses>",  "for which addresses it is ordered",             Apply::OfCertificate),
+];
+
+/// The row of a word.
+pub fn list_option(word: &str) -> Option<&'static ListOption> {
+    TABLE.iter().find(|row| row.name == word)
+}
+
 /// What `words` make of the options of a `bind` line.
 ///
 /// # Errors
@@ -32,58 +121,22 @@ pub fn override_options(
     file: FileOf<'_>,
     trust: TrustOf<'_>,
 ) -> Result<Options, String> {
-    let mut options = base.clone();
-    let mut files = base.verify.trust.files.clone();
+    let mut change = Change { options: base.clone(), files: base.verify.trust.files.clone(), file };
     let mut words = words.iter().copied();
     while let Some(word) = words.next() {
-        if word == "no-alpn" {
-            options.alpn.clear();
-            continue;
-        }
-        if word == "no-ca-names" {
-            options.verify.hides_names = true;
-            continue;
-        }
-        if matches!(word, "ocsp-update" | "acme" | "domains" | "ips") {
-            // Of the certificate, not of the line: see [`update_mode`], and `config` of orders.
-            words.next();
-            continue;
-        }
-        if word == "allow-0rtt" {
-            options.early_data = EARLY_DATA;
-            continue;
-        }
-        if LATER.contains(&word) {
-            return Err(format!("`{word}` is no option of a crt-list that is supported yet"));
-        }
-        let parameters = &mut options.parameters;
-        let list = match word {
-            "ciphers" => Some((&mut parameters.suites12, List::Ciphers)),
-            "ciphersuites" => Some((&mut parameters.suites13, List::Ciphersuites)),
-            "curves" | "ecdhe" => Some((&mut parameters.groups, List::Curves)),
-            "sigalgs" => Some((&mut parameters.sigalgs, List::Sigalgs)),
-            "client-sigalgs" => Some((&mut parameters.peer_sigalgs, List::Sigalgs)),
-            "alpn" | "ca-file" | "ca-verify-file" | "crl-file" | "ssl-min-ver" | "ssl-max-ver" | "verify" => {
-                None
+        let Some(row) = list_option(word) else { return Err(format!("unknown ssl keyword {word}")) };
+        let mut value = || words.next().ok_or_else(|| format!("ssl args out of '[]' for {word}"));
+        match row.apply {
+            Apply::Bare(apply) => apply(&mut change),
+            Apply::Value(apply) => apply(&mut change, value()?)?,
+            Apply::OfCertificate => drop(value()?),
+            Apply::OfFiles => {
+                return Err(format!("`{word}` is no option of a crt-list that is supported yet"));
             }
-            other => return Err(format!("unknown ssl keyword {other}")),
-        };
-        let value = words.next().ok_or_else(|| format!("ssl args out of '[]' for {word}"))?;
-        if let Some((list, kind)) = list {
-            *list = kind.read(value)?;
-            continue;
-        }
-        let version = || names::version(value).ok_or_else(|| format!("'{value}' : unknown ssl/tls version"));
-        match word {
-            "alpn" => options.alpn = protocols(value)?,
-            "ca-file" => files[0] = Some(file(0, value)?),
-            "ca-verify-file" => files[1] = Some(file(1, value)?),
-            "crl-file" => files[2] = Some(file(2, value)?),
-            "ssl-min-ver" => options.parameters.min = version()?,
-            "ssl-max-ver" => options.parameters.max = version()?,
-            _ => options.verify.mode = verify(value)?,
+            Apply::Gone(why) => return Err(why.to_owned()),
         }
     }
+    let Change { mut options, files, .. } = change;
     let parameters = &mut options.parameters;
     if parameters.sigalgs != base.parameters.sigalgs && parameters.peer_sigalgs == base.parameters.sigalgs {
         // Nobody said what clients sign with.
@@ -96,6 +149,30 @@ pub fn override_options(
     Ok(options)
 }
 
+impl Change<'_> {
+    fn trust(&mut self, place: usize, name: &str) -> Result<(), String> {
+        self.files[place] = Some((self.file)(place, name)?);
+        Ok(())
+    }
+}
+
+fn curves(change: &mut Change<'_>, value: &str) -> Result<(), String> {
+    change.options.parameters.groups = List::Curves.read(value)?;
+    Ok(())
+}
+
+fn version(value: &str) -> Result<u16, String> {
+    names::version(value).ok_or_else(|| format!("'{value}' : unknown ssl/tls version"))
+}
+
+/// What `ktls` among the words says: the last one counts.
+///
+/// # Errors
+/// Neither `on` nor `off` stands behind it.
+pub fn kernel_mode(words: &[&str]) -> Result<Option<bool>, String> {
+    last_of("ktls", words)
+}
+
 /// The keywords of the files that say whom to trust, by their places.
 pub const FILES: [&str; 3] = ["ca-file", "ca-verify-file", "crl-file"];
 
@@ -104,15 +181,27 @@ pub const FILES: [&str; 3] = ["ca-file", "ca-verify-file", "crl-file"];
 /// # Errors
 /// Neither `on` nor `off` stands behind it.
 pub fn update_mode(words: &[&str]) -> Result<Option<bool>, String> {
+    last_of("ocsp-update", words)
+}
+
+/// What the last `name` among the words says.
+fn last_of(name: &str, words: &[&str]) -> Result<Option<bool>, String> {
     let mut mode = None;
-    for (at, _) in words.iter().enumerate().filter(|(_, word)| **word == "ocsp-update") {
-        mode = match words.get(at + 1).copied() {
-            Some("on") => Some(true),
-            Some("off") => Some(false),
-            _ => return Err("'ocsp-update' : expecting <on|off>".to_owned()),
-        };
+    for (at, _) in words.iter().enumerate().filter(|(_, word)| **word == name) {
+        mode = Some(on_off(name, words.get(at + 1).copied().unwrap_or_default())?);
     }
     Ok(mode)
+}
+
+fn on_off(name: &str, value: &str) -> Result<bool, String> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ if name == "ktls" => {
+            Err(format!("'ktls' expects \"on\" or \"off\" as an argument, got '{value}'."))
+        }
+        _ => Err(format!("'{name}' : expecting <on|off>")),
+    }
 }
 
 fn verify(value: &str) -> Result<VerifyMode, String> {

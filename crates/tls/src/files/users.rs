@@ -3,8 +3,9 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
-use crate::acceptor::{Acceptor, Entry, Options, Prepared};
+use crate::acceptor::Acceptor;
 use crate::connector::{Connecting, Connector, Current};
+use crate::entry::{Entry, Options, Prepared};
 use crate::settings::Trust;
 
 /// A `bind` line with TLS.

@@ -144,6 +144,9 @@ impl ClientSide {
             context.set_alpn_protos(&wire)?;
         }
         context.set_session_cache_mode(SslSessionCacheMode::OFF);
+        if asked.no_tickets {
+            context.set_options(SslOptions::NO_TICKET);
+        }
         let judge = asked.trust.map(|trust| {
             let judge = Judge::of_server(Some(trusted_with(trust, verify::check)), asked.host);
             Arc::new(judge.taking_weak(takes_weak(parameters)))

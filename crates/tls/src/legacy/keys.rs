@@ -1,10 +1,13 @@
 //! Keys as OpenSSL sees them.
 
+use openssl::hash::MessageDigest;
 use openssl::nid::Nid;
 use openssl::pkey::{HasPublic, Id, PKey, PKeyRef, Private};
+use openssl::sign::Signer;
+use openssl::x509::X509;
 
 use super::is_montgomery;
-use crate::engine::key::{Facts, KeyKind};
+use crate::engine::key::{Facts, KeyKind, PrivateKey};
 
 /// A private key of whatever kind: PKCS #8, PKCS #1, SEC 1 or DSA's own form, as DER.
 pub(super) fn private(der: &[u8]) -> Option<PKey<Private>> {
@@ -23,6 +26,18 @@ pub(crate) fn facts(der: &[u8]) -> Option<Facts> {
     };
     let (public, pkcs8) = (key.public_key_to_der().ok()?, key.private_key_to_pkcs8().ok()?);
     Some(Facts { kind, public: public.into(), pkcs8: pkcs8.into() })
+}
+
+/// The signature of an RSA or ECDSA key over the SHA-256 digest of `message`.
+pub(crate) fn sign(key: &PrivateKey, message: &[u8]) -> Option<Vec<u8>> {
+    let key = private(key.der())?;
+    Signer::new(MessageDigest::sha256(), &key).ok()?.sign_oneshot_to_vec(message).ok()
+}
+
+/// A certificate in lines (`openssl x509 -text`).
+pub(crate) fn certificate_text(der: &[u8]) -> Option<String> {
+    let text = X509::from_der(der).ok()?.to_text().ok()?;
+    Some(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// The group of a key that was made for one exchange, by OpenSSL's name.

@@ -4,9 +4,9 @@
 //! sealed into the caller's buffer. The session keeps what is not a whole record yet, plaintext
 //! that the caller had no room for, and sealed bytes that were not sent. Called by `net::Stream`.
 
+mod data;
+
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::acceptor::{Acceptor, Chosen};
 use crate::buffer::Waiting;
@@ -19,9 +19,12 @@ use crate::error::{Error, Kind, Reason};
 use crate::finished::Overheard;
 use crate::hello::{Arriving, Hello, numbers};
 use crate::judge::Outcome;
-use crate::records::{Records, Seen};
+use crate::places::Place;
+use crate::records::Records;
 use crate::settings::Limits;
 use crate::{TLS10, TLS12, TLS13, judge, legacy, names, record};
+
+pub use data::Opened;
 
 /// A TLS connection.
 pub struct Session {
@@ -37,39 +40,11 @@ pub struct Session {
     limits: Limits,
     keep: Keep,
     /// Counts this one among those that live.
-    _live: Live,
+    _place: Place,
     is_client: bool,
     /// What is listened to until the handshake is over.
     overheard: Option<Box<Overheard>>,
     ended: Ended,
-}
-
-/// TLS connections of this process now, and those that there ever were. Written where one begins or
-/// ends, by any worker.
-static NOW: AtomicU32 = AtomicU32::new(0);
-static EVER: AtomicU64 = AtomicU64::new(0);
-
-/// How many TLS connections there are now on both sides (`CurrSslConns`), and how many there were so
-/// far (`CumSslConns`).
-pub fn counts() -> (u32, u64) {
-    (NOW.load(Relaxed), EVER.load(Relaxed))
-}
-
-/// A connection that is counted as long as it lives.
-struct Live;
-
-impl Live {
-    fn new() -> Self {
-        NOW.fetch_add(1, Relaxed);
-        EVER.fetch_add(1, Relaxed);
-        Self
-    }
-}
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        NOW.fetch_sub(1, Relaxed);
-    }
 }
 
 /// How far a session is.
@@ -102,15 +77,6 @@ pub enum Ended {
     Cut,
 }
 
-/// What [`Session::open`] gave.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Opened {
-    /// How many bytes of plaintext stand at the start of the room.
-    pub filled: usize,
-    /// Whether nothing more will come.
-    pub is_end: bool,
-}
-
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let phase = match &self.phase {
@@ -127,13 +93,14 @@ impl std::fmt::Debug for Session {
 impl Session {
     /// The side of a listener.
     pub fn accept(acceptor: &Arc<Acceptor>) -> Self {
-        Self::accept_begun(acceptor, &[])
+        Self::accept_begun(acceptor, &[], None)
     }
 
-    /// The side of a listener, of whose client some bytes were received already.
-    pub fn accept_begun(acceptor: &Arc<Acceptor>, received: &[u8]) -> Self {
+    /// The side of a listener, of whose client some bytes were received already, in the place that
+    /// was taken for it.
+    pub fn accept_begun(acceptor: &Arc<Acceptor>, received: &[u8], place: Option<Place>) -> Self {
         let hello = Phase::Hello(acceptor.clone(), Arriving::begun(received));
-        let mut session = Self::new(hello, acceptor.limits());
+        let mut session = Self::new(hello, acceptor.limits(), place.unwrap_or_else(Place::force));
         session.keep(acceptor.keep());
         session
     }
@@ -142,7 +109,7 @@ impl Session {
     /// [`handshake`](Self::handshake) needs no bytes.
     ///
     /// # Errors
-    /// The line's settings leave nothing to offer.
+    /// The line's settings leave nothing to offer, or there are too many connections.
     pub fn connect(connector: &Connector, name: Option<&str>) -> Result<Self, Error> {
         Self::connect_early(connector, name, false)
     }
@@ -153,6 +120,7 @@ impl Session {
     /// # Errors
     /// As [`connect`](Self::connect).
     pub fn connect_early(connector: &Connector, name: Option<&str>, early: bool) -> Result<Self, Error> {
+        let place = Place::take().ok_or(Error { kind: Kind::TooMany, reason: Reason::None, verify: 0 })?;
         engine::kept::begin_turn(Outcome::default(), 0);
         let phase = match &*connector.side() {
             Side::Rustls(side) => {
@@ -163,7 +131,7 @@ impl Session {
             }
         };
         let (_, group) = engine::kept::end_turn();
-        let mut session = Self::new(phase?, connector.limits());
+        let mut session = Self::new(phase?, connector.limits(), place);
         let details = session.details_mut();
         (details.sni, details.group) = (name.map(Box::from), group);
         session.keep(connector.keep());
@@ -181,7 +149,7 @@ impl Session {
         }
     }
 
-    fn new(phase: Phase, limits: Limits) -> Self {
+    fn new(phase: Phase, limits: Limits, place: Place) -> Self {
         Self {
             is_client: !matches!(phase, Phase::Hello(..)),
             phase,
@@ -191,7 +159,7 @@ impl Session {
             details: Arc::default(),
             limits,
             keep: Keep::default(),
-            _live: Live::new(),
+            _place: place.begin(),
             overheard: None,
             ended: Ended::No,
         }
@@ -383,175 +351,6 @@ impl Session {
         &self.details
     }
 
-    /// Ciphertext that waits to be sent, in front of everything that is sealed later.
-    pub fn unsent(&self) -> &[u8] {
-        self.unsent.bytes()
-    }
-
-    /// Forgets `n` unsent bytes: they were sent.
-    pub fn sent(&mut self, n: usize) {
-        self.unsent.consume(n);
-    }
-
-    /// Keeps sealed bytes that could not be sent, behind those that are kept already.
-    pub fn keep_unsent(&mut self, sealed: &[u8]) {
-        self.unsent.append(sealed);
-    }
-
-    /// How the peer's side ended.
-    pub fn ended(&self) -> Ended {
-        self.ended
-    }
-
-    /// How many bytes of ciphertext to receive, at most, for `room` bytes of plaintext.
-    #[inline]
-    pub fn wanted(&self, room: usize) -> usize {
-        // Whole records of the peer's, if they are as long as can be; and a whole record for the
-        // least of rooms.
-        let records = room.div_ceil(record::PLAINTEXT_MAX);
-        (room + records * record::OVERHEAD_MAX).max(4096)
-    }
-
-    /// Whether there is something to read that the socket knows nothing of.
-    #[inline]
-    pub fn has_waiting(&self) -> bool {
-        let whole = || {
-            let kept = self.kept.bytes();
-            match record::frame(kept) {
-                Ok(framed) => framed.is_some_and(|framed| framed.length <= kept.len()),
-                Err(_) => true,
-            }
-        };
-        !self.plain.is_empty()
-            || (!self.kept.is_empty() && whole())
-            || self.ended != Ended::No
-            || matches!(&self.phase, Phase::Legacy(link, _) if link.has_waiting())
-    }
-
-    /// How many bytes of ciphertext are kept. [`take_kept`](Self::take_kept) puts them in front of
-    /// those received next.
-    #[inline]
-    pub fn kept(&self) -> usize {
-        self.kept.bytes().len()
-    }
-
-    /// Moves the kept ciphertext to the front of `into`, which has room for it.
-    #[inline]
-    pub fn take_kept(&mut self, into: &mut [u8]) -> usize {
-        if self.kept.is_empty() { 0 } else { self.kept.take(into) }
-    }
-
-    /// Opens the records in `received`, ciphertext that [`take_kept`](Self::take_kept) gave and
-    /// what came behind it, into `room`. What does not make a record, or has no room, is kept.
-    ///
-    /// # Errors
-    /// The connection is broken; an alert for the peer is among the unsent bytes.
-    pub fn open(&mut self, received: &mut [u8], room: &mut [u8]) -> Result<Opened, Error> {
-        let mut filled = self.plain.take(room);
-        let mut rest = received;
-        let mut result = Ok(());
-        let records = match &mut self.phase {
-            Phase::Established(records) => records,
-            Phase::Legacy(..) => return self.open_legacy(rest, room, filled),
-            Phase::Handshake(_) => return self.open_early(rest, room, filled),
-            _ => return Err(Error::fatal(Reason::InternalError)),
-        };
-        // An empty room asks whether there is data: one record of it is enough to know.
-        while (filled < room.len() || (room.is_empty() && self.plain.is_empty())) && self.ended == Ended::No {
-            let framed = match record::frame(rest) {
-                Ok(Some(framed)) if framed.length <= rest.len() => framed,
-                Ok(_) => break,
-                Err(reason) => {
-                    result = Err(reason);
-                    break;
-                }
-            };
-            let (one, behind) = std::mem::take(&mut rest).split_at_mut(framed.length);
-            rest = behind;
-            match records.open(one, &mut room[filled..], &mut self.unsent) {
-                Ok(Seen::Filled(n)) => filled += n,
-                Ok(Seen::InPlace(text)) => {
-                    let n = text.len().min(room.len() - filled);
-                    room[filled..filled + n].copy_from_slice(&text[..n]);
-                    filled += n;
-                    self.plain.append(&text[n..]);
-                }
-                Ok(Seen::Nothing) => {}
-                Ok(Seen::Close) => self.ended = Ended::Cleanly,
-                Err(reason) => {
-                    result = Err(reason);
-                    break;
-                }
-            }
-        }
-        if let Err(reason) = result {
-            let error = broken(reason);
-            if let Some(alert) = reason.alert() {
-                records.alert(2, alert, &mut self.unsent);
-            }
-            self.phase = Phase::Failed(error);
-            // What came before the failure is still to be had.
-            return if filled > 0 { Ok(Opened { filled, is_end: false }) } else { Err(error) };
-        }
-        if self.ended == Ended::No {
-            debug_assert!(self.kept.is_empty(), "what was kept comes first");
-            self.kept.append(rest);
-        }
-        Ok(Opened { filled, is_end: filled == 0 && self.ended != Ended::No })
-    }
-
-    /// As [`open`](Self::open) with OpenSSL, of which `filled` bytes are in the room already. It
-    /// keeps what was received itself.
-    #[inline(never)]
-    fn open_legacy(&mut self, received: &[u8], room: &mut [u8], filled: usize) -> Result<Opened, Error> {
-        let Phase::Legacy(link, _) = &mut self.phase else {
-            return Err(Error::fatal(Reason::InternalError));
-        };
-        link.receive(received);
-        // An empty room asks whether there is data: one byte of it is enough to know.
-        let mut one = [0];
-        let asks = room.is_empty() && self.plain.is_empty();
-        let space = if asks { &mut one[..] } else { &mut room[filled..] };
-        let mut read = 0;
-        if self.ended == Ended::No && !space.is_empty() {
-            let seen = link.read(space, &mut self.unsent);
-            read = seen.filled;
-            match seen.closed {
-                Ok(false) => {}
-                Ok(true) => self.ended = Ended::Cleanly,
-                Err(reason) => {
-                    let error = broken(reason);
-                    self.phase = Phase::Failed(error);
-                    // What came before the failure is still to be had.
-                    if filled + read == 0 {
-                        return Err(error);
-                    }
-                }
-            }
-        }
-        let filled = if asks {
-            self.plain.append(&one[..read]);
-            0
-        } else {
-            filled + read
-        };
-        Ok(Opened { filled, is_end: filled == 0 && self.ended != Ended::No })
-    }
-
-    /// As [`open`](Self::open) while the handshake goes on.
-    #[inline(never)]
-    fn open_early(&mut self, received: &[u8], room: &mut [u8], filled: usize) -> Result<Opened, Error> {
-        self.handshake(received)?;
-        let filled = filled + self.plain.take(&mut room[filled..]);
-        Ok(Opened { filled, is_end: filled == 0 && self.ended != Ended::No })
-    }
-
-    /// Plaintext that was opened before: how much of `room` it fills.
-    #[inline]
-    pub fn take_plain(&mut self, room: &mut [u8]) -> usize {
-        if self.plain.is_empty() { 0 } else { self.plain.take(room) }
-    }
-
     /// Why it failed, if it did.
     pub fn failure(&self) -> Option<Error> {
         match &self.phase {
@@ -580,49 +379,6 @@ impl Session {
         let error = Error { kind, reason, verify: 0 };
         self.fail(error);
         error
-    }
-
-    /// Seals some of `first` and of `second` behind it at the start of `out`: how many bytes of
-    /// plaintext that are, and of ciphertext. `out` has room for a record at least. None are where
-    /// what may be sent early has been: the handshake has to be complete first.
-    ///
-    /// # Errors
-    /// The session failed before, or is not established.
-    pub fn seal(&mut self, first: &[u8], second: &[u8], out: &mut [u8]) -> Result<(usize, usize), Error> {
-        match &mut self.phase {
-            Phase::Established(records) => {
-                records.seal(first, second, usize::from(self.limits.max_record), out)
-            }
-            Phase::Legacy(link, Stage::Established) => {
-                link.write(first, second, usize::from(self.limits.max_record), out)
-            }
-            Phase::Handshake(handshake) if handshake.is_early() => {
-                handshake.seal(first, second, usize::from(self.limits.max_record), out)
-            }
-            Phase::Failed(error) => Err(*error),
-            _ => Err(Error::fatal(Reason::InternalError)),
-        }
-    }
-
-    /// Says that nothing more will be sent (close_notify), once. The bytes are among the unsent
-    /// ones.
-    pub fn close(&mut self) {
-        match &mut self.phase {
-            Phase::Established(records) => records.close(&mut self.unsent),
-            Phase::Legacy(link, Stage::Established) => link.close(&mut self.unsent),
-            _ => {}
-        }
-    }
-
-    /// Goes on with a new key, and has the peer do so too if it `asks` for that. `false` where
-    /// there is none: before TLS 1.3. Keys that have sealed much are replaced without being told.
-    pub fn renew_key(&mut self, asks: bool) -> bool {
-        match &mut self.phase {
-            Phase::Established(records) if self.details.version == TLS13 => {
-                records.update(asks, &mut self.unsent).is_ok()
-            }
-            _ => false,
-        }
     }
 
     /// Whether it speaks TLS 1.3.
@@ -670,12 +426,6 @@ fn lacks(hello: &Hello<'_>) -> Option<Lacks> {
         return (version >= TLS10).then_some(Lacks::Version(version));
     }
     numbers(hello.suites).find(|suite| names::suite_name(*suite).is_some()).map(Lacks::Suite)
-}
-
-/// What an established connection fails with.
-fn broken(reason: Reason) -> Error {
-    let kind = if reason == Reason::NoRenegotiation { Kind::Renegotiation } else { Kind::Fatal };
-    Error { kind, reason, verify: 0 }
 }
 
 fn fatal_alert(alert: u8) -> [u8; 7] {

@@ -1,0 +1,42 @@
+//! `ktls` of `bind` and `server` lines and in crt-lists (manual, 5.1 and 5.2): TLS is done in user
+//! space, and who asks for the kernel's is told so.
+
+use diag::{Diagnostic, Span};
+
+use crate::draft::tls::KernelWord;
+use crate::resolve::Context;
+
+/// Looks at what a line says; `place` stands before the message, for lines of other files.
+///
+/// # Errors
+/// The global section does not allow what is experimental.
+pub(crate) fn check(
+    said: Option<KernelWord>,
+    place: &str,
+    context: &mut Context<'_>,
+) -> Result<(), Diagnostic> {
+    let Some((on, span)) = said else { return Ok(()) };
+    context.names.experiments.set(true);
+    if !context.names.experimental {
+        let text =
+            "'ktls' directive is experimental, must be allowed via a global 'expose-experimental-directives'";
+        return Err(Diagnostic::alert(format!("{place}`ktls` is experimental"))
+            .at(span)
+            .help("`expose-experimental-directives` in the global section allows it")
+            .haproxy(format!("{place}{text}")));
+    }
+    if on && !context.tls.no_kernel && !context.setting.no_kernel_tls {
+        warn(span, place, context);
+    }
+    Ok(())
+}
+
+fn warn(span: Span, place: &str, context: &mut Context<'_>) {
+    let has = context.setting.kernel_has_tls.is_some_and(|has| has());
+    let why = if has { "the kernel's is not used yet" } else { "the kernel has none (CONFIG_TLS)" };
+    context.diagnostics.push(
+        Diagnostic::warning(format!("{place}`ktls on`: {why}: TLS is done in user space"))
+            .at(span)
+            .help("`ktls off`, `noktls` in the global section or -dT say that this is meant"),
+    );
+}

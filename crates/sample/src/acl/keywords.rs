@@ -1,0 +1,103 @@
+//! The keywords of ACLs that stand for a fetch and a method (manual, 7.3), and the ACLs that need
+//! not be declared (7.4).
+
+use crate::pattern::Method;
+
+/// ACL keywords that are a fetch with a match method: name, fetch, method.
+pub(super) const ALIASES: &[(&str, &str, Method)] = &[
+    ("base", "base", Method::Str),
+    ("cook", "req.cook", Method::Str),
+    ("hdr", "req.hdr", Method::Str),
+    ("http_auth_group", "http_auth_group", Method::Str),
+    ("method", "method", Method::Str),
+    ("path", "path", Method::Str),
+    ("payload", "req.payload", Method::Bin),
+    ("payload_lv", "req.payload_lv", Method::Bin),
+    ("req.ssl_ver", "req.ssl_ver", Method::Int),
+    ("req_rdp_cookie", "req.rdp_cookie", Method::Str),
+    ("req_rdp_cookie_cnt", "req.rdp_cookie_cnt", Method::Int),
+    ("req_ssl_sni", "req.ssl_sni", Method::Str),
+    ("req_ssl_ver", "req.ssl_ver", Method::Int),
+    ("req_ver", "req.ver", Method::Str),
+    ("resp_ver", "res.ver", Method::Str),
+    ("scook", "res.cook", Method::Str),
+    ("shdr", "res.hdr", Method::Str),
+    ("ssl_fc_sni_end", "ssl_fc_sni", Method::End),
+    ("ssl_fc_sni_reg", "ssl_fc_sni", Method::Reg),
+    ("url", "url", Method::Str),
+    ("urlp", "urlp", Method::Str),
+];
+
+/// The names above that take the suffixes below.
+const SUFFIXED: &[&str] = &["base", "cook", "hdr", "path", "scook", "shdr", "url", "urlp"];
+const SUFFIXES: &[(&str, Method)] = &[
+    ("_beg", Method::Beg),
+    ("_dir", Method::Dir),
+    ("_dom", Method::Dom),
+    ("_end", Method::End),
+    ("_len", Method::Len),
+    ("_reg", Method::Reg),
+    ("_sub", Method::Sub),
+];
+
+/// The ACLs that need not be declared (manual, 7.4).
+pub(super) const PREDEFINED: &[(&str, &[&str])] = &[
+    ("FALSE", &["always_false"]),
+    ("HTTP", &["req.proto_http"]),
+    ("HTTP_1.0", &["req.ver", "1.0"]),
+    ("HTTP_1.1", &["req.ver", "1.1"]),
+    ("HTTP_2.0", &["req.ver", "2.0"]),
+    ("HTTP_3.0", &["req.ver", "3.0"]),
+    ("HTTP_CONTENT", &["req.hdr_val(content-length)", "gt", "0"]),
+    ("HTTP_URL_ABS", &["url_reg", "^[^/:]*://"]),
+    ("HTTP_URL_SLASH", &["url_beg", "/"]),
+    ("HTTP_URL_STAR", &["url", "*"]),
+    ("LOCALHOST", &["src", "127.0.0.1/8", "::1"]),
+    ("METH_CONNECT", &["method", "CONNECT"]),
+    ("METH_DELETE", &["method", "DELETE"]),
+    ("METH_GET", &["method", "GET", "HEAD"]),
+    ("METH_HEAD", &["method", "HEAD"]),
+    ("METH_OPTIONS", &["method", "OPTIONS"]),
+    ("METH_POST", &["method", "POST"]),
+    ("METH_PUT", &["method", "PUT"]),
+    ("METH_TRACE", &["method", "TRACE"]),
+    ("RDP_COOKIE", &["req.rdp_cookie_cnt", "gt", "0"]),
+    ("REQ_CONTENT", &["req.len", "gt", "0"]),
+    ("TRUE", &["always_true"]),
+    ("WAIT_END", &["wait_end"]),
+];
+
+/// The fetch and method that an ACL keyword stands for.
+pub(super) fn alias(name: &str) -> Option<(&'static str, Method)> {
+    if let Some(row) = ALIASES.iter().find(|row| row.0 == name) {
+        return Some((row.1, row.2));
+    }
+    let (suffix, method) = SUFFIXES.iter().find(|(suffix, _)| name.ends_with(suffix))?;
+    let stem = &name[..name.len() - suffix.len()];
+    let stem = SUFFIXED.iter().find(|known| **known == stem)?;
+    ALIASES.iter().find(|row| row.0 == *stem).map(|row| (row.1, *method))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fetch;
+
+    #[test]
+    fn keywords_with_a_suffix_name_a_fetch_and_a_method() {
+        assert_eq!(alias("hdr_beg"), Some(("req.hdr", Method::Beg)));
+        assert_eq!(alias("path_reg"), Some(("path", Method::Reg)));
+        assert_eq!(alias("scook_len"), Some(("res.cook", Method::Len)));
+        assert_eq!(alias("src_beg"), None);
+    }
+
+    #[test]
+    fn every_alias_names_a_fetch_that_is_known() {
+        for (name, fetch, _) in ALIASES {
+            assert!(
+                fetch::find(fetch).is_some() || fetch::needs(fetch).is_some(),
+                "{name} stands for {fetch}"
+            );
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Whether TLS is spoken with a server, and whether an operator may change that
+//! (`set server … ssl`).
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::Server;
+
+/// Whether TLS is spoken with a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Secured {
+    /// Its line never said anything of TLS: it cannot be.
+    Never,
+    /// Its line says `no-ssl`: it cannot be.
+    Refused,
+    /// Not yet, but it can be: `default-server` says how.
+    NotYet,
+    /// No more: an operator turned it off.
+    Off,
+    /// It is.
+    On,
+}
+
+impl Secured {
+    /// As `show servers state` tells it (`srv_use_ssl`).
+    pub fn number(self) -> i32 {
+        match self {
+            Self::On => 1,
+            Self::Never | Self::Off => 0,
+            Self::Refused | Self::NotYet => -1,
+        }
+    }
+}
+
+impl Server {
+    /// Whether TLS is spoken with it.
+    #[inline]
+    pub fn is_secured(&self) -> bool {
+        self.secured.load(Relaxed) == Secured::On as u8
+    }
+
+    /// Whether that is so, and whether it may change.
+    pub fn secured(&self) -> Secured {
+        let all = [Secured::Refused, Secured::NotYet, Secured::Off, Secured::On];
+        let now = self.secured.load(Relaxed);
+        all.into_iter().find(|one| *one as u8 == now).unwrap_or(Secured::Never)
+    }
+
+    /// Sets what its line says.
+    pub fn set_secured(&self, secured: Secured) {
+        self.secured.store(secured as u8, Relaxed);
+    }
+
+    /// Has TLS spoken with it from now on, or plain text; `false` where its line does not allow it.
+    /// Connections of before are not used any more.
+    pub fn switch_secured(&self, on: bool) -> bool {
+        if matches!(self.secured(), Secured::Never | Secured::Refused) {
+            return false;
+        }
+        let new = if on { Secured::On } else { Secured::Off };
+        if self.secured.swap(new as u8, Relaxed) != new as u8 {
+            self.outdate();
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::tests::server;
+
+    #[test]
+    fn an_operator_changes_what_its_line_allows() {
+        let server = server();
+        for (said, allowed, shown) in [
+            (Secured::Never, false, 0),
+            (Secured::Refused, false, -1),
+            (Secured::NotYet, true, -1),
+            (Secured::On, true, 1),
+        ] {
+            server.set_secured(said);
+            assert_eq!((server.secured(), said.number()), (said, shown));
+            let moves = server.moves();
+            assert_eq!(server.switch_secured(false), allowed, "{said:?}");
+            assert_eq!(server.moves() > moves, allowed, "{said:?}");
+            assert!(!server.is_secured() || !allowed);
+            let moves = server.moves();
+            assert_eq!(server.switch_secured(false), allowed, "{said:?}");
+            assert_eq!(server.moves(), moves, "nothing changes twice");
+            assert_eq!(server.switch_secured(true) && server.is_secured(), allowed);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! A certificate of a listener with what its line says, and what the engines make of both.
+//!
+//! What is made waits for the first client that needs it. Called by `acceptor`, which chooses among
+//! them, and by `generated`, which keeps some.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::choice::Names;
+use crate::engine::provider::has_suite;
+use crate::engine::side::ServerSide;
+use crate::hello::Hello;
+use crate::settings::{ClientVerify, Parameters, VerifyMode};
+use crate::store::Certificate;
+use crate::{TLS12, TLS13, fit, legacy};
+
+/// What a line or one line of a crt-list says beside its certificate.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Versions, suites, groups.
+    pub parameters: Parameters,
+    /// Protocols, preferred first (`alpn`).
+    pub alpn: Vec<Box<[u8]>>,
+    /// How clients are verified.
+    pub verify: ClientVerify,
+    /// Whether early data is taken (`allow-0rtt`).
+    pub early_data: u32,
+    /// Whether certificates that issued themselves are not sent (`ssl-skip-self-issued-ca`).
+    pub skips_roots: bool,
+}
+
+/// A certificate, for which names it is, and what its line says.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The certificate.
+    pub certificate: Arc<Certificate>,
+    /// The names of its line in a crt-list; without them the certificate's own. `*` makes it a
+    /// default, `!name` is none of its names.
+    pub filters: Vec<Box<str>>,
+    /// Whether it is a default beside what it answers to (`default-crt`).
+    pub is_default: bool,
+    /// What its line says, over what the `bind` line says.
+    pub options: Arc<Options>,
+}
+
+/// An entry with what the engine made of it.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) entry: Entry,
+    /// What the engine needs to serve it, made when the first client asks: without and with the
+    /// protocols, without and with the answer of the OCSP responder.
+    sides: [[OnceLock<Option<ServerSide>>; 2]; 2],
+    /// What OpenSSL needs to serve it, made when the first client comes that it is for.
+    pub(crate) legacy: OnceLock<Option<legacy::ServerSide>>,
+    /// The default whose key it has and whose settings rustls takes over, of a generated one.
+    pub(crate) base: Option<Arc<Self>>,
+}
+
+impl Prepared {
+    pub(crate) fn new(entry: Entry) -> Self {
+        Self { entry, sides: Default::default(), legacy: OnceLock::new(), base: None }
+    }
+
+    pub(crate) fn side(&self, agrees: bool, staples: bool) -> &OnceLock<Option<ServerSide>> {
+        &self.sides[usize::from(agrees)][usize::from(staples)]
+    }
+
+    pub(crate) fn needs_openssl(&self) -> bool {
+        self.entry.options.parameters.legacy.is_some() || self.entry.certificate.key.needs_openssl()
+    }
+
+    /// Whether rustls serves some of the clients. Certificates that are weak by the line's own word
+    /// are OpenSSL's to verify.
+    pub(crate) fn serves_with_rustls(&self) -> bool {
+        let Options { parameters, verify, .. } = &*self.entry.options;
+        let is_alone = parameters.legacy.as_ref().is_some_and(|legacy| legacy.alone);
+        let level = parameters.legacy.as_ref().and_then(|legacy| legacy.security_level);
+        let takes_weak = verify.mode != VerifyMode::None && level.is_some_and(|level| level < 2);
+        let speaks = |version| (parameters.min..=parameters.max).contains(&version);
+        let has_common =
+            speaks(TLS13) || (speaks(TLS12) && parameters.suites12.iter().any(|suite| has_suite(*suite)));
+        !self.entry.certificate.key.needs_openssl() && !takes_weak && !is_alone && has_common
+    }
+
+    /// Whether rustls answers this client.
+    pub(crate) fn is_for_rustls(&self, hello: &Hello<'_>) -> bool {
+        let Entry { certificate, options, .. } = &self.entry;
+        !self.needs_openssl()
+            || (self.serves_with_rustls() && fit::is_for_rustls(hello, &options.parameters, &certificate.key))
+    }
+
+    pub(crate) fn names(&self) -> Names<'_> {
+        let Entry { certificate, filters, is_default, .. } = &self.entry;
+        Names { kind: certificate.kind(), own: &certificate.names, filters, is_default: *is_default }
+    }
+}

@@ -1,0 +1,148 @@
+//! Generated certificates, with what the engines made of them: those that were asked for last
+//! (`tune.ssl.ssl-ctx-cache-size`).
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::entry::Prepared;
+
+/// A listener, and a name in lower case.
+type Key = (u64, Box<str>);
+
+/// A certificate is served for so many seconds, then made anew: long before it expires.
+const SERVED: i64 = super::LIFETIME / 2;
+
+/// One that was made.
+#[derive(Debug)]
+struct Made {
+    /// Whose key and options it has: it is of no use once another stands there.
+    base: Arc<Prepared>,
+    /// What serves it.
+    prepared: Arc<Prepared>,
+    /// When it was made, in seconds since 1970.
+    since: i64,
+}
+
+/// Those of all listeners of a configuration, within a number of them. Written when a client asks
+/// for a name that no certificate of its line is for.
+#[derive(Debug)]
+pub struct Cache {
+    most: usize,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    all: HashMap<Key, (u64, Made)>,
+    /// By when they were asked for.
+    order: BTreeMap<u64, Key>,
+    /// The number of the next question.
+    next: u64,
+}
+
+impl Cache {
+    /// For so many certificates.
+    pub fn new(most: usize) -> Self {
+        Self { most, kept: Mutex::default() }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).all.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The one of a listener for `name`, made from `base` and still good at `now`.
+    pub(crate) fn find(
+        &self,
+        listener: u64,
+        name: &str,
+        base: &Arc<Prepared>,
+        now: i64,
+    ) -> Option<Arc<Prepared>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let Kept { all, order, next } = &mut *kept;
+        let key = (listener, Box::from(name));
+        let (asked, made) = all.get_mut(&key)?;
+        if !Arc::ptr_eq(&made.base, base) || !(0..SERVED).contains(&(now - made.since)) {
+            return None;
+        }
+        order.remove(asked);
+        *asked = *next;
+        order.insert(*next, key);
+        *next += 1;
+        Some(made.prepared.clone())
+    }
+
+    /// Keeps one that was made from `base` now; the one that nobody asked for the longest goes where
+    /// there are too many.
+    pub(crate) fn put(
+        &self,
+        listener: u64,
+        name: &str,
+        base: &Arc<Prepared>,
+        prepared: &Arc<Prepared>,
+        now: i64,
+    ) {
+        if self.most == 0 {
+            return;
+        }
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let Kept { all, order, next } = &mut *kept;
+        let key: Key = (listener, name.into());
+        let made = Made { base: base.clone(), prepared: prepared.clone(), since: now };
+        if let Some((asked, _)) = all.insert(key.clone(), (*next, made)) {
+            order.remove(&asked);
+        }
+        order.insert(*next, key);
+        *next += 1;
+        while all.len() > self.most {
+            let Some((_, oldest)) = order.pop_first() else { break };
+            all.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::{Entry, Options};
+    use crate::made::temporary;
+
+    fn prepared() -> Arc<Prepared> {
+        let certificate = Arc::new(temporary("a.test").unwrap());
+        let options = Arc::new(Options::default());
+        Arc::new(Prepared::new(Entry { certificate, filters: Vec::new(), is_default: false, options }))
+    }
+
+    #[test]
+    fn those_that_were_asked_for_last_stay() {
+        let (base, other, cache) = (prepared(), prepared(), Cache::new(3));
+        for name in ["a", "b", "c"] {
+            cache.put(1, name, &base, &base, 0);
+        }
+        assert!(cache.find(1, "a", &base, 1).is_some());
+        cache.put(1, "d", &base, &base, 0);
+        let has = |name| cache.find(1, name, &base, 1).is_some();
+        assert_eq!(["a", "b", "c", "d"].map(has), [true, false, true, true]);
+        assert!(cache.find(2, "a", &base, 1).is_none(), "of another listener");
+        assert!(cache.find(1, "a", &other, 1).is_none(), "with another key");
+        assert!(cache.find(1, "a", &base, SERVED).is_none(), "too old");
+        for _ in 0..10 {
+            cache.put(1, "d", &base, &base, 0);
+        }
+        let kept = cache.kept.lock().unwrap();
+        assert_eq!((kept.all.len(), kept.order.len()), (3, 3));
+    }
+
+    #[test]
+    fn a_cache_for_none_keeps_none() {
+        let (base, cache) = (prepared(), Cache::new(0));
+        cache.put(1, "a", &base, &base, 0);
+        assert!(cache.is_empty());
+    }
+}

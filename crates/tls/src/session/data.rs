@@ -1,0 +1,237 @@
+//! What a connection carries: opening what was received, sealing what is sent, and what of both has
+//! to wait. Called by `net::Stream`.
+
+use super::{Ended, Phase, Session, Stage};
+use crate::TLS13;
+use crate::error::{Error, Kind, Reason};
+use crate::record;
+use crate::records::Seen;
+
+/// What [`Session::open`] gave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// How many bytes of plaintext stand at the start of the room.
+    pub filled: usize,
+    /// Whether nothing more will come.
+    pub is_end: bool,
+}
+
+impl Session {
+    /// Ciphertext that waits to be sent, in front of everything that is sealed later.
+    pub fn unsent(&self) -> &[u8] {
+        self.unsent.bytes()
+    }
+
+    /// Forgets `n` unsent bytes: they were sent.
+    pub fn sent(&mut self, n: usize) {
+        self.unsent.consume(n);
+    }
+
+    /// Keeps sealed bytes that could not be sent, behind those that are kept already.
+    pub fn keep_unsent(&mut self, sealed: &[u8]) {
+        self.unsent.append(sealed);
+    }
+
+    /// How the peer's side ended.
+    pub fn ended(&self) -> Ended {
+        self.ended
+    }
+
+    /// How many bytes of ciphertext to receive, at most, for `room` bytes of plaintext.
+    #[inline]
+    pub fn wanted(&self, room: usize) -> usize {
+        // Whole records of the peer's, if they are as long as can be; and a whole record for the
+        // least of rooms.
+        let records = room.div_ceil(record::PLAINTEXT_MAX);
+        (room + records * record::OVERHEAD_MAX).max(4096)
+    }
+
+    /// Whether there is something to read that the socket knows nothing of.
+    #[inline]
+    pub fn has_waiting(&self) -> bool {
+        let whole = || {
+            let kept = self.kept.bytes();
+            match record::frame(kept) {
+                Ok(framed) => framed.is_some_and(|framed| framed.length <= kept.len()),
+                Err(_) => true,
+            }
+        };
+        !self.plain.is_empty()
+            || (!self.kept.is_empty() && whole())
+            || self.ended != Ended::No
+            || matches!(&self.phase, Phase::Legacy(link, _) if link.has_waiting())
+    }
+
+    /// How many bytes of ciphertext are kept. [`take_kept`](Self::take_kept) puts them in front of
+    /// those received next.
+    #[inline]
+    pub fn kept(&self) -> usize {
+        self.kept.bytes().len()
+    }
+
+    /// Moves the kept ciphertext to the front of `into`, which has room for it.
+    #[inline]
+    pub fn take_kept(&mut self, into: &mut [u8]) -> usize {
+        if self.kept.is_empty() { 0 } else { self.kept.take(into) }
+    }
+
+    /// Opens the records in `received`, ciphertext that [`take_kept`](Self::take_kept) gave and
+    /// what came behind it, into `room`. What does not make a record, or has no room, is kept.
+    ///
+    /// # Errors
+    /// The connection is broken; an alert for the peer is among the unsent bytes.
+    pub fn open(&mut self, received: &mut [u8], room: &mut [u8]) -> Result<Opened, Error> {
+        let mut filled = self.plain.take(room);
+        let mut rest = received;
+        let mut result = Ok(());
+        let records = match &mut self.phase {
+            Phase::Established(records) => records,
+            Phase::Legacy(..) => return self.open_legacy(rest, room, filled),
+            Phase::Handshake(_) => return self.open_early(rest, room, filled),
+            _ => return Err(Error::fatal(Reason::InternalError)),
+        };
+        // An empty room asks whether there is data: one record of it is enough to know.
+        while (filled < room.len() || (room.is_empty() && self.plain.is_empty())) && self.ended == Ended::No {
+            let framed = match record::frame(rest) {
+                Ok(Some(framed)) if framed.length <= rest.len() => framed,
+                Ok(_) => break,
+                Err(reason) => {
+                    result = Err(reason);
+                    break;
+                }
+            };
+            let (one, behind) = std::mem::take(&mut rest).split_at_mut(framed.length);
+            rest = behind;
+            match records.open(one, &mut room[filled..], &mut self.unsent) {
+                Ok(Seen::Filled(n)) => filled += n,
+                Ok(Seen::InPlace(text)) => {
+                    let n = text.len().min(room.len() - filled);
+                    room[filled..filled + n].copy_from_slice(&text[..n]);
+                    filled += n;
+                    self.plain.append(&text[n..]);
+                }
+                Ok(Seen::Nothing) => {}
+                Ok(Seen::Close) => self.ended = Ended::Cleanly,
+                Err(reason) => {
+                    result = Err(reason);
+                    break;
+                }
+            }
+        }
+        if let Err(reason) = result {
+            let error = broken(reason);
+            if let Some(alert) = reason.alert() {
+                records.alert(2, alert, &mut self.unsent);
+            }
+            self.phase = Phase::Failed(error);
+            // What came before the failure is still to be had.
+            return if filled > 0 { Ok(Opened { filled, is_end: false }) } else { Err(error) };
+        }
+        if self.ended == Ended::No {
+            debug_assert!(self.kept.is_empty(), "what was kept comes first");
+            self.kept.append(rest);
+        }
+        Ok(Opened { filled, is_end: filled == 0 && self.ended != Ended::No })
+    }
+
+    /// As [`open`](Self::open) with OpenSSL, of which `filled` bytes are in the room already. It
+    /// keeps what was received itself.
+    #[inline(never)]
+    fn open_legacy(&mut self, received: &[u8], room: &mut [u8], filled: usize) -> Result<Opened, Error> {
+        let Phase::Legacy(link, _) = &mut self.phase else {
+            return Err(Error::fatal(Reason::InternalError));
+        };
+        link.receive(received);
+        // An empty room asks whether there is data: one byte of it is enough to know.
+        let mut one = [0];
+        let asks = room.is_empty() && self.plain.is_empty();
+        let space = if asks { &mut one[..] } else { &mut room[filled..] };
+        let mut read = 0;
+        if self.ended == Ended::No && !space.is_empty() {
+            let seen = link.read(space, &mut self.unsent);
+            read = seen.filled;
+            match seen.closed {
+                Ok(false) => {}
+                Ok(true) => self.ended = Ended::Cleanly,
+                Err(reason) => {
+                    let error = broken(reason);
+                    self.phase = Phase::Failed(error);
+                    // What came before the failure is still to be had.
+                    if filled + read == 0 {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        let filled = if asks {
+            self.plain.append(&one[..read]);
+            0
+        } else {
+            filled + read
+        };
+        Ok(Opened { filled, is_end: filled == 0 && self.ended != Ended::No })
+    }
+
+    /// As [`open`](Self::open) while the handshake goes on.
+    #[inline(never)]
+    fn open_early(&mut self, received: &[u8], room: &mut [u8], filled: usize) -> Result<Opened, Error> {
+        self.handshake(received)?;
+        let filled = filled + self.plain.take(&mut room[filled..]);
+        Ok(Opened { filled, is_end: filled == 0 && self.ended != Ended::No })
+    }
+
+    /// Plaintext that was opened before: how much of `room` it fills.
+    #[inline]
+    pub fn take_plain(&mut self, room: &mut [u8]) -> usize {
+        if self.plain.is_empty() { 0 } else { self.plain.take(room) }
+    }
+
+    /// Seals some of `first` and of `second` behind it at the start of `out`: how many bytes of
+    /// plaintext that are, and of ciphertext. `out` has room for a record at least. None are where
+    /// what may be sent early has been: the handshake has to be complete first.
+    ///
+    /// # Errors
+    /// The session failed before, or is not established.
+    pub fn seal(&mut self, first: &[u8], second: &[u8], out: &mut [u8]) -> Result<(usize, usize), Error> {
+        match &mut self.phase {
+            Phase::Established(records) => {
+                records.seal(first, second, usize::from(self.limits.max_record), out)
+            }
+            Phase::Legacy(link, Stage::Established) => {
+                link.write(first, second, usize::from(self.limits.max_record), out)
+            }
+            Phase::Handshake(handshake) if handshake.is_early() => {
+                handshake.seal(first, second, usize::from(self.limits.max_record), out)
+            }
+            Phase::Failed(error) => Err(*error),
+            _ => Err(Error::fatal(Reason::InternalError)),
+        }
+    }
+
+    /// Says that nothing more will be sent (close_notify), once. The bytes are among the unsent
+    /// ones.
+    pub fn close(&mut self) {
+        match &mut self.phase {
+            Phase::Established(records) => records.close(&mut self.unsent),
+            Phase::Legacy(link, Stage::Established) => link.close(&mut self.unsent),
+            _ => {}
+        }
+    }
+
+    /// Goes on with a new key, and has the peer do so too if it `asks` for that. `false` where
+    /// there is none: before TLS 1.3. Keys that have sealed much are replaced without being told.
+    pub fn renew_key(&mut self, asks: bool) -> bool {
+        match &mut self.phase {
+            Phase::Established(records) if self.details.version == TLS13 => {
+                records.update(asks, &mut self.unsent).is_ok()
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What an established connection fails with.
+fn broken(reason: Reason) -> Error {
+    let kind = if reason == Reason::NoRenegotiation { Kind::Renegotiation } else { Kind::Fatal };
+    Error { kind, reason, verify: 0 }
+}

@@ -1,0 +1,36 @@
+//! Clients of TLS for tests: the machine's `openssl`, and what the program tells of certificates.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::Weir;
+
+/// All that `openssl s_client` says of a handshake with a port of 127.0.0.1; it sends nothing.
+pub fn handshake(port: u16, arguments: &[&str]) -> String {
+    let output = Command::new("openssl")
+        .args(["s_client", "-connect", &format!("127.0.0.1:{port}")])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .expect("openssl runs: `make tools` installs it");
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// A path as a configuration names it.
+pub fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// A column of a certificate's row in `acme status`.
+pub fn order_status(weir: &Weir, certificate: &str, column: usize) -> String {
+    let table = weir.ask("acme status");
+    let row = table.lines().find(|line| line.starts_with(&format!("{certificate}\t")));
+    row.and_then(|row| row.split('\t').nth(column)).unwrap_or_default().to_owned()
+}
+
+/// A line of `show ssl cert`.
+pub fn certificate_fact(weir: &Weir, certificate: &str, name: &str) -> String {
+    let text = weir.ask(&format!("show ssl cert {certificate}"));
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
+    line.unwrap_or_default().to_owned()
+}

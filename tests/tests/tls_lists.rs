@@ -1,0 +1,178 @@
+//! What lines of crt-lists and `ssl-f-use` may say of their certificates, and what is wrong with it;
+//! `ktls`, which stands there too.
+
+use std::fs;
+use std::path::PathBuf;
+
+use weir_tests::tls::{handshake, shown};
+use weir_tests::{Authority, Verdict, Weir, check, free_port, scratch};
+
+const DEFAULTS: &str =
+    "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n";
+
+const EXPERIMENTAL: &str = "global\n expose-experimental-directives\n";
+
+/// A directory with a crt-list of this line behind the name of a certificate.
+struct Scene {
+    directory: PathBuf,
+    authority: Authority,
+    certificate: String,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let authority = Authority::new();
+        let certificate = shown(&authority.issue(&["one.test"]));
+        Self { directory: scratch("lists"), authority, certificate }
+    }
+
+    /// The path of a list with this line.
+    fn list(&self, line: &str) -> String {
+        let file = self.directory.join("list");
+        fs::write(&file, format!("{} {line}\n", self.certificate)).expect("a file");
+        shown(&file)
+    }
+
+    fn check(&self, text: &str) -> Verdict {
+        let file = self.directory.join("haproxy.cfg");
+        fs::write(&file, text).expect("a file");
+        check(&file, &self.directory)
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn frontend(port: u16, words: &str, more: &str) -> String {
+    format!(
+        "{DEFAULTS}frontend fe\n bind 127.0.0.1:{port} ssl {words}\n{more} http-request return status 200\n"
+    )
+}
+
+#[test]
+fn each_word_of_a_list_counts_over_what_the_bind_line_says() {
+    let scene = Scene::new();
+    let authority = shown(&scene.authority.own());
+    #[rustfmt::skip]
+    let cases = [
+        ("[alpn http/1.1]",                                  &["-alpn", "http/1.1"][..],      "ALPN protocol: http/1.1"),
+        ("[no-alpn]",                                        &["-alpn", "http/1.1"],          "No ALPN negotiated"),
+        ("[ciphers ECDHE-ECDSA-AES256-GCM-SHA384]",          &["-tls1_2"],                    "Cipher is ECDHE-ECDSA-AES256-GCM-SHA384"),
+        ("[ciphersuites TLS_CHACHA20_POLY1305_SHA256]",      &[],                             "Cipher is TLS_CHACHA20_POLY1305_SHA256"),
+        ("[curves P-384]",                                   &[],                             "Server Temp Key: ECDH, secp384r1, 384 bits"),
+        ("[ecdhe P-384]",                                    &[],                             "Server Temp Key: ECDH, secp384r1, 384 bits"),
+        ("[ssl-max-ver TLSv1.2]",                            &[],                             "New, TLSv1.2"),
+        ("[ssl-min-ver TLSv1.3]",                            &["-tls1_2"],                    "alert protocol version"),
+        ("[sigalgs ECDSA+SHA256]",                           &[],                             "Peer signing digest: SHA256"),
+        (&format!("[verify optional ca-file {authority}]"),  &[],                             "Acceptable client certificate CA names"),
+        (&format!("[verify optional ca-verify-file {authority}]"), &[],                       "No client certificate CA names sent"),
+        (&format!("[verify optional ca-file {authority} no-ca-names]"), &[],                  "No client certificate CA names sent"),
+        (&format!("[verify optional ca-file {authority} client-sigalgs RSA+SHA256]"), &["-tls1_2"], "Requested Signature Algorithms: RSA+SHA256"),
+    ];
+    for (line, arguments, wanted) in cases {
+        let port = free_port();
+        let _weir = Weir::start(&frontend(port, &format!("crt-list {}", scene.list(line)), ""), &[port]);
+        let seen = handshake(port, &[&["-servername", "one.test"], arguments].concat());
+        assert!(seen.contains(wanted), "{line}: {seen}");
+    }
+}
+
+#[test]
+fn a_word_that_no_list_has_is_refused_with_its_line_and_the_nearest() {
+    let scene = Scene::new();
+    for (line, wanted) in [
+        ("[alpm http/1.1] one.test", "unknown ssl keyword alpm; did you mean 'alpn' maybe ?"),
+        ("[strict-sni] one.test", "unknown ssl keyword strict-sni"),
+        ("[no-alpn x] one.test", "unknown ssl keyword x"),
+        ("[alpn] one.test", "ssl args out of '[]' for alpn"),
+        ("[verify maybe] one.test", "'verify' : unknown verify method 'maybe'"),
+        ("[ssl-min-ver TLSv9] one.test", "'TLSv9' : unknown ssl/tls version"),
+        ("[npn h2] one.test", "'npn' : library does not support TLS NPN extension"),
+        ("[ocsp-update maybe] one.test", "'ocsp-update' : expecting <on|off>"),
+        ("[ktls maybe] one.test", "'ktls' expects \"on\" or \"off\" as an argument, got 'maybe'."),
+        ("[key] one.test", "`key` expects a file"),
+    ] {
+        let list = scene.list(line);
+        let text = frontend(free_port(), &format!("crt-list {list}"), "");
+        let verdict = scene.check(&format!("{EXPERIMENTAL}{text}"));
+        assert_ne!(verdict.code, Some(0), "{line}");
+        assert!(verdict.messages.contains(wanted), "{line}: {}", verdict.messages);
+        assert!(verdict.messages.contains(&format!("{list}:1")), "{line}: {}", verdict.messages);
+    }
+    let text = frontend(free_port(), "", &format!(" ssl-f-use crt {} alpm h2\n", scene.certificate));
+    let verdict = scene.check(&text);
+    assert!(verdict.messages.contains("unknown ssl keyword alpm"), "{}", verdict.messages);
+}
+
+#[test]
+fn who_asks_for_tls_of_the_kernel_is_told_that_it_is_done_in_user_space() {
+    let scene = Scene::new();
+    let certificate = &scene.certificate;
+    let list = |word: &str| format!("crt-list {}", scene.list(&format!("[ktls {word}] one.test")));
+    let server = |word: &str| {
+        format!("listen l\n bind :{}\n server s 127.0.0.1:1 ssl verify none ktls {word}\n", free_port())
+    };
+    let of_bind = |word: &str| frontend(free_port(), &format!("crt {certificate} ktls {word}"), "");
+    let of_list = |word: &str| frontend(free_port(), &list(word), "");
+    let of_frontend =
+        |word: &str| frontend(free_port(), "", &format!(" ssl-f-use crt {certificate} ktls {word}\n"));
+    let of_server =
+        |word: &str| format!("{}{}", frontend(free_port(), &format!("crt {certificate}"), ""), server(word));
+    type Make<'a> = &'a dyn Fn(&str) -> String;
+    let all: [(&str, Make<'_>); 4] =
+        [("bind", &of_bind), ("crt-list", &of_list), ("ssl-f-use", &of_frontend), ("server", &of_server)];
+    for (place, make) in all {
+        let refused = scene.check(&make("on"));
+        assert!(
+            refused.messages.contains("'ktls' directive is experimental"),
+            "{place}: {}",
+            refused.messages
+        );
+        assert_ne!(refused.code, Some(0), "{place}");
+        let warned = scene.check(&format!("{EXPERIMENTAL}{}", make("on")));
+        assert_eq!(warned.code, Some(0), "{place}: {}", warned.messages);
+        let warnings = warned.warnings();
+        let told = warnings
+            .iter()
+            .any(|text| text.contains("haproxy.cfg:") && text.contains("TLS is done in user space"));
+        assert!(told, "{place}: {}", warned.messages);
+        for (global, word) in [("", "off"), ("global\n noktls\n", "on")] {
+            let verdict = scene.check(&format!("{EXPERIMENTAL}{global}{}", make(word)));
+            assert!(
+                verdict.code == Some(0) && !verdict.messages.contains("user space"),
+                "{place}: {}",
+                verdict.messages
+            );
+        }
+    }
+    let wrong = scene.check(&format!("{EXPERIMENTAL}{}", of_bind("")));
+    assert!(
+        wrong.messages.contains("'ktls' expects \"on\" or \"off\" as an argument."),
+        "{}",
+        wrong.messages
+    );
+    // It is served all the same.
+    let port = free_port();
+    let text = frontend(port, &format!("crt {certificate} ktls on"), "");
+    let _weir = Weir::start(&format!("{EXPERIMENTAL}{text}"), &[port]);
+    assert!(handshake(port, &[]).contains("CONNECTED"));
+}
+
+#[test]
+fn certificates_are_compressed_by_neither_value() {
+    let scene = Scene::new();
+    let text = |value: &str| {
+        let frontend = frontend(free_port(), &format!("crt {}", scene.certificate), "");
+        format!("global\n tune.ssl.certificate-compression {value}\n{frontend}")
+    };
+    for value in ["auto", "off"] {
+        let verdict = scene.check(&text(value));
+        assert!(verdict.accepted() && verdict.warnings().is_empty(), "{value}: {}", verdict.messages);
+    }
+    for value in ["", "on"] {
+        assert_ne!(scene.check(&text(value)).code, Some(0), "{value}");
+    }
+}
