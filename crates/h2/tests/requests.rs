@@ -124,6 +124,9 @@ fn pseudo_fields_become_the_request_line_and_host() {
         // HAProxy passes an empty `Host` on.
         (b"GET",     b"https", b"",         b"/",     Err(Authority)),
         (b"GET",     b"http",  b"",         b"/",     Err(Authority)),
+        (b"GET",     b"ftp",   b"",         b"/",     Err(Authority)),
+        (b"GET",     b"https", b":",        b"/",     Err(Authority)),
+        (b"GET",     b"https", b":443",     b"/",     Err(Authority)),
         // Paths.
         (b"GET",     b"https", b"h",        b"",      Err(Path)),
         (b"GET",     b"https", b"h",        b"a",     Err(Path)),

@@ -160,12 +160,11 @@ impl Reader<'_> {
             return Ok(());
         };
         let whole = self.head.part(authority);
-        if !is_host_value(whole) || whole.is_empty() && default.is_some() {
+        let (host, port) = uri::split_port(whole);
+        if !is_host_value(whole) || host.is_empty() {
             return Err(Cause::Authority);
         }
-        if let (host, Some(port)) = uri::split_port(whole)
-            && (port.is_empty() || default == Some(port))
-        {
+        if port.is_some_and(|port| port.is_empty() || default == Some(port)) {
             authority = self.head.cut(authority, host.len());
         }
         let path = if asterisk { self.head.cut(path, 0) } else { path };
