@@ -161,7 +161,7 @@ impl Reader<'_> {
         };
         let whole = self.head.part(authority);
         let (host, port) = uri::split_port(whole);
-        if !is_host_value(whole) || host.is_empty() {
+        if !is_host_value(whole) || !is_host_alone(host) {
             return Err(Cause::Authority);
         }
         if port.is_some_and(|port| port.is_empty() || default == Some(port)) {
@@ -201,7 +201,7 @@ impl Reader<'_> {
         let whole = self.head.part(authority);
         let (host, port) = uri::split_port(whole);
         let number = port.and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u16>().ok());
-        if !is_host_value(whole) || host.is_empty() || number.is_none() {
+        if !is_host_value(whole) || !is_host_alone(host) || number.is_none() {
             return Err(Cause::Authority);
         }
         self.head.set_target_part(authority);
@@ -228,6 +228,12 @@ impl Reader<'_> {
             Err(_) => Err(Cause::ContentLength),
         }
     }
+}
+
+/// Whether no port is left in a host that has lost one: what one reader takes for the port, another
+/// might take for a part of the host.
+fn is_host_alone(host: &[u8]) -> bool {
+    !host.is_empty() && (host[0] == b'[' || !host.contains(&b':'))
 }
 
 /// RFC 3986 section 3.1.
