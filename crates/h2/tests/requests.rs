@@ -3,6 +3,8 @@
 //! Every row was held against HAProxy 3.5, which does the same or less: where it passes what is
 //! refused here, the row says so.
 
+#![allow(clippy::type_complexity, reason = "tables of cases")]
+
 mod common;
 
 use Cause::*;

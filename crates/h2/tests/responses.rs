@@ -2,6 +2,8 @@
 //!
 //! Rows were held against HAProxy 3.5, which does the same or less.
 
+#![allow(clippy::type_complexity, reason = "tables of cases")]
+
 mod common;
 
 use Cause::*;
