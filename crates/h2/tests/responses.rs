@@ -2,6 +2,8 @@
 //!
 //! Rows were held against HAProxy 3.5, which does the same or less.
 
+#![allow(clippy::type_complexity, reason = "tables of cases")]
+
 mod common;
 
 use Cause::*;
@@ -166,8 +168,7 @@ fn requests_of_http_1_are_written_with_pseudo_fields() {
         ("POST / HTTP/1.1|Host: h|Content-Length: 5", ":method: POST|:scheme: https|:authority: h|:path: /|content-length: 5"),
         ("POST / HTTP/1.1|Host: h|Transfer-Encoding: chunked", ":method: POST|:scheme: https|:authority: h|:path: /"),
         (&format!("GET /chat HTTP/1.1|Host: h{WEBSOCKET}"),
-         ":method: CONNECT|:scheme: https|:authority: h|:path: /chat|:protocol: websocket\
-          |sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==|sec-websocket-version: 13"),
+         ":method: CONNECT|:scheme: https|:authority: h|:path: /chat|:protocol: websocket|sec-websocket-version: 13"),
         ("GET / HTTP/1.1|Host: h|Connection: upgrade|Upgrade: foo", ":method: CONNECT|:scheme: https|:authority: h|:path: /|:protocol: foo"),
     ];
     for (text, fields) in rows {

@@ -23,6 +23,13 @@ pub struct Line<'a> {
     pub secret: bool,
 }
 
+/// Whether a value stays one line: it has no CR, LF or NUL.
+#[inline]
+#[must_use]
+pub fn is_line(value: &[u8]) -> bool {
+    line_break(value, 0) == value.len()
+}
+
 impl Head {
     /// Starts a message of HTTP/2, whose parts are then added.
     pub fn start_multiplexed(&mut self, response: bool) {
@@ -99,11 +106,11 @@ impl Head {
     /// Makes a part, which no line break may be in, the value of a new line.
     pub fn push_part(&mut self, name: KnownName, value: Part) {
         let at = self.bytes.len();
-        self.bytes.extend_from_slice(name.text());
-        self.bytes.extend_from_slice(b": ");
-        debug_assert_eq!(line_break(self.part(value), 0), self.part(value).len());
+        debug_assert!(is_line(self.part(value)));
+        let (beginning, length) = name.beginning();
+        self.bytes.extend_from_slice(&beginning[..length]);
         self.copy(value);
-        self.end_line(at, name, name.key(), name.text().len(), 0);
+        self.end_line(at, name, name.key(), length - 2, 0);
     }
 
     /// Makes it a request to go over to `protocol`, as HTTP/1 asks for it (RFC 9110 section 7.8).
@@ -122,16 +129,24 @@ impl Head {
     /// break the line.
     #[inline]
     pub fn push_known(&mut self, name: KnownName, value: &[u8], secret: bool) -> bool {
-        if line_break(value, 0) < value.len() {
-            return false;
+        let sound = is_line(value);
+        if sound {
+            self.push_sound(name, value, secret);
         }
+        sound
+    }
+
+    /// As [`Head::push_known`], of a value of which [`is_line`] is known.
+    #[inline(always)]
+    pub fn push_sound(&mut self, name: KnownName, value: &[u8], secret: bool) {
+        debug_assert!(is_line(value));
         let at = self.bytes.len();
-        let text = name.text();
-        self.bytes.extend_from_slice(text);
-        self.bytes.extend_from_slice(b": ");
+        let (beginning, length) = name.beginning();
+        self.bytes.reserve(beginning.len() + value.len() + 2);
+        self.bytes.extend_from_slice(beginning);
+        self.bytes.truncate(at + length);
         self.bytes.extend_from_slice(value);
-        self.end_line(at, name, name.key(), text.len(), if secret { SECRET } else { 0 });
-        true
+        self.end_line(at, name, name.key(), length - 2, if secret { SECRET } else { 0 });
     }
 
     /// Adds a line of a name that has no number. `None`, and nothing added, when the name is not a
@@ -141,11 +156,12 @@ impl Head {
         if !is_lower_token(name) || name.len() > u16::MAX as usize {
             return None;
         }
-        if line_break(value, 0) < value.len() {
+        if !is_line(value) {
             return Some(false);
         }
         let (known, key) = KnownName::with_key(name);
         let at = self.bytes.len();
+        self.bytes.reserve(name.len() + value.len() + 4);
         self.bytes.extend_from_slice(name);
         self.bytes.extend_from_slice(b": ");
         self.bytes.extend_from_slice(value);
@@ -180,7 +196,7 @@ impl Head {
         if last.is_none_or(|f| f.end as usize + 2 != self.bytes.len()) {
             return self.push_known(KnownName::Cookie, value, secret);
         }
-        if line_break(value, 0) < value.len() {
+        if !is_line(value) {
             return false;
         }
         if value.is_empty() {

@@ -32,7 +32,7 @@ mod values;
 mod write;
 
 pub use chunk::{ChunkDecoder, ChunkError, ChunkEvent, Normalized};
-pub use compose::{Line, Part};
+pub use compose::{Line, Part, is_line};
 pub use framing::BodyLength;
 pub use head::{Head, Version};
 pub use method::Method;

@@ -147,6 +147,26 @@ const fn slot(key: u32, seed: u32) -> usize {
     (key.wrapping_mul(seed) >> 22) as usize
 }
 
+/// How lines of the known names begin, by number, and how long that is: one size, so that it is
+/// copied without a call.
+static BEGINNINGS: [([u8; 32], u8); TEXTS.len()] = {
+    let mut beginnings = [([0; 32], 0); TEXTS.len()];
+    let mut i = 1;
+    while i < TEXTS.len() {
+        let name = TEXTS[i];
+        let mut at = 0;
+        while at < name.len() {
+            beginnings[i].0[at] = name[at];
+            at += 1;
+        }
+        beginnings[i].0[at] = b':';
+        beginnings[i].0[at + 1] = b' ';
+        beginnings[i].1 = at as u8 + 2;
+        i += 1;
+    }
+    beginnings
+};
+
 /// The keys of the known names, by number.
 static KEYS: [u32; TEXTS.len()] = {
     let mut keys = [0; TEXTS.len()];
@@ -212,6 +232,13 @@ impl KnownName {
     #[inline(always)]
     pub(crate) fn key(self) -> u32 {
         KEYS[self as usize]
+    }
+
+    /// How a line of it begins, and the length of that: colon and space are behind the name.
+    #[inline(always)]
+    pub(crate) fn beginning(self) -> (&'static [u8; 32], usize) {
+        let (bytes, length) = &BEGINNINGS[self as usize];
+        (bytes, *length as usize)
     }
 
     /// Whether fields of this name say where the message ends.
@@ -300,6 +327,8 @@ mod tests {
         assert!(TEXTS.len() <= 128, "a bit of a u128 each");
         for (i, text) in TEXTS.iter().enumerate().skip(1) {
             assert_eq!(KnownName::from_token(text) as usize, i);
+            let (beginning, length) = KNOWN[i].beginning();
+            assert_eq!(beginning[..length], *[text, &b": "[..]].concat());
             assert_eq!(KnownName::with_key(text), (KNOWN[i], KNOWN[i].key()));
             assert_eq!(KnownName::from_token(&text.to_ascii_uppercase()) as usize, i);
             let mut near = text.to_vec();

@@ -86,8 +86,8 @@ impl Decoder {
             known::field(index).ok_or(Error::Index)?
         } else {
             let entry = self.table.get(index - COUNT - 1, &mut self.scratch).ok_or(Error::Index)?;
-            let (kind, name, value) = entry;
-            Field { name: kind.name(name), value, never_indexed: false }
+            let name = entry.kind.name(entry.name);
+            Field { name, value: entry.value, sound: entry.sound, never_indexed: false }
         };
         *wanted = each(field);
         Ok(())
@@ -116,12 +116,16 @@ impl Decoder {
         };
         let value = take_string(rest, &mut self.scratch)?;
         let (name, value) = (name.bytes(&self.scratch), value.bytes(&self.scratch));
+        // What comes again is looked at once.
+        let inserted = first & 0x40 != 0;
+        let sound = inserted && http::is_line(value);
         if *wanted {
-            *wanted = each(Field { name: kind.name(name), value, never_indexed: first & 0xf0 == 0x10 });
+            let never_indexed = first & 0xf0 == 0x10;
+            *wanted = each(Field { name: kind.name(name), value, sound, never_indexed });
         }
-        if first & 0x40 != 0 {
+        if inserted {
             let own = if kind == NameKind::Other { name } else { b"" };
-            self.table.insert(kind, own, value);
+            self.table.insert(kind, own, value, sound);
         }
         Ok(())
     }

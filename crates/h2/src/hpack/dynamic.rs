@@ -21,6 +21,18 @@ struct Entry {
     name: u32,
     value: u32,
     kind: NameKind,
+    /// The value has no CR, LF or NUL.
+    sound: bool,
+}
+
+/// An entry as it is read.
+pub(crate) struct Read<'a> {
+    pub(crate) kind: NameKind,
+    /// The bytes of a name without number.
+    pub(crate) name: &'a [u8],
+    pub(crate) value: &'a [u8],
+    /// The value has no CR, LF or NUL.
+    pub(crate) sound: bool,
 }
 
 impl Entry {
@@ -91,8 +103,8 @@ impl Table {
 
     /// Inserts a field; one larger than the table empties it (RFC 7541 section 4.4). `name` holds
     /// the bytes of a name without number, else nothing.
-    pub(crate) fn insert(&mut self, kind: NameKind, name: &[u8], value: &[u8]) {
-        let entry = Entry { at: 0, name: name.len() as u32, value: value.len() as u32, kind };
+    pub(crate) fn insert(&mut self, kind: NameKind, name: &[u8], value: &[u8], sound: bool) {
+        let entry = Entry { at: 0, name: name.len() as u32, value: value.len() as u32, kind, sound };
         self.evict(entry.size());
         if entry.size() > self.limit {
             return;
@@ -138,14 +150,10 @@ impl Table {
         self.ring = ring;
     }
 
-    /// The entry so many back: 0 is the newest. Its name's kind, the bytes of a name without number
-    /// and the value; through `scratch` where they go over the ring's end.
+    /// The entry so many back: 0 is the newest. It is read through `scratch` where it goes over the
+    /// ring's end.
     #[inline(always)]
-    pub(crate) fn get<'a>(
-        &'a self,
-        age: usize,
-        scratch: &'a mut Vec<u8>,
-    ) -> Option<(NameKind, &'a [u8], &'a [u8])> {
+    pub(crate) fn get<'a>(&'a self, age: usize, scratch: &'a mut Vec<u8>) -> Option<Read<'a>> {
         let entry = self.entries.get(self.entries.len().checked_sub(age + 1)?)?;
         let (at, held) = (entry.at as usize, entry.held());
         let bytes = match self.ring.get(at..at + held) {
@@ -158,7 +166,7 @@ impl Table {
             }
         };
         let (name, value) = bytes.split_at(entry.name as usize);
-        Some((entry.kind, name, value))
+        Some(Read { kind: entry.kind, name, value, sound: entry.sound })
     }
 
     /// Whether there is an entry so many back.
@@ -181,16 +189,17 @@ impl Table {
     pub(crate) fn is(&self, age: usize, kind: NameKind, name: &[u8], value: &[u8]) -> bool {
         let Some(index) = self.entries.len().checked_sub(age + 1) else { return false };
         let Some(entry) = self.entries.get(index) else { return false };
-        let own = |at: usize, bytes: &[u8], same: fn(&[u8], &[u8]) -> bool| {
-            let at = if at >= self.ring.len() { at - self.ring.len() } else { at };
-            let (before, after) = bytes.split_at(bytes.len().min(self.ring.len() - at));
-            same(&self.ring[at..at + before.len()], before) && same(&self.ring[..after.len()], after)
-        };
         let (at, name_len) = (entry.at as usize, entry.name as usize);
-        entry.kind == kind
-            && (name_len, entry.value as usize) == (name.len(), value.len())
-            && own(at + name_len, value, |a, b| a == b)
-            && own(at, name, <[u8]>::eq_ignore_ascii_case)
+        if entry.kind != kind || (name_len, entry.value as usize) != (name.len(), value.len()) {
+            return false;
+        }
+        if let Some(held) = self.ring.get(at..at + entry.held()) {
+            let (own_name, own_value) = held.split_at(name_len);
+            return own_value == value && (name.is_empty() || own_name.eq_ignore_ascii_case(name));
+        }
+        let (before, after) = (&self.ring[at..], &self.ring[..at + entry.held() - self.ring.len()]);
+        let own = || before.iter().chain(after);
+        own().skip(name_len).eq(value) && own().zip(name).all(|(a, b)| a.eq_ignore_ascii_case(b))
     }
 
     /// Bytes of memory.
@@ -232,7 +241,7 @@ mod tests {
                 let name: &[u8] = if random.bool() { b"date" } else { &value[..value.len() / 3] };
                 let kind = NameKind::of(name);
                 let own = if kind == NameKind::Other { name } else { b"" };
-                table.insert(kind, own, &value);
+                table.insert(kind, own, &value, true);
                 plain.insert(name, &value, limit);
                 if random.usize(..100) == 0 {
                     limit = random.usize(..5_000);
@@ -243,9 +252,14 @@ mod tests {
                 }
                 let mut scratch = Vec::new();
                 for (age, (name, value)) in plain.0.iter().enumerate() {
-                    let (kind, own, got) = table.get(age, &mut scratch).unwrap();
+                    let Read { kind, name: own, value: got, .. } = table.get(age, &mut scratch).unwrap();
                     assert_eq!((kind.name(own).bytes(), got), (&name[..], &value[..]));
                     let own = own.to_vec();
+                    if !value.is_empty() {
+                        let mut other = value.clone();
+                        other[0] ^= 1;
+                        assert!(!table.is(age, kind, &own, &other));
+                    }
                     let mut copied = Vec::new();
                     assert_eq!(table.name(age, &mut copied), Some(kind));
                     assert_eq!(copied, own);

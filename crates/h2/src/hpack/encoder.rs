@@ -146,9 +146,9 @@ impl Encoder {
     fn insert(&mut self, name: FieldName<'_>, value: &[u8]) {
         let (kind, own) = kind_of(name);
         if own.iter().any(u8::is_ascii_uppercase) {
-            self.table.insert(kind, &own.to_ascii_lowercase(), value);
+            self.table.insert(kind, &own.to_ascii_lowercase(), value, true);
         } else {
-            self.table.insert(kind, own, value);
+            self.table.insert(kind, own, value, true);
         }
     }
 }

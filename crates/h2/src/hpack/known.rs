@@ -186,5 +186,5 @@ pub(crate) fn whole(name: FieldName<'_>, value: &[u8], at: usize) -> usize {
 #[inline(always)]
 pub(crate) fn field(index: usize) -> Option<Field<'static>> {
     let (name, value) = entry(index)?;
-    Some(Field { name: name.name(b""), value, never_indexed: false })
+    Some(Field { name: name.name(b""), value, sound: true, never_indexed: false })
 }

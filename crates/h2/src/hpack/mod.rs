@@ -55,6 +55,9 @@ pub struct Field<'a> {
     pub name: FieldName<'a>,
     /// Its value: any bytes.
     pub value: &'a [u8],
+    /// The value has no CR, LF or NUL ([`http::is_line`]), which tables remember; if not, it has not
+    /// been looked at.
+    pub sound: bool,
     /// Whoever sends it on must not put it into a table either (RFC 7541 section 7.1.3).
     pub never_indexed: bool,
 }

@@ -70,10 +70,15 @@ impl Limits {
     }
 }
 
-/// Adds a field to the head as it is.
+/// Adds a field to the head, without the blanks around its value.
 #[inline(always)]
-pub(super) fn push(head: &mut Head, name: FieldName<'_>, value: &[u8], secret: bool) -> Result<(), Cause> {
-    let pushed = match name {
+pub(super) fn push(head: &mut Head, field: &Field<'_>) -> Result<(), Cause> {
+    let (value, secret) = (trim(field.value), field.never_indexed);
+    let pushed = match field.name {
+        FieldName::Known(known) if field.sound => {
+            head.push_sound(known, value, secret);
+            Some(true)
+        }
         FieldName::Known(known) => Some(head.push_known(known, value, secret)),
         FieldName::Other(bytes) if bytes.first() == Some(&b':') => return Err(Cause::PseudoUnknown),
         other => head.push_other(other.bytes(), value, secret),

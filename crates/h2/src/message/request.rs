@@ -1,6 +1,6 @@
 //! Requests: a header block to a head (RFC 9113 section 8.3.1, RFC 8441).
 
-use http::{Head, KnownName, Method, Part, is_host_value, target_stop, uri};
+use http::{Head, KnownName, Method, Part, is_host_value, is_line, target_stop, uri};
 
 use super::cause::refuse;
 use super::priority::Priority;
@@ -95,28 +95,32 @@ impl Reader<'_> {
         if !self.state.started {
             self.start()?;
         }
-        let (value, secret) = (trim(field.value), field.never_indexed);
-        let FieldName::Known(known) = field.name else { return push(self.head, field.name, value, secret) };
+        let FieldName::Known(known) = field.name else { return push(self.head, field) };
         match known {
             KnownName::Cookie => {
                 self.state.cookies += 1;
-                return if self.head.push_crumb(value, secret) { Ok(()) } else { Err(Cause::Value) };
+                let crumb = trim(field.value);
+                return if self.head.push_crumb(crumb, field.never_indexed) {
+                    Ok(())
+                } else {
+                    Err(Cause::Value)
+                };
             }
-            KnownName::Host => return self.host(value, secret),
-            KnownName::Te if value != b"trailers" => return Err(Cause::Te),
-            KnownName::Priority => self.state.request.priority = Some(Priority::parse(value)),
+            KnownName::Host => return self.host(field),
+            KnownName::Te if trim(field.value) != b"trailers" => return Err(Cause::Te),
+            KnownName::Priority => self.state.request.priority = Some(Priority::parse(field.value)),
             _ if is_connection_specific(known) => return Err(Cause::ConnectionSpecific),
             _ => {}
         }
-        push(self.head, field.name, value, secret)
+        push(self.head, field)
     }
 
     /// `Host`: nothing beside `:authority`, which decides (RFC 9113 section 8.3.1); of several
     /// the first if they are equal.
-    fn host(&mut self, value: &[u8], secret: bool) -> Result<(), Cause> {
+    fn host(&mut self, field: &Field<'_>) -> Result<(), Cause> {
+        let value = trim(field.value);
         if self.parts.authority.is_some() {
-            let broken = value.iter().any(|b| matches!(b, b'\r' | b'\n' | 0));
-            return if broken { Err(Cause::Value) } else { Ok(()) };
+            return if is_line(value) { Ok(()) } else { Err(Cause::Value) };
         }
         if let Some(first) = self.head.get_known(KnownName::Host) {
             return if http::eq_ignore_case(first, value) { Ok(()) } else { Err(Cause::Host) };
@@ -124,7 +128,7 @@ impl Reader<'_> {
         if !is_host_value(value) {
             return Err(Cause::Host);
         }
-        push(self.head, FieldName::Known(KnownName::Host), value, secret)
+        push(self.head, field)
     }
 
     /// All pseudo-fields are there: makes the start line of them.
@@ -160,12 +164,11 @@ impl Reader<'_> {
             return Ok(());
         };
         let whole = self.head.part(authority);
-        if !is_host_value(whole) || whole.is_empty() && default.is_some() {
+        let (host, port) = uri::split_port(whole);
+        if !is_host_value(whole) || !is_host_alone(host) {
             return Err(Cause::Authority);
         }
-        if let (host, Some(port)) = uri::split_port(whole)
-            && (port.is_empty() || default == Some(port))
-        {
+        if port.is_some_and(|port| port.is_empty() || default == Some(port)) {
             authority = self.head.cut(authority, host.len());
         }
         let path = if asterisk { self.head.cut(path, 0) } else { path };
@@ -202,7 +205,7 @@ impl Reader<'_> {
         let whole = self.head.part(authority);
         let (host, port) = uri::split_port(whole);
         let number = port.and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u16>().ok());
-        if !is_host_value(whole) || host.is_empty() || number.is_none() {
+        if !is_host_value(whole) || !is_host_alone(host) || number.is_none() {
             return Err(Cause::Authority);
         }
         self.head.set_target_part(authority);
@@ -229,6 +232,12 @@ impl Reader<'_> {
             Err(_) => Err(Cause::ContentLength),
         }
     }
+}
+
+/// Whether no port is left in a host that has lost one: what one reader takes for the port, another
+/// might take for a part of the host.
+fn is_host_alone(host: &[u8]) -> bool {
+    !host.is_empty() && (host[0] == b'[' || !host.contains(&b':'))
 }
 
 /// RFC 3986 section 3.1.

@@ -3,7 +3,7 @@
 use http::{Head, KnownName};
 
 use super::cause::refuse;
-use super::read::{self, is_connection_specific, push, trim};
+use super::read::{self, is_connection_specific, push};
 use super::{Cause, Refusal, Rules};
 use crate::hpack::{Decoder, Field, FieldName, Pseudo};
 
@@ -68,7 +68,7 @@ fn response_field(head: &mut &mut Head, field: &Field<'_>) -> Result<(), Cause> 
     {
         return Err(Cause::ConnectionSpecific);
     }
-    push(head, field.name, trim(field.value), field.never_indexed)
+    push(head, field)
 }
 
 /// Reads trailers into `head`, which then has fields and no start line.
@@ -94,7 +94,7 @@ fn trailer(head: &mut &mut Head, field: &Field<'_>) -> Result<(), Cause> {
     {
         return Err(Cause::Trailer);
     }
-    push(head, field.name, trim(field.value), field.never_indexed)
+    push(head, field)
 }
 
 /// Whether trailers may have a field of this name; HAProxy refuses the same.
