@@ -74,7 +74,8 @@ fn each_version_reaches_each_version() {
         origin.port()
     );
     let _weir = Weir::start(&text, &[plain, h2, to_h1, to_h2]);
-    let large = "x".repeat(200_000);
+    let file = weir_tests::scratch("h2").join("large");
+    std::fs::write(&file, "x".repeat(400_000)).expect("a file");
     for (port, version) in
         [(plain, "--http1.1"), (to_h1, "--http2-prior-knowledge"), (to_h2, "--http2-prior-knowledge")]
     {
@@ -83,17 +84,13 @@ fn each_version_reaches_each_version() {
         assert_eq!(curl(&[version, "-d", "abc", &url]), "POST /a?b=c HTTP/1.1|3", "{version}");
         let head = curl(&[version, "-I", &url]).to_ascii_lowercase();
         assert!(head.contains("content-length: 22"), "{head}");
-        // Of a length that nobody knows beforehand, and longer than any window.
-        let sent = format!("{large}{large}");
-        let mut child = Command::new("curl")
-            .args(["-sS", "--max-time", "20", version, "-T", "-", &url])
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .expect("curl runs");
-        child.stdin.take().expect("a pipe").write_all(sent.as_bytes()).expect("curl reads");
-        let output = child.wait_with_output().expect("curl ends");
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "PUT /a?b=c HTTP/1.1|400000", "{version}");
+        // Longer than any window.
+        let sent = format!("@{}", file.display());
+        assert_eq!(
+            curl(&[version, "--data-binary", &sent, &url]),
+            "POST /a?b=c HTTP/1.1|400000",
+            "{version}"
+        );
     }
 }
 

@@ -70,7 +70,7 @@ fn a_line_without_tls13_serves_clients_that_have_only_older_suites() {
 }
 
 #[test]
-fn listeners_of_http_offer_http11_by_themselves() {
+fn listeners_of_http_offer_both_versions_by_themselves() {
     let authority = Authority::new();
     let ports = [free_port(), free_port(), free_port()];
     let certificate = shown(&authority.issue(&["one.test"]));
@@ -81,9 +81,11 @@ fn listeners_of_http_offer_http11_by_themselves() {
         ports[0], ports[1], ports[2]
     );
     let _weir = Weir::start(&text, &ports);
-    let told =
-        ports.map(|port| handshake(port, &["-alpn", "h2,http/1.1"]).contains("ALPN protocol: http/1.1"));
-    assert_eq!(told, [true, false, false]);
+    for (offered, agreed) in [("h2,http/1.1", "h2"), ("http/1.1,h2", "h2"), ("http/1.1", "http/1.1")] {
+        let line = format!("ALPN protocol: {agreed}");
+        let told = ports.map(|port| handshake(port, &["-alpn", offered]).contains(&line));
+        assert_eq!(told, [true, false, false], "{offered}");
+    }
 }
 
 #[test]

@@ -2,6 +2,9 @@
 //!
 //! What a frame means is in `connection`; nothing here looks at a payload.
 
+/// No window is larger.
+pub(crate) const WINDOW_MAX: u32 = (1 << 31) - 1;
+
 /// Bytes of a frame's header.
 pub const HEADER: usize = 9;
 /// The smallest value that SETTINGS_MAX_FRAME_SIZE can have, and its default.

@@ -17,15 +17,17 @@ mod limits;
 pub mod message;
 mod output;
 mod priority;
+mod role;
 mod settings;
 mod stream;
 mod window;
 
 pub use code::Code;
-pub use connection::{Connection, OpenError, Phase, Role};
+pub use connection::{Connection, OpenError, Phase};
 pub use counts::Counts;
 pub use event::{By, Event};
 pub use fault::{Breach, Closed, Reason};
 pub use limits::Config;
+pub use role::Role;
 pub use settings::PeerSettings;
 pub use stream::Key;

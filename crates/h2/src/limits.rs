@@ -1,8 +1,8 @@
 //! Limits: what the configuration says (`tune.h2.*`), and the bounds that are always there.
 
+use crate::frame::WINDOW_MAX;
 use crate::frame::{MAX_SIZE_DEFAULT, MAX_SIZE_LIMIT};
 use crate::message::Rules;
-use crate::settings::WINDOW_MAX;
 
 /// Payload and frames that may wait in the output before streams have to wait, in bytes.
 pub(crate) const OUTPUT: usize = 64 * 1024;

@@ -1,9 +1,10 @@
 //! SETTINGS (RFC 9113 section 6.5): what the peer announced, and what is announced to it.
 
-use crate::Role;
 use crate::fault::Breach;
+use crate::frame::WINDOW_MAX;
 use crate::frame::{Header, MAX_SIZE_DEFAULT, MAX_SIZE_LIMIT, kind};
 use crate::limits::Config;
+use crate::role::Role;
 
 const HEADER_TABLE_SIZE: u16 = 1;
 const ENABLE_PUSH: u16 = 2;
@@ -21,8 +22,6 @@ pub(crate) const SETTING: usize = 6;
 pub(crate) const TABLE_DEFAULT: u32 = 4096;
 /// Every window before any SETTINGS.
 pub(crate) const WINDOW_DEFAULT: u32 = 65_535;
-/// No window is larger.
-pub(crate) const WINDOW_MAX: u32 = (1 << 31) - 1;
 
 /// What the peer announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,8 +12,8 @@
 //! The window of the connection is not what bounds memory. It is raised to its maximum when the
 //! first body comes, and given back in large parts as bytes come.
 
+use crate::frame::WINDOW_MAX;
 use crate::limits::Config;
-use crate::settings::WINDOW_MAX;
 use crate::stream::Stream;
 
 /// The receive buffers of a connection.

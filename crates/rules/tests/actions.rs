@@ -486,11 +486,10 @@ fn marks_towards_the_server_and_switching_are_told_to_the_caller() {
     assert!(matches!(run(&mut world, Ruleset::HttpRequest, &lines), Outcome::Done));
     assert_eq!((world.transaction.server_mark, world.transaction.server_tos), (Some(16), Some(184)));
     let outcome = run(&mut world, Ruleset::TcpRequest, &["switch-mode http proto h1"]);
-    assert!(matches!(outcome, Outcome::Final(Final::SwitchMode)), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::Final(Final::SwitchMode(_))), "{outcome:?}");
     for (line, expected) in [
         ("switch-mode", "`switch-mode` needs the mode `http`"),
         ("switch-mode tcp", "`tcp` is no mode to switch to"),
-        ("switch-mode http proto h2", "`proto h2` is not supported yet: it needs HTTP/2"),
         ("switch-mode http proto spdy", "`spdy` is no protocol of HTTP"),
         ("set-bc-tos 256", "`256` is not between 0 and 255"),
     ] {

@@ -154,7 +154,9 @@ fn put_signature(out: &mut String, (algorithm, signature): (&[u8], &[u8])) {
 impl Response {
     /// What it says, in lines: of whom, of which certificate, for how long, and who signed it.
     pub fn text(&self) -> String {
-        let Some(parts) = parts(&self.der) else { return String::new() };
+        let Some(parts) = parts(&self.der) else {
+            return "OCSP Response Data:\n    Not shown: a part of it is malformed\n".to_owned();
+        };
         let serial = self.serial.strip_prefix(&[0]).filter(|rest| !rest.is_empty()).unwrap_or(&self.serial);
         let mut out = format!(
             "OCSP Response Data:\n    OCSP Response Status: successful (0x0)\n    \

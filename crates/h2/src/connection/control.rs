@@ -5,10 +5,11 @@ use super::receive::{Outcome, Reading, Step};
 use super::{Connection, Phase};
 use crate::event::{By, Event};
 use crate::fault::{Breach, Reason};
+use crate::frame::WINDOW_MAX;
 use crate::frame::{HEADER, Header, flag, kind, number};
 use crate::limits;
 use crate::message::Priority;
-use crate::settings::{SETTING, WINDOW_MAX};
+use crate::settings::SETTING;
 use crate::stream::{Place, QUEUED, RESET, RESET_BY_PEER, WAITING};
 use crate::{Code, Key};
 

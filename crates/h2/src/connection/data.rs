@@ -5,9 +5,10 @@ use super::receive::{Body, Outcome, Reading, Step};
 use crate::Key;
 use crate::event::Event;
 use crate::fault::{Breach, Reason};
+use crate::frame::WINDOW_MAX;
 use crate::frame::{HEADER, Header, flag};
 use crate::limits;
-use crate::settings::{WINDOW_DEFAULT, WINDOW_MAX};
+use crate::settings::WINDOW_DEFAULT;
 use crate::stream::{
     ANY_LENGTH, Gone, HEAD_RECEIVED, LOCAL_ENDED, Place, RECEIVING, REMOTE_ENDED, RESET, RESET_BY_US,
 };

@@ -2,12 +2,13 @@
 //! 6.4, 6.8).
 
 use super::control::{PING_ANNOUNCE, PING_CALLER};
-use super::{Connection, Going, Phase, Role};
+use super::{Connection, Going, Phase};
 use crate::event::{By, Event};
 use crate::fault::{Breach, Closed, Reason};
+use crate::frame::WINDOW_MAX;
 use crate::frame::kind;
 use crate::limits;
-use crate::settings::WINDOW_MAX;
+use crate::role::Role;
 use crate::stream::{LOCAL_ENDED, RESET, RESET_BY_US, TURN, WAITING};
 use crate::{Code, Key};
 

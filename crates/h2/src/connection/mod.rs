@@ -27,20 +27,12 @@ use crate::hpack::{Decoder, Encoder};
 use crate::limits::{self, Config, Used};
 use crate::output::Output;
 use crate::priority::{Early, Ready};
+use crate::role::Role;
 use crate::settings::{self, PeerSettings, TABLE_DEFAULT, WINDOW_DEFAULT};
 use crate::stream::Streams;
 use crate::window::Pool;
 use blocks::Block;
 use receive::Reading;
-
-/// Which side of the connection this is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// Requests come: towards clients.
-    Server,
-    /// Requests go: towards servers.
-    Client,
-}
 
 /// How a connection is brought to its end (RFC 9113 section 6.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,12 +8,13 @@ use std::ops::Range;
 
 use http::{Head, Method};
 
-use super::{Connection, OpenError, Role};
+use super::{Connection, OpenError};
 use crate::Key;
+use crate::frame::WINDOW_MAX;
 use crate::frame::{HEADER, MAX_SIZE_DEFAULT};
 use crate::limits;
 use crate::message::{self, Scheme};
-use crate::settings::WINDOW_MAX;
+use crate::role::Role;
 use crate::stream::{CONNECT, HEAD_METHOD, LOCAL_ENDED, QUEUED, SEQUENTIAL, TURN, WAITING};
 
 impl<B: AsRef<[u8]>> Connection<B> {

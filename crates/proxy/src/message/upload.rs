@@ -194,6 +194,10 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
         // It leaves apart from the body.
         filters::install(x, true);
         let _ = client.side.admit(&mut x.upload);
+        if x.txn.request.has_upgrade() && length != BodyLength::None {
+            request.refuse();
+            return;
+        }
         let ends = x.upload.is_finished() && x.txn.request.method_id() != Method::Connect;
         request.send_head(&x.txn.request, ends && !x.txn.request.has_upgrade());
         x.txn.server_stream = Some(request.facts());

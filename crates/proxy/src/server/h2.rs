@@ -61,6 +61,8 @@ pub(crate) struct Request {
     /// A head that asks for an upgrade, which waits for the server to say whether it knows of any
     /// (RFC 8441, 3).
     held: Option<Box<Head>>,
+    /// Whether it cannot be said in HTTP/2, or not to this server.
+    is_unspeakable: bool,
     /// Which of its connection's requests it is.
     uses: u32,
 }
@@ -165,7 +167,7 @@ impl Request {
         shared.waiting.set(shared.waiting.get() + 1);
         shared.uses.set(shared.uses.get() + 1);
         let uses = shared.uses.get();
-        Box::new(Self { shared, stream: None, held: None, uses })
+        Box::new(Self { shared, stream: None, held: None, is_unspeakable: false, uses })
     }
 
     /// Where it leads.
@@ -213,7 +215,8 @@ impl Request {
         let shared = &self.shared;
         let mut engine = shared.connection.engine.borrow_mut();
         if head.has_upgrade() && !engine.peer().connect_protocol {
-            return;
+            drop(engine);
+            return self.refuse();
         }
         let opened = engine.open(head, SCHEME, ends);
         drop(engine);
@@ -222,6 +225,12 @@ impl Request {
             shared.counters().streams.up();
             self.stream = Some(Stream::opened(shared.connection.clone(), key, ends));
         }
+    }
+
+    /// The request cannot be said in HTTP/2: an upgrade with a body, or one of a server that knows of
+    /// none.
+    pub(crate) fn refuse(&mut self) {
+        self.is_unspeakable = true;
     }
 
     /// The stream, once there is one.
@@ -288,12 +297,9 @@ impl Request {
                 return Poll::Pending;
             }
             self.send_head(&held, false);
-            if self.stream.is_none() {
-                // The server knows of no upgrades.
-                return Poll::Ready(Err(NoHead::Nothing(None)));
-            }
         }
         match &mut self.stream {
+            None if self.is_unspeakable => Poll::Ready(Err(NoHead::Nothing(None))),
             None => Poll::Ready(Err(NoHead::Refused)),
             Some(stream) => stream.poll_head(context, head).map_err(|unprocessed| match unprocessed {
                 true => NoHead::Refused,

@@ -1,7 +1,8 @@
 //! Flow control in both directions.
 
 use super::*;
-use crate::settings::{WINDOW_DEFAULT, WINDOW_MAX};
+use crate::frame::WINDOW_MAX;
+use crate::settings::WINDOW_DEFAULT;
 
 /// WINDOW_UPDATE frames among those that wait: stream and increment.
 fn updates(side: &mut Side) -> Vec<(u32, u32)> {
