@@ -124,7 +124,7 @@ impl Frames {
     }
 
     /// The next frame; `None` when the connection has ended.
-    pub fn next(&mut self) -> Option<Frame> {
+    pub fn next_frame(&mut self) -> Option<Frame> {
         let mut header = [0; 9];
         self.stream.read_exact(&mut header).ok()?;
         let length = u32::from_be_bytes([0, header[0], header[1], header[2]]);
@@ -146,7 +146,7 @@ impl Frames {
     /// The next frame that is `wanted`; `None` when the connection ended before.
     pub fn find(&mut self, mut wanted: impl FnMut(&Frame) -> bool) -> Option<Frame> {
         loop {
-            let frame = self.next()?;
+            let frame = self.next_frame()?;
             if wanted(&frame) {
                 return Some(frame);
             }
@@ -168,7 +168,7 @@ impl Frames {
 
     /// What is left of the connection: reads until it ends.
     pub fn rest(&mut self) -> Vec<Frame> {
-        std::iter::from_fn(|| self.next()).collect()
+        std::iter::from_fn(|| self.next_frame()).collect()
     }
 
     /// The fields of a HEADERS frame.

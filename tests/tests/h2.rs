@@ -114,7 +114,7 @@ fn a_body_of_many_windows_comes_whole_and_trailers_follow_it() {
     assert!(!head.iter().any(|line| line.starts_with("transfer-encoding")), "{head:?}");
     let mut length = 0;
     let trailers = loop {
-        let frame = client.next().expect("a frame");
+        let frame = client.next_frame().expect("a frame");
         match frame.kind {
             DATA => {
                 assert_eq!(frame.flags & END_STREAM, 0, "the trailers come behind it");
@@ -164,7 +164,8 @@ fn what_is_announced_to_clients_is_what_the_configuration_says() {
         (HEADER_TABLE_SIZE, None),
         (MAX_FRAME_SIZE, None),
     ];
-    let cases: [(&str, &[(u16, Option<u32>)]); 8] = [
+    type Said<'a> = (&'a str, &'a [(u16, Option<u32>)]);
+    let cases: [Said<'_>; 8] = [
         ("", &usual),
         ("tune.h2.max-concurrent-streams 7", &[(MAX_CONCURRENT_STREAMS, Some(7))]),
         (
@@ -404,7 +405,7 @@ fn a_connection_ends_after_as_many_requests_as_it_may_have() {
     }
     client.get(5, "/");
     let mut seen = Vec::new();
-    while let Some(frame) = client.next() {
+    while let Some(frame) = client.next_frame() {
         match frame.kind {
             // The client has seen the announcement: the end follows.
             PING if frame.flags & ACK == 0 => drop(client.send(PING, ACK, 0, &frame.payload)),
@@ -477,7 +478,7 @@ fn a_client_may_send_as_much_as_the_receive_buffer_lets_it() {
     let two = " tune.h2.fe.max-concurrent-streams 2";
     let (large, small) =
         (credit(&format!("{two}\n tune.h2.fe.rxbuf 1m")), credit(&format!("{two}\n tune.h2.fe.rxbuf 65536")));
-    assert!(large > 500_000 && small <= 65_536 && small >= 16_384, "{large} and {small} bytes");
+    assert!(large > 500_000 && (16_384..=65_536).contains(&small), "{large} and {small} bytes");
 }
 
 #[test]

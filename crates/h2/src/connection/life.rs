@@ -182,6 +182,13 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.closed.is_some() || (is_last && self.streams.len() == 0)
     }
 
+    /// Whether it is for this side to close the socket, once the output was sent: what it said last
+    /// was said, and nothing is open. Where the peer announced the end, closing is its matter.
+    #[must_use]
+    pub fn is_ours_to_close(&self) -> bool {
+        self.closed.is_some() || (matches!(self.going, Going::Final(_)) && self.streams.len() == 0)
+    }
+
     /// How the connection was closed, if it was.
     #[must_use]
     pub fn closed(&self) -> Option<Closed> {

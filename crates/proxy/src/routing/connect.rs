@@ -285,6 +285,7 @@ async fn open(
             key,
             ends,
             backend: client.worker.local(backend.index),
+            for_one: backend.reuse == Reuse::Never,
             open: opened,
         };
         return Ok(Upstream::H2(client.worker.carriers.begin(opened, &config)));

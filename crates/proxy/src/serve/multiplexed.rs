@@ -353,7 +353,7 @@ where
     fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<End> {
         let engine = self.connection.engine.borrow();
         let is_idle = self.open == 0 && engine.pending() == 0;
-        if is_idle && (self.is_ended || engine.is_finished()) {
+        if is_idle && (self.is_ended || engine.is_ours_to_close()) {
             return Poll::Ready(End::Agreed);
         }
         drop(engine);
@@ -392,6 +392,7 @@ where
         match end {
             // What the client was told last must not be overtaken by a reset.
             End::Broken | End::Late | End::Killed => self.root.linger().await,
+            End::Agreed if !self.is_ended => self.root.linger().await,
             End::Agreed | End::Failed | End::Vanished => {}
         }
     }

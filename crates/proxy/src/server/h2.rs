@@ -76,6 +76,8 @@ pub(crate) struct Opened {
     pub(crate) ends: Option<(Endpoint, Endpoint)>,
     /// The backend of its server.
     pub(crate) backend: Rc<LocalProxy>,
+    /// Whether it serves one request alone (`http-reuse never`).
+    pub(crate) for_one: bool,
     pub(crate) open: Open,
 }
 
@@ -136,7 +138,7 @@ impl Carriers {
 
     /// Makes a connection of a socket on which HTTP/2 is spoken; its first request comes back.
     pub(crate) fn begin(self: &Rc<Self>, opened: Opened, config: &Arc<::h2::Config>) -> Box<Request> {
-        let Opened { socket, preamble, key, ends, backend, open } = opened;
+        let Opened { socket, preamble, key, ends, backend, for_one, open } = opened;
         let tls = socket.tls().map(|session| session.details().clone());
         let shared = Rc::new(Multiplexed {
             connection: Connection::new(Engine::new(Role::Client, config), socket.as_fd().as_raw_fd()),
@@ -145,7 +147,7 @@ impl Carriers {
             waiting: Cell::new(0),
             is_settled: Cell::new(false),
             unsettled: RefCell::default(),
-            is_leaving: Cell::new(false),
+            is_leaving: Cell::new(for_one),
             ends,
             tls,
             backend,
