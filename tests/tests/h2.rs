@@ -571,6 +571,35 @@ fn an_answer_before_the_end_of_the_request_resets_the_rest_without_an_error() {
 }
 
 #[test]
+fn what_rules_make_of_the_target_reaches_an_http1_server_as_a_path_and_services_are_found_by_it() {
+    let origin = Origin::start(|head, _| {
+        let line = head.lines().next().unwrap_or_default();
+        format!("HTTP/1.1 200 OK\r\nX-Line: {line}\r\nContent-Length: 0\r\n\r\n").into_bytes()
+    });
+    let front = " stats enable\n stats uri /stats\n http-request normalize-uri path-strip-dot if { path_beg /dot }\n \
+                 http-request set-path /other if { path /path }\n http-request set-query x=1 if { path /query }\n \
+                 http-request set-uri http://b.test/uri if { path /uri }";
+    let (_weir, port) = frontend("", front, origin.port());
+    let mut client = Frames::connect(port);
+    let cases = [
+        ("/a?b", "GET /a?b HTTP/1.1"),
+        ("/dot/./a", "GET /dot/a HTTP/1.1"),
+        ("/path?q", "GET /other?q HTTP/1.1"),
+        ("/query", "GET /query?x=1 HTTP/1.1"),
+        // A proxy may be behind: what a rule says in full is sent so.
+        ("/uri", "GET http://b.test/uri HTTP/1.1"),
+    ];
+    let mut stream = 1;
+    for (path, line) in cases {
+        let (head, _) = client.get(stream, path).next_head();
+        assert!(head.contains(&format!("x-line: {line}")), "{path}: {head:?}");
+        stream += 2;
+    }
+    let (head, ended) = client.get(stream, "/stats").next_head();
+    assert!(!ended && head.iter().any(|line| line.starts_with("content-type: text/html")), "{head:?}");
+}
+
+#[test]
 fn idle_peers_are_asked_whether_they_live() {
     let origin = Origin::text("x");
     let port = free_port();
@@ -651,4 +680,29 @@ fn h2spec_finds_nothing_before_servers_of_either_version() {
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(text.contains("0 failed") && output.status.success(), "{text}");
     }
+}
+
+#[test]
+fn the_time_of_a_request_that_begins_as_the_preface_does_counts_from_its_first_letter() {
+    let origin = Origin::text("x");
+    let port = free_port();
+    let text = format!(
+        "global\n log stderr format raw local0\n{TIMEOUTS}frontend f\n log-format \"<%TR>\"\n bind 127.0.0.1:{port}\n \
+         default_backend b\nbackend b\n server s 127.0.0.1:{}\n",
+        origin.port()
+    );
+    let weir = Weir::start(&text, &[port]);
+    let mut client = Client::connect(port);
+    client.send("P");
+    // The rest comes late: that is what is told, however busy the machine is.
+    thread::sleep(std::time::Duration::from_millis(60));
+    client.send("UT / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(client.response().expect("an answer").status, 200);
+    let told = || {
+        let messages = weir.messages();
+        let line =
+            messages.lines().find_map(|line| line.strip_prefix('<')?.strip_suffix('>')?.parse::<u64>().ok());
+        line.is_some_and(|time| time >= 50)
+    };
+    assert!(eventually(told), "{}", weir.messages());
 }

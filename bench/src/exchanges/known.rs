@@ -470,12 +470,16 @@ const KNOWN: &[Known] = &[
 
 /// Takes the differences that are known out, and gives the reasons.
 pub(crate) fn take(case: &Case, differences: &mut Vec<Difference>) -> Vec<&'static str> {
+    // What everything follows from comes first: others would take its sign away.
+    let all =
+        KNOWN.iter().find(|known| known.is_all && differences.iter().any(|one| (known.is_so)(case, one)));
+    if let Some(known) = all {
+        differences.clear();
+        return vec![known.why];
+    }
     let mut reasons = Vec::new();
     for known in KNOWN {
         let count = differences.len();
-        if known.is_all && differences.iter().any(|one| (known.is_so)(case, one)) {
-            differences.clear();
-        }
         differences.retain(|one| !(known.is_so)(case, one));
         if differences.len() < count {
             reasons.push(known.why);

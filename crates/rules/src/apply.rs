@@ -261,7 +261,10 @@ fn apply_to_transaction(action: &Action, stage: &mut Stage<'_>) -> Applied {
         }
         Action::Normalize(normalizer) => {
             match crate::normalize::normalize(transaction.request.target(), *normalizer) {
-                Ok(Some(target)) => transaction.request.set_target(&target),
+                Ok(Some(target)) => match uri::split(&target).pathq() {
+                    Some(pathq) => transaction.request.set_pathq(pathq),
+                    None => transaction.request.set_target(&target),
+                },
                 Ok(None) => true,
                 // A target that cannot be understood is the client's fault.
                 Err(()) => return Applied::Final(Final::Deny(Arc::new(Reply::page(400)))),

@@ -14,7 +14,7 @@ use crate::shared::{ServiceReply, ServiceRequest};
 pub(crate) async fn run(client: &Client, x: &mut Exchange, service: rules::Service) -> Stop {
     let request = ServiceRequest {
         method: x.txn.request.method(),
-        target: x.txn.request.target(),
+        target: x.txn.request.plain_target(),
         body: &x.request_body.seen,
         admin: false,
     };

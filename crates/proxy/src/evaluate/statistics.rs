@@ -15,7 +15,7 @@ pub(super) async fn statistics(client: &mut Client, x: &mut Exchange, proxy: &Pr
     let Some(settings) = proxy.stats.clone() else { return Ok(()) };
     let method = x.txn.request.method_id();
     if !matches!(method, http::Method::Get | http::Method::Head | http::Method::Post)
-        || !x.txn.request.target().starts_with(settings.uri.as_bytes())
+        || !x.txn.request.plain_target().starts_with(settings.uri.as_bytes())
     {
         return Ok(());
     }
@@ -33,7 +33,7 @@ pub(super) async fn statistics(client: &mut Client, x: &mut Exchange, proxy: &Pr
         view::with(client, x, |env| settings.admin.iter().any(|condition| holds(Some(condition), env)));
     let request = ServiceRequest {
         method: x.txn.request.method(),
-        target: x.txn.request.target(),
+        target: x.txn.request.plain_target(),
         body: &x.request_body.seen,
         admin,
     };

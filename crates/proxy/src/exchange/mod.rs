@@ -126,6 +126,8 @@ pub(crate) struct ResponseBody {
 pub(crate) enum Arrival {
     /// Bytes, or the end of the stream.
     Ready,
+    /// Bytes that came at this instant (µs of the monotonic clock) and were looked at before.
+    Begun(u64),
     /// Nothing within the time allowed.
     Expired,
     /// A request on a stream of its own, whose head is there.

@@ -46,8 +46,14 @@ async fn receive_head(client: &mut Client, x: &mut Exchange, arrival: Arrival) -
     if !client.side.is_drained() {
         begin(client, x);
         begun = true;
+        let now = x.txn.times.started;
+        if let Arrival::Begun(since) = arrival {
+            let times = &mut x.txn.times;
+            times.started_wall = times.started_wall.saturating_sub(now.saturating_sub(since));
+            times.started = since;
+        }
         if parse(client, x)? {
-            return complete(client, x, x.txn.times.started);
+            return complete(client, x, now);
         }
         limit(client, x)?;
     }

@@ -7,25 +7,33 @@ use std::task::{Context, Poll};
 use runtime::timer;
 
 use crate::client::{Client, Watch, handshake};
+use crate::exchange::Arrival;
 use crate::fault::Fault;
 
 /// What a client that speaks HTTP/2 sends first.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Whether what the client sends first may be the beginning of the preface, as far as it is here.
+/// Looks at what the client sends first: `None` where that is the preface, else how its first request
+/// arrived.
 #[inline]
-pub(super) async fn may_be(client: &mut Client) -> bool {
+pub(super) async fn look(client: &mut Client) -> Option<Arrival> {
     if client.side.is_drained() {
         // What goes wrong here shows again when the request is received.
         poll_fn(|context| Poll::Ready(client.poll_fill(context).is_ready())).await;
     }
     let received = client.side.received();
     let length = received.len().min(3);
-    length > 0 && received[..length] == PREFACE[..length]
+    if length == 0 || received[..length] != PREFACE[..length] {
+        return Some(Arrival::Ready);
+    }
+    let since = timer::now_us();
+    // Boxed: only who speaks HTTP/2 comes here, or sends his first letters one by one.
+    let found = Box::pin(await_it(client)).await;
+    (!found).then_some(Arrival::Begun(since))
 }
 
 /// Whether it is: waits for the rest of it, as long as a request's head may take.
-pub(super) async fn await_it(client: &mut Client) -> bool {
+async fn await_it(client: &mut Client) -> bool {
     let http1_alone = handshake::bind(client).is_some_and(|bind| bind.http1_alone);
     if client.frontend.options.disable_h2_upgrade || http1_alone {
         return false;

@@ -137,13 +137,15 @@ where
         connection.entry.activity.set(Activity::Waiting);
         connection.entry.active_ms.set(connection.idle_from / 1000);
         let Some(arrival) = wait_for_request(&mut connection).await else { return };
-        if connection.session.requests.get() == 0
-            && preface::may_be(&mut connection).await
-            // Boxed: only who speaks HTTP/2 comes here.
-            && Box::pin(preface::await_it(&mut connection)).await
-        {
-            return Box::pin(multiplexed::serve(connection, exchanges)).await;
-        }
+        let arrival = match arrival {
+            Arrival::Ready if connection.session.requests.get() == 0 => {
+                match preface::look(&mut connection).await {
+                    Some(arrival) => arrival,
+                    None => return Box::pin(multiplexed::serve(connection, exchanges)).await,
+                }
+            }
+            arrival => arrival,
+        };
         connection.entry.activity.set(Activity::Request);
         if matches!(arrival, Arrival::Expired) && connection.session.requests.get() > 0 {
             return;
@@ -192,7 +194,7 @@ where
     let multiplexed = match spoken {
         Spoken::Http1 => false,
         Spoken::Http2 => true,
-        Spoken::Found => preface::may_be(&mut client).await && preface::await_it(&mut client).await,
+        Spoken::Found => preface::look(&mut client).await.is_none(),
     };
     if multiplexed {
         // The stream was none.
