@@ -579,7 +579,7 @@ fn what_rules_make_of_the_target_reaches_an_http1_server_as_a_path_and_services_
     let front = " stats enable\n stats uri /stats\n http-request normalize-uri path-strip-dot if { path_beg /dot }\n \
                  http-request set-path /other if { path /path }\n http-request set-query x=1 if { path /query }\n \
                  http-request set-uri http://b.test/uri if { path /uri }";
-    let (_weir, port) = frontend("", front, origin.port());
+    let (_weir, port) = frontend(" expose-experimental-directives", front, origin.port());
     let mut client = Frames::connect(port);
     let cases = [
         ("/a?b", "GET /a?b HTTP/1.1"),
@@ -705,4 +705,19 @@ fn the_time_of_a_request_that_begins_as_the_preface_does_counts_from_its_first_l
         line.is_some_and(|time| time >= 50)
     };
     assert!(eventually(told), "{}", weir.messages());
+}
+
+#[test]
+fn a_client_that_sends_a_letter_of_the_preface_and_no_more_is_told_that_it_is_late() {
+    let origin = Origin::text("x");
+    let port = free_port();
+    let text = format!(
+        "defaults\n mode http\n timeout client 200ms\n timeout connect 20s\n timeout server 20s\nfrontend f\n \
+         bind 127.0.0.1:{port}\n default_backend b\nbackend b\n server s 127.0.0.1:{}\n",
+        origin.port()
+    );
+    let _weir = Weir::start(&text, &[port]);
+    let mut client = Client::connect(port);
+    client.send("P");
+    assert_eq!(client.response().expect("an answer").status, 408);
 }

@@ -126,8 +126,14 @@ pub(crate) struct ResponseBody {
 pub(crate) enum Arrival {
     /// Bytes, or the end of the stream.
     Ready,
-    /// Bytes that came at this instant (µs of the monotonic clock) and were looked at before.
-    Begun(u64),
+    /// Bytes that were looked at before: the first came at this instant (µs of the monotonic clock),
+    /// and `late` where no more came in time.
+    Begun {
+        /// When the first came.
+        since: u64,
+        /// Whether the time for more is over.
+        late: bool,
+    },
     /// Nothing within the time allowed.
     Expired,
     /// A request on a stream of its own, whose head is there.

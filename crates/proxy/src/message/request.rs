@@ -47,13 +47,16 @@ async fn receive_head(client: &mut Client, x: &mut Exchange, arrival: Arrival) -
         begin(client, x);
         begun = true;
         let now = x.txn.times.started;
-        if let Arrival::Begun(since) = arrival {
+        if let Arrival::Begun { since, .. } = arrival {
             let times = &mut x.txn.times;
             times.started_wall = times.started_wall.saturating_sub(now.saturating_sub(since));
             times.started = since;
         }
         if parse(client, x)? {
             return complete(client, x, now);
+        }
+        if matches!(arrival, Arrival::Begun { late: true, .. }) {
+            return Err(Fault::RequestTimeout.into());
         }
         limit(client, x)?;
     }

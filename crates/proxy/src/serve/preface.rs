@@ -28,15 +28,26 @@ pub(super) async fn look(client: &mut Client) -> Option<Arrival> {
     }
     let since = timer::now_us();
     // Boxed: only who speaks HTTP/2 comes here, or sends his first letters one by one.
-    let found = Box::pin(await_it(client)).await;
-    (!found).then_some(Arrival::Begun(since))
+    match Box::pin(await_it(client)).await {
+        Found::Preface => None,
+        Found::Else => Some(Arrival::Begun { since, late: false }),
+        Found::Late => Some(Arrival::Begun { since, late: true }),
+    }
 }
 
-/// Whether it is: waits for the rest of it, as long as a request's head may take.
-async fn await_it(client: &mut Client) -> bool {
+/// What the first bytes turned out to be.
+enum Found {
+    Preface,
+    Else,
+    /// What may still be either, and no more of it in time.
+    Late,
+}
+
+/// Waits for the rest of the preface, as long as a request's head may take.
+async fn await_it(client: &mut Client) -> Found {
     let http1_alone = handshake::bind(client).is_some_and(|bind| bind.http1_alone);
     if client.frontend.options.disable_h2_upgrade || http1_alone {
-        return false;
+        return Found::Else;
     }
     let timeouts = &client.frontend.timeouts;
     client.timer.set_after(timer::now_ms(), timeouts.http_request.or(timeouts.client));
@@ -44,16 +55,18 @@ async fn await_it(client: &mut Client) -> bool {
         let received = client.side.received();
         let length = received.len().min(PREFACE.len());
         if received[..length] != PREFACE[..length] {
-            return false;
+            return Found::Else;
         }
         if length == PREFACE.len() {
-            return true;
+            return Found::Preface;
         }
         let watch = Watch { leaving: false, late: Fault::RequestTimeout };
         let more = |client: &mut Client, context: &mut Context<'_>| -> Poll<_> { client.poll_fill(context) };
-        // What goes wrong here shows again when the request is received.
-        if !matches!(client.wait(watch, more).await, Ok(Ok(1..))) {
-            return false;
+        match client.wait(watch, more).await {
+            Ok(Ok(1..)) => {}
+            Err(Fault::RequestTimeout) => return Found::Late,
+            // What goes wrong here shows again when the request is received.
+            _ => return Found::Else,
         }
     }
 }
