@@ -484,18 +484,18 @@ fn a_client_may_send_as_much_as_the_receive_buffer_lets_it() {
 #[test]
 fn log_formats_and_fetches_know_streams_and_versions() {
     let origin = Origin::text("x");
-    let front = " log-format \"<%HV %r|%[fc_http_major],%[bc_http_major],%[fs.id],%[bs.id],%[fs.rst_code],%HU,%HPO>\"";
+    let front = " log-format \"<%HV %r|%[fc_http_major],%[bc_http_major],%[fs.id],%[bs.id],%[fs.rst_code],%HU,%HPO,%[fc_nb_streams],%[fc_settings_streams_limit],%[bc_nb_streams]>\"";
     let (weir, port) = frontend("", front, origin.port());
     let mut client = Frames::connect(port);
     client.get(1, "/a?b").next_head();
     client.get(3, "/c").next_head();
     let told = |text: &str| eventually(|| weir.messages().contains(text));
     assert!(
-        told("<HTTP/2.0 GET http://a.test/a?b HTTP/2.0|2,1,1,0,-,http://a.test/a?b,/a>"),
+        told("<HTTP/2.0 GET http://a.test/a?b HTTP/2.0|2,1,1,0,-,http://a.test/a?b,/a,1,100,1>"),
         "{}",
         weir.messages()
     );
-    assert!(told("|2,1,3,1,-,http://a.test/c,/c>"), "{}", weir.messages());
+    assert!(told("|2,1,3,1,-,http://a.test/c,/c,1,100,1>"), "{}", weir.messages());
 }
 
 #[test]
@@ -519,7 +519,7 @@ fn the_code_of_a_servers_reset_is_told() {
     let port = free_port();
     let text = format!(
         "global\n log stderr format raw local0\n{TIMEOUTS}frontend f\n bind 127.0.0.1:{port}\n \
-         log-format \"<%[bs.rst_code],%[bs.id],%[bc_http_major] %ST>\"\n default_backend b\nbackend b\n \
+         log-format \"<%[bs.rst_code],%[bs.id],%[bc_http_major],%[bc_settings_streams_limit] %ST>\"\n default_backend b\nbackend b\n \
          server s 127.0.0.1:{server} proto h2\n"
     );
     let weir = Weir::start(&text, &[port]);
@@ -529,7 +529,7 @@ fn the_code_of_a_servers_reset_is_told() {
     let stream = peer.next_of(HEADERS).stream;
     peer.send(RST_STREAM, 0, stream, &PROTOCOL_ERROR.to_be_bytes());
     assert_eq!(client.response().expect("an answer").status, 502);
-    assert!(eventually(|| weir.messages().contains("<1,1,2 502>")), "{}", weir.messages());
+    assert!(eventually(|| weir.messages().contains("<1,1,2,100 502>")), "{}", weir.messages());
 }
 
 #[test]

@@ -148,6 +148,10 @@ impl CaptureSlot {
 pub struct StreamFacts {
     /// Its number.
     pub id: u32,
+    /// How many are open on its connection.
+    pub open: u32,
+    /// How many may be, as the two sides agreed.
+    pub most: u32,
     /// The code of the peer's reset, if it reset it.
     pub reset: Option<u32>,
 }

@@ -12,7 +12,7 @@ use crate::draft::settings::GlobalSettings;
 use crate::tables::ask;
 
 const LUA: &str = "Lua is not supported yet";
-const H2: &str = "HTTP/2 is not supported yet";
+const H2: &str = "connections are always told the number of `tune.h2.fe.max-concurrent-streams`";
 const QUIC: &str = "QUIC is not supported yet";
 const OWN: &str = "memory and scheduling are managed differently here";
 const COPY: &str = "forwarding never copies more than it must here";

@@ -29,8 +29,17 @@ impl<B: AsRef<[u8]>> Connection<B> {
         if self.role == Role::Server || self.is_ending() || self.streams.last >= WINDOW_MAX {
             return 0;
         }
-        let limit = self.config.max_streams().min(self.peer.max_concurrent_streams);
-        (limit as usize).saturating_sub(self.streams.len())
+        (self.most_streams() as usize).saturating_sub(self.streams.len())
+    }
+
+    /// How many streams there may be at once: as a server as we said, as a client what both sides let
+    /// us.
+    #[must_use]
+    pub fn most_streams(&self) -> u32 {
+        match self.role {
+            Role::Server => self.config.max_streams(),
+            Role::Client => self.config.max_streams().min(self.peer.max_concurrent_streams),
+        }
     }
 
     /// Opens a stream with a request; `end` says that it has no body. A request that asks for an upgrade

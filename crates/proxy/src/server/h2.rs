@@ -194,7 +194,8 @@ impl Request {
 
     /// What its stream is known as.
     pub(crate) fn facts(&self) -> StreamFacts {
-        self.stream.as_ref().map_or(StreamFacts { id: 0, reset: None }, Stream::facts)
+        let none = StreamFacts { id: 0, open: 0, most: 0, reset: None };
+        self.stream.as_ref().map_or(none, Stream::facts)
     }
 
     /// The kernel's number of its connection.

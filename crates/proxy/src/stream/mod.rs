@@ -370,7 +370,9 @@ impl Stream {
     /// What it is known as, and whether the peer reset it.
     pub(crate) fn facts(&self) -> StreamFacts {
         let reset = self.incoming.with(|place| place.reset).map(Code::number);
-        StreamFacts { id: self.incoming.key.id(), reset }
+        let engine = self.incoming.connection.engine.borrow();
+        let open = u32::try_from(engine.streams()).unwrap_or(u32::MAX);
+        StreamFacts { id: self.incoming.key.id(), open, most: engine.most_streams(), reset }
     }
 
     /// Whether its client is served though its handshake is not over.

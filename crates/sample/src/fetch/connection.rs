@@ -7,9 +7,9 @@ use crate::env::Env;
 use crate::place::Columns;
 use crate::scope::Scope;
 use crate::session::Endpoint;
+use crate::transaction::StreamFacts;
 use crate::value::{Type, Value};
 
-const NO_H2: &str = "what HTTP/1 gives: HTTP/2 is not supported yet";
 const NO_COMPRESSION: &str =
     "what a response that was not compressed gives: compression is not supported yet";
 const NO_CACHE: &str = "what a response that is not from a cache gives: caches are not supported yet";
@@ -44,10 +44,10 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("dst_is_local",     &[],               Type::Bool, Columns::CLIENT,         "whether the address connected to is one of this system", dst_is_local),
     row("fc_src_is_local",  &[],               Type::Bool, Columns::CLIENT,         "whether the connection's source is",                fc_src_is_local),
     row("fc_dst_is_local",  &[],               Type::Bool, Columns::CLIENT,         "whether the connection's destination is",           fc_dst_is_local),
-    row("fc_nb_streams",    &[],               Type::Int,  Columns::CLIENT,         "streams open on it: one with HTTP/1",               one_stream).partial(NO_H2),
-    row("bc_nb_streams",    &[],               Type::Int,  Columns::RESPONSE_KEPT,  "streams open on it: one with HTTP/1",               server_stream).partial(NO_H2),
-    row("fc_settings_streams_limit", &[],      Type::Int,  Columns::CLIENT_SESSION, "streams that it may have at once: one with HTTP/1", one_stream).partial(NO_H2),
-    row("bc_settings_streams_limit", &[],      Type::Int,  Columns::RESPONSE_KEPT,  "streams that it may have at once: one with HTTP/1", server_stream).partial(NO_H2),
+    row("fc_nb_streams",    &[],               Type::Int,  Columns::CLIENT,         "streams open on it: one with HTTP/1",               fc_nb_streams),
+    row("bc_nb_streams",    &[],               Type::Int,  Columns::RESPONSE_KEPT,  "streams open on it: one with HTTP/1",               bc_nb_streams),
+    row("fc_settings_streams_limit", &[],      Type::Int,  Columns::CLIENT_SESSION, "streams that it may have at once: one with HTTP/1", fc_settings_streams_limit),
+    row("bc_settings_streams_limit", &[],      Type::Int,  Columns::RESPONSE_KEPT,  "streams that it may have at once: one with HTTP/1", bc_settings_streams_limit),
     // What compression and caches would tell of a response without them.
     row("res.comp",         &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the response was compressed",               not_here).partial(NO_COMPRESSION),
     row("res.comp_algo",    &[],               Type::Str,  Columns::RESPONSE_KEPT,  "by which algorithm",                                nothing).partial(NO_COMPRESSION),
@@ -105,13 +105,34 @@ fn fc_dst_is_local<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<
     is_local(env.session.map(|session| session.connection_destination()))
 }
 
-fn one_stream<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    env.session.map(|_| Value::Int(1))
+/// A fact of the client's stream, where its connection has many; 1 with HTTP/1 and TCP.
+fn of_client<'a>(env: &'a Env<'a>, of: fn(&StreamFacts) -> u32) -> Option<Value<'a>> {
+    env.session?;
+    let stream = env.transaction.and_then(|transaction| transaction.client_stream.as_ref());
+    Some(Value::Int(stream.map_or(1, of).into()))
 }
 
-fn server_stream<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    let major = if env.transaction?.server_stream.is_some() { 2 } else { 1 };
-    server_end(env, true).map(|_| Value::Int(major))
+/// The same of the server's.
+fn of_server<'a>(env: &'a Env<'a>, of: fn(&StreamFacts) -> u32) -> Option<Value<'a>> {
+    server_end(env, true)?;
+    let stream = env.transaction?.server_stream.as_ref();
+    Some(Value::Int(stream.map_or(1, of).into()))
+}
+
+fn fc_nb_streams<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    of_client(env, |stream| stream.open)
+}
+
+fn bc_nb_streams<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    of_server(env, |stream| stream.open)
+}
+
+fn fc_settings_streams_limit<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    of_client(env, |stream| stream.most)
+}
+
+fn bc_settings_streams_limit<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    of_server(env, |stream| stream.most)
 }
 
 fn dst<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
