@@ -117,7 +117,11 @@ const KNOWN: &[Known] = &[
         why: "which of several clients has the only place of a server first is chance",
         is_so: |case, one| {
             let is_told = matches!(one.place.as_str(), "log queues" | "log server" | "log tsc");
-            let is_it = is_told || is_counter(one, &[" lbtot", " qmax", " eresp"]);
+            // One that leaves as the place becomes free has it or has not.
+            let leaves = case.clients.iter().flatten().any(|step| *step == Step::Reset);
+            let is_left = matches!(one.place.as_str(), "server connections" | "log Tc")
+                || is_counter(one, &[" connect", " stot", " hrsp_5xx"]);
+            let is_it = is_told || is_counter(one, &[" lbtot", " qmax", " eresp"]) || leaves && is_left;
             is_it
                 && case.clients.len() > 1
                 && case.servers.iter().any(|server| server.parameters.contains("maxconn 1"))
