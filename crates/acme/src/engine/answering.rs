@@ -20,6 +20,7 @@ impl Engine {
             }
             return;
         }
+        self.nonces = 0;
         if let Err(what) = self.take(&answer, now) {
             let text = format!("the answer is malformed ({what}) when {}", self.purpose());
             self.fail(text, None);

@@ -22,7 +22,7 @@ use crate::jws::{AccountKey, base64url};
 
 /// How often a request is sent that gets no usable answer.
 const TRIES: u32 = 5;
-/// How often a nonce that is refused is followed by another.
+/// How many nonces in a row may be refused.
 const NONCES: u32 = 10;
 /// How often the state of one thing is asked for.
 const POLLS: u32 = 60;
@@ -168,6 +168,7 @@ pub(crate) struct Engine {
     authorizations: Vec<String>,
     open: Vec<Open>,
     tries: u32,
+    /// How many nonces the server refused since it last accepted a request.
     nonces: u32,
     polls: u32,
     not_before: u64,

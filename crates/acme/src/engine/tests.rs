@@ -200,6 +200,11 @@ fn a_nonce_that_is_refused_is_followed_by_another() {
     script.insert(3, problem(400, "badNonce", "old"));
     let mut server = Server::new(script);
     assert!(matches!(server.serve(&mut engine()), Next::Issued(_)));
+    // However many requests each need a second one: an order that is waited for is asked about often.
+    let mut script = whole();
+    let checks = (0..30).flat_map(|_| [problem(400, "badNonce", "old"), order("processing")]);
+    script.splice(9..9, checks);
+    assert!(matches!(Server::new(script).serve(&mut engine()), Next::Issued(_)));
     // But not for ever.
     let script = [directory(), nonce()].into_iter().chain((0..50).map(|_| problem(400, "badNonce", "old")));
     let mut server = Server::new(script);
