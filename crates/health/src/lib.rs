@@ -208,6 +208,9 @@ impl Checks {
             rise::prepare(&peer, &context);
             marks::prepare(&peer);
         });
+        // Before any worker serves: whoever asks for a server's state, or sends it a request, finds
+        // the state that it begins with.
+        subjects.iter().for_each(watch::prepare);
         let spread = plan.global.max_spread_checks.map_or(shortest, |max| shortest.min(max));
         Self { context, subjects, agents, spread }
     }
@@ -250,7 +253,6 @@ impl Checks {
         let mine = |index: usize| (index % workers == own).then(|| self.spread * index as u32 / count);
         for (index, subject) in self.subjects.iter().enumerate() {
             if let Some(delay) = mine(index) {
-                watch::prepare(subject);
                 running.spawn(task::Task::check(subject.clone(), delay));
             }
         }

@@ -10,9 +10,7 @@ use crate::{Checks, Outcome, verdict, watch};
 
 /// A server whose checks begin, without any being made.
 fn prepared(lines: &str, more: &str) -> (Checks, super::Told) {
-    let (checks, told) = backend(lines, nobody(), more);
-    checks.subjects.iter().for_each(watch::prepare);
-    (checks, told)
+    backend(lines, nobody(), more)
 }
 
 fn apply(checks: &Checks, status: &'static str, code: i32, info: &str) {
@@ -127,7 +125,6 @@ fn servers_that_track_follow_and_so_do_those_that_track_them() {
         "backend be\n server s1 {0} check\nbackend two\n server s2 {0} track be/s1\nbackend three\n server s3 {0} track two/s2\n",
         nobody()
     ));
-    watch::prepare(&checks.subjects[0]);
     let followers: Vec<_> = checks
         .context
         .followers
