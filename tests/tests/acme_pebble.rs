@@ -2,10 +2,10 @@
 //! Each test says so and passes where Pebble is not installed; `acme.rs` needs none.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use weir_tests::pebble::{Pebble, Settings};
-use weir_tests::tls::{certificate_fact as fact, order_status as status};
+use weir_tests::tls::{certificate_fact as fact, handshake, order_status as status};
 use weir_tests::{Authority, NameServer, Weir, Zone, eventually, free_port, scratch};
 
 /// A name server that knows everybody at 127.0.0.1, an authority, and ports for the program.
@@ -72,17 +72,6 @@ fn await_new(scene: &Scene, weir: &Weir, certificate: &str, old: &str) -> String
     serial
 }
 
-/// What `openssl s_client` shows of a listener.
-fn client(port: u16, arguments: &[&str]) -> String {
-    let output = Command::new("openssl")
-        .args(["s_client", "-connect", &format!("127.0.0.1:{port}")])
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .expect("openssl runs: `make tools` installs it");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
 #[test]
 fn certificates_are_ordered_by_http_renewed_and_kept_across_restarts() {
     let Some(scene) = Scene::start(Settings { refuses: 25, ..Settings::default() }) else { return };
@@ -107,7 +96,7 @@ fn certificates_are_ordered_by_http_renewed_and_kept_across_restarts() {
     assert_eq!(fact(&weir, "@s/b", "Algorithm"), "RSA2048");
     assert!(status(&weir, "@s/b", 4).starts_with("5d "), "{}", weir.ask("acme status"));
     assert!(status(&weir, "@s/a", 6).starts_with("82d "), "{}", weir.ask("acme status"));
-    let shown = client(scene.tls, &["-servername", "a.test"]);
+    let shown = handshake(scene.tls, &["-servername", "a.test"]);
     assert!(shown.contains("Pebble Intermediate"), "{shown}");
     assert_eq!(weir.ask("show map virt@acme").trim(), "", "no token is left");
 
@@ -251,7 +240,7 @@ fn challenges_by_tls_are_answered_on_lines_that_want_certificates_of_clients() {
     let names = String::from_utf8_lossy(&names.stdout).into_owned();
     assert!(names.contains("DNS:a.test") && names.contains("IP Address:127.0.0.1"), "{names}");
     // Now it is nobody's challenge any more: the line wants what it wants.
-    let shown = client(scene.tls, &["-servername", "a.test", "-alpn", "acme-tls/1"]);
+    let shown = handshake(scene.tls, &["-servername", "a.test", "-alpn", "acme-tls/1"]);
     assert!(!shown.contains("ALPN protocol: acme-tls/1"), "{shown}");
 }
 

@@ -88,6 +88,11 @@ impl WallTime {
         }
     }
 
+    /// Microseconds since 1970.
+    pub fn since_1970_us(self) -> u64 {
+        self.seconds as u64 * 1_000_000 + u64::from(self.micros())
+    }
+
     /// Milliseconds of the second.
     pub fn millis(self) -> u32 {
         self.nanos / 1_000_000

@@ -8,7 +8,7 @@
 mod common;
 
 use Cause::*;
-use common::block;
+use common::{block, written};
 use h2::hpack::Decoder;
 use h2::message::{Cause, Priority, Refusal, Request, Rules, read_request};
 use http::{BodyLength, Head, KnownName, Method};
@@ -27,15 +27,6 @@ fn read(fields: &Fields<'_>, end: bool, rules: &Rules) -> Result<(Head, Request)
         }
         Err(other) => panic!("{other:?}"),
     }
-}
-
-/// The head as HTTP/1, lines between bars.
-fn written(head: &Head) -> String {
-    let mut out = Vec::new();
-    head.write_to(&mut out);
-    let text: Vec<String> =
-        out.split(|b| *b == b'\n').map(|line| line.trim_ascii_end().escape_ascii().to_string()).collect();
-    text.join("|").trim_end_matches('|').to_string()
 }
 
 fn downgraded(fields: &Fields<'_>, end: bool, rules: &Rules) -> Result<String, Cause> {

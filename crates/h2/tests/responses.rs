@@ -7,7 +7,7 @@
 mod common;
 
 use Cause::*;
-use common::{block, decode, lines};
+use common::{block, decode, lines, written};
 use h2::hpack::{Decoder, Encoder};
 use h2::message::{
     Cause, Refusal, Rules, Scheme, is_extended_connect, read_request, read_response, read_trailers,
@@ -27,14 +27,6 @@ fn cause<T>(outcome: Result<T, Refusal>) -> Result<T, Cause> {
 fn response(fields: &[(&str, &str)], end: bool) -> Result<Head, Cause> {
     let mut head = Head::new();
     cause(read_response(&mut Decoder::new(4096), &block(fields), end, &RULES, &mut head)).map(|()| head)
-}
-
-fn written(head: &Head) -> String {
-    let mut out = Vec::new();
-    head.write_to(&mut out);
-    let text: Vec<String> =
-        out.split(|b| *b == b'\n').map(|line| line.trim_ascii_end().escape_ascii().to_string()).collect();
-    text.join("|").trim_end_matches('|').to_string()
 }
 
 #[test]

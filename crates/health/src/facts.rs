@@ -53,7 +53,7 @@ impl Facts {
         let (now, wall) = (now_us(), WallTime::now());
         let session = Session::new(Accepted {
             ends: Ends { source: Endpoint::Local, destination: Endpoint::Local },
-            wall_us: wall.seconds as u64 * 1_000_000 + u64::from(wall.micros()),
+            wall_us: wall.since_1970_us(),
             us: now,
             frontend,
             listener,

@@ -33,6 +33,15 @@ pub(crate) fn block<T: AsRef<[u8]>>(fields: &[(T, T)]) -> Vec<u8> {
     out
 }
 
+/// A head as HTTP/1, lines between bars.
+pub(crate) fn written(head: &http::Head) -> String {
+    let mut out = Vec::new();
+    head.write_to(&mut out);
+    let text: Vec<String> =
+        out.split(|b| *b == b'\n').map(|line| line.trim_ascii_end().escape_ascii().to_string()).collect();
+    text.join("|").trim_end_matches('|').to_string()
+}
+
 /// Name and value of a field.
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 

@@ -143,8 +143,7 @@ fn begin(client: &mut Client, x: &mut Exchange) {
     let times = &mut x.txn.times;
     times.started = now;
     if client.prepared().logs {
-        let wall = WallTime::now();
-        times.started_wall = wall.seconds as u64 * 1_000_000 + u64::from(wall.nanos / 1000);
+        times.started_wall = WallTime::now().since_1970_us();
     }
     if times.idle_from > now || client.session.requests.get() > 0 && times.idle_from == 0 {
         times.idle_from = now;

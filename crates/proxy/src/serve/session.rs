@@ -94,7 +94,7 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Box<Client> {
     let id = worker.session_id();
     let session = Session::new(Accepted {
         ends: Ends { source, destination },
-        wall_us: wall.seconds as u64 * 1_000_000 + u64::from(wall.nanos / 1000),
+        wall_us: wall.since_1970_us(),
         us: newcomer.accepted_us,
         frontend: frontend.held.clone(),
         listener: frontend.listener(newcomer.bind),
