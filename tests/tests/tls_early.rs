@@ -19,8 +19,13 @@ const TELL: &str = "http-request return status 200 content-type text/plain lf-st
                     \"early=%[ssl_fc_has_early] rcvd=%[ssl_fc_early_rcvd] resumed=%[ssl_fc_is_resumed]\"";
 
 fn connector() -> Arc<Connector> {
+    connector_of("http/1.1")
+}
+
+/// One that offers this protocol.
+fn connector_of(protocol: &str) -> Arc<Connector> {
     let connecting = Connecting {
-        alpn: vec![b"http/1.1"[..].into()],
+        alpn: vec![protocol.as_bytes().into()],
         sessions: 8,
         early_data: true,
         ..Connecting::default()
@@ -134,7 +139,7 @@ fn request(path: &str) -> String {
 fn frontend(authority: &Authority, more: &str) -> (Weir, u16) {
     let (port, certificate) = (free_port(), shown(&authority.issue(&["one.test"])));
     let text = format!(
-        "{DEFAULTS}frontend fe\n bind 127.0.0.1:{port} ssl crt {certificate} allow-0rtt alpn http/1.1\n {more}\n"
+        "{DEFAULTS}frontend fe\n bind 127.0.0.1:{port} ssl crt {certificate} allow-0rtt alpn h2,http/1.1\n {more}\n"
     );
     (Weir::start(&text, &[port]), port)
 }
@@ -160,6 +165,27 @@ fn a_request_in_early_data_is_answered_before_the_handshake_is_over() {
     client.seal(&request("/wait")).settle();
     let answer = client.until("resumed=");
     assert!(answer.contains("early=0 rcvd=1 resumed=1"), "{answer}");
+}
+
+#[test]
+fn streams_that_come_as_early_data_are_served_once_the_handshake_is_over() {
+    let authority = Authority::new();
+    let (_weir, port) = frontend(&authority, TELL);
+    let connector = connector_of("h2");
+    // The preface with no settings, and a GET of `/`: the names are of RFC 7541, appendix A.
+    let opening = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\u{4}\0\0\0\0\0";
+    let request = "\0\0\u{f}\u{1}\u{5}\0\0\0\u{1}\u{2}\u{3}GET\u{4}\u{1}/\u{6}\u{5}https";
+    let mut first = Client::connect(port, &connector, false);
+    first.settle().seal(opening).seal(request).speak();
+    assert!(first.until("resumed=0").contains("early=0 rcvd=0"));
+    let mut client = Client::connect(port, &connector, true);
+    client.seal(opening).seal(request).speak();
+    while !client.session.is_established() {
+        assert!(client.receive(), "the handshake failed");
+    }
+    // Its end was held back.
+    client.speak();
+    assert!(client.until("resumed=1").contains("early=0 rcvd=1"));
 }
 
 #[test]

@@ -14,7 +14,8 @@ use crate::tables::server_row::{ServerKeyword, row as server};
 const SSL3: &str = "SSL 3.0 is never spoken";
 const NO_H2: &str = "`h2` is left out: checks do not speak HTTP/2 yet";
 
-const EARLY: &str = "not where OpenSSL serves the line; nor in `mode tcp` before the handshake is over";
+const EARLY: &str =
+    "not where OpenSSL serves the line; nor in `mode tcp` or over HTTP/2 before the handshake is over";
 const EARLY_SERVER: &str = "not where OpenSSL serves the line";
 const TICKETS: &str = "tickets of clients that OpenSSL serves are sealed with keys of its own";
 const SIGALGS: &str = "OpenSSL is not told, where it serves the line";

@@ -18,17 +18,6 @@ pub(super) fn body_length(stream: &Stream, head: &Head) -> BodyLength {
     }
 }
 
-/// What is here of the body; says whether that is all of it.
-pub(super) fn decode(stream: &Stream, length: BodyLength, out: &mut Vec<u8>) -> bool {
-    out.clear();
-    out.extend_from_slice(stream.received());
-    match length {
-        BodyLength::None => true,
-        BodyLength::Length(length) => out.len() as u64 >= length,
-        BodyLength::Chunked | BodyLength::UntilClose => stream.is_ended(),
-    }
-}
-
 /// Nobody reads the rest of the body: the client is told so behind the response (RFC 9113, 8.1).
 pub(super) fn skip_body(stream: &mut Stream, flow: &mut Flow) -> bool {
     if let Some(input) = &mut stream.input {

@@ -377,7 +377,7 @@ impl Downstream {
     pub(crate) fn decode(&self, length: BodyLength, out: &mut Vec<u8>) -> Result<bool, http::ChunkError> {
         match self {
             Self::H1(socket) => crate::flow::decode(length, socket.received(), out),
-            Self::H2(stream) => Ok(h2::decode(stream, length, out)),
+            Self::H2(stream) => Ok(stream.decode(length, out)),
         }
     }
 
@@ -483,7 +483,8 @@ impl Downstream {
     pub(crate) fn is_early(&self) -> bool {
         match self {
             Self::H1(socket) => socket.stream.is_early(),
-            Self::H2(stream) => stream.is_early(),
+            // Served once the handshake is over (`serve::multiplexed`).
+            Self::H2(_) => false,
         }
     }
 

@@ -21,7 +21,6 @@ use state::sessions::{self, Activity};
 use super::boxes::{Exchanges, Running};
 use super::ready::{Ready, Slot};
 use super::stopping::{self, Told};
-
 use crate::client::{Client, Downstream, handshake};
 use crate::exchange::{Arrival, Exchange, Next, report};
 use crate::glitch;
@@ -79,12 +78,16 @@ struct Place<F> {
     waker: Waker,
 }
 
-/// Serves the streams of `client`'s connection until it ends.
-pub(crate) async fn serve<M, F>(client: Box<Client>, exchanges: Rc<Exchanges<M, F>>)
+/// Serves the streams of `client`'s connection until it ends. What came as early data waits until the
+/// handshake is over: no stream may be one that somebody else has sent once more (RFC 8470, 3).
+pub(crate) async fn serve<M, F>(mut client: Box<Client>, exchanges: Rc<Exchanges<M, F>>)
 where
     M: Fn(Box<Client>, Arrival) -> F,
     F: Future<Output = (Box<Client>, Next)>,
 {
+    if client.side.is_early() && !Box::pin(client.settle()).await {
+        return;
+    }
     let engine = Engine::new(Role::Server, &client.prepared().h2.front);
     let ping = handshake::bind(&client).and_then(|bind| bind.idle_ping);
     let connection = Connection::new(engine, client.side.descriptor());
@@ -139,9 +142,7 @@ where
             self.heed_wishes()?;
             self.send(context)?;
             // What was sent made room for those that wait.
-            while let Some(key) = self.next_writable() {
-                self.connection.wake(key);
-            }
+            self.connection.wake_writable();
             worked |= received || polled;
             if !(received || self.ready.is_any()) {
                 break;
@@ -167,10 +168,6 @@ where
             Downstream::H1(socket) => Ok(&mut socket.stream),
             Downstream::H2(_) => Err(End::Failed),
         }
-    }
-
-    fn next_writable(&self) -> Option<Key> {
-        self.connection.engine.borrow_mut().next_writable()
     }
 
     /// Reads once, and deals with what came; whether anything did.
@@ -239,8 +236,7 @@ where
             x.txn.is_http = true;
             x.txn.termination.set(Cause::Proxy, sample::Phase::Request);
             (x.txn.times.started, x.txn.times.closed) = (now, now);
-            let wall = WallTime::now();
-            x.txn.times.started_wall = wall.seconds as u64 * 1_000_000 + u64::from(wall.nanos / 1000);
+            x.txn.times.started_wall = WallTime::now().since_1970_us();
             report::no_request(&self.root, &x);
             x.give();
         }

@@ -325,12 +325,12 @@ impl Request {
 
     /// What is here of the body; says whether that is all of it.
     pub(crate) fn decode(&self, length: BodyLength, out: &mut Vec<u8>) -> bool {
-        out.clear();
-        out.extend_from_slice(self.received());
-        match length {
-            BodyLength::None => true,
-            BodyLength::Length(length) => out.len() as u64 >= length,
-            BodyLength::Chunked | BodyLength::UntilClose => self.is_ended(),
+        match &self.stream {
+            Some(stream) => stream.decode(length, out),
+            None => {
+                out.clear();
+                !matches!(length, BodyLength::Length(1..))
+            }
         }
     }
 }
@@ -373,11 +373,7 @@ async fn run(all: Rc<Carriers>, shared: Rc<Multiplexed>, mut socket: Socket, mut
                 return Poll::Ready(end);
             }
             // What was sent made room for those that wait.
-            loop {
-                let next = shared.connection.engine.borrow_mut().next_writable();
-                let Some(key) = next else { break };
-                shared.connection.wake(key);
-            }
+            shared.connection.wake_writable();
             if !received {
                 break;
             }

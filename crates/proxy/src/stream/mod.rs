@@ -3,7 +3,7 @@
 //!
 //! A [`Stream`] is held by the request; the [`Connection`] behind it by the task that owns the
 //! socket (`serve::multiplexed`), which puts what it receives into the streams' places and sends
-//! what they left in the engine's output. No socket is touched here.
+//! what they left in the engine's output.
 
 mod ping;
 mod place;
@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use h2::{Code, Counts, Key};
-use http::Head;
+use http::{BodyLength, Head};
 use runtime::Buffer;
 use sample::StreamFacts;
 use state::counters::Multiplexed;
@@ -35,8 +35,6 @@ pub(crate) struct Connection {
     pub(crate) descriptor: RawFd,
     /// What rules of streams want of the connection.
     wish: Cell<Wish>,
-    /// Whether it is served though the handshake of TLS is not over.
-    pub(crate) is_early: Cell<bool>,
     /// What came for each stream, by the number of its key.
     places: RefCell<Vec<Place>>,
     /// Wakes the task that owns the socket.
@@ -80,7 +78,6 @@ impl Connection {
             engine: RefCell::new(engine),
             descriptor,
             wish: Cell::default(),
-            is_early: Cell::new(false),
             places: RefCell::default(),
             owner: RefCell::default(),
             is_touched: Cell::new(false),
@@ -200,8 +197,18 @@ impl Connection {
     }
 
     /// A stream that waited for its turn to send has it.
-    pub(crate) fn wake(&self, key: Key) {
+    fn wake(&self, key: Key) {
         self.with_place(key, Place::wake);
+    }
+
+    /// What was sent made room: those that waited for it go on.
+    pub(crate) fn wake_writable(&self) {
+        loop {
+            // No stream is woken while the engine is borrowed.
+            let next = self.engine.borrow_mut().next_writable();
+            let Some(key) = next else { return };
+            self.wake(key);
+        }
     }
 
     /// Every stream ends: the connection has.
@@ -247,6 +254,17 @@ impl Stream {
     /// Whether nothing is left of what was received.
     pub(crate) fn is_drained(&self) -> bool {
         self.received().is_empty()
+    }
+
+    /// What is here of the body, into `out`; says whether that is all of it.
+    pub(crate) fn decode(&self, length: BodyLength, out: &mut Vec<u8>) -> bool {
+        out.clear();
+        out.extend_from_slice(self.received());
+        match length {
+            BodyLength::None => true,
+            BodyLength::Length(length) => out.len() as u64 >= length,
+            BodyLength::Chunked | BodyLength::UntilClose => self.is_ended(),
+        }
     }
 
     /// Whether all of the message has come, and lies in what was received.
@@ -373,11 +391,6 @@ impl Stream {
         let engine = self.incoming.connection.engine.borrow();
         let open = u32::try_from(engine.streams()).unwrap_or(u32::MAX);
         StreamFacts { id: self.incoming.key.id(), open, most: engine.most_streams(), reset }
-    }
-
-    /// Whether its client is served though its handshake is not over.
-    pub(crate) fn is_early(&self) -> bool {
-        self.incoming.connection.is_early.get()
     }
 
     /// The connection that it is one of.

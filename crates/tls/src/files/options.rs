@@ -68,7 +68,8 @@ impl ListOption {
     }
 }
 
-const EARLY: &str = "not where OpenSSL serves the line; nor in `mode tcp` before the handshake is over";
+const EARLY: &str =
+    "not where OpenSSL serves the line; nor in `mode tcp` or over HTTP/2 before the handshake is over";
 const SIGALGS: &str = "OpenSSL is not told, where it serves the line";
 const SUITES: &str =
     "suites that only OpenSSL has are left out where TLS 1.3 is spoken and rustls has others of the list";
