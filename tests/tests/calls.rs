@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use weir_tests::client::Client;
+use weir_tests::multiplexed::{END_HEADERS, END_STREAM, Frames, HEADERS, block, frame};
 use weir_tests::{Origin, eventually, free_port, program, scratch};
 
 /// Every call on a socket, options and addresses too, and those that move bytes through any
@@ -65,15 +66,16 @@ fn refusal() -> Option<String> {
     }
 }
 
-/// What `strace` with `options` reports of a program that serves what `talk` asks of its port.
-fn report(options: &[&str], origin: &Origin, talk: impl FnOnce(u16)) -> String {
+/// What `strace` with `options` reports of a program that serves what `talk` asks of its port,
+/// whose `bind` line has the words `bind`.
+fn report(options: &[&str], origin: &Origin, bind: &str, talk: impl FnOnce(u16)) -> String {
     let port = free_port();
     let directory = scratch("calls");
     let (configuration, report) = (directory.join("haproxy.cfg"), directory.join("report"));
     let text = format!(
         "global\n  nbthread 1\n\
          defaults\n  mode http\n  timeout client 20s\n  timeout connect 20s\n  timeout server 20s\n\
-         frontend f\n  bind 127.0.0.1:{port}\n  http-request return status 201 if {{ path /own }}\n\
+         frontend f\n  bind 127.0.0.1:{port} {bind}\n  http-request return status 201 if {{ path /own }}\n\
          default_backend b\nbackend b\n  server s 127.0.0.1:{}\n",
         origin.port()
     );
@@ -96,7 +98,7 @@ fn ask(client: &mut Client, path: &str, connection: &str) -> u16 {
 /// Calls that the program made in its whole life, in which it served `requests` on one connection.
 fn calls(requests: usize) -> usize {
     let origin = Origin::text("hello");
-    let summary = report(&["-c"], &origin, |port| {
+    let summary = report(&["-c"], &origin, "", |port| {
         let mut client = Client::connect(port);
         for _ in 0..requests {
             assert_eq!(ask(&mut client, "/", "keep-alive"), 200);
@@ -130,6 +132,44 @@ fn a_warm_keep_alive_request_costs_four_socket_calls() {
     );
 }
 
+/// How many requests of HTTP/2 are under way at once.
+const STREAMS: usize = 10;
+
+#[test]
+fn warm_streams_to_servers_of_http_1_cost_hardly_more_than_the_servers_calls() {
+    if let Some(reason) = refusal() {
+        eprintln!("skipped, nothing can be traced here: {reason}");
+        return;
+    }
+    let origin = Origin::text("hello");
+    let get = block(&[(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a.test")]);
+    let batch = STREAMS * frame(HEADERS, 0, 1, &get).len();
+    let report = report(&[], &origin, "proto h2", |port| {
+        let mut client = Frames::connect(port);
+        let mut ids = (1..).step_by(2);
+        for _ in 0..100 {
+            let requests = ids.by_ref().take(STREAMS);
+            let frames = requests.map(|id| frame(HEADERS, END_HEADERS | END_STREAM, id, &get));
+            client.raw(&frames.collect::<Vec<_>>().concat());
+            for _ in 0..STREAMS {
+                client
+                    .find(|frame| frame.kind <= HEADERS && frame.flags & END_STREAM != 0)
+                    .expect("a response");
+            }
+        }
+    });
+    // Each read of all the requests begins a round. Where answers come one by one, each is sent on
+    // at once; the best round is one in which they did not.
+    let calls: Vec<&str> = report.lines().filter(|line| !line.contains("resumed>")).collect();
+    let begins = format!("= {batch}");
+    let starts: Vec<usize> = (0..calls.len())
+        .filter(|at| calls[*at].contains("recvfrom(") && calls[*at].ends_with(&begins))
+        .collect();
+    assert!(starts.len() > 50, "{report}");
+    let best = starts.windows(2).map(|pair| pair[1] - pair[0]).min();
+    assert!(best.is_some_and(|calls| calls * 10 <= STREAMS * 24), "{best:?} calls for {STREAMS}: {report}");
+}
+
 #[test]
 fn the_last_bytes_and_the_end_of_a_connection_leave_together() {
     if let Some(reason) = refusal() {
@@ -137,7 +177,7 @@ fn the_last_bytes_and_the_end_of_a_connection_leave_together() {
         return;
     }
     let origin = Origin::text("hello");
-    let report = report(&[], &origin, |port| {
+    let report = report(&[], &origin, "", |port| {
         let mut client = Client::connect(port);
         assert_eq!(ask(&mut client, "/", "keep-alive"), 200);
         assert_eq!(ask(&mut client, "/", "close"), 200);
@@ -162,7 +202,7 @@ fn a_body_that_fills_many_buffers_is_no_segment_longer_for_it() {
     let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", 4 << 20, "x".repeat(4 << 20));
     let origin = Origin::start(move |_, _| answer.clone().into_bytes());
     let report =
-        report(&[], &origin, |port| assert_eq!(ask(&mut Client::connect(port), "/", "keep-alive"), 200));
+        report(&[], &origin, "", |port| assert_eq!(ask(&mut Client::connect(port), "/", "keep-alive"), 200));
     let pieces: Vec<&str> =
         report.lines().filter(|line| line.contains("sendto(") && line.contains("\"xxx")).collect();
     // Whatever the origin was slow with leaves at once.

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod boxed;
 pub mod buffer;
 pub mod count;
 pub mod local;
@@ -22,6 +23,7 @@ pub mod watchdog;
 mod wheel;
 pub mod worker;
 
+pub use boxed::{Boxed, Boxes};
 pub use buffer::Buffer;
 pub use count::{Count, Gauge, Latest, Rate};
 pub use local::Local;

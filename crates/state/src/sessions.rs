@@ -6,7 +6,7 @@
 //! between threads.
 
 use std::cell::{Cell, RefCell};
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -90,12 +90,22 @@ enum Ends {
 }
 
 impl Ends {
-    fn new(source: Option<SocketAddr>, destination: Option<SocketAddr>) -> Self {
-        match (source, destination) {
-            (Some(SocketAddr::V4(source)), Some(SocketAddr::V4(destination))) => {
+    const NONE: Self = {
+        let nowhere = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        Self::V4(nowhere, nowhere)
+    };
+
+    /// Other addresses, in the memory that these have.
+    fn replaced(self, source: Option<SocketAddr>, destination: Option<SocketAddr>) -> Self {
+        match (self, source, destination) {
+            (_, Some(SocketAddr::V4(source)), Some(SocketAddr::V4(destination))) => {
                 Self::V4(source, destination)
             }
-            other => Self::Other(Box::new(other)),
+            (Self::Other(mut ends), ..) => {
+                *ends = (source, destination);
+                Self::Other(ends)
+            }
+            (Self::V4(..), ..) => Self::Other(Box::new((source, destination))),
         }
     }
 
@@ -226,7 +236,32 @@ pub struct Snapshot {
 struct Register {
     entries: Vec<Option<Rc<Entry>>>,
     free: Vec<u32>,
+    /// Memory of entries that are gone, for those to come.
+    spare: Vec<Rc<Entry>>,
     next: u64,
+}
+
+/// How many entries' memory is kept.
+const SPARE: usize = 128;
+
+impl Register {
+    /// An entry in memory that is spare, if there is any.
+    fn entry(
+        &mut self,
+        source: Option<SocketAddr>,
+        destination: Option<SocketAddr>,
+        make: impl FnOnce(Ends) -> Entry,
+    ) -> Rc<Entry> {
+        if let Some(mut spare) = self.spare.pop() {
+            // Not where somebody still looks at the one that is gone.
+            if let Some(own) = Rc::get_mut(&mut spare) {
+                let ends = std::mem::replace(&mut own.ends, Ends::NONE);
+                *own = make(ends.replaced(source, destination));
+                return spare;
+            }
+        }
+        Rc::new(make(Ends::NONE.replaced(source, destination)))
+    }
 }
 
 thread_local! {
@@ -252,8 +287,17 @@ impl Drop for Registered {
         // try_with: a task may be dropped while the thread itself ends.
         let _ = REGISTER.try_with(|register| {
             let mut register = register.borrow_mut();
-            register.entries[self.index as usize] = None;
+            let entry = register.entries[self.index as usize].take();
             register.free.push(self.index);
+            if register.spare.len() < SPARE
+                && let Some(entry) = entry
+            {
+                // What it refers to may go, and must not be woken.
+                entry.backend.take();
+                entry.server.take();
+                entry.waker.take();
+                register.spare.push(entry);
+            }
         });
     }
 }
@@ -271,11 +315,12 @@ pub fn register(
             register.entries.push(None);
             register.entries.len() as u32 - 1
         });
-        let entry = Rc::new(Entry {
+        let id = ((runtime::current_worker() as u64 + 1) << 40) | register.next;
+        let entry = register.entry(source, destination, |ends| Entry {
             index,
-            id: ((runtime::current_worker() as u64 + 1) << 40) | register.next,
+            id,
             frontend: frontend.clone(),
-            ends: Ends::new(source, destination),
+            ends,
             since_ms: now_ms,
             activity: Cell::default(),
             requests: Cell::default(),

@@ -22,10 +22,10 @@ use std::task::{Context, Poll};
 
 use http::{BodyLength, Head, ParseError, ParseOptions};
 use net::Stream;
-use runtime::Buffer;
 use runtime::shared::Shared as _;
 use runtime::timer::Timer;
 use runtime::worker::Load;
+use runtime::{Boxed, Buffer};
 use sample::{Cause, ConnectionError, Session, StreamFacts};
 use state::counters::Traffic;
 use state::sessions::{Kill, Registered};
@@ -116,8 +116,8 @@ impl Client {
         session: Session,
         entry: Registered,
         load: Load,
-    ) -> Box<Self> {
-        Box::new(Self {
+    ) -> Boxed<Self> {
+        Boxed::new(Self {
             timer: Timer::new(),
             idle_from: session.accepted_us,
             entry,
@@ -135,16 +135,9 @@ impl Client {
     }
 
     /// One stream of the connection that `link` is of.
-    pub(crate) fn of_stream(link: Rc<Link>, stream: stream::Stream, entry: Registered) -> Box<Self> {
+    pub(crate) fn of_stream(link: Rc<Link>, stream: stream::Stream, entry: Registered) -> Self {
         let idle_from = link.session.ready_us.get();
-        Box::new(Self {
-            link,
-            timer: Timer::new(),
-            entry,
-            idle_from,
-            tls_place: None,
-            side: Downstream::H2(stream),
-        })
+        Self { link, timer: Timer::new(), entry, idle_from, tls_place: None, side: Downstream::H2(stream) }
     }
 
     /// Ready when the request is to be ended from outside: by an operator, or with its server.

@@ -53,6 +53,10 @@ impl Flow {
         }
         match self.path {
             Path::Verbatim => self.admit_verbatim(buffer, fresh),
+            // Nothing to take off, nothing to put on.
+            Path::Payload(Coding::Bare) if !matches!(self.framing, Framing::Chunked(_)) => {
+                self.admit_verbatim(buffer, fresh)
+            }
             Path::Payload(coding) => self.admit_payload(buffer, coding),
         }
     }
@@ -195,6 +199,9 @@ impl Flow {
         self.admit(buffer)?;
         if from.is_at_end() && self.is_until_close() {
             self.end_of_stream(&mut from)?;
+        }
+        if self.staged_left() > 0 && buffer.is_empty() && !self.is_received() && from.has_payload() {
+            ready!(self.poll_receive(context, &mut from, buffer))?;
         }
         loop {
             match self.poll_send(context, buffer, to) {

@@ -39,6 +39,15 @@ impl Reader<'_> {
         }
     }
 
+    /// Whether there is something to read at no cost: the connection has read it already.
+    #[inline]
+    pub(super) fn has_payload(&self) -> bool {
+        match self {
+            Self::H1(_) => false,
+            Self::H2(incoming) => incoming.has_payload(),
+        }
+    }
+
     /// Whether the message has ended with what was read, as far as the side tells.
     #[inline]
     pub(super) fn is_at_end(&mut self) -> bool {

@@ -10,6 +10,7 @@ use runtime::pools::Pool;
 use runtime::profile;
 use runtime::usage::Measured;
 use runtime::watchdog::{self, Task};
+use runtime::{Boxed, Boxes};
 
 use crate::client::Client;
 use crate::exchange::{Arrival, Next};
@@ -21,15 +22,17 @@ pub(crate) struct Exchanges<M, F> {
     free: RefCell<Vec<Pin<Box<Option<F>>>>>,
     /// How many boxes were made.
     made: Cell<usize>,
+    /// For the clients of streams, which are as many; that of a connection has a box of its own.
+    clients: Boxes<Client>,
 }
 
 impl<M, F> Exchanges<M, F>
 where
-    M: Fn(Box<Client>, Arrival) -> F,
-    F: Future<Output = (Box<Client>, Next)>,
+    M: Fn(Boxed<Client>, Arrival) -> F,
+    F: Future<Output = (Boxed<Client>, Next)>,
 {
     pub(super) fn new(make: M) -> Self {
-        Self { make, free: RefCell::new(Vec::new()), made: Cell::new(0) }
+        Self { make, free: RefCell::new(Vec::new()), made: Cell::new(0), clients: Boxes::default() }
     }
 
     /// What `show pools` tells of the boxes.
@@ -38,7 +41,12 @@ where
         Pool { name: "exchange", size: size_of::<Option<F>>(), allocated: self.made.get(), free }
     }
 
-    pub(super) async fn run(&self, connection: Box<Client>, arrival: Arrival) -> (Box<Client>, Next) {
+    /// What `show pools` tells of the boxes of streams.
+    pub(super) fn stream_pool(&self) -> Pool {
+        self.clients.pool("stream")
+    }
+
+    pub(super) async fn run(&self, connection: Boxed<Client>, arrival: Arrival) -> (Boxed<Client>, Next) {
         let mut running = self.begin(connection, arrival);
         let result = poll_fn(|context| running.poll(context)).await;
         self.end(running);
@@ -47,7 +55,7 @@ where
 
     /// Begins with a request, in a box that is free.
     #[inline]
-    pub(super) fn begin(&self, connection: Box<Client>, arrival: Arrival) -> Running<F> {
+    pub(super) fn begin(&self, connection: Boxed<Client>, arrival: Arrival) -> Running<F> {
         let mut slot = self.free.borrow_mut().pop().unwrap_or_else(|| {
             self.made.set(self.made.get() + 1);
             Box::pin(None)
@@ -57,6 +65,17 @@ where
         // Boxed: a connection at rest has the room of this future too.
         let measure = profile::measures().then(|| Box::new(Measured::new("exchange")));
         Running { slot, task, measure }
+    }
+
+    /// As [`begin`](Self::begin), with one stream of a connection as the client.
+    pub(super) fn begin_stream(&self, client: Client, arrival: Arrival) -> Running<F> {
+        self.begin(self.clients.put(client), arrival)
+    }
+
+    /// Takes back the boxes of a stream that is over.
+    pub(super) fn end_stream(&self, client: Boxed<Client>, running: Running<F>) {
+        self.clients.take_back(client);
+        self.end(running);
     }
 
     /// Takes the box back.

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use runtime::Boxed;
 use runtime::timer::now_us;
 use sample::{Cause, LogOrigin, Phase};
 use state::sessions::Activity;
@@ -19,7 +20,7 @@ use crate::server::Upstream;
 use crate::server::local::{LocalProxy, LocalServer};
 
 /// Serves one request of `client`. The connection comes back with what to do next.
-pub(crate) async fn exchange(mut client: Box<Client>, arrival: Arrival) -> (Box<Client>, Next) {
+pub(crate) async fn exchange(mut client: Boxed<Client>, arrival: Arrival) -> (Boxed<Client>, Next) {
     let (mut x, arrival) = match arrival {
         Arrival::Upgraded(stream) => (stream, Arrival::Ready),
         Arrival::Stream(x) => (x, Arrival::Received),

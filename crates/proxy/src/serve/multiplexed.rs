@@ -7,13 +7,14 @@
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use base::clock::WallTime;
 use h2::{Code, Event, Key, Phase, Role};
 use net::Stream as Socket;
 use plan::global::LogErrors;
-use runtime::timer;
+use runtime::{Boxed, timer};
 use sample::{Cause, ConnectionError, Endpoint};
 use state::counters::Multiplexed;
 use state::sessions::{self, Activity};
@@ -31,6 +32,9 @@ const STREAMS_A_TURN: usize = 64;
 
 /// How many turns a connection takes before others of the worker have theirs.
 const TURNS: usize = 16;
+
+/// How long a connection is without streams before it gives back the memory that only they use.
+const REST: Duration = Duration::from_secs(1);
 
 /// Why a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +56,7 @@ enum End {
 /// A connection and its streams.
 struct Front<M, F> {
     /// The connection's own part as a client: its socket, its deadline, its entry in the register.
-    root: Box<Client>,
+    root: Boxed<Client>,
     connection: Rc<Connection>,
     exchanges: Rc<Exchanges<M, F>>,
     reader: Reader,
@@ -69,6 +73,8 @@ struct Front<M, F> {
     told: Option<Told>,
     /// Whether the end of the connection was announced.
     is_leaving: bool,
+    /// When the connection ends for its silence, in ms, if the timer says first that it rests.
+    ends_at: Option<u64>,
 }
 
 /// Where a stream is served, used again by others after it.
@@ -80,10 +86,10 @@ struct Place<F> {
 
 /// Serves the streams of `client`'s connection until it ends. What came as early data waits until the
 /// handshake is over: no stream may be one that somebody else has sent once more (RFC 8470, 3).
-pub(crate) async fn serve<M, F>(mut client: Box<Client>, exchanges: Rc<Exchanges<M, F>>)
+pub(crate) async fn serve<M, F>(mut client: Boxed<Client>, exchanges: Rc<Exchanges<M, F>>)
 where
-    M: Fn(Box<Client>, Arrival) -> F,
-    F: Future<Output = (Box<Client>, Next)>,
+    M: Fn(Boxed<Client>, Arrival) -> F,
+    F: Future<Output = (Boxed<Client>, Next)>,
 {
     if client.side.is_early() && !Box::pin(client.settle()).await {
         return;
@@ -103,6 +109,7 @@ where
         is_ended: false,
         told: None,
         is_leaving: false,
+        ends_at: None,
     };
     if let Downstream::H1(socket) = &mut front.root.side {
         front.reader = Reader::new(socket.input.take());
@@ -119,8 +126,8 @@ where
 
 impl<M, F> Front<M, F>
 where
-    M: Fn(Box<Client>, Arrival) -> F,
-    F: Future<Output = (Box<Client>, Next)>,
+    M: Fn(Boxed<Client>, Arrival) -> F,
+    F: Future<Output = (Boxed<Client>, Next)>,
 {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
         self.ready.enter(context.waker());
@@ -262,7 +269,7 @@ where
             let slot = Slot::new(&self.ready, self.streams.len());
             self.streams.push(Place { running: None, waker: slot.clone().into(), slot });
         }
-        self.streams[index].running = Some(self.exchanges.begin(client, Arrival::Stream(x)));
+        self.streams[index].running = Some(self.exchanges.begin_stream(client, Arrival::Stream(x)));
         self.open += 1;
         self.counters().streams.up();
         self.streams[index].waker.wake_by_ref();
@@ -279,9 +286,8 @@ where
             let mut context = Context::from_waker(&place.waker);
             let Poll::Ready((client, _)) = running.poll(&mut context) else { continue };
             self.root.idle_from = client.idle_from;
-            drop(client);
             if let Some(running) = place.running.take() {
-                self.exchanges.end(running);
+                self.exchanges.end_stream(client, running);
             }
             self.open -= 1;
             self.counters().streams.down();
@@ -335,13 +341,19 @@ where
         } else {
             timeouts.http_keep_alive.or(timeouts.http_request).or(timeouts.client)
         };
-        self.root.timer.set_after(timer::now_ms(), allowed);
+        let now = timer::now_ms();
+        self.root.timer.set_after(now, allowed);
+        let rests = self.open == 0 && !has_output && allowed.is_none_or(|allowed| allowed > REST);
+        self.ends_at = rests.then(|| self.root.timer.deadline());
+        if rests {
+            self.root.timer.set_after(now, Some(REST));
+        }
         if let Some(ping) = &mut self.ping {
             ping.note_life();
         }
         let entry = &self.root.entry;
         entry.requests.set(self.root.session.requests.get());
-        entry.active_ms.set(timer::now_ms());
+        entry.active_ms.set(now);
         entry.activity.set(if self.open > 0 { Activity::Data } else { Activity::Waiting });
     }
 
@@ -366,7 +378,19 @@ where
                 return Poll::Ready(end);
             }
         }
-        self.root.timer.poll_expired(context).map(|()| End::Late)
+        ready!(self.root.timer.poll_expired(context));
+        if let Some(ends_at) = self.ends_at.take() {
+            self.rest();
+            self.root.timer.set(ends_at);
+            ready!(self.root.timer.poll_expired(context));
+        }
+        Poll::Ready(End::Late)
+    }
+
+    /// Gives back the memory that only streams use: there were none for a while.
+    fn rest(&mut self) {
+        self.streams = Vec::new();
+        self.connection.shrink();
     }
 
     /// Ends the connection: its streams first, each with its own log line.

@@ -11,6 +11,7 @@ use std::task::Poll;
 
 use plan::Proxy;
 use plan::log::{HostStrategy, LogForward};
+use runtime::Boxed;
 use runtime::timer::now_ms;
 use sample::Endpoint;
 use state::proxy::Admission;
@@ -30,7 +31,7 @@ const DIGITS: usize = 10;
 
 /// Receives from a stream until it ends, idles for `timeout client`, or breaks the rules of its
 /// framing.
-pub(crate) async fn stream(mut connection: Box<Client>) {
+pub(crate) async fn stream(mut connection: Boxed<Client>) {
     let proxy = connection.frontend.clone();
     let Some(forward) = &proxy.log_forward else { return };
     let allowed = proxy.timeouts.client;

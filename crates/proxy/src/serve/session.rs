@@ -14,6 +14,7 @@ use base::clock::WallTime;
 use net::Stream;
 use plan::bind::{Bind, BindAddress};
 use rules::Spoken;
+use runtime::Boxed;
 use runtime::pools::{self, Pool};
 use runtime::profile;
 use runtime::timer::now_us;
@@ -38,6 +39,10 @@ pub(crate) fn starter(worker: Rc<Worker>) -> Box<dyn Fn(Newcomer)> {
         let exchanges = exchanges.clone();
         move || exchanges.pool()
     });
+    pools::register({
+        let exchanges = exchanges.clone();
+        move || exchanges.stream_pool()
+    });
     let index = worker.index;
     pools::register(move || {
         let allocated = runtime::worker::connections(index);
@@ -50,7 +55,7 @@ pub(crate) fn starter(worker: Rc<Worker>) -> Box<dyn Fn(Newcomer)> {
 }
 
 /// Makes the connection from the descriptor.
-fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Box<Client> {
+fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Boxed<Client> {
     let frontend = worker.local(newcomer.frontend);
     let bind = &frontend.binds[newcomer.bind];
     let is_tcp = newcomer.peer.is_some();
@@ -107,10 +112,10 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Box<Client> {
     client
 }
 
-async fn run<M, F>(mut connection: Box<Client>, exchanges: Rc<Exchanges<M, F>>)
+async fn run<M, F>(mut connection: Boxed<Client>, exchanges: Rc<Exchanges<M, F>>)
 where
-    M: Fn(Box<Client>, Arrival) -> F,
-    F: Future<Output = (Box<Client>, Next)>,
+    M: Fn(Boxed<Client>, Arrival) -> F,
+    F: Future<Output = (Boxed<Client>, Next)>,
 {
     let starts_at_once =
         is_plain(&connection) && !connection.frontend.binds.iter().any(Bind::begins_with_a_handshake);
@@ -164,16 +169,16 @@ enum After {
     /// It has ended.
     End,
     /// It went on as HTTP and asks for more.
-    Http(Box<Client>),
+    Http(Boxed<Client>),
     /// It goes on as HTTP/2.
-    Multiplexed(Box<Client>),
+    Multiplexed(Boxed<Client>),
 }
 
 /// Serves a stream of TCP, and the first request where it becomes one of HTTP.
-async fn stream<M, F>(connection: Box<Client>, exchanges: &Exchanges<M, F>) -> After
+async fn stream<M, F>(connection: Boxed<Client>, exchanges: &Exchanges<M, F>) -> After
 where
-    M: Fn(Box<Client>, Arrival) -> F,
-    F: Future<Output = (Box<Client>, Next)>,
+    M: Fn(Boxed<Client>, Arrival) -> F,
+    F: Future<Output = (Boxed<Client>, Next)>,
 {
     let measured = profile::measures();
     let mut measure = Measured::new("relay");

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use http::BodyLength;
+use runtime::Boxed;
 use runtime::shared::Shared as _;
 use runtime::timer::{now_ms, now_us};
 use sample::transaction::TimeoutSlot;
@@ -32,7 +33,7 @@ use crate::server::local::{LocalProxy, LocalServer};
 /// Serves a TCP connection until it ends.
 ///
 /// A stream that goes on in HTTP mode comes back with its connection.
-pub(crate) async fn relay(mut client: Box<Client>) -> Option<(Box<Client>, Box<Exchange>)> {
+pub(crate) async fn relay(mut client: Boxed<Client>) -> Option<(Boxed<Client>, Box<Exchange>)> {
     let mut x = Exchange::take();
     x.phase = Phase::Request;
     client.session.requests.set(1);

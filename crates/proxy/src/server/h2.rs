@@ -114,11 +114,11 @@ impl Carriers {
 
     /// A connection that has room for a request, if there is one that this may use.
     #[inline]
-    pub(crate) fn share(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Box<Request>> {
+    pub(crate) fn share(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Request> {
         if self.all.borrow().is_empty() { None } else { self.find(server, ask) }
     }
 
-    fn find(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Box<Request>> {
+    fn find(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Request> {
         let all = self.all.borrow();
         let found = all.iter().filter_map(Weak::upgrade).find(|one| {
             let allowed = match (ask.reuse, ask.first) {
@@ -137,7 +137,7 @@ impl Carriers {
     }
 
     /// Makes a connection of a socket on which HTTP/2 is spoken; its first request comes back.
-    pub(crate) fn begin(self: &Rc<Self>, opened: Opened, config: &Arc<::h2::Config>) -> Box<Request> {
+    pub(crate) fn begin(self: &Rc<Self>, opened: Opened, config: &Arc<::h2::Config>) -> Request {
         let Opened { socket, preamble, key, ends, backend, for_one, open } = opened;
         let tls = socket.tls().map(|session| session.details().clone());
         let shared = Rc::new(Multiplexed {
@@ -165,11 +165,11 @@ impl Carriers {
 }
 
 impl Request {
-    fn new(shared: Rc<Multiplexed>) -> Box<Self> {
+    fn new(shared: Rc<Multiplexed>) -> Self {
         shared.waiting.set(shared.waiting.get() + 1);
         shared.uses.set(shared.uses.get() + 1);
         let uses = shared.uses.get();
-        Box::new(Self { shared, stream: None, held: None, is_unspeakable: false, uses })
+        Self { shared, stream: None, held: None, is_unspeakable: false, uses }
     }
 
     /// Where it leads.
@@ -445,7 +445,7 @@ fn happen(shared: &Multiplexed, event: Event, reader: &Reader) {
     let connection = &shared.connection;
     match event {
         Event::Head { key, end, .. } => {
-            connection.put_head(key, connection.engine.borrow_mut().head_mut());
+            connection.put_head(key);
             if end {
                 connection.put_end(key, None);
             }
@@ -508,6 +508,7 @@ fn poll_idle(
         if all.count(server) > 1 || !server.state.is_up() {
             return Poll::Ready(End::Idle);
         }
+        shared.connection.shrink();
         timer.set_after(now_ms(), Some(server.pool_purge_delay));
     }
     Poll::Pending

@@ -28,6 +28,9 @@ pub(crate) use reader::{Reader, Received};
 /// The engine of HTTP/2 over the worker's buffers.
 pub(crate) type Engine = h2::Connection<Buffer>;
 
+/// How many heads a connection has memory for beyond those that are in use.
+const SPARE_HEADS: usize = 16;
+
 /// What the streams of one connection share.
 pub(crate) struct Connection {
     pub(crate) engine: RefCell<Engine>,
@@ -37,6 +40,8 @@ pub(crate) struct Connection {
     wish: Cell<Wish>,
     /// What came for each stream, by the number of its key.
     places: RefCell<Vec<Place>>,
+    /// Memory of heads that were taken, for those to come.
+    spare_heads: RefCell<Vec<Head>>,
     /// Wakes the task that owns the socket.
     owner: RefCell<Option<Waker>>,
     /// Whether streams left something to be sent since that task looked.
@@ -79,6 +84,7 @@ impl Connection {
             descriptor,
             wish: Cell::default(),
             places: RefCell::default(),
+            spare_heads: RefCell::default(),
             owner: RefCell::default(),
             is_touched: Cell::new(false),
         })
@@ -160,9 +166,27 @@ impl Connection {
         self.with_place(key, |place| place.put_end(trailers));
     }
 
-    /// A head has come.
-    pub(crate) fn put_head(&self, key: Key, head: &mut Head) {
+    /// A head has come: the engine's, which gets memory for the next.
+    pub(crate) fn put_head(&self, key: Key) {
+        let next = self.spare_heads.borrow_mut().pop().unwrap_or_default();
+        let head = std::mem::replace(self.engine.borrow_mut().head_mut(), next);
         self.with_place(key, |place| place.put_head(head));
+    }
+
+    /// Keeps the memory of a head that was taken, as long as others may come soon.
+    fn keep_head(&self, mut head: Head) {
+        let mut spare = self.spare_heads.borrow_mut();
+        if spare.len() < SPARE_HEADS {
+            head.clear();
+            spare.push(head);
+        }
+    }
+
+    /// Gives memory back that only streams have a use for: there are none.
+    pub(crate) fn shrink(&self) {
+        self.engine.borrow_mut().shrink();
+        self.spare_heads.take();
+        self.places.take();
     }
 
     /// The peer, or the end of the connection, has ended the stream; `unprocessed` where the peer
@@ -237,7 +261,8 @@ impl Stream {
     /// # Errors
     /// None will; whether the peer promises that it has not looked at the request.
     pub(crate) fn poll_head(&mut self, context: &Context<'_>, head: &mut Head) -> Poll<Result<(), bool>> {
-        self.incoming.with(|place| place.poll_head(context.waker(), head))
+        let polled = self.incoming.with(|place| place.poll_head(context.waker()));
+        polled.map_ok(|next| self.incoming.connection.keep_head(std::mem::replace(head, next)))
     }
 
     /// What comes in, and where it is kept until it is used.
@@ -421,6 +446,11 @@ impl Incoming {
     /// Whether all of the message was read.
     pub(crate) fn is_at_end(&self) -> bool {
         self.with(|place| place.is_at_end())
+    }
+
+    /// Whether there is payload to read.
+    pub(crate) fn has_payload(&self) -> bool {
+        self.with(|place| place.has_payload())
     }
 
     /// The trailers that came behind the message, once.

@@ -51,7 +51,10 @@ impl Place {
             });
             bytes = &bytes[taken..];
             if !bytes.is_empty() {
-                self.payload.push_back(Buffer::holding(bytes.len()));
+                // What comes faster than it is taken is taken in larger pieces.
+                let more =
+                    if self.payload.is_empty() { Buffer::holding(bytes.len()) } else { Buffer::for_body() };
+                self.payload.push_back(more);
             }
         }
         self.ended |= is_last;
@@ -74,8 +77,8 @@ impl Place {
         self.wake();
     }
 
-    pub(super) fn put_head(&mut self, head: &mut Head) {
-        self.heads.push_back(std::mem::take(head));
+    pub(super) fn put_head(&mut self, head: Head) {
+        self.heads.push_back(head);
         self.wake();
     }
 
@@ -83,10 +86,9 @@ impl Place {
     ///
     /// # Errors
     /// There will be none: whether the peer promises that it has not looked at the request.
-    pub(super) fn poll_head(&mut self, waker: &Waker, head: &mut Head) -> Poll<Result<(), bool>> {
+    pub(super) fn poll_head(&mut self, waker: &Waker) -> Poll<Result<Head, bool>> {
         if let Some(next) = self.heads.pop_front() {
-            *head = next;
-            return Poll::Ready(Ok(()));
+            return Poll::Ready(Ok(next));
         }
         if self.reset.is_some() || self.ended {
             return Poll::Ready(Err(self.is_unprocessed));
@@ -98,6 +100,11 @@ impl Place {
     /// Whether all that came was taken, and that was the whole message.
     pub(super) fn is_at_end(&self) -> bool {
         self.ended && self.payload.is_empty()
+    }
+
+    /// Whether there is payload that was not taken.
+    pub(super) fn has_payload(&self) -> bool {
+        !self.payload.is_empty()
     }
 
     pub(super) fn take_trailers(&mut self) -> Option<Box<Head>> {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::task::{Context, Poll};
 
 use h2::{Closed, Event};
-use runtime::Buffer;
+use runtime::{Buffer, buffer};
 
 use super::Connection;
 
@@ -20,6 +20,8 @@ pub(crate) struct Reader {
     /// Whether the engine has not looked at all of it, though it could: it had enough for one turn,
     /// or what it owes has to be sent first.
     is_fresh: bool,
+    /// Whether the last read filled its buffer: the next is worth a large one.
+    bulk: bool,
 }
 
 /// What a turn has to do with.
@@ -65,10 +67,13 @@ impl Reader {
             if self.input.is_none() && socket.poll_read_ready(context).is_pending() {
                 return Ok(Received::Nothing);
             }
-            let buffer = self.input.get_or_insert_with(Buffer::small);
+            let new = if self.bulk { Buffer::for_body } else { Buffer::small };
+            let buffer = self.input.get_or_insert_with(new);
             buffer.compact();
+            let room = buffer.room_len();
             match socket.poll_read(context, buffer.room()) {
                 Poll::Pending => {
+                    self.bulk = false;
                     self.release();
                     return Ok(Received::Nothing);
                 }
@@ -76,7 +81,10 @@ impl Reader {
                     self.input = None;
                     return Ok(Received::End);
                 }
-                Poll::Ready(Ok(n)) => buffer.fill(n),
+                Poll::Ready(Ok(n)) => {
+                    self.bulk = n == room || n >= buffer::small_size();
+                    buffer.fill(n);
+                }
                 Poll::Ready(Err(error)) => return Err(error),
             }
         }
