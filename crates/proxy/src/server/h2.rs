@@ -7,6 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use http::{BodyLength, Head, Method};
 use net::Stream as Socket;
 use plan::proxy::Reuse;
 use runtime::timer::{Timer, now_ms};
+use runtime::{Boxed, Boxes};
 use sample::{Endpoint, StreamFacts};
 use state::counters::Multiplexed as Counters;
 
@@ -51,6 +53,37 @@ pub(crate) struct Multiplexed {
     /// The backend of its server.
     backend: Rc<LocalProxy>,
     open: Open,
+}
+
+thread_local! {
+    /// The worker's memory for requests.
+    static REQUESTS: Boxes<Request> = Boxes::default();
+}
+
+/// A [`Request`] in a box that is used again.
+pub(crate) struct Held(Option<Boxed<Request>>);
+
+impl Deref for Held {
+    type Target = Request;
+
+    fn deref(&self) -> &Request {
+        self.0.as_ref().unwrap_or_else(|| unreachable!("the box is given back by Drop alone"))
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut Request {
+        self.0.as_mut().unwrap_or_else(|| unreachable!("the box is given back by Drop alone"))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(boxed) = self.0.take() {
+            // Where the thread itself ends there is nobody to give it back to.
+            let _ = REQUESTS.try_with(|requests| requests.take_back(boxed));
+        }
+    }
 }
 
 /// A request's share of it.
@@ -114,11 +147,11 @@ impl Carriers {
 
     /// A connection that has room for a request, if there is one that this may use.
     #[inline]
-    pub(crate) fn share(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Request> {
+    pub(crate) fn share(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Held> {
         if self.all.borrow().is_empty() { None } else { self.find(server, ask) }
     }
 
-    fn find(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Request> {
+    fn find(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Held> {
         let all = self.all.borrow();
         let found = all.iter().filter_map(Weak::upgrade).find(|one| {
             let allowed = match (ask.reuse, ask.first) {
@@ -128,7 +161,7 @@ impl Carriers {
             };
             allowed && one.open.server.is(server) && *one.key == *ask.key && one.has_room()
         })?;
-        Some(Request::new(found))
+        Some(Request::begin(found))
     }
 
     /// How many connections lead to this server.
@@ -137,7 +170,7 @@ impl Carriers {
     }
 
     /// Makes a connection of a socket on which HTTP/2 is spoken; its first request comes back.
-    pub(crate) fn begin(self: &Rc<Self>, opened: Opened, config: &Arc<::h2::Config>) -> Request {
+    pub(crate) fn begin(self: &Rc<Self>, opened: Opened, config: &Arc<::h2::Config>) -> Held {
         let Opened { socket, preamble, key, ends, backend, for_one, open } = opened;
         let tls = socket.tls().map(|session| session.details().clone());
         let shared = Rc::new(Multiplexed {
@@ -158,18 +191,19 @@ impl Carriers {
         let mut all = self.all.borrow_mut();
         all.retain(|one| one.strong_count() > 0);
         all.push(Rc::downgrade(&shared));
-        let request = Request::new(shared.clone());
+        let request = Request::begin(shared.clone());
         tokio::task::spawn_local(run(self.clone(), shared, socket, preamble));
         request
     }
 }
 
 impl Request {
-    fn new(shared: Rc<Multiplexed>) -> Self {
+    fn begin(shared: Rc<Multiplexed>) -> Held {
         shared.waiting.set(shared.waiting.get() + 1);
         shared.uses.set(shared.uses.get() + 1);
         let uses = shared.uses.get();
-        Self { shared, stream: None, held: None, is_unspeakable: false, uses }
+        let request = Self { shared, stream: None, held: None, is_unspeakable: false, uses };
+        Held(Some(REQUESTS.with(|requests| requests.put(request))))
     }
 
     /// Where it leads.

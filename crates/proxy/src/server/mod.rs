@@ -32,7 +32,7 @@ pub(crate) enum Upstream {
     /// HTTP/1, and TCP: one request, or one stream, at a time.
     H1(Box<Connection>),
     /// HTTP/2: one of the requests of a connection that has many.
-    H2(h2::Request),
+    H2(h2::Held),
 }
 
 /// The connections to servers that belong to one client, longest kept first.
