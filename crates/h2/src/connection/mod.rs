@@ -234,6 +234,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             self.block = Vec::new();
         }
         self.decoder.shrink();
+        self.encoder.shrink();
         self.streams.shrink();
         self.output.shrink();
     }

@@ -135,6 +135,7 @@ impl Decoder {
         if self.scratch.capacity() > KEPT {
             self.scratch = Vec::new();
         }
+        self.table.shrink();
     }
 }
 

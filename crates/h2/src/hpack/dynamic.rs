@@ -136,7 +136,19 @@ impl Table {
     /// Makes the ring large enough for `needed` bytes, and puts what it holds in order.
     #[cold]
     fn grow(&mut self, needed: usize) {
-        let size = needed.max(self.ring.len() * 2).max(FIRST).min(self.limit.max(needed));
+        self.lay_out(needed.max(self.ring.len() * 2).max(FIRST).min(self.limit.max(needed)));
+    }
+
+    /// Gives memory back that its entries do not need.
+    pub(crate) fn shrink(&mut self) {
+        if self.ring.len() > self.used {
+            self.lay_out(self.used);
+            self.entries.shrink_to_fit();
+        }
+    }
+
+    /// Puts what the ring holds in order, in one of `size` bytes.
+    fn lay_out(&mut self, size: usize) {
         let mut ring = Vec::with_capacity(size);
         for entry in &mut self.entries {
             let (at, held) = (entry.at as usize, entry.held());
@@ -145,7 +157,7 @@ impl Table {
             ring.extend_from_slice(&self.ring[at..at + before]);
             ring.extend_from_slice(&self.ring[..held - before]);
         }
-        self.end = ring.len();
+        self.end = if ring.len() < size { ring.len() } else { 0 };
         ring.resize(size, 0);
         self.ring = ring;
     }
@@ -249,6 +261,10 @@ mod tests {
                     while plain.size() > limit {
                         plain.0.pop();
                     }
+                }
+                if random.usize(..20) == 0 {
+                    table.shrink();
+                    assert_eq!(table.ring.len(), table.used, "nothing is held that no entry needs");
                 }
                 let mut scratch = Vec::new();
                 for (age, (name, value)) in plain.0.iter().enumerate() {

@@ -52,6 +52,12 @@ enum Form {
 }
 
 impl Encoder {
+    /// Gives memory back: for a connection that becomes idle. Fields that were seen are new again.
+    pub fn shrink(&mut self) {
+        self.seen = None;
+        self.table.shrink();
+    }
+
     /// An encoder for a peer of which no settings are known yet.
     #[must_use]
     pub fn new() -> Encoder {
