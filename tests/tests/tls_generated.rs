@@ -16,9 +16,13 @@ const DEFAULTS: &str =
 fn signing(authority: &Authority, more: &[&str]) -> PathBuf {
     let own = authority.own();
     let mut command = Command::new("openssl");
-    command.args(["pkcs8", "-topk8", "-in"]).arg(own.with_file_name("ca.key"));
-    let more = if more.is_empty() { &["-nocrypt"][..] } else { more };
-    let key = command.args(more).output().expect("openssl runs: `make tools` installs it");
+    let more = if more.is_empty() { &["pkcs8", "-topk8", "-nocrypt"][..] } else { more };
+    let key = command
+        .args(more)
+        .arg("-in")
+        .arg(own.with_file_name("ca.key"))
+        .output()
+        .expect("openssl runs: `make tools` installs it");
     assert!(key.status.success(), "{}", String::from_utf8_lossy(&key.stderr));
     let file = own.with_file_name("signing.pem");
     fs::write(&file, [fs::read(&own).expect("its certificate"), key.stdout].concat()).expect("a file");
@@ -185,15 +189,19 @@ fn another_default_certificate_is_the_base_of_the_next_ones() {
 fn a_key_under_a_passphrase_is_opened_by_ca_sign_pass() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
-    let file = shown(&signing(&authority, &["-passout", "pass:secret"]));
-    let port = free_port();
-    let words = |pass: &str| format!("crt {certificate} generate-certificates ca-sign-file {file} {pass}");
-    let _weir = Weir::start(&frontend(port, &words("ca-sign-pass secret")), &[port]);
-    assert!(get(&authority.own(), "two.test", port, &[]).is_ok());
-    for pass in ["", "ca-sign-pass wrong"] {
-        let verdict = verdict(&frontend(port, &words(pass)));
-        assert!(verdict.messages.contains("passphrase"), "{pass}: {}", verdict.messages);
-        assert_ne!(verdict.code, Some(0), "{pass}");
+    // As OpenSSL 3 writes it, and as older ones did.
+    for form in [&["pkcs8", "-topk8"][..], &["ec", "-aes256"]] {
+        let file = shown(&signing(&authority, &[form, &["-passout", "pass:secret"]].concat()));
+        let port = free_port();
+        let words =
+            |pass: &str| format!("crt {certificate} generate-certificates ca-sign-file {file} {pass}");
+        let _weir = Weir::start(&frontend(port, &words("ca-sign-pass secret")), &[port]);
+        assert!(get(&authority.own(), "two.test", port, &[]).is_ok(), "{form:?}");
+        for pass in ["", "ca-sign-pass wrong"] {
+            let verdict = verdict(&frontend(port, &words(pass)));
+            assert!(verdict.messages.contains("passphrase"), "{form:?} {pass}: {}", verdict.messages);
+            assert_ne!(verdict.code, Some(0), "{form:?} {pass}");
+        }
     }
 }
 

@@ -118,6 +118,9 @@ impl ConnectionError {
 
     /// What the kernel said of a connection that was being made, or that was there.
     pub fn of_kernel(error: &io::Error) -> Self {
+        if let Some(broken) = error.get_ref().and_then(|inner| inner.downcast_ref::<tls::Error>()) {
+            return Self(broken.kind.facts().0);
+        }
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::REFUSED,
             io::ErrorKind::ConnectionReset => Self::RESET,

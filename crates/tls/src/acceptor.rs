@@ -21,6 +21,9 @@ use crate::store::Certificate;
 use crate::tickets::Resumption;
 use crate::{TLS12, TLS13, x509};
 
+/// SSL 3.0, which nobody speaks here.
+const SSL3: u16 = 0x0300;
+
 /// What is sent of a chain without those above the first that issued themselves.
 fn without_roots(chain: &[Arc<[u8]>]) -> Vec<Arc<[u8]>> {
     let is_sent = |(at, der): &(usize, &Arc<[u8]>)| {
@@ -271,6 +274,15 @@ impl Acceptor {
         if !prepared.is_for_rustls(hello) {
             let side = prepared.legacy.get_or_init(|| self.make_legacy(&prepared).ok());
             return side.clone().map(Chosen::OpenSsl).ok_or(failed);
+        }
+        if details.version < options.parameters.min {
+            // As OpenSSL has it: SSL 3.0 knows no alert for versions.
+            let is_ssl3 = hello.version_up_to(TLS13) <= SSL3;
+            return Err(Error::handshake(if is_ssl3 {
+                Reason::VersionTooLow
+            } else {
+                Reason::UnsupportedProtocol
+            }));
         }
         let agrees = hello.speaks_any(&options.alpn);
         let staples = prepared

@@ -1,14 +1,13 @@
 //! What is known of a TLS connection: the source of `ssl_fc_*`, `ssl_bc_*`, `ssl_c_*`, `%sslv` and
 //! `%sslc`.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-
 use crate::captured::Captured;
 use crate::error::Error;
 use crate::judge::Outcome;
 use crate::names;
 use crate::store::Certificate;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 /// What was negotiated, and with whom.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +38,8 @@ pub struct Details {
     pub lacks: Option<Lacks>,
     /// Why the handshake failed, where it did (`ssl_fc_err`).
     pub failure: Option<Error>,
+    /// What broke the connection after its handshake. Written once, by the worker that it is on.
+    pub broken: OnceLock<Error>,
     /// What was said in the handshake, where that is kept.
     pub captured: Option<Box<Captured>>,
     /// What came before the handshake was over.
@@ -101,6 +102,11 @@ impl std::fmt::Display for Lacks {
 }
 
 impl Details {
+    /// Why the handshake failed, or what broke the connection later (`ssl_fc_err`).
+    pub fn error(&self) -> Option<Error> {
+        self.failure.or_else(|| self.broken.get().copied())
+    }
+
     /// The version as HAProxy shows it (`%sslv`): `TLSv1.3`.
     pub fn version_name(&self) -> &'static str {
         names::version_name(self.version)

@@ -205,7 +205,7 @@ reasons! {
     UnexpectedRecord = 245, Some(UNEXPECTED_MESSAGE), "unexpected record";
     UnsupportedProtocol = 258, Some(PROTOCOL_VERSION), "unsupported protocol";
     UnsafeLegacyRenegotiation = 338, Some(HANDSHAKE_FAILURE), "unsafe legacy renegotiation disabled";
-    VersionTooLow = 396, Some(PROTOCOL_VERSION), "version too low";
+    VersionTooLow = 396, Some(HANDSHAKE_FAILURE), "version too low";
     WrongCertificateType = 383, Some(ILLEGAL_PARAMETER), "wrong certificate type";
     WrongCipherReturned = 261, Some(ILLEGAL_PARAMETER), "wrong cipher returned";
     WrongCurve = 378, Some(ILLEGAL_PARAMETER), "wrong curve";

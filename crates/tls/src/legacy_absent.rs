@@ -32,6 +32,11 @@ pub(crate) fn sign(_: &PrivateKey, _: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
+/// Opens an encrypted key: only OpenSSL does.
+pub(crate) fn open_key(_: &str, _: &[u8]) -> Option<Vec<u8>> {
+    None
+}
+
 /// A certificate in lines: only OpenSSL writes them.
 pub(crate) fn certificate_text(_: &[u8]) -> Option<String> {
     None

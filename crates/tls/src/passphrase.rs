@@ -1,4 +1,5 @@
-//! Private keys under a passphrase: PKCS #8 with PBES2 (RFC 8018), as OpenSSL 3 writes them.
+//! Private keys under a passphrase: PKCS #8 with PBES2 (RFC 8018), as OpenSSL 3 writes them. Older
+//! ways (`Proc-Type`, PBES1) and scrypt are OpenSSL's.
 
 use std::num::NonZeroU32;
 
@@ -9,6 +10,8 @@ use aws_lc_rs::iv::FixedLength;
 use aws_lc_rs::pbkdf2::{self, PBKDF2_HMAC_SHA1, PBKDF2_HMAC_SHA256, PBKDF2_HMAC_SHA384, PBKDF2_HMAC_SHA512};
 
 use crate::der::{self, Der};
+use crate::legacy;
+use crate::pem::{self, Block};
 
 /// 1.2.840.113549.1.5.13 and .12
 const PBES2: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 5, 13];
@@ -32,29 +35,53 @@ struct Encrypted<'a> {
     text: &'a [u8],
 }
 
-/// The key in an EncryptedPrivateKeyInfo, as DER.
+const WRONG: &str = "a private key with another passphrase";
+
+/// The key in a block of a PEM file that is encrypted, as DER.
 ///
 /// # Errors
 /// It is encrypted in a way that is not known here, or the passphrase is another one.
-pub(crate) fn decrypt(der: &[u8], passphrase: &[u8]) -> Result<Vec<u8>, &'static str> {
-    let encrypted = Encrypted::parse(der).ok_or("a private key encrypted in an unsupported way")?;
-    let wrong = "a private key with another passphrase";
-    let mut key = [0; 32];
-    let key = &mut key[..encrypted.key_length];
-    pbkdf2::derive(encrypted.digest, encrypted.rounds, encrypted.salt, passphrase, key);
-    let key = UnboundCipherKey::new(encrypted.cipher, key).map_err(|_| wrong)?;
-    let key = PaddedBlockDecryptingKey::cbc_pkcs7(key).map_err(|_| wrong)?;
-    let mut text = encrypted.text.to_vec();
-    let iv = DecryptionContext::Iv128(FixedLength::from(encrypted.iv));
-    let plain = key.decrypt(&mut text, iv).map_err(|_| wrong)?;
-    // One in 256 wrong passphrases leaves a padding that looks right.
-    match Der(plain).take(der::SEQUENCE) {
-        Some(_) => Ok(plain.to_vec()),
-        None => Err(wrong),
+pub(crate) fn open(block: &Block<'_>, passphrase: &[u8]) -> Result<Vec<u8>, &'static str> {
+    let framed = if block.encryption.is_none() { Encrypted::parse(&block.data) } else { None };
+    match framed {
+        Some(encrypted) => encrypted.decrypt(passphrase),
+        None if !legacy::BUILT_IN => {
+            Err("it is encrypted in a way that only OpenSSL knows, and this program \
+                                          was built without `legacy-tls`; `openssl pkcs8 -topk8` writes \
+                                          one that is known")
+        }
+        None => legacy::open_key(&text(block), passphrase).ok_or(
+            "a private key with another passphrase, or one encrypted in a way that OpenSSL does not know",
+        ),
     }
 }
 
+/// The block as it was.
+fn text(block: &Block<'_>) -> String {
+    let headers = match block.encryption {
+        Some(how) => format!("Proc-Type: 4,ENCRYPTED\nDEK-Info: {how}\n\n"),
+        None => String::new(),
+    };
+    pem::block_with(block.label, &headers, &block.data)
+}
+
 impl<'a> Encrypted<'a> {
+    fn decrypt(&self, passphrase: &[u8]) -> Result<Vec<u8>, &'static str> {
+        let mut key = [0; 32];
+        let key = &mut key[..self.key_length];
+        pbkdf2::derive(self.digest, self.rounds, self.salt, passphrase, key);
+        let key = UnboundCipherKey::new(self.cipher, key).map_err(|_| WRONG)?;
+        let key = PaddedBlockDecryptingKey::cbc_pkcs7(key).map_err(|_| WRONG)?;
+        let mut text = self.text.to_vec();
+        let iv = DecryptionContext::Iv128(FixedLength::from(self.iv));
+        let plain = key.decrypt(&mut text, iv).map_err(|_| WRONG)?;
+        // One in 256 wrong passphrases leaves a padding that looks right.
+        match Der(plain).take(der::SEQUENCE) {
+            Some(_) => Ok(plain.to_vec()),
+            None => Err(WRONG),
+        }
+    }
+
     fn parse(der: &'a [u8]) -> Option<Self> {
         let mut all = Der(der).take(der::SEQUENCE)?;
         let mut algorithm = all.take(der::SEQUENCE)?;

@@ -8,8 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 pub struct Block<'a> {
     /// What the marks say: `CERTIFICATE`, `PRIVATE KEY`.
     pub label: &'a str,
-    /// Whether headers before the data say that it is encrypted, as old formats of keys do.
-    pub is_encrypted: bool,
+    /// What headers before the data say of its encryption (`DEK-Info`), as old forms of keys do;
+    /// nothing where one says that it is encrypted, and none says how.
+    pub encryption: Option<&'a str>,
     /// The data.
     pub data: Vec<u8>,
     /// The line of its first mark, counted from 1.
@@ -38,7 +39,7 @@ pub fn blocks(text: &[u8]) -> Result<Vec<Block<'_>>, Malformed> {
         match &mut open {
             None => {
                 if let Some(label) = mark(line, "-----BEGIN ") {
-                    let block = Block { label, is_encrypted: false, data: Vec::new(), line: number };
+                    let block = Block { label, encryption: None, data: Vec::new(), line: number };
                     open = Some((block, Vec::new()));
                 }
             }
@@ -57,8 +58,11 @@ pub fn blocks(text: &[u8]) -> Result<Vec<Block<'_>>, Malformed> {
                     }
                 } else if line.contains(&b':') {
                     // A header of RFC 1421, which old encrypted keys have.
-                    block.is_encrypted |= line.starts_with(b"Proc-Type:") && line.ends_with(b"ENCRYPTED");
-                    block.is_encrypted |= line.starts_with(b"DEK-Info:");
+                    if let Some(how) = line.strip_prefix(b"DEK-Info:") {
+                        block.encryption = Some(str::from_utf8(how).unwrap_or_default().trim());
+                    } else if line.starts_with(b"Proc-Type:") && line.ends_with(b"ENCRYPTED") {
+                        block.encryption = block.encryption.or(Some(""));
+                    }
                 } else if line.starts_with(b"-----") {
                     return Err(Malformed { line: block.line, what: "a PEM block without its end" });
                 } else {
@@ -75,7 +79,12 @@ pub fn blocks(text: &[u8]) -> Result<Vec<Block<'_>>, Malformed> {
 
 /// A block as text.
 pub fn block(label: &str, der: &[u8]) -> String {
-    let mut out = format!("-----BEGIN {label}-----\n");
+    block_with(label, "", der)
+}
+
+/// A block as text, with `headers` (whole lines, and an empty one behind them) before the data.
+pub(crate) fn block_with(label: &str, headers: &str, der: &[u8]) -> String {
+    let mut out = format!("-----BEGIN {label}-----\n{headers}");
     let encoded = STANDARD.encode(der);
     let mut rest = &*encoded;
     while !rest.is_empty() {
@@ -100,11 +109,12 @@ mod tests {
 
     #[test]
     fn blocks_are_found_among_other_text_and_faults_name_their_line() {
-        let text = b"Bag Attributes\n-----BEGIN A-----\r\nAQID\r\n-----END A-----\nx\n-----BEGIN B-----\nProc-Type: 4,ENCRYPTED\n\nAQ==\n-----END B-----";
+        let text = b"Bag Attributes\n-----BEGIN A-----\r\nAQID\r\n-----END A-----\nx\n-----BEGIN B-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAQ==\n-----END B-----\n-----BEGIN C-----\nProc-Type: 4,ENCRYPTED\n\nAQ==\n-----END C-----";
         let found = blocks(text).unwrap();
-        assert_eq!(found.len(), 2);
+        assert_eq!(found.len(), 3);
         assert_eq!((found[0].label, &*found[0].data, found[0].line), ("A", &[1, 2, 3][..], 2));
-        assert!(found[1].is_encrypted && !found[0].is_encrypted);
+        let encryption: Vec<_> = found.iter().map(|block| block.encryption).collect();
+        assert_eq!(encryption, [None, Some("AES-128-CBC,00"), Some("")]);
         for (text, line) in [
             ("\n-----BEGIN A-----\nAQID\n", 2),
             ("-----BEGIN A-----\n*\n-----END A-----\n", 1),

@@ -26,6 +26,8 @@ pub struct Parameters {
     pub peer_sigalgs: Vec<u16>,
     /// Whether the client's order of suites counts (`prefer-client-ciphers`).
     pub prefer_client: bool,
+    /// Whether certificates may be compressed on their way (`tune.ssl.certificate-compression`).
+    pub compresses: bool,
     /// What OpenSSL is told beside that, where rustls cannot do all that the line says.
     pub legacy: Option<Legacy>,
 }
@@ -58,6 +60,7 @@ impl Default for Parameters {
             sigalgs: Vec::new(),
             peer_sigalgs: Vec::new(),
             prefer_client: false,
+            compresses: true,
             legacy: None,
         }
     }

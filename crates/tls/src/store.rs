@@ -165,8 +165,7 @@ fn key(file: &str, block: &Block<'_>, passphrases: Option<&Passphrases>) -> Resu
             format!("unable to load the private key at line {line} of '{file}': {what}."),
         )
     };
-    let is_encrypted = block.is_encrypted || block.label == "ENCRYPTED PRIVATE KEY";
-    if !is_encrypted {
+    if block.encryption.is_none() && block.label != "ENCRYPTED PRIVATE KEY" {
         return key_of(&block.data).map_err(failed);
     }
     let Some(passphrases) = passphrases else {
@@ -176,10 +175,7 @@ fn key(file: &str, block: &Block<'_>, passphrases: Option<&Passphrases>) -> Resu
         );
         return Err(LoadError::at(file, line, cause));
     };
-    if block.is_encrypted {
-        return Err(failed("a private key encrypted in an unsupported way"));
-    }
-    let open = |passphrase: &[u8]| key_of(&passphrase::decrypt(&block.data, passphrase)?);
+    let open = |passphrase: &[u8]| key_of(&passphrase::open(block, passphrase)?);
     passphrases.open(file, open).map_err(failed)
 }
 

@@ -206,14 +206,24 @@ fn encrypted_keys_open_with_their_passphrase() {
     let (authority, folder) = (Authority::new(), Folder::new("passphrase"));
     let pem = authority.issue(&["a.test"], |_| {});
     let plain = folder.write("plain.key", halves(&pem).1);
-    for (name, arguments) in [
-        ("aes256", &["-v2", "aes-256-cbc"][..]),
-        ("aes192", &["-v2", "aes-192-cbc", "-v2prf", "hmacWithSHA1"]),
-        ("aes128", &["-v2", "aes-128-cbc", "-v2prf", "hmacWithSHA512", "-iter", "1000"]),
+    let framed = ["pkcs8", "-topk8"];
+    for (name, form, arguments) in [
+        ("aes256", &framed[..], &["-v2", "aes-256-cbc"][..]),
+        ("aes192", &framed, &["-v2", "aes-192-cbc", "-v2prf", "hmacWithSHA1"]),
+        ("aes128", &framed, &["-v2", "aes-128-cbc", "-v2prf", "hmacWithSHA512", "-iter", "1000"]),
+        // Ways of which only OpenSSL knows.
+        ("pbes1", &framed, &["-v1", "PBE-SHA1-3DES"]),
+        ("scrypt", &framed, &["-scrypt"]),
+        ("proc-type", &["ec"], &["-aes256"]),
+        ("proc-type-3des", &["ec"], &["-des3"]),
     ] {
+        if !name.starts_with("aes") && !tls::HAS_OPENSSL {
+            continue;
+        }
         let key = folder.path("encrypted");
         let made = Command::new("openssl")
-            .args(["pkcs8", "-topk8", "-passout", "pass:secret", "-in", &plain, "-out", &key])
+            .args(form)
+            .args(["-passout", "pass:secret", "-in", &plain, "-out", &key])
             .args(arguments)
             .output();
         if !made.is_ok_and(|output| output.status.success()) {

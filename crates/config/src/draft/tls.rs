@@ -280,6 +280,8 @@ pub struct TlsDefaults<'a> {
     pub capture: Option<usize>,
     /// `tune.ssl.keylog`: whether the secrets of connections are kept.
     pub key_log: bool,
+    /// `tune.ssl.certificate-compression`: whether certificates may be compressed on their way.
+    pub compresses: bool,
     /// `noktls`.
     pub no_kernel: bool,
     /// `ssl-skip-self-issued-ca`.
@@ -334,6 +336,7 @@ impl Default for TlsDefaults<'_> {
             key_updates: 100,
             capture: None,
             key_log: false,
+            compresses: true,
             no_kernel: false,
             skips_roots: false,
             passphrases: None,

@@ -147,11 +147,12 @@ fn whole_pair(
 
 /// The same for tokens, which know nothing of passphrases: with the key that those opened.
 fn opened(text: String, key: Option<String>, made: Option<&tls::Certificate>) -> (String, Option<String>) {
-    let is_encrypted = key.as_ref().unwrap_or(&text).contains("-----BEGIN ENCRYPTED PRIVATE KEY-----");
+    let marks = ["-----BEGIN ENCRYPTED PRIVATE KEY-----", "Proc-Type: 4,ENCRYPTED"];
+    let is_encrypted = marks.iter().any(|mark| key.as_ref().unwrap_or(&text).contains(mark));
     let opened = made.filter(|_| is_encrypted).map(|made| tls::pem::block("PRIVATE KEY", made.key.pkcs8()));
     match (opened, key) {
         (Some(opened), Some(_)) => (text, Some(opened)),
-        (Some(opened), None) => (text + &opened, None),
+        (Some(opened), None) => (opened + &text, None),
         (None, key) => (text, key),
     }
 }

@@ -337,8 +337,11 @@ fn parameters(
     context: &mut Context<'_>,
 ) -> Result<Parameters, Diagnostic> {
     let Wanted { own, default, defaults, is_bind } = *wanted;
-    let mut parameters =
-        Parameters { prefer_client: own.prefer_client || default.prefer_client, ..Parameters::default() };
+    let mut parameters = Parameters {
+        prefer_client: own.prefer_client || default.prefer_client,
+        compresses: defaults.compresses,
+        ..Parameters::default()
+    };
     (parameters.min, parameters.max) = versions(wanted, statement, context)?;
     let ciphers = own.ciphers.or(default.ciphers);
     let suites = match ciphers {

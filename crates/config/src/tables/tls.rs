@@ -21,8 +21,6 @@ const TICKETS: &str = "tickets of clients that OpenSSL serves are sealed with ke
 const SIGALGS: &str = "OpenSSL is not told, where it serves the line";
 const REUSE: &str = "sessions are not resumed where OpenSSL serves the line";
 const KERNEL: &str = "TLS is done in user space, which a warning tells";
-const PASSPHRASE: &str =
-    "keys in OpenSSL's older form of encryption (`Proc-Type`) are refused: PKCS #8 is read";
 const SUITES: &str =
     "suites that only OpenSSL has are left out where TLS 1.3 is spoken and rustls has others of the list";
 
@@ -38,7 +36,7 @@ pub static BIND: &[BindKeyword] = &[
     bind("crt-list",         "<file>",        "certificates with options and names",              |d, a| { let word = a.value()?; d.tls.certificates.push(CertificateSource::List(word.into())); Ok(()) }),
     bind("generate-certificates", "",         "makes certificates for names that none is for",   |d, a| { d.tls.generates = Some(a.last().span()); Ok(()) }),
     bind("ca-sign-file",     "<file>",        "the authority that signs them, with its key",      |d, a| word(&mut d.tls.sign_file, a)),
-    bind("ca-sign-pass",     "<passphrase>",  "what its key is encrypted with",                   |d, a| word(&mut d.tls.sign_pass, a)).partial(PASSPHRASE),
+    bind("ca-sign-pass",     "<passphrase>",  "what its key is encrypted with",                   |d, a| word(&mut d.tls.sign_pass, a)),
     bind("strict-sni",       "",              "refuses names without a certificate of theirs",    |d, _| { d.tls.strict_sni = Some(true); Ok(()) }),
     bind("no-strict-sni",    "",              "serves them with the default certificate",         |d, _| { d.tls.strict_sni = Some(false); Ok(()) }),
     bind("alpn",             "<protocols>",   "the protocols offered, preferred first",           |d, a| { d.tls.words.no_alpn = false; word(&mut d.tls.words.alpn, a) }),

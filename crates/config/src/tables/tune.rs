@@ -135,7 +135,7 @@ pub static TABLE: &[Keyword] = &[
     global("tune.ssl.cachesize",           "<number>",    "how many sessions of clients are kept, per listener",              |g, a| { g.tls.sessions = a.integer("a number", 0, 1 << 24)?; a.finish() }),
     global("tune.ssl.capture-buffer-size", "<number>",  "how much is kept of the lists in a client's hello, 0 for nothing", capture_size).lenient_numbers(),
     global("tune.ssl.capture-cipherlist-size", "<number>", "the same, deprecated",                                    |g, a| { deprecated(a); capture_size(g, a) }).lenient_numbers(),
-    global("tune.ssl.certificate-compression", "{ auto | off }", "whether certificates may be compressed (RFC 8879)",          |_, a| { a.one_of(&[("auto", ()), ("off", ())])?; a.finish() }).partial("none are, with either: the library of TLS is built without"),
+    global("tune.ssl.certificate-compression", "{ auto | off }", "whether certificates may be compressed (RFC 8879)",          |g, a| { g.tls.compresses = a.one_of(&[("auto", true), ("off", false)])?; a.finish() }),
     global("tune.ssl.default-dh-param",    "<number>",    "bits of Diffie-Hellman's exchange where no file has parameters",   |g, a| { g.tls.dh_bits = a.integer("a number", 1024, 16384)?; a.finish() }),
     ineffective("tune.ssl.force-private-cache",     G, "sessions are kept by one process, which all workers share"),
     global("tune.ssl.hard-maxrecord",      "<bytes>",     "the same: the smaller of both counts",                             |g, a| { g.tls.max_record[1] = a.integer("a number", 0, 16384)?; a.finish() }),

@@ -12,6 +12,7 @@ use runtime::timer;
 use runtime::turns::Turn;
 use sample::{ConnectionError, Endpoint, Tlv};
 use state::Mode;
+use tls::Reason;
 
 use crate::client::Client;
 
@@ -94,6 +95,21 @@ async fn secure(connection: &mut Client, acceptor: &Arc<tls::Acceptor>) -> Resul
         Some(None) => Err(ConnectionError::TLS_TIMEOUT),
         Some(Some(error)) => Err(ConnectionError(error.kind.facts().0)),
     }
+}
+
+/// What the log says of a failed handshake beyond HAProxy's text for its kind, where it says more:
+/// the cause in OpenSSL's words, unless the client found it or left, and what would admit the client.
+pub(crate) fn failure_text(details: &tls::Details) -> Option<String> {
+    let failure = details.failure.filter(|error| error.kind == tls::Kind::Handshake)?;
+    let (_, _, kind) = failure.kind.facts();
+    let text = match failure.reason {
+        Reason::Alert(_) | Reason::UnexpectedEof => kind.to_owned(),
+        _ => failure.to_string(),
+    };
+    Some(match details.lacks {
+        Some(lacks) => format!("{text} ({lacks})"),
+        None => text,
+    })
 }
 
 /// Whether the client left before it said anything, which `option dontlognull` keeps out of the

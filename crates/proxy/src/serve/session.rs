@@ -284,11 +284,7 @@ async fn open(connection: &mut Client) -> bool {
     if let Err(why) = handshake::receive(connection, expected).await {
         connection.session.error.set(why);
         if !handshake::is_silent(why) || !connection.frontend.options.dontlognull {
-            let remedy = connection.session.tls().and_then(|details| {
-                let failure = details.failure.filter(|error| error.kind == tls::Kind::Handshake);
-                failure.and(details.lacks).map(|lacks| lacks.to_string())
-            });
-            let text = remedy.map(|remedy| format!("{} ({remedy})", why.message()));
+            let text = connection.session.tls().and_then(|details| handshake::failure_text(details));
             crate::exchange::report::session_error(connection, text.as_deref().unwrap_or(why.message()));
         }
         return false;

@@ -14,7 +14,6 @@ const B: Columns = Columns::RESPONSE_KEPT;
 
 /// NPN was given up for ALPN.
 const NO_NPN: &str = "never anything: NPN is not spoken, as by HAProxy with OpenSSL 3";
-const HANDSHAKES: &str = "of handshakes alone, not of what breaks a connection later";
 
 /// The rows.
 #[rustfmt::skip]
@@ -32,8 +31,8 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("ssl_fc_is_resumed",  &[], Type::Bool, F, "whether a TLS session was resumed",          is_resumed::<Front>),
     row("ssl_fc_has_early",   &[], Type::Bool, F, "whether early data came before the end of the handshake", ssl_fc_has_early),
     row("ssl_fc_early_rcvd",  &[], Type::Bool, F, "whether early data came at all",             ssl_fc_early_rcvd),
-    row("ssl_fc_err",         &[], Type::Int,  F, "the TLS error",                              err::<Front>).partial(HANDSHAKES),
-    row("ssl_fc_err_str",     &[], Type::Str,  F, "the TLS error in words",                     err_str::<Front>).partial(HANDSHAKES),
+    row("ssl_fc_err",         &[], Type::Int,  F, "the TLS error",                              err::<Front>),
+    row("ssl_fc_err_str",     &[], Type::Str,  F, "the TLS error in words",                     err_str::<Front>),
     row("ssl_fc_crtname",     &[], Type::Str,  F, "what the certificate shown to the client is called", ssl_fc_crtname),
     row("ssl_bc",             &[], Type::Bool, B, "whether the connection to the server uses TLS", is_tls::<Back>),
     row("ssl_bc_protocol",    &[], Type::Str,  B, "the TLS version",                            protocol::<Back>),
@@ -45,8 +44,8 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("ssl_bc_alpn",        &[], Type::Str,  B, "the protocol negotiated",                    alpn::<Back>),
     row("ssl_bc_npn",         &[], Type::Str,  B, "the protocol negotiated with NPN",           npn).partial(NO_NPN),
     row("ssl_bc_is_resumed",  &[], Type::Bool, B, "whether a TLS session was resumed",          is_resumed::<Back>),
-    row("ssl_bc_err",         &[], Type::Int,  B, "the TLS error",                              err::<Back>).partial(HANDSHAKES),
-    row("ssl_bc_err_str",     &[], Type::Str,  B, "the TLS error in words",                     err_str::<Back>).partial(HANDSHAKES),
+    row("ssl_bc_err",         &[], Type::Int,  B, "the TLS error",                              err::<Back>),
+    row("ssl_bc_err_str",     &[], Type::Str,  B, "the TLS error in words",                     err_str::<Back>),
 ];
 
 /// A connection of a stream.
@@ -143,12 +142,12 @@ fn is_resumed<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Opt
 }
 
 fn err<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    let failure = S::details(env)?.failure;
+    let failure = S::details(env)?.error();
     Some(Value::Int(failure.map_or(0, |error| error.code()).into()))
 }
 
 fn err_str<'a, S: Side>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    let words = S::details(env)?.failure?.text();
+    let words = S::details(env)?.error()?.text();
     (!words.is_empty()).then(|| Value::Str(Bytes::Made(Scratch::copy(words.as_bytes()))))
 }
 

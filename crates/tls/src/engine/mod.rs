@@ -4,6 +4,7 @@
 //! The engine makes handshakes. The keys that come out of one go to the record layer
 //! ([`crate::record`]); what is left of the engine then is what replaces keys and takes tickets.
 
+mod compression;
 mod error;
 pub(crate) mod kept;
 pub(crate) mod key;

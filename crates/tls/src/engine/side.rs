@@ -13,7 +13,7 @@ use rustls::{ClientConfig, ServerConfig};
 use super::key::PrivateKey;
 use super::key_log::Keeping;
 use super::tickets::{OfServer, Shared};
-use super::{provider, verify};
+use super::{compression, provider, verify};
 use crate::error::Error;
 use crate::settings::{ClientVerify, Parameters, Trust, VerifyMode};
 
@@ -85,6 +85,8 @@ impl ServerSide {
             .map_err(|error| error.to_string())?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(One(certified)));
+        config.cert_compressors = compression::compressors(parameters.compresses);
+        config.cert_decompressors = compression::decompressors(parameters.compresses);
         config.alpn_protocols = served.alpn.iter().map(|name| name.to_vec()).collect();
         config.ignore_client_order = !parameters.prefer_client;
         config.enable_secret_extraction = true;
@@ -161,6 +163,8 @@ impl ClientSide {
                 builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))
             }
         };
+        config.cert_compressors = compression::compressors(parameters.compresses);
+        config.cert_decompressors = compression::decompressors(parameters.compresses);
         config.alpn_protocols = asked.alpn.iter().map(|name| name.to_vec()).collect();
         config.enable_secret_extraction = true;
         config.key_log = Arc::new(Keeping);

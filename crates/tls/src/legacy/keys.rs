@@ -14,6 +14,11 @@ pub(super) fn private(der: &[u8]) -> Option<PKey<Private>> {
     PKey::private_key_from_der(der).ok()
 }
 
+/// The private key in a block of PEM that is encrypted in whatever way, as PKCS #8.
+pub(crate) fn open_key(pem: &str, passphrase: &[u8]) -> Option<Vec<u8>> {
+    PKey::private_key_from_pem_passphrase(pem.as_bytes(), passphrase).ok()?.private_key_to_pkcs8().ok()
+}
+
 /// What is known of a private key. `None` for a key that signs nothing here.
 pub(crate) fn facts(der: &[u8]) -> Option<Facts> {
     let key = private(der)?;

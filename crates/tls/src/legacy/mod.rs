@@ -24,7 +24,7 @@ use crate::record::{self, PLAINTEXT_MAX};
 use crate::{TLS12, names};
 
 pub(crate) use context::{ClientSide, ServerSide};
-pub(crate) use keys::{certificate_text, facts as key_facts, sign};
+pub(crate) use keys::{certificate_text, facts as key_facts, open_key, sign};
 use verify::{Decision, State};
 
 /// Whether it is built in.

@@ -59,7 +59,12 @@ impl Session {
         !self.plain.is_empty()
             || (!self.kept.is_empty() && whole())
             || self.ended != Ended::No
-            || matches!(&self.phase, Phase::Legacy(link, _) if link.has_waiting())
+            || match &self.phase {
+                Phase::Legacy(link, _) => link.has_waiting(),
+                // That it failed, behind what came before.
+                Phase::Failed(_) => true,
+                _ => false,
+            }
     }
 
     /// How many bytes of ciphertext are kept. [`take_kept`](Self::take_kept) puts them in front of
@@ -123,6 +128,7 @@ impl Session {
             if let Some(alert) = reason.alert() {
                 records.alert(2, alert, &mut self.unsent);
             }
+            let _ = self.details.broken.set(error);
             self.phase = Phase::Failed(error);
             // What came before the failure is still to be had.
             return if filled > 0 { Ok(Opened { filled, is_end: false }) } else { Err(error) };
@@ -155,6 +161,7 @@ impl Session {
                 Ok(true) => self.ended = Ended::Cleanly,
                 Err(reason) => {
                     let error = broken(reason);
+                    let _ = self.details.broken.set(error);
                     self.phase = Phase::Failed(error);
                     // What came before the failure is still to be had.
                     if filled + read == 0 {

@@ -402,14 +402,19 @@ fn begin(
         captured.note_hello(&hello, keep);
     }
     details.sni = hello.server_name.map(|name| String::from_utf8_lossy(name).into());
-    let chosen = acceptor.choose(&hello, details)?;
-    let lacks = lacks(&hello);
+    let chosen = acceptor.choose(&hello, details);
+    let is_too_old = matches!(&chosen, Err(error) if error.reason == Reason::UnsupportedProtocol);
+    if is_too_old || matches!(chosen, Ok(Chosen::Rustls(_))) {
+        details.lacks = lacks(&hello);
+    }
+    let chosen = chosen?;
+    if matches!(details.lacks, Some(Lacks::Suite(_))) {
+        // rustls would look for other faults first.
+        return Err(Error::handshake(Reason::NoSharedCipher));
+    }
     let received = std::mem::take(arriving).into_received();
     Ok(Some(match chosen {
-        Chosen::Rustls(side) => {
-            details.lacks = lacks;
-            Phase::Handshake(Box::new(Handshake::server(&side, received)?))
-        }
+        Chosen::Rustls(side) => Phase::Handshake(Box::new(Handshake::server(&side, received)?)),
         Chosen::OpenSsl(side) => {
             Phase::Legacy(Box::new(legacy::Link::server(&side, &received)?), Stage::Handshake)
         }
