@@ -529,6 +529,24 @@ fn who_has_said_all_in_tcp_is_served_whatever_it_takes_to_reach_a_server() {
     assert!(line.contains(" CC-- "), "{line}");
 }
 
+#[test]
+fn who_asked_for_a_tunnel_and_ended_its_side_gets_all_of_a_refusal() {
+    let origin = Origin::raw(|mut stream| {
+        let mut head = [0; 1000];
+        let _ = stream.read(&mut head);
+        let _ = stream.write_all(b"HTTP/1.1 401 Who\r\nContent-Length: 4\r\n\r\nab");
+        // A client that left would be noticed meanwhile.
+        std::thread::sleep(Duration::from_millis(200));
+        let _ = stream.write_all(b"cd");
+    });
+    let scene = Scene::start("", "", &format!("server s 127.0.0.1:{}", origin.port()));
+    let mut client = Client::connect(scene.port);
+    client.send("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n").shut();
+    assert!(client.read_to_end().ends_with(b"\r\n\r\nabcd"));
+    let line = scene.line();
+    assert!(line.contains(" 401 ---- "), "{line}");
+}
+
 /// How a client leaves.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Leaving {

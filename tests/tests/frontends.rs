@@ -3,6 +3,7 @@
 
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 
+use weir_tests::client::Client;
 use weir_tests::{Weir, eventually, free_port};
 
 struct Run {
@@ -82,6 +83,23 @@ fn what_a_frontend_is_told_to_do_is_shown_said_and_logged() {
     let all = run.weir.messages();
     assert_eq!(all.matches("Proxy fe stopped").count(), 1, "{all}");
     assert_eq!(all.matches("Proxy li stopped").count(), 1, "{all}");
+}
+
+#[test]
+fn clients_of_a_frontend_that_was_shut_down_are_told_to_go_with_their_next_answer() {
+    let (port, other) = (free_port(), free_port());
+    let text = format!(
+        "global\n  stats socket runtime level admin\n\
+         defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n\
+         frontend fe\n  bind 127.0.0.1:{port}\n  http-request return status 200\nfrontend g\n  bind 127.0.0.1:{other}\n"
+    );
+    let weir = Weir::start(&text, &[port, other]);
+    let mut client = Client::connect(port);
+    let mut get = || client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").response().expect("an answer");
+    assert_eq!(get().header("connection"), None);
+    weir.ask("shutdown frontend fe");
+    assert_eq!(get().header("connection"), Some("close"));
+    assert_eq!(client.read_to_end(), b"");
 }
 
 #[test]

@@ -70,6 +70,14 @@ fn no_idle_connection_outlives_maintenance() {
     scene.weir.ask("set server b/s state maint");
     scene.weir.ask("set server b/s state ready");
     assert_eq!((get(), origin.connections()), (200, 2));
+    let idle = || {
+        let shown = scene.weir.ask("show servers conn");
+        let line = shown.lines().find(|line| line.starts_with("b/s ")).unwrap_or_default();
+        line.split(' ').rev().nth(1).unwrap_or_default().to_owned()
+    };
+    assert!(weir_tests::eventually(|| idle() == "1"), "{}", idle());
+    scene.weir.ask("disable server b/s");
+    assert_eq!(idle(), "0");
 }
 
 #[test]

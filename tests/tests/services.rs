@@ -50,7 +50,7 @@ fn metrics_of_objects_without_a_value_are_no_numbers_and_others_are_left_out() {
         "# TYPE haproxy_process_total_warnings counter",
         "# TYPE haproxy_process_patterns_added_total gauge",
         "# TYPE haproxy_process_patterns_freed_total gauge",
-        "# TYPE haproxy_backend_downtime_seconds_total gauge",
+        "# TYPE haproxy_backend_downtime_seconds_total counter",
         "# TYPE haproxy_server_downtime_seconds_total counter",
         "# TYPE haproxy_listener_connections_total counter",
     ] {

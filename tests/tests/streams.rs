@@ -1,5 +1,8 @@
 //! What the runtime socket shows of streams and of malformed messages, in the form that tools read.
 
+use std::io::ErrorKind;
+use std::net::TcpStream;
+
 use weir_tests::client::{self, Client};
 use weir_tests::{Origin, Weir, eventually, free_port};
 
@@ -85,4 +88,35 @@ fn a_malformed_request_is_shown_with_what_was_being_read() {
     ] {
         assert!(shown.contains(part), "{part} in {shown}");
     }
+}
+
+/// How the connection to a server ends when the client has said all.
+fn end_of_server(option: &str) -> Option<ErrorKind> {
+    let (told, heard) = std::sync::mpsc::channel();
+    let told = std::sync::Mutex::new(told);
+    let origin = Origin::raw(move |stream| {
+        let outcome = std::io::Read::read_to_end(&mut { stream }, &mut Vec::new());
+        let _ = told.lock().expect("nobody panics with it").send(outcome.err().map(|error| error.kind()));
+    });
+    let port = free_port();
+    let text = format!(
+        "defaults\n  mode tcp\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n\
+         frontend f\n  bind 127.0.0.1:{port}\n  default_backend b\nbackend b\n  {option}\n  server s 127.0.0.1:{}\n",
+        origin.port()
+    );
+    let _weir = Weir::start(&text, &[]);
+    assert!(eventually(|| TcpStream::connect(("127.0.0.1", port)).is_ok()));
+    let first = heard.recv_timeout(weir_tests::PATIENCE).expect("the connection that looked");
+    let mut client = Client::connect(port);
+    client.send("all").shut();
+    assert_eq!(client.read_to_end(), b"");
+    let second = heard.recv_timeout(weir_tests::PATIENCE).expect("the connection ends");
+    assert_eq!(first, second);
+    second
+}
+
+#[test]
+fn a_stream_of_tcp_ends_for_its_server_with_a_reset_where_nolinger_is_said() {
+    assert_eq!(end_of_server("option tcpka"), None);
+    assert_eq!(end_of_server("option nolinger"), Some(ErrorKind::ConnectionReset));
 }

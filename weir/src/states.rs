@@ -61,7 +61,10 @@ fn read_global(plan: &Plan, messages: Messages) -> Option<String> {
     let say = |severity, text: &str| messages.say(severity, &format!("config: {text}"));
     match base::file::read_to_string(&path) {
         Ok(text) => {
-            if let Err(broken) = saved::read(&text) {
+            // One that is empty is there to be written.
+            if !text.is_empty()
+                && let Err(broken) = saved::read(&text)
+            {
                 let file = format!("global server state file '{shown}'");
                 say(Severity::Warning, &complaint(broken, &file));
             }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::case::{Answer, Case, Server, Step, When};
-use crate::message::{self, Direction};
+use crate::message::{self, Direction, Stream};
 
 /// How long anybody waits for anything.
 const PATIENCE: Duration = Duration::from_millis(3500);
@@ -123,6 +123,21 @@ fn methods(steps: &[Step]) -> Vec<String> {
     stream.messages.iter().map(message::Message::method).collect()
 }
 
+/// Whether a stream is such as is waited for. It is taken apart anew only when what its last message
+/// lacks has come: to copy a body of 12 MiB for each part of it that arrives takes longer than the
+/// exchange, and as long as the machine is busy, which the times that are compared would show.
+fn patiently(direction: Direction<'_>, is_so: impl Fn(&Stream) -> bool) -> impl FnMut(&[u8], bool) -> bool {
+    let mut enough = 0;
+    move |bytes, ended| {
+        if bytes.len() < enough && !ended {
+            return false;
+        }
+        let stream = message::parse(bytes, direction, ended);
+        enough = bytes.len() + stream.lacks;
+        is_so(&stream)
+    }
+}
+
 fn run_client(address: SocketAddr, steps: &[Step]) -> Vec<String> {
     let methods = methods(steps);
     let responses = Direction::Responses(&methods);
@@ -138,9 +153,8 @@ fn run_client(address: SocketAddr, steps: &[Step]) -> Vec<String> {
     let mut wire = Wire::new(socket);
     for step in &steps[waited..] {
         if let Step::Await(count) = step {
-            let whole =
-                |bytes: &[u8], ended| ended || message::parse(bytes, responses, ended).whole() >= *count;
-            wire.read_until(Instant::now() + PATIENCE, whole);
+            let mut whole = patiently(responses, |stream| stream.whole() >= *count);
+            wire.read_until(Instant::now() + PATIENCE, |bytes, ended| ended || whole(bytes, ended));
         } else if !wire.step(step) {
             // What arrived before it left depends on chance.
             return vec!["(left)".into()];
@@ -184,14 +198,11 @@ fn serve(socket: TcpStream, answers: &[Answer], turn: &AtomicUsize, over: &Atomi
     'requests: loop {
         let place = turn.load(Ordering::Relaxed).min(answers.len() - 1);
         let when = answers[place].when;
-        let is_due = |bytes: &[u8], ended: bool| {
-            let stream = message::parse(bytes, Direction::Requests, ended);
-            match when {
-                When::Connected => true,
-                When::Head => stream.messages.len() > served,
-                When::Body => stream.whole() > served,
-            }
-        };
+        let mut is_due = patiently(Direction::Requests, |stream| match when {
+            When::Connected => true,
+            When::Head => stream.messages.len() > served,
+            When::Body => stream.whole() > served,
+        });
         while !over.load(Ordering::Relaxed) && wire.end == End::Open && !is_due(&wire.received, false) {
             wire.read_until(Instant::now() + step_of_time, |bytes, ended| ended || is_due(bytes, ended));
         }
@@ -199,6 +210,7 @@ fn serve(socket: TcpStream, answers: &[Answer], turn: &AtomicUsize, over: &Atomi
             break;
         }
         let place = turn.fetch_add(1, Ordering::Relaxed).min(answers.len() - 1);
+        drop(is_due);
         served += 1;
         for step in &answers[place].steps {
             if !wire.step(step) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::case::Case;
+use crate::case::{Case, Step};
 use crate::proxy::{FIELDS, Outcome, TIMES, TOLERANCE};
 
 /// A difference: where it shows, and what each of the two has there.
@@ -52,9 +52,22 @@ fn has_same_lines(ours: &[Vec<String>], theirs: &[Vec<String>]) -> bool {
 /// What takes so long ends with the patience of a client.
 const ENDLESS: i64 = 3300;
 
-fn times_agree(ours: i64, theirs: i64) -> bool {
+/// How much later the kernel may take what a peer does not read yet: it asks for room after 200 ms
+/// (RFC 9293 section 3.8.6.1), whatever happens meanwhile.
+const PROBE: i64 = 250;
+
+/// How far times of a case may be apart. Where somebody does not read for a while, a time limit
+/// counts from the last byte that the kernel took for them.
+fn tolerance(case: &Case) -> i64 {
+    let is_idle = |step: &Step| matches!(step, Step::Idle(_));
+    let mut servers = case.servers.iter().flat_map(|server| &server.answers).flat_map(|one| &one.steps);
+    let waits = case.clients.iter().flatten().any(is_idle) || servers.any(is_idle);
+    TOLERANCE + if waits { PROBE } else { 0 }
+}
+
+fn times_agree(ours: i64, theirs: i64, tolerance: i64) -> bool {
     ours == theirs
-        || ours >= 0 && theirs >= 0 && (ours - theirs).abs() <= TOLERANCE
+        || ours >= 0 && theirs >= 0 && (ours - theirs).abs() <= tolerance
         || ours >= ENDLESS && theirs >= ENDLESS
 }
 
@@ -64,6 +77,7 @@ fn is_time(name: &str) -> bool {
 }
 
 pub(crate) fn differences(case: &Case, weir: &Outcome, haproxy: &Outcome) -> Vec<Difference> {
+    let tolerance = tolerance(case);
     let mut all = Vec::new();
     let mut note =
         |place: String, weir: String, haproxy: String| all.push(Difference { place, weir, haproxy });
@@ -114,7 +128,7 @@ pub(crate) fn differences(case: &Case, weir: &Outcome, haproxy: &Outcome) -> Vec
             }
             for (place, name) in TIMES.iter().enumerate() {
                 let of = |times: &[i64]| times.get(place).copied().unwrap_or(i64::MIN);
-                if !times_agree(of(&ours.times), of(&theirs.times)) {
+                if !times_agree(of(&ours.times), of(&theirs.times), tolerance) {
                     let shown =
                         |times: &[i64]| times.iter().map(i64::to_string).collect::<Vec<_>>().join("/");
                     note(format!("log {name}"), shown(&ours.times), shown(&theirs.times));
@@ -127,7 +141,7 @@ pub(crate) fn differences(case: &Case, weir: &Outcome, haproxy: &Outcome) -> Vec
         let of = |outcome: &Outcome| outcome.counters.get(key).cloned().unwrap_or_default();
         let (ours, theirs) = (of(weir), of(haproxy));
         let number = |text: &str| text.parse().unwrap_or(-1);
-        if ours != theirs && !(is_time(&key.1) && times_agree(number(&ours), number(&theirs))) {
+        if ours != theirs && !(is_time(&key.1) && times_agree(number(&ours), number(&theirs), tolerance)) {
             note(format!("counter {} {}", key.0, key.1), ours, theirs);
         }
     }

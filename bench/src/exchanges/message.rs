@@ -47,6 +47,8 @@ pub(crate) struct Stream {
     pub(crate) messages: Vec<Message>,
     /// What follows the messages: a tunnel, half a head, garbage.
     rest: Vec<u8>,
+    /// How many bytes have to come at least before another message begins or is whole.
+    pub(crate) lacks: usize,
 }
 
 impl Message {
@@ -219,6 +221,7 @@ pub(crate) fn parse(mut bytes: &[u8], direction: Direction<'_>, has_ended: bool)
                 let (body, rest) = bytes.split_at(length.min(bytes.len()));
                 message.body = body.to_vec();
                 message.is_whole = body.len() == length;
+                stream.lacks = length - body.len();
                 bytes = rest;
             }
             Framing::Chunked => {
@@ -263,5 +266,6 @@ mod tests {
         assert_eq!(stream.messages[3].body, b"rest");
         let cut = parse(b"GET / HTTP/1.1\r\ncontent-length: 4\r\n\r\nab", Direction::Requests, true);
         assert_eq!((cut.whole(), cut.lines().last().map(String::as_str)), (0, Some("(cut off)")));
+        assert_eq!(cut.lacks, 2);
     }
 }

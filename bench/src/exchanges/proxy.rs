@@ -40,7 +40,7 @@ pub(crate) const FIELDS: &[&str] =
 const LOG_FORMAT: &str = "%f|%TR/%Tw/%Tc/%Tr/%Ta|%b|%s|%ST|%tsc|%rc|%sq/%bq|%CC|%CS|%hr|%hs|%{+Q}r";
 
 /// The counters that are compared. Bytes are not: HAProxy counts those of its own form of a
-/// message, and none of an answer of its own, Weir those on the wire (`docs/differences.md`).
+/// message, and none of an answer of its own, Weir those on the wire (`docs/differences-explained.md`).
 const COUNTERS: &[&str] = &[
     "stot",
     "dreq",
@@ -130,7 +130,7 @@ fn configuration(
     let mut text = format!(
         "global\n    nbthread 1\n    log {log} len 16000 format raw local0\n    stats socket {directory}/socket level admin\n\
          defaults\n    mode http\n    balance roundrobin\n    log global\n    log-format \"{LOG_FORMAT}\"\n    error-log-format \"{LOG_FORMAT}\"\n    \
-         timeout client 2025ms\n    timeout server 1125ms\n    timeout connect 580ms\n"
+         timeout client 2025ms\n    timeout server 1125ms\n    timeout connect 580ms\n    timeout queue 625ms\n"
     );
     for (number, case) in cases.iter().enumerate() {
         let addresses: Vec<String> = servers[number].iter().map(SocketAddr::to_string).collect();

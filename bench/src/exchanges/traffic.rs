@@ -7,10 +7,10 @@ use crate::case::{Answer, Step, When};
 use crate::random::{pick, seldom};
 
 /// Pauses are long enough to tell apart from what a busy machine takes. Those of clients are
-/// multiples of 150 ms; those of servers and the timeouts (375 ms, 1125 ms, 2025 ms) lie between
-/// them, so that no two things happen at the same time.
+/// multiples of 150 ms; those of servers, one or two of them in a row, and the timeouts (375 ms,
+/// 625 ms, 1125 ms, 2025 ms) lie between them, so that no two things happen at the same time.
 const CLIENT_PAUSES: &[u64] = &[300, 600];
-const SERVER_PAUSES: &[u64] = &[220, 520];
+const SERVER_PAUSES: &[u64] = &[200, 500];
 
 fn pause(random: &mut Rng, lengths: &[u64]) -> Step {
     Step::Pause(lengths[random.usize(..lengths.len())])

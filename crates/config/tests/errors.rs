@@ -300,6 +300,14 @@ const HAPROXY: &[(&str, &[&str])] = &[
     ),
     ("defaults\n timeout server 7s\n timeout server 8s\n", &[]),
     (
+        "global\n maxconn 5\n maxconn 6\n uid 0\n user root\n",
+        &[
+            "[WARNING] [3] : 'maxconn' already specified. Continuing.",
+            "[WARNING] [5] : user/uid already specified. Continuing.",
+        ],
+    ),
+    ("global\n crt-base /a\nglobal\n crt-base /b\n", &["[ALERT] [4] : 'crt-base' already specified."]),
+    (
         "backend b\n mode tcp\n option checkcache\n option originalto\n stats enable\n stats uri /\n",
         &[
             "[WARNING] 'stats' statement ignored for backend 'b' as it requires HTTP mode.",

@@ -231,7 +231,7 @@ impl Iterator for Exporter {
             let first = index == 0 || self.metrics[index - 1].name != metric.name;
             if self.shown && first {
                 let text = COLUMNS[metric.column].text;
-                write_help(&mut out, object(kind), metric.name, text, metric.kind(kind));
+                write_help(&mut out, object(kind), metric.name, text, metric.kind());
             }
         }
         let end = if self.shown { (start + A_PIECE * 4).min(self.found.len()) } else { self.found.len() };

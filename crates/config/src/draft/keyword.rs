@@ -165,6 +165,9 @@ pub struct Keyword {
     pub negatable: bool,
     /// What HAProxy reads over in its arguments.
     pub lenient: Lenient,
+    /// The first line counts where there are several of this name: the keyword's own, or one that
+    /// it shares with others.
+    pub once: Option<&'static str>,
     /// What it does, one line.
     pub doc: &'static str,
     /// How much of it works.
@@ -216,6 +219,7 @@ pub const fn proxy(
         signature,
         negatable: false,
         lenient: Lenient::NEVER,
+        once: None,
         doc,
         support: Support::Full,
         apply: Apply::Proxy(apply),
@@ -236,6 +240,7 @@ pub const fn global(
         signature,
         negatable: false,
         lenient: Lenient::NEVER,
+        once: None,
         doc,
         support: Support::Full,
         apply: Apply::Global(apply),
@@ -250,6 +255,7 @@ pub const fn rule(name: &'static str, places: Where, signature: &'static str, do
         signature,
         negatable: false,
         lenient: Lenient::NEVER,
+        once: None,
         doc,
         support: Support::Full,
         apply: Apply::Rule,
@@ -260,7 +266,17 @@ pub const fn rule(name: &'static str, places: Where, signature: &'static str, do
 pub const fn ineffective(name: &'static str, places: Where, reason: &'static str) -> Keyword {
     let doc = "accepted with a warning";
     let (support, apply) = (Support::None(reason), Apply::Ineffective(reason));
-    Keyword { name, places, signature: "...", negatable: true, lenient: Lenient::NEVER, doc, support, apply }
+    Keyword {
+        name,
+        places,
+        signature: "...",
+        negatable: true,
+        lenient: Lenient::NEVER,
+        once: None,
+        doc,
+        support,
+        apply,
+    }
 }
 
 /// A row of a keyword that is gone, with the way out.
@@ -283,6 +299,7 @@ pub const fn removed_since(
         signature: "",
         negatable: false,
         lenient: Lenient::NEVER,
+        once: None,
         doc: "removed",
         support,
         apply,
@@ -299,6 +316,7 @@ pub const fn unsupported(name: &'static str, places: Where) -> Keyword {
         signature: "...",
         negatable: true,
         lenient: Lenient::NEVER,
+        once: None,
         doc,
         support,
         apply: Apply::Unsupported,
@@ -321,6 +339,18 @@ impl Keyword {
     /// Passes over words behind the last argument.
     pub const fn lenient_words(mut self) -> Self {
         self.lenient.more_words = true;
+        self
+    }
+
+    /// May be said once; the first line counts.
+    pub const fn once(mut self) -> Self {
+        self.once = Some(self.name);
+        self
+    }
+
+    /// May be said once, as may others with `name`; the first line of them counts.
+    pub const fn once_of(mut self, name: &'static str) -> Self {
+        self.once = Some(name);
         self
     }
 

@@ -247,8 +247,12 @@ fn read_global<'a>(draft: &'a Draft, context: &mut Context<'a>) -> GlobalSetting
     plan.stats_timeout = std::time::Duration::from_secs(10);
     plan.stats_maxconn = 10;
     plan.strict_limits = true;
+    let mut said = Vec::new();
     for section in draft.sections.iter().filter(|section| section.kind == Kind::Global) {
         for statement in &section.statements {
+            if was_said(statement, &mut said, context.diagnostics) {
+                continue;
+            }
             match statement.keyword.apply {
                 Apply::Global(apply) => {
                     let mut args = Args::new(statement, context.diagnostics, context.environment);
@@ -289,6 +293,23 @@ fn read_global<'a>(draft: &'a Draft, context: &mut Context<'a>) -> GlobalSetting
         place_workers(&mut global, context);
     }
     global
+}
+
+/// Whether an earlier line of `global` counts instead of this one, with a warning. What is behind
+/// the keyword is not read then, as in HAProxy.
+fn was_said(statement: &Statement, said: &mut Vec<&'static str>, diagnostics: &mut Diagnostics) -> bool {
+    let Some(name) = statement.keyword.once else { return false };
+    if !said.contains(&name) {
+        said.push(name);
+        return false;
+    }
+    let shown = if name == statement.keyword.name { format!("'{name}'") } else { name.to_owned() };
+    diagnostics.push(
+        Diagnostic::warning(format!("`{name}` was said before: the first line counts"))
+            .at(statement.keyword_span())
+            .haproxy(format!("{shown} already specified. Continuing.")),
+    );
+    true
 }
 
 /// Decides how many workers run and where: what is made from here on has a copy of its counters for

@@ -131,6 +131,8 @@ pub(crate) fn server_settings(
                     check_name(&mut own);
                 }
             }
+            // Nobody connects for a proxy that is disabled.
+            Err(_) if proxy.settings.disabled => {}
             Err(error) => context.diagnostics.push(error),
         }
         let outcome = finish_server(&mut own, &draft, statement, proxy, acls, context);
@@ -379,7 +381,8 @@ fn resolution(
     proxy: &Pending<'_>,
     context: &Context<'_>,
 ) -> Result<Option<Resolution>, Diagnostic> {
-    let Some(word) = draft.resolvers else { return Ok(None) };
+    // Nobody looks anything up for a proxy that is disabled.
+    let Some(word) = draft.resolvers.filter(|_| !proxy.settings.disabled) else { return Ok(None) };
     let known = &context.names.resolvers;
     let Some(resolvers) = known.iter().find(|one| *one.state.name == **word) else {
         let (backend, name) = (proxy.settings.name, &own.state.name);

@@ -12,7 +12,17 @@ use crate::draft::keyword::{Apply, Keyword, Lenient, Outcome, ReadAcme, Where};
 const fn row(name: &'static str, signature: &'static str, doc: &'static str, read: ReadAcme) -> Keyword {
     let apply = Apply::Acme(read);
     let (places, support) = (Where::ACME, Support::Full);
-    Keyword { name, places, signature, negatable: false, lenient: Lenient::NEVER, doc, support, apply }
+    Keyword {
+        name,
+        places,
+        signature,
+        negatable: false,
+        lenient: Lenient::NEVER,
+        once: None,
+        doc,
+        support,
+        apply,
+    }
 }
 
 /// The rows.

@@ -13,7 +13,17 @@ const fn row(
     apply: fn(&mut Environment, &[Word]),
 ) -> Keyword {
     let (support, apply) = (Support::Full, Apply::Environment(apply));
-    Keyword { name, places: G, signature, negatable: false, lenient: Lenient::NEVER, doc, support, apply }
+    Keyword {
+        name,
+        places: G,
+        signature,
+        negatable: false,
+        lenient: Lenient::NEVER,
+        once: None,
+        doc,
+        support,
+        apply,
+    }
 }
 
 const LOCAL_PEER: &str = "HAPROXY_LOCALPEER";

@@ -41,33 +41,33 @@ pub static TABLE: &[Keyword] = &[
     global("nosplice",                "",                      "never forwards inside the kernel",                       |g, a| flag(&mut g.plan.no_splice, a)),
     global("noreuseport",             "",                      "one socket an address, shared by all threads",           |g, a| flag(&mut g.plan.no_reuseport, a)),
     global("dns-accept-family",       "<family>[,...]",        "the families of addresses asked for: ipv4, ipv6, auto",  crate::tables::resolvers::dns_accept_family),
-    global("maxconn",                 "<number>",              "how many connections at once, all frontends",            maxconn),
-    global("maxconnrate",             "<number>",              "how many new connections a second",                      |g, a| number(&mut g.plan.max_connection_rate, a, 0, u32::MAX)).lenient_numbers(),
-    global("maxsessrate",             "<number>",              "how many new sessions a second",                         |g, a| number(&mut g.plan.max_session_rate, a, 0, u32::MAX)).lenient_numbers(),
-    global("maxpipes",                "<number>",              "how many pipes for forwarding inside the kernel",        |g, a| number(&mut g.plan.tune.max_pipes, a, 0, usize::MAX)).lenient_numbers(),
-    global("ulimit-n",                "<number>",              "how many file descriptors",                              |g, a| some(&mut g.plan.ulimit_n, a, 0, u64::MAX)).lenient_numbers(),
+    global("maxconn",                 "<number>",              "how many connections at once, all frontends",            maxconn).once(),
+    global("maxconnrate",             "<number>",              "how many new connections a second",                      |g, a| number(&mut g.plan.max_connection_rate, a, 0, u32::MAX)).lenient_numbers().once(),
+    global("maxsessrate",             "<number>",              "how many new sessions a second",                         |g, a| number(&mut g.plan.max_session_rate, a, 0, u32::MAX)).lenient_numbers().once(),
+    global("maxpipes",                "<number>",              "how many pipes for forwarding inside the kernel",        |g, a| number(&mut g.plan.tune.max_pipes, a, 0, usize::MAX)).lenient_numbers().once(),
+    global("ulimit-n",                "<number>",              "how many file descriptors",                              |g, a| some(&mut g.plan.ulimit_n, a, 0, u64::MAX)).lenient_numbers().once(),
     global("fd-hard-limit",           "<number>",              "the most file descriptors ever asked for",               |g, a| some(&mut g.plan.fd_hard_limit, a, 0, u64::MAX)).lenient_numbers(),
-    global("uid",                     "<number>",              "the user to become, by number",                          |g, a| account(&mut g.plan.uid, a)),
-    global("gid",                     "<number>",              "the group to become, by number",                         |g, a| account(&mut g.plan.gid, a)),
-    global("user",                    "<name>",                "the user to become",                                     user),
-    global("group",                   "<name>",                "the group to become",                                    group),
-    global("chroot",                  "{ <directory> | auto }", "the root directory of the process once started",        chroot),
+    global("uid",                     "<number>",              "the user to become, by number",                          |g, a| account(&mut g.plan.uid, a)).once_of("user/uid"),
+    global("gid",                     "<number>",              "the group to become, by number",                         |g, a| account(&mut g.plan.gid, a)).once_of("group/gid"),
+    global("user",                    "<name>",                "the user to become",                                     user).once_of("user/uid"),
+    global("group",                   "<name>",                "the group to become",                                    group).once_of("group/gid"),
+    global("chroot",                  "{ <directory> | auto }", "the root directory of the process once started",        chroot).once(),
     global("setcap",                  "<name>[,...]",          "the capabilities that another user than root keeps",     setcap),
-    global("pidfile",                 "<file>",                "where the process's number is written",                  |g, a| once(&mut g.plan.pidfile, a, path)),
+    global("pidfile",                 "<file>",                "where the process's number is written",                  |g, a| path(&mut g.plan.pidfile, a)).once(),
     global("node",                    "<name>",                "the name of this machine in the statistics",             node),
     global("description",             "<text>",                "what this process is, in the statistics",                description),
     global("warn-blocked-traffic-after", "<time>",             "from when on a task that holds its thread up is told of, 1 to 1000 ms", blocked_traffic),
     global("hard-stop-after",         "<time>",                "how long a stopping process may live",                   |g, a| time(&mut g.plan.hard_stop_after, a)).lenient_words(),
     global("grace",                   "<time>",                "how long sockets stay open after a soft stop",           |g, a| time(&mut g.plan.grace, a)).lenient_words(),
     global("close-spread-time",       "<time>",                "over how long idle connections are closed on a stop",    close_spread_time),
-    global("spread-checks",           "<percent>",             "how much checks may be moved about",                     |g, a| number(&mut g.plan.spread_checks, a, 0, 50)).lenient_numbers(),
+    global("spread-checks",           "<percent>",             "how much checks may be moved about",                     |g, a| number(&mut g.plan.spread_checks, a, 0, 50)).lenient_numbers().once(),
     global("max-spread-checks",       "<time>",                "over how long the first checks may be spread",           |g, a| time(&mut g.plan.max_spread_checks, a)),
-    global("server-state-base",       "<directory>",           "where files of server states are",                       |g, a| path(&mut g.plan.server_state_base, a)).lenient_words(),
-    global("server-state-file",       "<file>",                "the states of servers of an earlier process",            |g, a| path(&mut g.plan.server_state_file, a)).lenient_words(),
+    global("server-state-base",       "<directory>",           "where files of server states are",                       |g, a| path(&mut g.plan.server_state_base, a)).lenient_words().once(),
+    global("server-state-file",       "<file>",                "the states of servers of an earlier process",            |g, a| path(&mut g.plan.server_state_file, a)).lenient_words().once(),
     global("anonkey",                 "<key>",                 "the key of anonymized output (`set anon`)",              |g, a| number(&mut g.plan.anonymous_key, a, 0, u32::MAX)).lenient_numbers(),
     global("profiling.tasks",         "{ on | off | auto } [no-lock | no-memory]", "counts what tasks do from the start (`show profiling`)", profiling)
         .partial("`lock` and `memory` are not measured, and `auto` is `off`"),
-    global("stats-file",              "<file>",                "counters that an earlier process left (`dump stats-file`)", |g, a| path(&mut g.plan.stats_file, a)),
+    global("stats-file",              "<file>",                "counters that an earlier process left (`dump stats-file`)", |g, a| path(&mut g.plan.stats_file, a)).once(),
     global("unix-bind",               "[prefix <p>] [mode <m>] [user <u>] [uid <n>] [group <g>] [gid <n>]", "what UNIX sockets of bind lines have in common", unix_bind),
     global("h1-case-adjust",          "<from> <to>",           "how a header's name is written for odd peers",           h1_case_adjust),
     global("h1-case-adjust-file",     "<file>",                "such names from a file",                                 h1_case_adjust_file),
@@ -104,13 +104,13 @@ pub static TABLE: &[Keyword] = &[
     ineffective("shm-stats-file",     G, "counters are not kept in shared memory here"),
     ineffective("shm-stats-file-max-objects", G, "counters are not kept in shared memory here"),
     global("maxsslconn",              "<number>",              "how many connections of TLS at once, on both sides",      |g, a| number(&mut g.plan.max_tls_connections, a, 0, u32::MAX)).lenient_numbers().partial("without it there is no limit, whatever `-m` says"),
-    global("maxsslrate",              "<number>",              "how many new connections of TLS a second",               |g, a| number(&mut g.plan.max_tls_rate, a, 0, u32::MAX)).lenient_numbers(),
+    global("maxsslrate",              "<number>",              "how many new connections of TLS a second",               |g, a| number(&mut g.plan.max_tls_rate, a, 0, u32::MAX)).lenient_numbers().once(),
     ineffective("maxcomprate",        G, "compression is not supported yet"),
     ineffective("maxcompcpuusage",    G, "compression is not supported yet"),
     ineffective("maxzlibmem",         G, "compression is not supported yet"),
-    global("ca-base",            "<directory>",           "where relative names of authorities' files point",       |g, a| { g.tls.authorities = Some(a.required("a directory")?); a.finish() }),
-    global("crt-base",           "<directory>",  "where relative names of certificates point", |g, a| { g.bases.certificates = Some(a.required("a directory")?); g.tls.certificates = g.bases.certificates; a.finish() }),
-    global("key-base",           "<directory>",  "where relative names of their keys point",  |g, a| { g.bases.keys = Some(a.required("a directory")?); g.tls.keys = g.bases.keys; a.finish() }),
+    global("ca-base",            "<directory>",           "where relative names of authorities' files point",       |g, a| base(&mut g.tls.authorities, a)),
+    global("crt-base",           "<directory>",  "where relative names of certificates point", |g, a| { base(&mut g.bases.certificates, a)?; g.tls.certificates = g.bases.certificates; Ok(()) }),
+    global("key-base",           "<directory>",  "where relative names of their keys point",  |g, a| { base(&mut g.bases.keys, a)?; g.tls.keys = g.bases.keys; Ok(()) }),
     global("issuers-chain-path", "<directory>",  "chains for certificates that come without",  |g, a| { let word = a.required("a directory")?; g.tls.issuers = Some(word.into()); a.finish() }),
     global("noktls",             "",             "TLS is done in user space, as it is anyway", |g, a| flag(&mut g.tls.no_kernel, a)),
     global("jwt.decrypt_alg_list", "<name>[:<name>]*", "how the keys of encrypted JWTs may be found", |g, a| { g.allowed_jwt[0] = Some(allowed(a, jwe::ALGORITHMS)?); Ok(()) }),
@@ -253,13 +253,11 @@ fn blocked_traffic<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>)
 }
 
 fn chroot<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    once(&mut global.plan.chroot, args, |value, args| {
-        *value = Some(match args.required("a path or `auto`")?.as_str() {
-            "auto" => Chroot::Auto,
-            path => Chroot::Directory(path.into()),
-        });
-        args.finish()
-    })
+    global.plan.chroot = Some(match args.required("a path or `auto`")?.as_str() {
+        "auto" => Chroot::Auto,
+        path => Chroot::Directory(path.into()),
+    });
+    args.finish()
 }
 
 fn setcap<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
@@ -305,30 +303,23 @@ fn account(value: &mut Option<u32>, args: &mut Args<'_, '_>) -> Outcome {
     args.finish()
 }
 
-/// What may be said once; HAProxy keeps the first.
+/// The directory that names of files are relative to: of two nobody can tell which is meant.
+fn base<'a>(value: &mut Option<&'a str>, args: &mut Args<'a, '_>) -> Outcome {
+    if value.is_some() {
+        let name = args.keyword();
+        return Err(Diagnostic::alert(format!("`{name}` was said before"))
+            .at(args.statement.keyword_span())
+            .help("remove one of the two lines")
+            .haproxy(format!("'{name}' already specified.")));
+    }
+    *value = Some(args.required("a directory")?);
+    args.finish()
+}
+
 /// A list of `ssl-default-…`, read where it is used.
 fn default<'a>(value: &mut Option<Text<'a>>, args: &mut Args<'a, '_>) -> Outcome {
     *value = Some(args.required("a list")?.into());
     args.finish()
-}
-
-fn once<'a, T>(
-    value: &mut Option<T>,
-    args: &mut Args<'a, '_>,
-    read: impl FnOnce(&mut Option<T>, &mut Args<'a, '_>) -> Outcome,
-) -> Outcome {
-    let mut another = None;
-    read(&mut another, args)?;
-    if value.is_some() {
-        let name = args.keyword();
-        let message = Diagnostic::warning(format!("`{name}` was said before: the first line counts"));
-        let place = args.statement.keyword_span();
-        args.diagnostics
-            .push(message.at(place).haproxy(format!("'{name}' is already specified. Continuing.")));
-        return Ok(());
-    }
-    *value = another;
-    Ok(())
 }
 
 fn node<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {

@@ -26,7 +26,7 @@ const RING: Where = Where::RING;
 pub static TABLE: &[Keyword] = &[
     global("log",               LOG,                            "sends the lines of proxies with `log global`, and of the process, there", log_global).negatable(),
     global("log-tag",           "<string>",                     "the name of the process in log lines",                     log_tag_global),
-    global("log-send-hostname", "[<string>]",                   "puts the machine's name, or this one, into log lines",     log_send_hostname).lenient_words(),
+    global("log-send-hostname", "[<string>]",                   "puts the machine's name, or this one, into log lines",     log_send_hostname).lenient_words().once(),
     proxy("log",               DFLB_FORWARD, "global | <target> …",     "where log lines go",                                       log).negatable(),
     proxy("log-tag",           DFLB, "<string>",                "the name of the process in this proxy's log lines",        log_tag).lenient_words(),
     proxy("log-format",        DFL,  "<format>",                "what a log line says",                                     log_format),

@@ -23,7 +23,17 @@ use crate::tables::tls::SERVER;
 const fn row(name: &'static str, signature: &'static str, doc: &'static str, read: ReadResolvers) -> Keyword {
     let apply = Apply::Resolvers(read);
     let (places, support) = (Where::RESOLVERS, Support::Full);
-    Keyword { name, places, signature, negatable: false, lenient: Lenient::NEVER, doc, support, apply }
+    Keyword {
+        name,
+        places,
+        signature,
+        negatable: false,
+        lenient: Lenient::NEVER,
+        once: None,
+        doc,
+        support,
+        apply,
+    }
 }
 
 /// The rows.

@@ -6,7 +6,17 @@ use base::support::Support;
 
 const fn row(name: &'static str, places: Where, signature: &'static str, doc: &'static str) -> Keyword {
     let (support, apply) = (Support::Full, Apply::Section);
-    Keyword { name, places, signature, negatable: false, lenient: Lenient::NEVER, doc, support, apply }
+    Keyword {
+        name,
+        places,
+        signature,
+        negatable: false,
+        lenient: Lenient::NEVER,
+        once: None,
+        doc,
+        support,
+        apply,
+    }
 }
 
 /// The rows.

@@ -38,7 +38,7 @@ pub static TABLE: &[Keyword] = &[
     global("tune.http.maxhdr",             "<number>",  "how many headers a message may have",                           |g, a| number(&mut g.plan.tune.max_headers, a, 1, 32767)),
     global("tune.http.cookielen",          "<number>",  "how much of a captured cookie is kept",                         |g, a| number(&mut g.plan.tune.cookie_length, a, 1, 65535)),
     global("tune.http.logurilen",          "<number>",  "how much of a URI is logged",                                   log_uri_length).lenient_numbers(),
-    global("tune.maxaccept",               "<number>",  "how many connections are accepted in a row, -1 for no limit",   |g, a| number(&mut g.plan.tune.maxaccept, a, -1, i32::MAX)).lenient_numbers(),
+    global("tune.maxaccept",               "<number>",  "how many connections are accepted in a row, -1 for no limit",   |g, a| number(&mut g.plan.tune.maxaccept, a, -1, i32::MAX)).lenient_numbers().once(),
     global("tune.pool-high-fd-ratio",      "<percent>", "above this share of descriptors, idle connections are closed",  |g, a| number(&mut g.plan.tune.pool_high_fd_ratio, a, 0, 100)).lenient_numbers(),
     global("tune.pool-low-fd-ratio",       "<percent>", "above this share of descriptors, no more are kept",             |g, a| number(&mut g.plan.tune.pool_low_fd_ratio, a, 0, 100)).lenient_numbers(),
     global("tune.idle-pool.shared",        "{ on | off | full }", "whether threads share idle connections",       idle_pool_shared),

@@ -37,10 +37,24 @@ fn with_server(
 }
 
 pub(crate) fn disable_server(call: &mut Call<'_>) -> Reply {
-    with_server(call, |call, _, server| {
+    with_server(call, |call, proxy, server| {
         admin::set_state(call.runtime, server, "maint");
-        Reply::Done
+        close_idle(call, proxy, server)
     })
+}
+
+/// Closes the idle connections to a server that is in maintenance.
+fn close_idle(call: &Call<'_>, proxy: &ProxyView, server: &Arc<Server>) -> Reply {
+    if !server.admin().in_maintenance() {
+        return Reply::Done;
+    }
+    let (runtime, backend, server) = (call.runtime.clone(), proxy.state.name.clone(), server.clone());
+    Reply::Later(Box::pin(async move {
+        if let Some(keeper) = runtime.keeper.get() {
+            keeper.close_idle(&backend, &server).await;
+        }
+        Reply::Done
+    }))
 }
 
 pub(crate) fn enable_server(call: &mut Call<'_>) -> Reply {
@@ -91,7 +105,7 @@ agent-send | check-addr | check-port | fqdn | health | name | ssl | state | weig
 
 pub(crate) fn set_server(call: &mut Call<'_>) -> Reply {
     with_server(call, |call, proxy, server| match call.arg(1) {
-        "state" if admin::set_state(call.runtime, server, call.arg(2)) => Reply::Done,
+        "state" if admin::set_state(call.runtime, server, call.arg(2)) => close_idle(call, proxy, server),
         "state" => error("'set server <srv> state' expects 'ready', 'drain' and 'maint'."),
         "weight" => change_weight(call.runtime, proxy, server, call.arg(2)),
         "health" if server.tracked().is_some() => error("cannot change health on a tracking server."),

@@ -37,11 +37,9 @@ pub(super) struct Metric {
 }
 
 impl Metric {
-    /// What the format calls it, of a kind of object.
-    pub(super) fn kind(&self, of: Kind) -> &'static str {
-        // A backend's time may shrink: it is the present state's.
-        let shrinks = of == Kind::Backend && self.column == C::downtime as usize;
-        if self.counter && !shrinks { "counter" } else { "gauge" }
+    /// What the format calls it.
+    pub(super) fn kind(&self) -> &'static str {
+        if self.counter { "counter" } else { "gauge" }
     }
 
     /// Whether objects of a kind have it even where none of them has a value.

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use plan::Proxy;
 use plan::proxy::ConnectionMode;
+use state::proxy::Admission;
 
 use super::Link;
 
@@ -19,7 +20,10 @@ impl Link {
     /// Whether the client's connection may take another request.
     pub(crate) fn may_stay(&self) -> bool {
         let mode = self.frontend.options.connection;
-        mode != ConnectionMode::Close && !self.worker.is_stopping() && !self.is_crowded()
+        mode != ConnectionMode::Close
+            && !self.worker.is_stopping()
+            && self.frontend.state.admission() != Admission::Stopped
+            && !self.is_crowded()
     }
 
     /// Whether the frontend's own connection limit has been lowered below what it serves; then

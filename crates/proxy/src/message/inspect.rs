@@ -40,7 +40,7 @@ pub(crate) async fn hold(
         if complete || x.response_body.seen.len() >= wanted || !upstream.has_room() {
             return Ok(());
         }
-        let watch = Watch { leaving: client.aborts_on_close(backend), late: Fault::ResponseTimeout };
+        let watch = Watch { leaving: x.aborts_on_close(client, backend), late: Fault::ResponseTimeout };
         let read = client.wait(watch, |_, context| upstream.poll_fill(context)).await?;
         match read.map_err(|_| Fault::Truncated)? {
             0 if length == BodyLength::UntilClose => return Ok(()),
@@ -71,7 +71,7 @@ pub(crate) async fn hold_more(
     until: &mut u64,
 ) -> Result<(), Fault> {
     let length = x.response_body.length;
-    let leaving = client.aborts_on_close(backend);
+    let leaving = x.aborts_on_close(client, backend);
     let complete = upstream.decode(length, &mut x.response_body.seen).map_err(|_| Fault::BadResponseBody)?;
     let mut ended = complete || !upstream.has_room();
     if !ended {

@@ -372,7 +372,7 @@ pub(crate) async fn forward(
     let mut deadlines = Deadlines::new(client, x, backend);
     // A client that ended its side may well wait for a response that only ends with its connection.
     let endless = x.response_body.length == BodyLength::UntilClose;
-    let watch = client.aborts_on_close(backend) && !endless;
+    let watch = x.aborts_on_close(client, backend) && !endless;
     let (mut upload_failed, mut client_left) = (false, false);
     let mut armed = false;
     x.txn.times.closed = if x.response_body.waited { now_us() } else { x.txn.times.response };

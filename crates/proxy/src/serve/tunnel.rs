@@ -59,6 +59,8 @@ struct Leg<'a> {
     flow: &'a mut Flow,
     /// Whether our side towards the receiver was closed after the last byte.
     shut: bool,
+    /// Whether the receiver is told nothing then: its connection is reset (`option nolinger`).
+    breaks: bool,
 }
 
 /// Sends the response head of an upgrade, then bytes both ways.
@@ -202,8 +204,9 @@ pub(crate) async fn run(
     filters::install(x, true);
     filters::install(x, false);
     (x.upload.pipe, x.download.pipe) = pipes(client, x);
-    let mut up = Leg { flow: &mut x.upload, shut: false };
-    let mut down = Leg { flow: &mut x.download, shut: false };
+    let breaks = !x.txn.is_http && x.backend.as_ref().is_some_and(|backend| backend.options.nolinger_backend);
+    let mut up = Leg { flow: &mut x.upload, shut: false, breaks };
+    let mut down = Leg { flow: &mut x.download, shut: false, breaks: false };
     let mut clock = Clock::new(limits);
     let before = (x.txn.bytes_in, x.txn.bytes_out);
     let mut armed = false;
@@ -216,6 +219,13 @@ pub(crate) async fn run(
             let ended = (up.shut, down.shut);
             let first = up.poll(context, client.side.source(), upstream.sink());
             let second = down.poll(context, upstream.source(), client.side.sink());
+            // A server that has ended its side is owed an end, no reset.
+            up.breaks &= !down.shut || up.shut;
+            if up.breaks && up.shut {
+                // What the server may still say is lost, as the option says.
+                down.cut(&mut client.side.sink());
+                return Poll::Ready(Ok(()));
+            }
             match (first, second) {
                 (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(Ok(())),
                 // The server had ended before, and said all: nobody misses what it did not take.
@@ -336,9 +346,15 @@ impl Leg<'_> {
     /// Ends this direction: the receiver is told, and nothing more is taken from the other.
     fn cut(&mut self, to: &mut Sink<'_>) {
         if !self.shut {
-            to.finish();
-            self.shut = true;
+            self.end(to);
         }
+    }
+
+    fn end(&mut self, to: &mut Sink<'_>) {
+        if !self.breaks {
+            to.finish();
+        }
+        self.shut = true;
     }
 
     /// Moves this direction on; `Ready` once it has ended and the receiver was told.
@@ -353,8 +369,7 @@ impl Leg<'_> {
         }
         let pumped = self.flow.poll_pump(context, from, &mut to);
         if let Poll::Ready(Ok(())) = pumped {
-            to.finish();
-            self.shut = true;
+            self.end(&mut to);
         }
         pumped
     }
