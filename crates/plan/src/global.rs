@@ -291,6 +291,8 @@ pub struct Tune {
     pub glitches: Glitches,
     /// `tune.h2.*`.
     pub h2: Http2,
+    /// `tune.streams-elasticity`: streams in percent of `maxconn`, 0 for any number.
+    pub streams_elasticity: u32,
     /// `tune.pipesize`, 0 for the kernel's default.
     pub pipesize: usize,
     /// `maxpipes`, 0 for a quarter of maxconn.
@@ -437,6 +439,7 @@ impl Default for Tune {
             renice_runtime: None,
             glitches: Glitches::default(),
             h2: Http2::default(),
+            streams_elasticity: 0,
             pipesize: 0,
             max_pipes: 0,
             multi_queue: MultiQueue::On,
