@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Installs from Debian's packages whatever of the named programs is missing. Programs are named as they are called, libraries
-# by a header of theirs.
+# by a header of theirs, libraries of Python as Debian names them.
 set -euo pipefail
 declare -A package=([cc]=build-essential [varnishtest]=varnish [haproxy]=haproxy [nginx]=nginx-light [wrk]=wrk
     [curl]=curl [strace]=strace [postgres]=postgresql [mariadbd]=mariadb-server [openssl/ssl.h]=libssl-dev
-    [h2load]=nghttp2-client)
+    [h2load]=nghttp2-client [nghttp]=nghttp2-client [node]=nodejs)
 # Debian keeps the daemons of each version of PostgreSQL in a directory of its own.
 PATH=$PATH:/usr/sbin:/usr/local/sbin:$(echo /usr/lib/postgresql/*/bin)
 # Tools of which Debian has no package are built from their sources with Go: an authority for tests of ACME, the suite of the
@@ -36,6 +36,7 @@ for program in "$@"; do
     case $program in
     pebble | h2spec | grpc-*) need_source "$program" && continue ;;
     */*.h) echo "#include <$program>" | cc -E - >/dev/null 2>&1 && continue ;;&
+    python3-*) /usr/bin/python3 -c "import ${program#python3-}" 2>/dev/null && continue ;;&
     llvm-profdata-*) missing+=("llvm-${program##*-}") ;;
     *) missing+=("${package[$program]:-$program}") ;;
     esac
