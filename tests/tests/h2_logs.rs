@@ -113,3 +113,22 @@ fn the_time_of_a_request_that_begins_as_the_preface_does_counts_from_its_first_l
     };
     assert!(eventually(told), "{}", weir.messages());
 }
+
+#[test]
+fn the_dump_of_a_stream_tells_its_numbers_on_both_connections() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let (server, port) = (listener.local_addr().expect("an address").port(), free_port());
+    let text = format!(
+        "global\n stats socket runtime\n{TIMEOUTS}frontend f\n bind 127.0.0.1:{port} proto h2\n default_backend b\n\
+         backend b\n server s 127.0.0.1:{server} proto h2\n"
+    );
+    let weir = Weir::start(&text, &[port]);
+    let mut client = Frames::connect(port);
+    client.get(7, "/");
+    let mut peer = Frames::accept(&listener);
+    assert_eq!(peer.next_of(HEADERS).stream, 1);
+    let dump = weir.ask("show sess all");
+    let told: Vec<&str> = dump.lines().filter(|line| line.contains("h2s.id=")).map(str::trim).collect();
+    assert_eq!(told, ["h2s=(nil) h2s.id=7", "h2s=(nil) h2s.id=1"], "{dump}");
+    assert_eq!(dump.matches(" mux=H2 ").count(), 2, "{dump}");
+}

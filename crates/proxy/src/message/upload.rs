@@ -210,7 +210,9 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
         }
         let ends = x.upload.is_finished() && x.txn.request.method_id() != Method::Connect;
         request.send_head(&x.txn.request, ends && !x.txn.request.has_upgrade());
-        x.txn.server_stream = Some(request.facts());
+        let facts = request.facts();
+        client.entry.server_stream.set(facts.id);
+        x.txn.server_stream = Some(facts);
         return;
     }
     let adjust = &client.worker.shared.plan.global.h1_case_adjust;

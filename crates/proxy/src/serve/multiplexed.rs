@@ -266,6 +266,7 @@ where
         let entry = sessions::register(&link.frontend.held, ends[0], ends[1], timer::now_ms());
         entry.client_fd.set(self.connection.descriptor);
         entry.activity.set(Activity::Request);
+        entry.client_stream.set(key.id());
         let mut client = Client::of_stream(link.clone(), stream, entry);
         client.idle_from = self.root.idle_from;
         let index = key.index();
