@@ -23,6 +23,7 @@ pub mod targets;
 pub mod tls;
 pub mod tool;
 pub mod verdicts;
+pub mod versions;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

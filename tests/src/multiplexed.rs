@@ -33,6 +33,26 @@ pub const ACK: u8 = 1;
 /// The whole of a head.
 pub const END_HEADERS: u8 = 4;
 
+/// Settings by their numbers (RFC 9113, 6.5.2; RFC 8441, 3).
+pub const HEADER_TABLE_SIZE: u16 = 1;
+/// How many streams there may be at once.
+pub const MAX_CONCURRENT_STREAMS: u16 = 3;
+/// What may be sent on a stream at first, in bytes.
+pub const INITIAL_WINDOW_SIZE: u16 = 4;
+/// The largest payload of a frame, in bytes.
+pub const MAX_FRAME_SIZE: u16 = 5;
+/// Whether an extended CONNECT is understood.
+pub const ENABLE_CONNECT_PROTOCOL: u16 = 8;
+
+/// Codes of resets and ends (RFC 9113, 7).
+pub const PROTOCOL_ERROR: u32 = 1;
+/// It was not looked at.
+pub const REFUSED_STREAM: u32 = 7;
+/// Nobody wants it any more.
+pub const CANCEL: u32 = 8;
+/// The peer does too much.
+pub const ENHANCE_YOUR_CALM: u32 = 11;
+
 /// A frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {

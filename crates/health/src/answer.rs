@@ -1,9 +1,12 @@
 //! An answer of HTTP as it comes: the head goes into the transaction, the body, freed of its
 //! coding, to what expressions see. Never more than the buffer's size of either.
+//!
+//! HTTP/1 is read here, HTTP/2 in [`crate::multiplexed`].
 
 use http::{BodyLength, ChunkDecoder, ChunkEvent, Method, ParseOptions, Status};
 
 use crate::facts::Facts;
+use crate::multiplexed::{Exchange, Progress};
 
 /// Where reading is.
 #[derive(Debug)]
@@ -12,25 +15,39 @@ enum State {
     Length(u64),
     Chunked(ChunkDecoder),
     UntilClose,
+    /// The body of a stream.
+    Stream,
     Done,
     /// It is no HTTP, or its head is too large.
     Broken,
 }
 
 /// An answer being received.
-#[derive(Debug)]
 pub(crate) struct Answer {
     method: Method,
     state: State,
     /// Bytes not understood yet.
     pub(crate) raw: Vec<u8>,
     limit: usize,
+    /// The connection, where that is of HTTP/2.
+    exchange: Option<Box<Exchange>>,
 }
 
 impl Answer {
     /// Before the first byte of the answer to a request of `method`; `limit` is the buffer's size.
     pub(crate) fn new(method: &str, limit: usize) -> Self {
-        Self { method: Method::from_bytes(method.as_bytes()), state: State::Head, raw: Vec::new(), limit }
+        let method = Method::from_bytes(method.as_bytes());
+        Self { method, state: State::Head, raw: Vec::new(), limit, exchange: None }
+    }
+
+    /// The same on a connection of HTTP/2, which has been asked.
+    pub(crate) fn multiplexed(exchange: Exchange, limit: usize) -> Self {
+        Self { exchange: Some(Box::new(exchange)), ..Self::new("", limit) }
+    }
+
+    /// What is to be sent for the answer to go on; nothing in HTTP/1.
+    pub(crate) fn take_output(&mut self) -> Vec<u8> {
+        self.exchange.as_mut().map_or_else(Vec::new, |exchange| exchange.take_output())
     }
 
     /// Whether the head is there.
@@ -53,11 +70,23 @@ impl Answer {
     pub(crate) fn leaves_open(&self, facts: &Facts) -> bool {
         let head = &facts.transaction.response;
         let bound = matches!(head.status(), 101 | 401 | 407);
-        matches!(self.state, State::Done) && self.raw.is_empty() && head.keep_alive() && !bound
+        let whole = matches!(self.state, State::Done) && self.raw.is_empty() && self.exchange.is_none();
+        whole && head.keep_alive() && !bound
     }
 
     /// Understands what is in `raw`.
     pub(crate) fn advance(&mut self, facts: &mut Facts) {
+        if let Some(exchange) = &mut self.exchange {
+            let taken = exchange.receive(&self.raw, facts, self.limit);
+            self.raw.drain(..taken);
+            self.state = match exchange.progress() {
+                Progress::Nothing => State::Head,
+                Progress::Head => State::Stream,
+                Progress::Whole => State::Done,
+                Progress::Broken => State::Broken,
+            };
+            return;
+        }
         while matches!(self.state, State::Head) && !self.raw.is_empty() {
             if !self.head(facts) {
                 break;
@@ -99,7 +128,7 @@ impl Answer {
     fn body(&mut self, facts: &mut Facts) {
         let room = self.limit.saturating_sub(facts.received.len());
         match &mut self.state {
-            State::Head | State::Done | State::Broken => {}
+            State::Head | State::Stream | State::Done | State::Broken => {}
             State::Length(left) => {
                 let take = self.raw.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                 *left -= take as u64;
@@ -143,10 +172,10 @@ impl Answer {
     /// The other side will send nothing more.
     pub(crate) fn end(&mut self) {
         match self.state {
-            State::UntilClose => self.state = State::Done,
+            State::UntilClose | State::Stream => self.state = State::Done,
             // What there is of a body that was cut short can still be looked at.
             State::Length(_) | State::Chunked(_) => self.state = State::Done,
-            State::Head if !self.raw.is_empty() => self.state = State::Broken,
+            State::Head if !self.raw.is_empty() && self.exchange.is_none() => self.state = State::Broken,
             State::Head | State::Done | State::Broken => {}
         }
     }

@@ -3,6 +3,7 @@
 use plan::check::{Expect, HeaderMatcher, Matcher, Method, Pattern};
 
 use crate::facts::Facts;
+use crate::grpc;
 use crate::protocol::{self, Reading};
 use crate::request::text;
 
@@ -141,6 +142,10 @@ pub(crate) fn judge_http(expect: &Expect, facts: &Facts, complete: bool) -> Judg
             }
             body(expect, facts, complete, wanted.len(), |body| contains(body, &wanted))
         }
+        Matcher::GrpcServing => match complete {
+            true => reading(grpc::serving(head, &facts.trailers, &facts.received), true),
+            false => Judgement::Wait,
+        },
         _ => decide(expect, false, "L7RSP", b""),
     }
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use base::clock::{WallTime, now_ms, now_us};
+use http::Head;
 use runtime::Local;
 use sample::Slots;
 use sample::expression::Expression;
@@ -23,6 +24,8 @@ pub(crate) struct Facts {
     /// Boxed: it is large, and checks spend their lives waiting.
     pub(crate) transaction: Box<Transaction>,
     vars: Slots,
+    /// The fields behind the body.
+    pub(crate) trailers: Head,
     /// What expressions see as the response: raw bytes, or the body as far as it came.
     pub(crate) received: Vec<u8>,
 }
@@ -69,6 +72,7 @@ impl Facts {
             session,
             transaction: Box::new(transaction),
             vars: Slots::default(),
+            trailers: Head::new(),
             received: Vec::new(),
         };
         if let Some(format) = &subject.backend().unique_id_format {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use net::stream::Stream;
 use plan::Proxy;
-use plan::check::{Connect, Family, Script};
+use plan::check::{Connect, Family, Protocol, Script};
 use plan::server::{SendProxy, ServerSettings};
 
 use crate::{Context, Subject};
@@ -70,6 +70,7 @@ pub(crate) fn home<'a>(
         || elsewhere
         || introduced
         || own.socks4.is_some()
+        || settings.protocol == Some(Protocol::Http2)
         || own.tls.is_some()
     {
         return None;

@@ -14,9 +14,11 @@ mod balance;
 mod expect;
 mod external;
 mod facts;
+mod grpc;
 mod idle;
 mod link;
 mod marks;
+mod multiplexed;
 mod outcome;
 mod protocol;
 mod request;
@@ -119,6 +121,8 @@ pub(crate) struct Context {
     buffer: usize,
     /// `tune.max-checks-per-thread`, 0 for no limit.
     at_once: usize,
+    /// What connections of HTTP/2 are told.
+    multiplexing: Arc<h2::Config>,
     /// `insecure-fork-wanted`.
     forks: bool,
     /// What is kept of handshakes of TLS for expressions.
@@ -195,6 +199,10 @@ impl Checks {
             sockets: (&plan.global.tune).into(),
             buffer: plan.global.tune.bufsize,
             at_once: plan.global.tune.max_checks_per_thread as usize,
+            multiplexing: {
+                let tune = &plan.global.tune;
+                Arc::new(tune.multiplexing(&tune.h2.back, false, false))
+            },
             forks: plan.global.insecure_fork_wanted,
             keep: tls::Keep {
                 session: plan.variables.wants_tls_session(),

@@ -107,6 +107,12 @@ impl<'a> Link<'a> {
         stream.local().zip(stream.peer())
     }
 
+    /// Whether HTTP/2 was agreed on in TLS.
+    pub(crate) fn agreed_on_h2(&mut self) -> bool {
+        let session = self.stream().ok().and_then(|stream| stream.tls());
+        session.is_some_and(|session| session.details().alpn.as_deref() == Some(b"h2"))
+    }
+
     /// What is known of TLS, where that is spoken.
     pub(crate) fn tls(&mut self) -> Option<Arc<tls::Details>> {
         self.stream().ok()?.tls().map(|session| session.details().clone())

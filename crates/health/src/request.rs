@@ -17,19 +17,30 @@ pub(crate) fn text(text: &Text, facts: &Facts) -> Vec<u8> {
     }
 }
 
-/// The request's bytes, and whether it lets the connection live on.
-pub(crate) fn write(
-    request: &Request,
+/// A request with its texts computed.
+pub(crate) struct Message<'a> {
+    method: &'a [u8],
+    uri: Vec<u8>,
+    version: &'a [u8],
+    fields: Vec<(&'a [u8], Vec<u8>)>,
+    pub(crate) body: Vec<u8>,
+    /// Whether it lets the connection live on.
+    pub(crate) persistent: bool,
+}
+
+/// What `request` comes to now.
+pub(crate) fn make<'a>(
+    request: &'a Request,
     script: &Script,
     facts: &Facts,
     subject: &Subject,
     context: &Context,
-) -> (Vec<u8>, bool) {
+) -> Message<'a> {
     let mut uri = text(&request.uri, facts);
     if uri.is_empty() {
         uri.push(b'/');
     }
-    let mut fields = Vec::new();
+    let mut fields: Vec<(&[u8], Vec<u8>)> = Vec::new();
     let mut connection: Option<Vec<u8>> = None;
     for (name, format) in &request.headers {
         let value = facts.render(format);
@@ -44,20 +55,20 @@ pub(crate) fn write(
         if name.eq_ignore_ascii_case("host") {
             set_authority(&mut uri, &value);
         }
-        field(&mut fields, name, &value);
+        fields.push((name.as_bytes(), value));
     }
     if script.send_state {
-        field(&mut fields, "x-haproxy-server-state", server_state(subject, context).as_bytes());
+        fields.push((b"x-haproxy-server-state", server_state(subject, context).into_bytes()));
     }
     let body = text(&request.body, facts);
     let bodyless = matches!(&*request.method, "OPTIONS" | "GET" | "HEAD" | "DELETE");
     if !bodyless || !body.is_empty() {
-        field(&mut fields, "content-length", body.len().to_string().as_bytes());
+        fields.push((b"content-length", body.len().to_string().into_bytes()));
     }
     // Before 1.1 it is understood.
     let is_new = request.version.as_ref() > "HTTP/1.0";
     if connection.is_none() && is_new {
-        field(&mut fields, "connection", b"close");
+        fields.push((b"connection", b"close".to_vec()));
     }
     let persistent = connection.is_some_and(|said| {
         let says = |what: &[u8]| {
@@ -65,24 +76,31 @@ pub(crate) fn write(
         };
         !says(b"close") && (is_new || says(b"keep-alive"))
     });
-    let mut out = Vec::with_capacity(64 + uri.len() + fields.len() + body.len());
-    out.extend_from_slice(request.method.as_bytes());
-    out.push(b' ');
-    out.extend_from_slice(&uri);
-    out.push(b' ');
-    out.extend_from_slice(request.version.as_bytes());
-    out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(&fields);
-    out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(&body);
-    (out, persistent)
+    let (method, version) = (request.method.as_bytes(), request.version.as_bytes());
+    Message { method, uri, version, fields, body, persistent }
 }
 
-fn field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
+impl Message<'_> {
+    /// The bytes of HTTP/1.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut out = [self.method, b" ", &self.uri, b" ", self.version, b"\r\n"].concat();
+        for (name, value) in &self.fields {
+            out.extend_from_slice(&[name, &b": "[..], value, b"\r\n"].concat());
+        }
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(&self.body);
+        out
+    }
+
+    /// The head, for what is no HTTP/1. What no version of HTTP lets stand in a field is left out.
+    pub(crate) fn head(&self) -> http::Head {
+        let mut head = http::Head::new();
+        head.start_request(self.method, &self.uri);
+        for (name, value) in &self.fields {
+            head.append(name, value);
+        }
+        head
+    }
 }
 
 /// An absolute target names the host of the `Host` field.

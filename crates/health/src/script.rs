@@ -2,7 +2,7 @@
 
 use std::io;
 
-use plan::check::{Action, Connect, Expect, Family, Matcher, Script, Send, Source, Spelling, Step};
+use plan::check::{Action, Connect, Expect, Family, Matcher, Protocol, Script, Send, Source, Spelling, Step};
 use sample::value::Value;
 use state::server::Operational;
 
@@ -10,6 +10,7 @@ use crate::answer::Answer;
 use crate::expect::{Failure, Judgement, binary, judge_bytes, judge_http};
 use crate::facts::Facts;
 use crate::link::{ConnectError, Link, LinkError, obtain};
+use crate::multiplexed::Exchange;
 use crate::outcome::{Outcome, connection_error};
 use crate::{Context, Subject, idle, request};
 
@@ -23,6 +24,8 @@ struct Conversation<'a> {
     answer: Option<Answer>,
     /// The last request does not end the connection.
     persistent: bool,
+    /// Requests of HTTP are sent in its version 2.
+    speaks_h2: bool,
     /// Nothing was received since the last question: an answer must be read before it is judged.
     must_read: bool,
     /// Nothing more will come.
@@ -48,6 +51,7 @@ pub(crate) async fn run<'a>(
         link: None,
         answer: None,
         persistent: false,
+        speaks_h2: false,
         must_read: true,
         ended: false,
         code: 0,
@@ -80,10 +84,18 @@ impl Conversation<'_> {
             Action::Connect(connect) => self.connect(connect, step).await?,
             Action::Send(send) => self.send(send, step).await?,
             Action::Request(own) => {
-                let (bytes, persistent) =
-                    request::write(own, self.script, &self.facts, self.subject, self.context);
-                self.persistent = persistent;
-                self.answer = Some(Answer::new(&own.method, self.context.buffer));
+                let message = request::make(own, self.script, &self.facts, self.subject, self.context);
+                self.persistent = message.persistent;
+                let limit = self.context.buffer;
+                let bytes = if self.speaks_h2 {
+                    let mut exchange = Exchange::begin(&self.context.multiplexing, &message);
+                    let bytes = exchange.take_output();
+                    self.answer = Some(Answer::multiplexed(exchange, limit));
+                    bytes
+                } else {
+                    self.answer = Some(Answer::new(&own.method, limit));
+                    message.bytes()
+                };
                 self.write(&bytes, step).await?;
             }
             Action::Expect(expect) => self.expect(expect, step).await?,
@@ -128,6 +140,7 @@ impl Conversation<'_> {
     /// Forgets what was received.
     fn listen_anew(&mut self) {
         self.facts.received.clear();
+        self.facts.trailers.clear();
         self.facts.transaction.response.clear();
         self.facts.transaction.has_response = false;
         (self.must_read, self.ended, self.said) = (true, false, None);
@@ -146,6 +159,11 @@ impl Conversation<'_> {
                 if self.script.evaluates {
                     self.facts.connected(link.ends(), link.tls());
                 }
+                let usual = self.subject.settings.protocol.filter(|_| connect.default || connect.implied);
+                self.speaks_h2 = match connect.protocol.or(usual) {
+                    Some(protocol) => protocol == Protocol::Http2,
+                    None => link.agreed_on_h2(),
+                };
                 self.link = Some(link);
                 return Ok(());
             }
@@ -281,6 +299,14 @@ impl Conversation<'_> {
         }
         if let Some(answer) = &mut self.answer {
             answer.advance(&mut self.facts);
+            let output = answer.take_output();
+            if let Some(link) = &mut self.link
+                && !output.is_empty()
+                && !self.ended
+            {
+                // A server that has answered and left needs to be told nothing more.
+                let _ = link.write_all(&output).await;
+            }
         }
         Ok(())
     }
@@ -331,7 +357,9 @@ impl Conversation<'_> {
             Matcher::Format(_) | Matcher::BodyFormat(_) => " (log-format string)".to_owned(),
             Matcher::HexFormat(_) => " (log-format binary)".to_owned(),
             Matcher::Header(_) => " (header pattern)".to_owned(),
-            Matcher::Mysql { .. } | Matcher::LdapBind | Matcher::SpopHello => " (custom function)".to_owned(),
+            Matcher::Mysql { .. } | Matcher::LdapBind | Matcher::SpopHello | Matcher::GrpcServing => {
+                " (custom function)".to_owned()
+            }
         };
         format!("TCPCHK {verb}{what} at step {number}{comment}")
     }

@@ -38,6 +38,8 @@ pub struct CheckSettings {
     /// (`check-pool-conn-name`), empty for none. `None` where each check has a connection of its
     /// own.
     pub reuse: Option<Box<str>>,
+    /// `check-proto`, or the server's own `proto`: what is spoken unless a step says something else.
+    pub protocol: Option<Protocol>,
     /// `timeout check`; `None` when `inter` limits all.
     pub timeout: Option<Duration>,
     /// `timeout connect`.
@@ -48,6 +50,29 @@ pub struct CheckSettings {
     pub log: bool,
     /// `init-state`: where it begins.
     pub initial: InitState,
+}
+
+/// What is spoken on a connection whatever was agreed in TLS (`proto`, `check-proto`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// `none`: bytes.
+    Bytes,
+    /// `h1`.
+    Http1,
+    /// `h2`.
+    Http2,
+}
+
+impl Protocol {
+    /// The protocols and their names.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("h1", Self::Http1), ("h2", Self::Http2), ("none", Self::Bytes)];
+
+    /// Whether it carries messages of HTTP.
+    #[must_use]
+    pub fn is_http(self) -> bool {
+        self != Self::Bytes
+    }
 }
 
 /// `init-state`: what a server is before its first check, and how many checks it takes to change
@@ -124,6 +149,18 @@ pub struct Script {
     pub evaluates: bool,
 }
 
+impl Script {
+    /// Whether it asks in gRPC.
+    #[must_use]
+    pub fn is_grpc(&self) -> bool {
+        let asks = |step: &Step| match &step.action {
+            Action::Expect(expect) => matches!(expect.what, Matcher::GrpcServing),
+            _ => false,
+        };
+        self.steps.iter().any(asks)
+    }
+}
+
 /// A step of a script.
 #[derive(Debug)]
 pub struct Step {
@@ -179,13 +216,13 @@ pub struct Connect {
     pub via_socks4: bool,
     /// `linger`: end the connection as usual instead of by a reset.
     pub linger: bool,
-    /// `proto`: one was named.
-    pub proto: bool,
+    /// `proto`.
+    pub protocol: Option<Protocol>,
     /// `ssl`.
     pub secure: bool,
     /// `sni`.
     pub name: Option<Box<str>>,
-    /// `alpn`: the protocols offered, of those that are spoken.
+    /// `alpn`: the protocols offered.
     pub alpn: Option<Vec<Box<[u8]>>>,
 }
 
@@ -194,8 +231,8 @@ impl Connect {
     /// it.
     #[must_use]
     pub fn is_usual(&self) -> bool {
-        let Self { port, address, send_proxy, via_socks4, linger, proto, secure, name, alpn, .. } = self;
-        let special = *send_proxy || *via_socks4 || *linger || *proto || *secure;
+        let Self { port, address, send_proxy, via_socks4, linger, protocol, secure, name, alpn, .. } = self;
+        let special = *send_proxy || *via_socks4 || *linger || protocol.is_some() || *secure;
         !special && port.is_none() && address.is_none() && name.is_none() && alpn.is_none()
     }
 }
@@ -301,6 +338,8 @@ pub enum Matcher {
     LdapBind,
     /// The hello of an agent of SPOE.
     SpopHello,
+    /// The answer of gRPC to a health check: it is serving.
+    GrpcServing,
 }
 
 /// How bytes were written.

@@ -291,6 +291,8 @@ pub struct Tune {
     pub glitches: Glitches,
     /// `tune.h2.*`.
     pub h2: Http2,
+    /// `tune.streams-elasticity`: streams in percent of `maxconn`, 0 for any number.
+    pub streams_elasticity: u32,
     /// `tune.pipesize`, 0 for the kernel's default.
     pub pipesize: usize,
     /// `maxpipes`, 0 for a quarter of maxconn.
@@ -384,6 +386,33 @@ impl Default for Http2 {
     }
 }
 
+impl Tune {
+    /// What connections of HTTP/2 of one side are told; `relaxed` as
+    /// `option accept-unsafe-violations-in-http-…` says, `connect_protocol` where upgrades are taken.
+    #[must_use]
+    pub fn multiplexing(&self, side: &Http2Side, relaxed: bool, connect_protocol: bool) -> h2::Config {
+        let rules = h2::message::Rules {
+            max_bytes: self.bufsize.saturating_sub(self.maxrewrite),
+            max_fields: self.max_headers.saturating_sub(1),
+            relaxed,
+            connect_protocol,
+        };
+        h2::Config {
+            rules,
+            buffer: u32::try_from(self.bufsize).unwrap_or(u32::MAX),
+            header_table_size: self.h2.header_table,
+            initial_window: side.initial_window.unwrap_or(self.h2.initial_window),
+            max_concurrent_streams: side.max_streams.unwrap_or(self.h2.max_streams),
+            max_frame_size: self.h2.max_frame.unwrap_or(0),
+            receive_buffer: side.rxbuf.map_or(0, |size| u32::try_from(size).unwrap_or(u32::MAX)),
+            max_total_streams: side.max_total_streams,
+            glitches_threshold: side.glitches,
+            max_frames_at_once: side.max_frames_at_once,
+            max_resets_at_once: side.max_resets_at_once,
+        }
+    }
+}
+
 impl Default for Tune {
     fn default() -> Self {
         Self {
@@ -410,6 +439,7 @@ impl Default for Tune {
             renice_runtime: None,
             glitches: Glitches::default(),
             h2: Http2::default(),
+            streams_elasticity: 0,
             pipesize: 0,
             max_pipes: 0,
             multi_queue: MultiQueue::On,

@@ -451,6 +451,7 @@ pub struct RetryOn {
     pub junk_response: bool,
     pub response_timeout: bool,
     pub zero_rtt_rejected: bool,
+    pub grpc_unavailable: bool,
     pub statuses: Vec<u16>,
 }
 
@@ -462,6 +463,7 @@ impl Default for RetryOn {
             junk_response: false,
             response_timeout: false,
             zero_rtt_rejected: false,
+            grpc_unavailable: false,
             statuses: Vec::new(),
         }
     }

@@ -65,6 +65,8 @@ pub(crate) enum Fault {
     EarlyRefused,
     /// A status that `retry-on` names.
     RetryStatus(u16),
+    /// A call of gRPC that its server could not serve (`retry-on grpc-unavailable`).
+    Unavailable,
     /// Something inside the proxy: a rewrite without room, a panic.
     Internal,
     /// An administrator or a failing server ended it.
@@ -79,6 +81,7 @@ pub(crate) enum RetryKind {
     Junk,
     Timeout,
     Early,
+    Unavailable,
     Status(u16),
 }
 
@@ -98,6 +101,7 @@ impl Fault {
             | Self::QueueTimeout
             | Self::ConnectFailed(_)
             | Self::ConnectTimeout
+            | Self::Unavailable
             | Self::Resource(_) => 503,
             Self::EmptyResponse
             | Self::Unprocessed
@@ -144,6 +148,7 @@ impl Fault {
             | Self::Unprocessed
             | Self::SendFailed
             | Self::EarlyRefused
+            | Self::Unavailable
             | Self::RetryStatus(_) => (Cause::Server, Phase::Headers),
             Self::ResponseTimeout => (Cause::ServerTimeout, Phase::Headers),
             Self::Truncated => (Cause::Server, Phase::Data),
@@ -172,6 +177,7 @@ impl Fault {
             Self::BadResponse(_) | Self::ResponseCut => RetryKind::Junk,
             Self::ResponseTimeout => RetryKind::Timeout,
             Self::EarlyRefused => RetryKind::Early,
+            Self::Unavailable => RetryKind::Unavailable,
             Self::RetryStatus(status) => RetryKind::Status(status),
             _ => return None,
         })

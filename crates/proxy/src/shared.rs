@@ -98,31 +98,10 @@ pub(crate) struct Multiplexing {
 
 impl Multiplexing {
     fn new(tune: &plan::global::Tune, proxy: &Proxy) -> Self {
-        let all = &tune.h2;
-        let config = |side: &plan::global::Http2Side, relaxed: bool, connect_protocol: bool| {
-            let rules = h2::message::Rules {
-                max_bytes: tune.bufsize.saturating_sub(tune.maxrewrite),
-                max_fields: tune.max_headers.saturating_sub(1),
-                relaxed,
-                connect_protocol,
-            };
-            Arc::new(h2::Config {
-                rules,
-                buffer: u32::try_from(tune.bufsize).unwrap_or(u32::MAX),
-                header_table_size: all.header_table,
-                initial_window: side.initial_window.unwrap_or(all.initial_window),
-                max_concurrent_streams: side.max_streams.unwrap_or(all.max_streams),
-                max_frame_size: all.max_frame.unwrap_or(0),
-                receive_buffer: side.rxbuf.map_or(0, |size| u32::try_from(size).unwrap_or(u32::MAX)),
-                max_total_streams: side.max_total_streams,
-                glitches_threshold: side.glitches,
-                max_frames_at_once: side.max_frames_at_once,
-                max_resets_at_once: side.max_resets_at_once,
-            })
-        };
+        let (all, options) = (&tune.h2, &proxy.options);
         Self {
-            front: config(&all.front, proxy.options.accept_unsafe_request, !all.no_websocket),
-            back: config(&all.back, proxy.options.accept_unsafe_response, false),
+            front: Arc::new(tune.multiplexing(&all.front, options.accept_unsafe_request, !all.no_websocket)),
+            back: Arc::new(tune.multiplexing(&all.back, options.accept_unsafe_response, false)),
         }
     }
 }

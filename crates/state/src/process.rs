@@ -107,6 +107,9 @@ pub struct Process {
     /// Connections to servers now, used and idle. Written when one is opened and when it is closed;
     /// apart from the limits too.
     pub server_connections: Padded<AtomicU32>,
+    /// Streams that connections of clients may have now beyond one each; counted with
+    /// `tune.streams-elasticity`, where such a connection begins and ends.
+    pub extra_streams: Padded<AtomicU64>,
     /// From so many descriptors in use on no connection is kept idle (`tune.pool-low-fd-ratio`); 0
     /// for no limit.
     pub idle_from_fds: AtomicU32,

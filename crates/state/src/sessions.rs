@@ -74,6 +74,10 @@ pub struct Entry {
     pub client_fd: Cell<i32>,
     /// The descriptor of the connection to the server, or -1.
     pub server_fd: Cell<i32>,
+    /// The number of its stream on the client's connection, 0 where that has none.
+    pub client_stream: Cell<u32>,
+    /// The same on the server's.
+    pub server_stream: Cell<u32>,
     backend: Cell<Option<Local<Proxy>>>,
     server: Cell<Option<Local<Server>>>,
     killed: Cell<Option<Kill>>,
@@ -202,6 +206,8 @@ impl Entry {
             active_ms: self.active_ms.get(),
             client_fd: self.client_fd.get(),
             server_fd: self.server_fd.get(),
+            client_stream: self.client_stream.get(),
+            server_stream: self.server_stream.get(),
             activity: self.activity.get(),
             requests: self.requests.get(),
             bytes_in: self.bytes_in.get(),
@@ -226,6 +232,8 @@ pub struct Snapshot {
     pub active_ms: u64,
     pub client_fd: i32,
     pub server_fd: i32,
+    pub client_stream: u32,
+    pub server_stream: u32,
     pub activity: Activity,
     pub requests: u32,
     pub bytes_in: u64,
@@ -329,6 +337,8 @@ pub fn register(
             active_ms: Cell::new(now_ms),
             client_fd: Cell::new(-1),
             server_fd: Cell::new(-1),
+            client_stream: Cell::default(),
+            server_stream: Cell::default(),
             backend: Cell::default(),
             server: Cell::default(),
             killed: Cell::default(),

@@ -5,7 +5,7 @@
 //! for each backend that uses them.
 
 use diag::{Diagnostic, Span};
-use plan::check::{Method, Spelling};
+use plan::check::{Method, Protocol, Spelling};
 use sample::regex::Regex;
 use syntax::Word;
 
@@ -101,6 +101,8 @@ pub enum ActionDraft<'a> {
     SendHex(Text<'a>),
     /// `http-check send`, `option httpchk`.
     Request(RequestDraft<'a>),
+    /// A question of gRPC whether this service is serving, empty for the server as a whole.
+    Grpc(&'a str),
     /// `expect`.
     Expect(Box<ExpectDraft<'a>>),
     /// `set-var`: name and conditions, the words of the expression.
@@ -122,6 +124,7 @@ impl ActionDraft<'_> {
                 | Self::SendFormat(_)
                 | Self::SendHex(_)
                 | Self::Request(_)
+                | Self::Grpc(_)
                 | Self::Expect(_)
         )
     }
@@ -143,7 +146,7 @@ pub struct ConnectDraft<'a> {
     /// `linger`.
     pub linger: bool,
     /// `proto`.
-    pub proto: bool,
+    pub protocol: Option<Protocol>,
     /// `ssl`.
     pub secure: bool,
     /// `sni`.
@@ -258,6 +261,7 @@ pub enum MatcherDraft<'a> {
     Mysql { after_greeting: bool },
     LdapBind,
     SpopHello,
+    GrpcServing,
 }
 
 /// The name or the value of a header.

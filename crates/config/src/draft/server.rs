@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use balance::HashKey;
-use plan::check::InitState;
+use plan::check::{InitState, Protocol};
 use plan::log::LogProto;
 use plan::resolvers::Wishes;
 use plan::server::{Observe, OnError, ProxyTls, SendProxy, Source};
@@ -96,8 +96,8 @@ pub struct ServerDraft<'a> {
     pub check_address_port: Option<u16>,
     pub check_send_proxy: bool,
     pub check_via_socks4: bool,
-    /// `check-proto` named one.
-    pub check_proto: bool,
+    /// `check-proto`.
+    pub check_protocol: Option<Protocol>,
     pub check_reuse_pool: bool,
     pub check_pool_conn_name: Option<&'a str>,
     pub initial: InitState,
@@ -176,7 +176,7 @@ impl Default for ServerDraft<'_> {
             check_address_port: None,
             check_send_proxy: false,
             check_via_socks4: false,
-            check_proto: false,
+            check_protocol: None,
             check_reuse_pool: false,
             check_pool_conn_name: None,
             initial: InitState::None,

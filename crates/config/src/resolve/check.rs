@@ -107,6 +107,7 @@ fn evaluates(steps: &[Step]) -> bool {
                     | Matcher::Mysql { .. }
                     | Matcher::LdapBind
                     | Matcher::SpopHello
+                    | Matcher::GrpcServing
             );
             !plain || expect.on_error.is_some() || expect.on_success.is_some() || expect.code.is_some()
         }
@@ -294,6 +295,7 @@ fn action(draft: &ActionDraft<'_>, scope: &Scope<'_>) -> Result<Action, Diagnost
         ActionDraft::SendFormat(text) => Action::Send(Send::Format(format(*text, scope)?)),
         ActionDraft::SendHex(text) => Action::Send(Send::Hex(format(*text, scope)?)),
         ActionDraft::Request(draft) => Action::Request(request(draft, scope)?),
+        ActionDraft::Grpc(service) => Action::Request(grpc(service, scope)?),
         ActionDraft::Expect(draft) => Action::Expect(Box::new(expect(draft, scope)?)),
         ActionDraft::SetVar(name, list) => {
             let (var, conditions) = variable(*name, scope)?;
@@ -350,7 +352,7 @@ fn connect(draft: &ConnectDraft<'_>, scope: &Scope<'_>) -> Result<Connect, Diagn
         send_proxy: draft.send_proxy,
         via_socks4: draft.via_socks4,
         linger: draft.linger,
-        proto: draft.proto,
+        protocol: draft.protocol,
         secure: draft.secure,
         name: draft.name.map(Into::into),
         alpn: draft.alpn.clone(),
@@ -368,6 +370,37 @@ fn request(draft: &RequestDraft<'_>, scope: &Scope<'_>) -> Result<Request, Diagn
         version: draft.version.unwrap_or("HTTP/1.0").into(),
         headers,
         body: value(draft.body, "", scope)?,
+    })
+}
+
+/// A call of `grpc.health.v1.Health/Check` (the health checking protocol of gRPC): the message has
+/// the service's name as its field 1, and stands behind five bytes that say that it is not
+/// compressed and how long it is.
+fn grpc(service: &str, scope: &Scope<'_>) -> Result<Request, Diagnostic> {
+    let mut message = Vec::with_capacity(service.len() + 3);
+    if !service.is_empty() {
+        message.push(0x0a);
+        let mut length = service.len();
+        while length >= 0x80 {
+            message.push(length as u8 | 0x80);
+            length >>= 7;
+        }
+        message.push(length as u8);
+        message.extend_from_slice(service.as_bytes());
+    }
+    let mut body = vec![0];
+    body.extend_from_slice(&(message.len() as u32).to_be_bytes());
+    body.append(&mut message);
+    let mut headers = Vec::new();
+    for (name, value) in [("content-type", "application/grpc"), ("te", "trailers")] {
+        headers.push((Box::from(name), format(value.into(), scope)?));
+    }
+    Ok(Request {
+        method: "POST".into(),
+        uri: Value::Fixed(Box::from(*b"/grpc.health.v1.Health/Check")),
+        version: "HTTP/2.0".into(),
+        headers,
+        body: Value::Fixed(body.into()),
     })
 }
 
@@ -406,6 +439,7 @@ fn matcher(draft: &MatcherDraft<'_>, scope: &Scope<'_>) -> Result<Matcher, Diagn
         MatcherDraft::Mysql { after_greeting } => Matcher::Mysql { after_greeting: *after_greeting },
         MatcherDraft::LdapBind => Matcher::LdapBind,
         MatcherDraft::SpopHello => Matcher::SpopHello,
+        MatcherDraft::GrpcServing => Matcher::GrpcServing,
     })
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use diag::Diagnostic;
-use plan::check::{Action, AgentSettings, CheckKind, CheckSettings, Connect, Family};
+use plan::check::{Action, AgentSettings, CheckKind, CheckSettings, Connect, Family, Protocol};
 use plan::log::LogServer;
 use plan::resolvers::Resolution;
 use plan::ring::{RingPeer, RingServer};
@@ -89,6 +89,9 @@ pub(crate) fn server_settings(
                 Ok(kind) => {
                     if !proxy.settings.disabled && !has_port(&state_port(&own), &draft, &kind) {
                         context.diagnostics.push(no_port(&own, &kind, statement, proxy));
+                    }
+                    if let Some(error) = misfit(&own, &draft, &kind, statement, proxy) {
+                        context.diagnostics.push(error);
                     }
                     let never_local = context.global.pp2_never_send_local;
                     own.check = Some(check_settings(&draft, &proxy.settings, never_local, kind));
@@ -344,6 +347,40 @@ fn agent_settings(draft: &ServerDraft<'_>, settings: &Settings<'_>) -> Option<Ag
     })
 }
 
+/// A protocol that a check of this kind cannot be spoken in.
+fn misfit(
+    own: &ServerSettings,
+    draft: &ServerDraft<'_>,
+    kind: &CheckKind,
+    statement: &Statement,
+    proxy: &Pending<'_>,
+) -> Option<Diagnostic> {
+    let protocol = draft.check_protocol?;
+    let (is_http, is_grpc) = match kind {
+        CheckKind::Script(script) => (script.family == Family::Http, script.is_grpc()),
+        CheckKind::External { .. } => (false, false),
+    };
+    let fits = if is_grpc { protocol == Protocol::Http2 } else { is_http == protocol.is_http() };
+    if fits {
+        return None;
+    }
+    let (name, backend) = (&own.state.name, proxy.settings.name);
+    let told = format!(
+        "backend '{backend}': server '{name}' uses an incompatible MUX protocol for the selected check type"
+    );
+    let (text, help) = if is_grpc {
+        (
+            "`check-proto` names another protocol than the one that gRPC is spoken over",
+            "leave it out, or name `h2`",
+        )
+    } else if is_http {
+        ("`check-proto` names no protocol of HTTP, and the check is one of HTTP", "`h1` and `h2` are such")
+    } else {
+        ("`check-proto` names a protocol of HTTP, and the check is none", "`option httpchk` makes it one")
+    };
+    Some(Diagnostic::alert(text).at(statement.keyword_span()).help(help).haproxy(told))
+}
+
 fn check_settings(
     draft: &ServerDraft<'_>,
     settings: &Settings<'_>,
@@ -364,8 +401,12 @@ fn check_settings(
         never_local,
         socks4: draft.socks4.filter(|_| draft.check_via_socks4),
         // What a check alone is told of its connection makes it another than those of requests.
-        reuse: (draft.check_reuse_pool && !elsewhere && !draft.check_via_socks4 && !draft.check_proto)
-            .then(|| draft.check_pool_conn_name.unwrap_or_default().into()),
+        reuse: (draft.check_reuse_pool
+            && !elsewhere
+            && !draft.check_via_socks4
+            && draft.check_protocol.is_none())
+        .then(|| draft.check_pool_conn_name.unwrap_or_default().into()),
+        protocol: draft.check_protocol.or(draft.speaks_h2.then_some(Protocol::Http2)),
         timeout: settings.timeouts.check,
         connect_timeout: settings.timeouts.connect,
         kind,

@@ -24,8 +24,7 @@ use crate::resolve::crt_list::{self, Listed};
 use crate::resolve::ktls;
 use crate::resolve::legacy::{self, Wanted};
 use crate::resolve::tls_files::{
-    certificate, certificates, check_protocols, contradiction, generating, located, protocols, ticket_keys,
-    trust,
+    certificate, certificates, contradiction, generating, located, protocols, ticket_keys, trust,
 };
 
 /// Whose line it is.
@@ -250,7 +249,7 @@ pub(crate) fn server(
     }
     let alpn = protocols(own.words.alpn.filter(|_| !own.words.no_alpn))?;
     let check_alpn = match own.check_alpn {
-        Some(word) => Some(check_protocols(Some(word), context)?),
+        Some(word) => Some(protocols(Some(word))?),
         None => None,
     };
     let mut of_steps: Vec<StepConnector> = Vec::new();
@@ -272,7 +271,6 @@ pub(crate) fn server(
         Some(own) => Some(connecting(own, certificate.clone())?),
         None => None,
     };
-    let checked = without(b"h2");
     let connector = connecting(alpn.clone(), certificate.clone())?;
     // A check of another port says itself whether it speaks TLS.
     let checks = own.check.unwrap_or(own.enabled && !checks_elsewhere);
@@ -281,8 +279,6 @@ pub(crate) fn server(
         check: match check_alpn {
             _ if !checks => None,
             Some(alpn) => Some(connecting(alpn, certificate)?),
-            // Checks speak HTTP/1.
-            None if speaks_h2 => Some(connecting(checked, certificate)?),
             None => Some(connector.clone()),
         },
         check_name: own.check_sni.map(|name| name.text.into()),

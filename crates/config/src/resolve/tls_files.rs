@@ -84,21 +84,6 @@ pub(crate) fn protocols(word: Option<Text<'_>>) -> Result<Vec<Box<[u8]>>, Diagno
     })
 }
 
-/// The protocols of a list, of those that checks speak.
-pub(crate) fn check_protocols(
-    word: Option<Text<'_>>,
-    context: &mut Context<'_>,
-) -> Result<Vec<Box<[u8]>>, Diagnostic> {
-    let mut all = protocols(word)?;
-    let count = all.len();
-    all.retain(|name| **name != *b"h2");
-    if let Some(word) = word.filter(|_| all.len() < count) {
-        let text = "`h2` is not offered: checks do not speak HTTP/2 yet";
-        context.diagnostics.push(Diagnostic::warning(text).at(word.span));
-    }
-    Ok(all)
-}
-
 /// What reads certificates; `extra` are the files that it looks for beside each.
 pub(crate) fn loader(extra: Extra, context: &Context<'_>) -> Loader {
     let passphrases = context.tls.passphrases.clone();

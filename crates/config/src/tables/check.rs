@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use base::address::{Accepts, Place, PortRule};
 use diag::Diagnostic;
+use plan::check::Protocol;
 
 use super::check_expect::{http_expect, tcp_expect};
 use crate::draft::args::Args;
@@ -44,8 +45,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("option external-check",    DLB,  "",                  "checks servers by a program",                       external),
 ];
 
-const CONNECT: &str =
-    "[default] [port <expr>] [addr <ip>] [send-proxy] [via-socks4] [linger] [proto <name>] [comment <msg>]";
+const CONNECT: &str = "[default] [port <expr>] [addr <ip>] [send-proxy] [via-socks4] [ssl] [sni <sni>] [alpn <alpn>] [linger] [proto <name>] [comment <msg>]";
 const EXPECT_HTTP: &str = "[min-recv <int>] [comment <msg>] [ok-status <st>] [error-status <st>] [tout-status <st>] [on-success <fmt>] [on-error <fmt>] [status-code <expr>] [!] { status | rstatus | hdr | fhdr | string | rstring | string-lf } <pattern>";
 const EXPECT_TCP: &str = "[min-recv <int>] [comment <msg>] [ok-status <st>] [error-status <st>] [tout-status <st>] [on-success <fmt>] [on-error <fmt>] [status-code <expr>] [!] { string | rstring | string-lf | binary | rbinary | binary-lf } <pattern>";
 
@@ -68,12 +68,7 @@ fn connect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome 
             "linger" => draft.linger = true,
             "comment" => comment = Some(value(args)?.as_str()),
             "proto" => {
-                let protocol = value(args)?;
-                // The protocols of connections that are built speak for themselves.
-                if !matches!(protocol.as_str(), "none" | "h1") {
-                    return Err(args.unsupported());
-                }
-                draft.proto = true;
+                draft.protocol = Some(protocol(args)?);
             }
             "ssl" => draft.secure = true,
             "sni" => draft.name = Some(value(args)?.as_str()),
@@ -105,17 +100,35 @@ fn connect<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome 
     push(settings, RuleDraft { comment, ..ActionDraft::Connect(draft).into() }, args)
 }
 
-/// The protocols of `alpn`, of those that are spoken.
+/// What `proto` names: for `http-check` one that carries messages of HTTP, for `tcp-check` one that
+/// does not.
+fn protocol(args: &mut Args<'_, '_>) -> Result<Protocol, Diagnostic> {
+    let word = value(args)?;
+    let (keyword, wanted) = (args.keyword(), args.statement.words[0].as_str());
+    let known = Protocol::ALL.iter().find(|(name, _)| *word == **name).map(|(_, protocol)| *protocol);
+    let is_http = match (word.as_str(), known) {
+        (_, Some(protocol)) => protocol.is_http(),
+        ("fcgi" | "quic" | "qmux", None) => true,
+        ("spop", None) => false,
+        _ => {
+            return Err(args
+                .wrong(format!("unknown protocol `{word}`"))
+                .did_you_mean(diag::suggest(word, Protocol::ALL.iter().map(|(name, _)| *name)))
+                .haproxy(format!("'{keyword}' : 'proto' : unknown MUX protocol '{word}'.")));
+        }
+    };
+    if is_http != (wanted == "http-check") {
+        return Err(args
+            .wrong(format!("`{wanted}` cannot speak `{word}`"))
+            .haproxy(format!("'{keyword}' : 'proto' : invalid MUX protocol '{word}' for {wanted}.")));
+    }
+    known.ok_or_else(|| args.unsupported())
+}
+
+/// The protocols of `alpn`.
 fn protocols(args: &mut Args<'_, '_>) -> Result<Vec<Box<[u8]>>, Diagnostic> {
     let word = value(args)?;
-    let mut all =
-        ::tls::files::protocols(word).map_err(|error| args.wrong("no list of protocols").haproxy(error))?;
-    let count = all.len();
-    all.retain(|name| **name != *b"h2");
-    if all.len() < count {
-        args.warn("`h2` is not offered: checks do not speak HTTP/2 yet");
-    }
-    Ok(all)
+    ::tls::files::protocols(word).map_err(|error| args.wrong("no list of protocols").haproxy(error))
 }
 
 fn port<'a>(args: &mut Args<'a, '_>) -> Result<PortDraft<'a>, Diagnostic> {

@@ -1,7 +1,7 @@
 //! `option httpchk` and `option tcp-check` (manual, section 4.2), and the lines of `healthcheck`
 //! sections that choose a kind of check (section 12.9).
 
-use super::check_protocol::{ldap, mysql, pgsql, redis, smtp, spop, ssl_hello};
+use super::check_protocol::{grpc, ldap, mysql, pgsql, redis, smtp, spop, ssl_hello};
 use crate::draft::args::Args;
 use crate::draft::check::{CheckMode, RequestDraft, ValueDraft};
 use crate::draft::keyword::places::DLB;
@@ -63,6 +63,7 @@ static KINDS: &[(&str, Apply)] = &[
     ("mysql-check", mysql),
     ("ldap-check", ldap),
     ("spop-check", spop),
+    ("grpc-chk", grpc),
 ];
 
 fn kind<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {

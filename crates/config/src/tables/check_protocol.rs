@@ -3,7 +3,7 @@
 //! make it.
 
 use diag::Diagnostic;
-use plan::check::Spelling;
+use plan::check::{Protocol, Spelling};
 use sample::regex::Regex;
 
 use crate::draft::args::Args;
@@ -22,6 +22,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("option pgsql-check",   DLB, "user <username>",                       "checks servers by the startup of PostgreSQL",     pgsql),
     proxy("option mysql-check",   DLB, "[ user <username> [ { post-41 | pre-41 | post-80 } ] ]", "checks servers by the handshake of MySQL", mysql),
     proxy("option ssl-hello-chk", DLB, "",                                      "checks servers by a TLS hello",                   ssl_hello),
+    proxy("option grpc-chk",      DLB, "[ service <name> ]",                    "checks servers by the health checking protocol of gRPC; Weir's own", grpc),
     proxy("option spop-check",    DLB, "",                                      "checks servers by the hello of SPOE",             spop),
 ];
 
@@ -253,6 +254,32 @@ pub(super) fn spop<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> 
     let connect = ActionDraft::Connect(ConnectDraft { default: true, ..ConnectDraft::default() }).into();
     let hello = expect(ExpectDraft::new(MatcherDraft::SpopHello));
     set(settings, args, vec![connect, send(bytes), hello])
+}
+
+pub(super) fn grpc<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let service = match args.next() {
+        None => "",
+        Some(word) if *word == "service" => args.required("the name of a service")?.as_str(),
+        Some(word) => {
+            return Err(args
+                .wrong(format!("`option grpc-chk` does not know `{word}`"))
+                .did_you_mean(diag::suggest(word, ["service"]))
+                .haproxy("'option grpc-chk' only supports optional values: 'service'."));
+        }
+    };
+    // gRPC is spoken over HTTP/2 alone, and a server in TLS wants that agreed on.
+    let connect = ConnectDraft {
+        default: true,
+        protocol: Some(Protocol::Http2),
+        alpn: Some(vec![Box::from(*b"h2")]),
+        ..ConnectDraft::default()
+    };
+    let serving = ExpectDraft::new(MatcherDraft::GrpcServing);
+    set(
+        settings,
+        args,
+        vec![ActionDraft::Connect(connect).into(), ActionDraft::Grpc(service).into(), expect(serving)],
+    )
 }
 
 #[cfg(test)]

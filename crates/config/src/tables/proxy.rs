@@ -200,7 +200,7 @@ fn maxconn<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome 
 
 fn retry_on<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let mut on = RetryOn { conn_failure: false, ..RetryOn::default() };
-    args.required("at least one of: none, conn-failure, empty-response, junk-response, response-timeout, 0rtt-rejected, all-retryable-errors, or a status")?;
+    args.required("at least one of: none, conn-failure, empty-response, junk-response, response-timeout, 0rtt-rejected, grpc-unavailable, all-retryable-errors, or a status")?;
     let words = args.statement.arguments();
     if let Some(none) = words.iter().find(|word| **word == "none").filter(|_| words.len() > 1) {
         return Err(Diagnostic::alert("`none` stands alone")
@@ -215,6 +215,7 @@ fn retry_on<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome
             "junk-response" => on.junk_response = true,
             "response-timeout" => on.response_timeout = true,
             "0rtt-rejected" => on.zero_rtt_rejected = true,
+            "grpc-unavailable" => on.grpc_unavailable = true,
             "all-retryable-errors" => {
                 on.conn_failure = true;
                 on.empty_response = true;
@@ -234,6 +235,7 @@ fn retry_on<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome
                     "junk-response",
                     "response-timeout",
                     "0rtt-rejected",
+                    "grpc-unavailable",
                     "all-retryable-errors",
                 ];
                 return Err(Diagnostic::alert(format!("`retry-on` does not know `{other}`"))

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use base::address::{Accepts, Place, PortRule};
 use diag::Diagnostic;
-use plan::check::InitState;
+use plan::check::{InitState, Protocol};
 use plan::server::{Observe, OnError};
 
 use crate::draft::args::Args;
@@ -23,7 +23,8 @@ pub(crate) static TABLE: &[ServerKeyword] = &[
     row("no-check",           "",              "does not check its health",                                 |d, _| { d.check = false; Ok(()) }),
     row("check-send-proxy",   "",              "checks begin with a PROXY header",                          |d, _| { d.check_send_proxy = true; Ok(()) }),
     row("no-check-send-proxy", "",             "checks begin without a PROXY header",                       |d, _| { d.check_send_proxy = false; Ok(()) }),
-    row("check-reuse-pool",   "",              "checks of HTTP use idle connections and leave theirs",      |d, _| { d.check_reuse_pool = true; Ok(()) }),
+    row("check-reuse-pool",   "",              "checks of HTTP use idle connections and leave theirs",      |d, _| { d.check_reuse_pool = true; Ok(()) })
+        .partial("connections of HTTP/2 are not shared with requests"),
     row("no-check-reuse-pool", "",             "each check has a connection of its own",                    |d, _| { d.check_reuse_pool = false; Ok(()) }),
     row("check-pool-conn-name", "<name>",      "the name of the idle connections that checks use",          |d, a| text(&mut d.check_pool_conn_name, a)),
     row("error-limit",        "<count>",       "errors in a row before on-error acts",                      |d, a| number(&mut d.error_limit, a, 1, i32::MAX as u32)),
@@ -47,7 +48,7 @@ pub(crate) static TABLE: &[ServerKeyword] = &[
     row("agent-inter",        "<delay>",       "between two questions to the agent",                        |d, a| { d.agent_inter = interval(a)?; Ok(()) }),
     row("agent-send",         "<string>",      "what the agent is told first",                              |d, a| { d.agent_send = a.value()?.bytes().into(); Ok(()) }),
     row("check-proto",        "<name>",        "the protocol that checks speak",                            check_proto)
-        .partial("`h2` and other protocols than HTTP/1 are not supported yet"),
+        .partial("`fcgi`, `spop` and `quic` are not supported yet"),
     row("check-via-socks4",   "",              "checks go by the proxy of socks4 too",                      |d, _| { d.check_via_socks4 = true; Ok(()) }),
     row("healthcheck",        "<name>",        "the healthcheck section that says how it is checked",       |d, a| { d.healthcheck = Some(a.value()?); Ok(()) }),
 ];
@@ -128,17 +129,17 @@ fn init_state<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outco
 
 fn check_proto<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
-    match word.as_str() {
-        "h1" | "none" => {
-            draft.check_proto = true;
+    match Protocol::ALL.iter().find(|(name, _)| *word == **name) {
+        Some((_, protocol)) => {
+            draft.check_protocol = Some(*protocol);
             Ok(())
         }
-        "h2" | "fcgi" | "spop" | "quic" | "qmux" => {
+        None if matches!(word.as_str(), "fcgi" | "spop" | "quic" | "qmux") => {
             Err(not_supported(&format!("check-proto {word}")).at(word.span()))
         }
-        other => Err(args
-            .wrong(format!("unknown protocol `{other}`"))
-            .haproxy(format!("'check-proto' :  unknown MUX protocol '{other}'."))),
+        None => Err(args
+            .wrong(format!("unknown protocol `{word}`"))
+            .haproxy(format!("'check-proto' :  unknown MUX protocol '{word}'."))),
     }
 }
 

@@ -12,8 +12,6 @@ use crate::tables::bind_row::{BindKeyword, row as bind};
 use crate::tables::server_row::{ServerKeyword, row as server};
 
 const SSL3: &str = "SSL 3.0 is never spoken";
-const NO_H2: &str = "`h2` is left out: checks do not speak HTTP/2 yet";
-
 const EARLY: &str =
     "not where OpenSSL serves the line; nor in `mode tcp` or over HTTP/2 before the handshake is over";
 const EARLY_SERVER: &str = "not where OpenSSL serves the line";
@@ -99,7 +97,7 @@ pub static SERVER: &[ServerKeyword] = &[
     server("check-sni-auto", "",              "checks send the host that they ask for",           |d, _| { d.tls.no_check_sni_auto = false; Ok(()) }),
     server("no-check-sni-auto", "",           "checks send no name by themselves",                |d, _| { d.tls.no_check_sni_auto = true; Ok(()) }),
     server("check-sni",      "<name>",        "the name that checks send",                        |d, a| word(&mut d.tls.check_sni, a)),
-    server("check-alpn",     "<protocols>",   "the protocols that checks offer",                  |d, a| word(&mut d.tls.check_alpn, a)).partial(NO_H2),
+    server("check-alpn",     "<protocols>",   "the protocols that checks offer",                  |d, a| word(&mut d.tls.check_alpn, a)),
     server("ciphers",        "<ciphers>",     "suites up to TLS 1.2, in OpenSSL's notation",      |d, a| word(&mut d.tls.words.ciphers, a)).partial(SUITES),
     server("ciphersuites",   "<suites>",      "suites of TLS 1.3",                                |d, a| word(&mut d.tls.words.ciphersuites, a)),
     server("curves",         "<curves>",      "groups for the exchange of keys, preferred first", |d, a| word(&mut d.tls.words.curves, a)),

@@ -12,7 +12,6 @@ use crate::draft::settings::GlobalSettings;
 use crate::tables::ask;
 
 const LUA: &str = "Lua is not supported yet";
-const H2: &str = "connections are always told the number of `tune.h2.fe.max-concurrent-streams`";
 const QUIC: &str = "QUIC is not supported yet";
 const OWN: &str = "memory and scheduling are managed differently here";
 const COPY: &str = "forwarding never copies more than it must here";
@@ -147,13 +146,23 @@ pub static TABLE: &[Keyword] = &[
     global("tune.ssl.ocsp-update.mindelay", "<seconds>",   "the same as `ocsp-update.mindelay`",                        ask::min_delay),
     global("tune.ssl.ssl-ctx-cache-size",  "<number>",    "how many generated certificates are kept",                        |g, a| { g.tls.generated = a.integer("a number", 0, 1 << 24)?; a.finish() }).lenient_numbers(),
     ineffective("tune.stick-counters",              G, "stick tables are not supported yet"),
-    ineffective("tune.streams-elasticity",          G, H2),
+    global("tune.streams-elasticity",      "<number>",    "how many streams of HTTP/2 there may be at `maxconn` connections, in percent of these; 0 for any number", elasticity),
     ineffective("tune.takeover-other-tg-connections", G, "idle connections are shared within a group here"),
     ineffective("tune.zlib.memlevel",               G, "compression is not supported yet"),
     ineffective("tune.zlib.windowsize",             G, "compression is not supported yet"),
 ];
 
 /// The first of the two keywords counts, and the second is an error.
+/// 0, or at least one stream for each connection.
+fn elasticity(global: &mut GlobalSettings<'_>, args: &mut Args<'_, '_>) -> Outcome {
+    let value = args.next().and_then(|word| word.parse().ok()).filter(|value| *value == 0 || *value >= 100);
+    global.plan.tune.streams_elasticity = value.ok_or_else(|| {
+        args.wrong("`tune.streams-elasticity` expects a percentage of 100 or more, or 0")
+            .haproxy("'tune.streams-elasticity' expects 0 or a positive percentage value of 100 or above")
+    })?;
+    args.finish()
+}
+
 fn capture_size(global: &mut GlobalSettings<'_>, args: &mut Args<'_, '_>) -> Outcome {
     let name = args.keyword();
     if global.tls.capture.is_some() {

@@ -189,15 +189,23 @@ impl<'a> Shown<'a> {
             entry.worker,
             self.age()
         );
-        let ends = [("scf", 0, ESTABLISHED, entry.client_fd), ("scb", 1, self.back(), entry.server_fd)];
-        for (place, (name, flags, (_, state), fd)) in ends.into_iter().enumerate() {
+        let ends = [
+            ("scf", ESTABLISHED, entry.client_fd, entry.client_stream),
+            ("scb", self.back(), entry.server_fd, entry.server_stream),
+        ];
+        for (place, (name, (_, state), fd, stream)) in ends.into_iter().enumerate() {
             let _ = writeln!(
                 out,
-                "  {name}=(nil) flags={flags:#010x} ioto=? state={state} endp=CONN,(nil),0x00000000"
+                "  {name}=(nil) flags={place:#010x} ioto=? state={state} endp=CONN,(nil),0x00000000"
             );
-            if fd >= 0 {
-                let _ = writeln!(out, "      co{place}=(nil) flags=0x00000000 fd={thread}/{fd}");
+            if fd < 0 {
+                continue;
             }
+            let multiplexer = if stream > 0 { " mux=H2" } else { "" };
+            if stream > 0 {
+                let _ = writeln!(out, "      h2s=(nil) h2s.id={stream}");
+            }
+            let _ = writeln!(out, "      co{place}=(nil){multiplexer} flags=0x00000000 fd={thread}/{fd}");
         }
         let (request, response) = self.analysers();
         for (name, analysers) in [("req", request), ("res", response)] {

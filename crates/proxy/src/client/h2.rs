@@ -1,6 +1,6 @@
 //! HTTP/2 towards a client, as far as its messages are not the engine's matter (RFC 9113, 8).
 
-use http::{BodyLength, Head, Method};
+use http::{BodyLength, Head, KnownName, Method};
 
 use super::h1::Framed;
 use crate::flow::{Coding, Flow, Path};
@@ -13,9 +13,16 @@ pub(super) fn body_length(stream: &Stream, head: &Head) -> BodyLength {
         // What follows is the tunnel's.
         _ if head.method_id() == Method::Connect || head.has_upgrade() => BodyLength::None,
         BodyLength::Length(length) => BodyLength::Length(length),
-        _ if stream.is_ended() => BodyLength::None,
+        BodyLength::None => BodyLength::None,
+        _ if stream.is_ended() && !is_call(head) => BodyLength::None,
         _ => BodyLength::Chunked,
     }
+}
+
+/// Whether it is a call of gRPC. One without messages ends apart from its head (gRPC over HTTP/2,
+/// "Requests"), and servers wait for that.
+fn is_call(head: &Head) -> bool {
+    head.get_known(KnownName::ContentType).is_some_and(|kind| kind.starts_with(b"application/grpc"))
 }
 
 /// Nobody reads the rest of the body: the client is told so behind the response (RFC 9113, 8.1).

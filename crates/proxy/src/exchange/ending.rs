@@ -64,7 +64,7 @@ fn of_fault(client: &Client, x: &Exchange, fault: Fault) -> End {
         Fault::Internal => End::Internal,
         Fault::Killed(_) => End::Killed,
         Fault::EarlyRefused => End::NoServer,
-        Fault::RetryStatus(_) => End::Whole,
+        Fault::RetryStatus(_) | Fault::Unavailable => End::Whole,
         Fault::NoBackend
         | Fault::NoServer
         | Fault::QueueFull

@@ -49,6 +49,7 @@ pub(crate) fn take(client: &Client, x: &mut Exchange, upstream: &Upstream) {
     x.txn.server_error = Default::default();
     let number = upstream.descriptor();
     client.entry.server_fd.set(number);
+    client.entry.server_stream.set(x.txn.server_stream.map_or(0, |stream| stream.id));
     x.server_socket = ServerSocket::Open(number);
 }
 

@@ -190,7 +190,11 @@ pub(crate) async fn await_head(
         capture(client, x);
     }
     let status = x.txn.server_status;
-    let again = Fault::RetryStatus(status);
+    let again = if backend.retry_on.grpc_unavailable && is_unavailable(x) {
+        Fault::Unavailable
+    } else {
+        Fault::RetryStatus(status)
+    };
     if x.txn.retries < retry::most(x, backend) && retry::may_retry(x, backend, again) {
         return Err(again);
     }
@@ -338,6 +342,14 @@ fn capture(client: &Client, x: &mut Exchange) {
             x.txn.response_captures[index] = x.txn.keep(&value);
         }
     }
+}
+
+/// Whether the server could not serve a call of gRPC, as it says at once: a response without a body
+/// whose head has the status of the call (gRPC over HTTP/2, "Trailers-Only"), 14.
+fn is_unavailable(x: &Exchange) -> bool {
+    let is_over = matches!(x.response_body.length, BodyLength::None | BodyLength::Length(0));
+    let status = http::Name::new(b"grpc-status");
+    is_over && x.txn.response.status() == 200 && x.txn.response.get(&status) == Some(b"14")
 }
 
 fn note_head(x: &mut Exchange, upstream: &Upstream) {

@@ -2,6 +2,7 @@
 //! first (`option http-buffer-request`, rules that look at it, retries), and sending it once more.
 
 use http::{BodyLength, Head, KnownName, Method};
+use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Pro
         || retry.junk_response
         || retry.response_timeout
         || retry.zero_rtt_rejected
+        || retry.grpc_unavailable
         || !retry.statuses.is_empty();
     if !(buffered || by_parameter || replays) || !x.has_body() {
         return Ok(());
@@ -37,6 +39,14 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Pro
         Box::pin(hold(client, x, usize::MAX, allowed)).await?;
     }
     // For retries nothing is waited for: only a body that is here as a whole can be sent again.
+    if x.request_body.is_bare {
+        // What came with the head is with its stream still.
+        poll_fn(|context| {
+            while client.side.has_room() && matches!(client.poll_fill(context), Poll::Ready(Ok(1..))) {}
+            Poll::Ready(())
+        })
+        .await;
+    }
     look(client, x);
     if replays && x.request_body.is_complete {
         client.side.keep(x.request_body.length, &mut x.request_body.kept);
@@ -200,7 +210,9 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
         }
         let ends = x.upload.is_finished() && x.txn.request.method_id() != Method::Connect;
         request.send_head(&x.txn.request, ends && !x.txn.request.has_upgrade());
-        x.txn.server_stream = Some(request.facts());
+        let facts = request.facts();
+        client.entry.server_stream.set(facts.id);
+        x.txn.server_stream = Some(facts);
         return;
     }
     let adjust = &client.worker.shared.plan.global.h1_case_adjust;

@@ -42,6 +42,7 @@ pub(crate) fn may_retry(x: &Exchange, backend: &Proxy, fault: Fault) -> bool {
         Some(RetryKind::Junk) => backend.retry_on.junk_response,
         Some(RetryKind::Timeout) => backend.retry_on.response_timeout,
         Some(RetryKind::Early) => backend.retry_on.zero_rtt_rejected,
+        Some(RetryKind::Unavailable) => backend.retry_on.grpc_unavailable,
         Some(RetryKind::Status(status)) => backend.retry_on.statuses.contains(&status),
     };
     wanted && x.can_rewind()

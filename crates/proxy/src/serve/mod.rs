@@ -11,6 +11,7 @@ mod ready;
 pub mod receive;
 pub(crate) mod reply;
 pub(crate) mod session;
+mod share;
 pub mod stopping;
 pub(crate) mod tcp;
 pub(crate) mod tunnel;

@@ -21,6 +21,7 @@ use state::sessions::{self, Activity};
 
 use super::boxes::{Exchanges, Running};
 use super::ready::{Ready, Slot};
+use super::share::Share;
 use super::stopping::{self, Told};
 use crate::client::{Client, Downstream, handshake};
 use crate::exchange::{Arrival, Exchange, Next, report};
@@ -94,7 +95,9 @@ where
     if client.side.is_early() && !Box::pin(client.settle()).await {
         return;
     }
-    let engine = Engine::new(Role::Server, &client.prepared().h2.front);
+    let config = &client.prepared().h2.front;
+    let share = Share::take(&client.worker, config);
+    let engine = Engine::new(Role::Server, share.as_ref().map_or(config, |(_, own)| own));
     let ping = handshake::bind(&client).and_then(|bind| bind.idle_ping);
     let connection = Connection::new(engine, client.side.descriptor());
     let mut front = Front {
@@ -121,6 +124,7 @@ where
     front.arm();
     let end = poll_fn(|context| front.poll(context)).await;
     front.conclude(end).await;
+    drop(share);
     front.counters().connections.down();
 }
 
@@ -262,6 +266,7 @@ where
         let entry = sessions::register(&link.frontend.held, ends[0], ends[1], timer::now_ms());
         entry.client_fd.set(self.connection.descriptor);
         entry.activity.set(Activity::Request);
+        entry.client_stream.set(key.id());
         let mut client = Client::of_stream(link.clone(), stream, entry);
         client.idle_from = self.root.idle_from;
         let index = key.index();

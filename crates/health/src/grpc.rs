@@ -1,0 +1,179 @@
+//! The answer to `grpc.health.v1.Health/Check` (the health checking protocol of gRPC): the head and
+//! trailers of a call (gRPC over HTTP/2) and one message of protocol buffers.
+//!
+//! The bytes come from outside: every length is checked before it is used.
+
+use http::{Head, Name};
+
+use crate::protocol::Reading;
+
+/// The names of the codes of gRPC, from 0.
+const CODES: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+
+/// The names of what a service can be, from 0.
+const STATES: [&str; 4] = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"];
+
+const NO_GRPC: Reading<'static> = Reading::Bad("L7RSP", 0, b"gRPC: no grpc-status");
+const NO_ANSWER: Reading<'static> = Reading::Bad("L7RSP", 0, b"gRPC: no answer of a health check");
+
+/// What a whole answer says of the service. A call that fails at once has its status among the
+/// fields of its head.
+pub(crate) fn serving<'a>(head: &'a Head, trailers: &'a Head, body: &[u8]) -> Reading<'a> {
+    if head.status() != 200 {
+        return Reading::Bad("L7STS", i32::from(head.status()), head.reason());
+    }
+    let field = |name: &'static [u8]| {
+        let name = Name::new(name);
+        trailers.get(&name).or_else(|| head.get(&name))
+    };
+    let code = field(b"grpc-status").and_then(|code| std::str::from_utf8(code).ok()?.parse::<u16>().ok());
+    match code {
+        None => NO_GRPC,
+        Some(0) => message(body).map_or(NO_ANSWER, state),
+        Some(code) => {
+            let name =
+                CODES.get(usize::from(code)).map_or(&b"gRPC: an unknown code"[..], |name| name.as_bytes());
+            let told = field(b"grpc-message").filter(|message| !message.is_empty());
+            Reading::Bad("L7STS", i32::from(code), told.unwrap_or(name))
+        }
+    }
+}
+
+/// Only who is serving is up.
+fn state(state: u64) -> Reading<'static> {
+    let name = usize::try_from(state).ok().and_then(|state| STATES.get(state));
+    match name {
+        Some(&"SERVING") => Reading::Good(b"SERVING"),
+        Some(name) => Reading::Bad("L7STS", 0, name.as_bytes()),
+        None => NO_ANSWER,
+    }
+}
+
+/// The status in the one message of a body: field 1, a number; 0 where it is not said.
+fn message(body: &[u8]) -> Option<u64> {
+    let (prefix, rest) = body.split_at_checked(5)?;
+    let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]);
+    // Compressed answers were not asked for.
+    if prefix[0] != 0 || rest.len() as u64 != u64::from(length) {
+        return None;
+    }
+    let (mut fields, mut status) = (rest, 0);
+    while !fields.is_empty() {
+        let key = number(&mut fields)?;
+        let value = match key & 7 {
+            0 => number(&mut fields)?,
+            1 => skip(&mut fields, 8)?,
+            2 => {
+                let length = number(&mut fields)?;
+                skip(&mut fields, length)?
+            }
+            5 => skip(&mut fields, 4)?,
+            _ => return None,
+        };
+        if key == 1 << 3 {
+            status = value;
+        }
+    }
+    Some(status)
+}
+
+fn skip(bytes: &mut &[u8], count: u64) -> Option<u64> {
+    *bytes = bytes.get(usize::try_from(count).ok()?..)?;
+    Some(0)
+}
+
+/// A number of seven bits a byte, the lowest first.
+fn number(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heads(status: u16, fields: &[(&str, &str)]) -> (Head, Head) {
+        let (mut head, mut trailers) = (Head::new(), Head::new());
+        head.start_response(status, Some(b""));
+        trailers.start_response(200, None);
+        for (name, value) in fields {
+            trailers.append(name.as_bytes(), value.as_bytes());
+        }
+        (head, trailers)
+    }
+
+    #[test]
+    fn only_who_is_serving_is_up() {
+        let (head, trailers) = heads(200, &[("grpc-status", "0")]);
+        let cases: [(&[u8], Reading<'_>); 8] = [
+            (b"\0\0\0\0\x02\x08\x01", Reading::Good(b"SERVING")),
+            (b"\0\0\0\0\x06\x12\x02ab\x08\x01", Reading::Good(b"SERVING")),
+            (b"\0\0\0\0\x02\x08\x02", Reading::Bad("L7STS", 0, b"NOT_SERVING")),
+            (b"\0\0\0\0\x02\x08\x03", Reading::Bad("L7STS", 0, b"SERVICE_UNKNOWN")),
+            (b"\0\0\0\0\0", Reading::Bad("L7STS", 0, b"UNKNOWN")),
+            (b"\x01\0\0\0\x02\x08\x01", NO_ANSWER),
+            (b"\0\0\0\0\x03\x08\x01", NO_ANSWER),
+            (b"", NO_ANSWER),
+        ];
+        for (body, wanted) in cases {
+            assert_eq!(serving(&head, &trailers, body), wanted, "{body:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_fails_tells_its_code_and_message() {
+        let fails = |status: u16, fields: &[(&str, &str)], wanted: Reading<'_>| {
+            let (head, trailers) = heads(status, fields);
+            assert_eq!(serving(&head, &trailers, b""), wanted, "{fields:?}");
+        };
+        fails(503, &[], Reading::Bad("L7STS", 503, b""));
+        fails(200, &[], NO_GRPC);
+        fails(200, &[("grpc-status", "12")], Reading::Bad("L7STS", 12, b"UNIMPLEMENTED"));
+        fails(200, &[("grpc-status", "5"), ("grpc-message", "none")], Reading::Bad("L7STS", 5, b"none"));
+        fails(200, &[("grpc-status", "99")], Reading::Bad("L7STS", 99, b"gRPC: an unknown code"));
+        // In the head, where nothing else follows.
+        let (mut head, trailers) = heads(200, &[]);
+        head.append(b"grpc-status", b"14");
+        assert_eq!(serving(&head, &trailers, b""), Reading::Bad("L7STS", 14, b"UNAVAILABLE"));
+    }
+
+    #[test]
+    fn nothing_that_may_come_makes_it_panic() {
+        let body = b"\0\0\0\0\x10\x08\x01\x12\x04abcd\x1d0000\x18\xff\x01";
+        let (head, trailers) = heads(200, &[("grpc-status", "0")]);
+        for at in 0..body.len() {
+            for byte in [0, 1, 0x7f, 0x80, 0xff] {
+                let mut changed = body.to_vec();
+                changed[at] = byte;
+                let _ = serving(&head, &trailers, &changed);
+                let _ = serving(&head, &trailers, &changed[..at]);
+            }
+        }
+    }
+}

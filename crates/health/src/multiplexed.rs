@@ -1,0 +1,150 @@
+//! One request and its answer on a connection of HTTP/2, which serves nothing else.
+//!
+//! The engine is crate `h2`; bytes come from and go to the check's [`crate::link::Link`], by way of
+//! [`crate::answer::Answer`], which keeps what was received and tells what it means.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use h2::message::Scheme;
+use h2::{Config, Connection, Event, Key, Role};
+
+use crate::facts::Facts;
+use crate::request::Message;
+
+/// The scheme of requests whose target tells none, as those of the proxy's clients are sent.
+const SCHEME: Scheme = Scheme::Https;
+
+/// How far the answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// No head is there.
+    Nothing,
+    /// The body is coming.
+    Head,
+    /// It is there, as far as it will ever be.
+    Whole,
+    /// None will come.
+    Broken,
+}
+
+/// The connection with its one stream.
+pub(crate) struct Exchange {
+    engine: Connection<Vec<u8>>,
+    /// `None` where the stream could not be opened.
+    key: Option<Key>,
+    /// What is still to be sent of the request's body.
+    body: Vec<u8>,
+    progress: Progress,
+}
+
+impl Exchange {
+    /// A connection whose preface and request are in the output.
+    pub(crate) fn begin(config: &Arc<Config>, message: &Message<'_>) -> Self {
+        let mut engine = Connection::new(Role::Client, config);
+        let key = engine.open(&message.head(), SCHEME, message.body.is_empty()).ok();
+        let progress = if key.is_some() { Progress::Nothing } else { Progress::Broken };
+        let mut exchange = Self { engine, key, body: message.body.clone(), progress };
+        exchange.send();
+        exchange
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        self.progress
+    }
+
+    /// Hands over as much of the body as may be sent now.
+    fn send(&mut self) {
+        if let Some(key) = self.key
+            && !self.body.is_empty()
+        {
+            let sent = self.engine.send_data(key, &self.body, true);
+            self.body.drain(..sent);
+        }
+    }
+
+    /// What is to be sent.
+    pub(crate) fn take_output(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        loop {
+            let mut slices = [IoSlice::new(&[]); 2];
+            let count = self.engine.output(&mut slices);
+            let length: usize = slices[..count].iter().map(|slice| slice.len()).sum();
+            if length == 0 {
+                return out;
+            }
+            slices[..count].iter().for_each(|slice| out.extend_from_slice(slice));
+            self.engine.sent(length);
+            // There is room for more of the body.
+            while self.engine.next_writable().is_some() {
+                self.send();
+            }
+        }
+    }
+
+    /// Understands `input`: the head goes into the transaction, as much of the body as `limit` lets
+    /// to what was received; how much of it was taken. The rest is to come again with what follows.
+    pub(crate) fn receive(&mut self, input: &[u8], facts: &mut Facts, limit: usize) -> usize {
+        let mut at = 0;
+        self.engine.begin_turn(false);
+        while !matches!(self.progress, Progress::Whole | Progress::Broken) {
+            let Ok((taken, event)) = self.engine.receive(&input[at..]) else {
+                self.cut();
+                break;
+            };
+            let from = at;
+            at += taken;
+            match event {
+                Some(event) => self.happen(event, &input[from..], facts, limit),
+                // Flow control, not the number of frames, is what has to keep up.
+                None if taken > 0 && self.engine.is_turn_over() => self.engine.begin_turn(false),
+                None => break,
+            }
+        }
+        while self.engine.next_writable().is_some() {
+            self.send();
+        }
+        at
+    }
+
+    /// `input` is what the event's ranges are of.
+    fn happen(&mut self, event: Event, input: &[u8], facts: &mut Facts, limit: usize) {
+        match event {
+            Event::Head { end, .. } => {
+                let head = self.engine.head_mut();
+                if head.status() < 200 {
+                    return;
+                }
+                // HTTP/2 has none.
+                head.set_status(head.status(), Some(b""));
+                std::mem::swap(&mut facts.transaction.response, head);
+                (facts.transaction.has_response, facts.transaction.is_http) = (true, true);
+                self.progress = if end { Progress::Whole } else { Progress::Head };
+            }
+            Event::Data { key, range, end } => {
+                let payload = input.get(range).unwrap_or_default();
+                let room = limit.saturating_sub(facts.received.len());
+                facts.received.extend_from_slice(&payload[..payload.len().min(room)]);
+                self.engine.consume(key, payload.len());
+                if end {
+                    self.progress = Progress::Whole;
+                }
+            }
+            Event::Trailers { .. } => {
+                std::mem::swap(&mut facts.trailers, self.engine.head_mut());
+                self.progress = Progress::Whole;
+            }
+            Event::End { .. } => self.progress = Progress::Whole,
+            Event::Reset { .. } => self.cut(),
+            Event::Goaway { .. } | Event::Refused { .. } | Event::Settings | Event::Pong => {}
+        }
+    }
+
+    /// Nothing more will come. What there is of a body can still be looked at.
+    fn cut(&mut self) {
+        self.progress = match self.progress {
+            Progress::Nothing | Progress::Broken => Progress::Broken,
+            Progress::Head | Progress::Whole => Progress::Whole,
+        };
+    }
+}

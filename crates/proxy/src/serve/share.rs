@@ -1,0 +1,79 @@
+//! How many streams a new connection of a client may have where those of all are limited
+//! (`tune.streams-elasticity`): one, and of those that the limit leaves beyond one for each of
+//! `maxconn` connections a part that gets smaller as they are given away.
+//!
+//! The rule is what HAProxy 3.5 was seen to advertise, number by number.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use runtime::shared::Shared as _;
+use state::Process;
+
+use crate::worker::Worker;
+
+/// What a connection was given; given back when it is dropped.
+pub(super) struct Share {
+    process: Arc<Process>,
+    extra: u64,
+}
+
+impl Share {
+    /// Takes a share, and gives what the connection is told; `None` for it where nothing limits
+    /// that.
+    pub(super) fn take(worker: &Worker, config: &Arc<h2::Config>) -> Option<(Share, Arc<h2::Config>)> {
+        let percent = u64::from(worker.shared.plan.global.tune.streams_elasticity);
+        if percent == 0 {
+            return None;
+        }
+        let process = worker.shared.process.clone();
+        let most = u64::from(process.maxconn.load(Relaxed));
+        let all = (most * percent / 100).saturating_sub(most);
+        let limit = match config.max_concurrent_streams {
+            0 => u32::MAX,
+            limit => limit,
+        };
+        let extra = extra(all, process.extra_streams.load(Relaxed), u64::from(limit - 1));
+        process.extra_streams.add(extra);
+        let own = h2::Config { max_concurrent_streams: 1 + extra as u32, ..h2::Config::clone(config) };
+        Some((Share { process, extra }, Arc::new(own)))
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.process.extra_streams.sub(self.extra);
+    }
+}
+
+/// How many streams beyond the first: of `all`, of which `taken` are given away, at most `limit`.
+fn extra(all: u64, taken: u64, limit: u64) -> u64 {
+    let left = all.saturating_sub(taken);
+    if left == 0 { 0 } else { (limit.saturating_mul(left) / all).max(1).min(limit) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::extra;
+
+    /// What as many connections are told, one after another.
+    fn told(most: u64, percent: u64, limit: u64, count: usize) -> Vec<u64> {
+        let all = most * percent / 100 - most;
+        let mut taken = 0;
+        let each = std::iter::repeat_with(|| {
+            let own = extra(all, taken, limit - 1);
+            taken += own;
+            1 + own
+        });
+        each.take(count).collect()
+    }
+
+    #[test]
+    fn connections_are_told_what_haproxy_tells_them() {
+        assert_eq!(told(100, 500, 100, 12), [100, 75, 57, 43, 32, 25, 19, 14, 11, 9, 7, 5]);
+        assert_eq!(told(10, 300, 7, 10), [7, 5, 4, 3, 2, 2, 2, 2, 2, 1]);
+        assert_eq!(told(10, 200, 100, 3), [100, 1, 1]);
+        assert_eq!(told(10, 100, 100, 2), [1, 1]);
+        assert_eq!(told(10, 500, 1, 2), [1, 1]);
+    }
+}
