@@ -298,7 +298,7 @@ const OF_REQUESTS: &[(&str, &str)] = &[
     ("fc_retrans,length", "1"),
     ("fc_sacked,length", "1"),
     ("fc_lost,length", "1"),
-    ("fc_reordering,length", "1"),
+    ("fc_reordering,length,bool", "1"),
     ("fc_fackets,length", "1"),
     ("fc_unacked,length", "1"),
     ("fc_pp_authority", ""),

@@ -22,8 +22,15 @@ impl Link {
         let mode = self.frontend.options.connection;
         mode != ConnectionMode::Close
             && !self.worker.is_stopping()
-            && self.frontend.state.admission() != Admission::Stopped
+            && !self.is_shut_down()
             && !self.is_crowded()
+    }
+
+    /// Whether the frontend was shut down by itself. At a soft stop all are, and that says how soon
+    /// who goes (`close-spread-time`).
+    fn is_shut_down(&self) -> bool {
+        self.frontend.state.admission() == Admission::Stopped
+            && !self.worker.shared.process.closing.load(Relaxed)
     }
 
     /// Whether the frontend's own connection limit has been lowered below what it serves; then
