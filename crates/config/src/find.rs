@@ -199,5 +199,8 @@ fn nearest(first: &str, place: Where) -> Option<&'static str> {
 /// that one.
 pub(crate) fn may_begin_section(first: &str, place: Where) -> bool {
     let is_section = |near: &str| draft::section_names().any(|name| name == near);
-    !index().contains_key(first) && nearest(first, place).is_some_and(is_section)
+    // Few words are near one, and only of those all others have to be looked at.
+    suggest(first, draft::section_names()).is_some()
+        && !index().contains_key(first)
+        && nearest(first, place).is_some_and(is_section)
 }

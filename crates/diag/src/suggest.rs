@@ -1,5 +1,7 @@
 //! "Did you mean": the nearest of a set of words, when it is near enough to be what was meant.
 
+use std::borrow::Cow;
+
 /// The candidate nearest to `word`, or `None` when none is near.
 ///
 /// Near is at most one edit (a letter too many, missing or wrong, or two neighbours swapped) for
@@ -8,10 +10,10 @@
 /// (`set-hdr` of `set-header`), and a word with up to two letters before or behind what was meant
 /// (`tolower` of `lower`), are as near as one edit. Of equally near candidates the first wins.
 pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    if word.is_empty() || word.len() > 64 {
+    if word.is_empty() || word.len() > LONGEST {
         return None;
     }
-    let lower = word.to_ascii_lowercase();
+    let lower = lowercase(word);
     let mut best: Option<(usize, &str)> = None;
     for candidate in candidates {
         let limit = (candidate.len().min(word.len()) / 3).max(1);
@@ -19,13 +21,13 @@ pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         if candidate == word {
             continue;
         }
-        let other = candidate.to_ascii_lowercase();
+        let other = lowercase(candidate);
         let distance = if abbreviates(&lower, &other) || surrounds(&lower, &other) {
             1
         } else if candidate.len().abs_diff(word.len()) > limit {
             continue;
         } else {
-            distance(lower.as_bytes(), other.as_bytes())
+            distance(lower.as_bytes(), other.as_bytes(), limit)
         };
         if distance <= limit
             && !(distance > 0 && candidate.len() < 2)
@@ -35,6 +37,28 @@ pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         }
     }
     best.map(|(_, candidate)| candidate)
+}
+
+/// The longest word that is looked at. What is as long as this and half as much more is not near it.
+const LONGEST: usize = 64;
+const WIDTH: usize = LONGEST * 3 / 2;
+/// How far words of each length are from the empty one.
+const FROM_NOTHING: [u8; WIDTH] = {
+    let mut row = [0; WIDTH];
+    let mut column = 0;
+    while column < WIDTH {
+        row[column] = column as u8;
+        column += 1;
+    }
+    row
+};
+
+/// The word without capitals, which hardly any candidate has.
+fn lowercase(word: &str) -> Cow<'_, str> {
+    match word.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        true => word.to_ascii_lowercase().into(),
+        false => word.into(),
+    }
 }
 
 /// Whether `word` is `whole` without some letters: the first is there, at least two of three are,
@@ -56,17 +80,23 @@ fn surrounds(word: &str, inside: &str) -> bool {
 }
 
 /// Optimal string alignment distance: insertions, deletions, substitutions and swaps of neighbours,
-/// each one edit.
-fn distance(left: &[u8], right: &[u8]) -> usize {
+/// each one edit. Of words that are further apart than `limit`, anything that is more.
+fn distance(left: &[u8], right: &[u8], limit: usize) -> usize {
     let width = right.len() + 1;
-    let mut before: Vec<usize> = vec![0; width];
-    let mut previous: Vec<usize> = (0..width).collect();
-    let mut current = vec![0; width];
+    let far = limit + 1;
+    if width > WIDTH || left.len().abs_diff(right.len()) > limit {
+        return far;
+    }
+    let mut before = [far as u8; WIDTH];
+    let mut previous = FROM_NOTHING;
+    let mut current = before;
     for row in 1..=left.len() {
-        current[0] = row;
-        for column in 1..width {
+        // Beyond these columns there are more edits than `limit`.
+        let columns = row.saturating_sub(limit).max(1)..(row + limit + 1).min(width);
+        current[columns.start - 1] = if columns.start == 1 { row as u8 } else { far as u8 };
+        for column in columns.clone() {
             let same = left[row - 1] == right[column - 1];
-            let mut cost = (previous[column - 1] + usize::from(!same))
+            let mut cost = (previous[column - 1] + u8::from(!same))
                 .min(previous[column] + 1)
                 .min(current[column - 1] + 1);
             if row > 1
@@ -78,10 +108,13 @@ fn distance(left: &[u8], right: &[u8]) -> usize {
             }
             current[column] = cost;
         }
+        if let Some(beyond) = current[..width].get_mut(columns.end) {
+            *beyond = far as u8;
+        }
         std::mem::swap(&mut before, &mut previous);
         std::mem::swap(&mut previous, &mut current);
     }
-    previous[right.len()]
+    previous[right.len()].into()
 }
 
 #[cfg(test)]
@@ -112,6 +145,42 @@ mod tests {
         ];
         for (word, expected) in cases {
             assert_eq!(suggest(word, WORDS.iter().copied()), *expected, "{word}");
+        }
+    }
+
+    /// As [`distance`], by its definition.
+    fn plain(left: &[u8], right: &[u8]) -> usize {
+        let (Some((last, left_rest)), Some((other, right_rest))) = (left.split_last(), right.split_last())
+        else {
+            return left.len().max(right.len());
+        };
+        let edits = [
+            plain(left_rest, right_rest) + usize::from(last != other),
+            plain(left_rest, right) + 1,
+            plain(left, right_rest) + 1,
+        ];
+        let swapped = match (left, right) {
+            ([left @ .., a, b], [right @ .., c, d]) if a == d && b == c => plain(left, right) + 1,
+            _ => usize::MAX,
+        };
+        edits.into_iter().fold(swapped, usize::min)
+    }
+
+    #[test]
+    fn a_distance_is_exact_up_to_its_limit() {
+        let words: Vec<Vec<u8>> = (0..6u32)
+            .flat_map(|length| {
+                (0..1 << length).map(move |bits| (0..length).map(|at| (bits >> at & 1) as u8).collect())
+            })
+            .collect();
+        for left in &words {
+            for right in &words {
+                let exact = plain(left, right);
+                for limit in 1..4 {
+                    let bounded = distance(left, right, limit);
+                    assert!(bounded == exact || bounded.min(exact) > limit, "{left:?} {right:?} {limit}");
+                }
+            }
         }
     }
 }
