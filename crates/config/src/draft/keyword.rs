@@ -205,13 +205,13 @@ impl Keyword {
     }
 }
 
-/// A row that changes a proxy.
-pub const fn proxy(
+/// A row of which nothing is said but this.
+pub(crate) const fn row(
     name: &'static str,
     places: Where,
     signature: &'static str,
     doc: &'static str,
-    apply: for<'a> fn(&mut Settings<'a>, &mut Args<'a, '_>) -> Outcome,
+    apply: Apply,
 ) -> Keyword {
     Keyword {
         name,
@@ -222,8 +222,19 @@ pub const fn proxy(
         once: None,
         doc,
         support: Support::Full,
-        apply: Apply::Proxy(apply),
+        apply,
     }
+}
+
+/// A row that changes a proxy.
+pub const fn proxy(
+    name: &'static str,
+    places: Where,
+    signature: &'static str,
+    doc: &'static str,
+    apply: for<'a> fn(&mut Settings<'a>, &mut Args<'a, '_>) -> Outcome,
+) -> Keyword {
+    row(name, places, signature, doc, Apply::Proxy(apply))
 }
 
 /// A row that changes the process.
@@ -233,50 +244,18 @@ pub const fn global(
     doc: &'static str,
     apply: for<'a> fn(&mut GlobalSettings<'a>, &mut Args<'a, '_>) -> Outcome,
 ) -> Keyword {
-    let places = Where::GLOBAL;
-    Keyword {
-        name,
-        places,
-        signature,
-        negatable: false,
-        lenient: Lenient::NEVER,
-        once: None,
-        doc,
-        support: Support::Full,
-        apply: Apply::Global(apply),
-    }
+    row(name, Where::GLOBAL, signature, doc, Apply::Global(apply))
 }
 
 /// A row that is compiled when all names are known.
 pub const fn rule(name: &'static str, places: Where, signature: &'static str, doc: &'static str) -> Keyword {
-    Keyword {
-        name,
-        places,
-        signature,
-        negatable: false,
-        lenient: Lenient::NEVER,
-        once: None,
-        doc,
-        support: Support::Full,
-        apply: Apply::Rule,
-    }
+    row(name, places, signature, doc, Apply::Rule)
 }
 
 /// A row that has no effect, with the reason.
 pub const fn ineffective(name: &'static str, places: Where, reason: &'static str) -> Keyword {
-    let doc = "accepted with a warning";
-    let (support, apply) = (Support::None(reason), Apply::Ineffective(reason));
-    Keyword {
-        name,
-        places,
-        signature: "...",
-        negatable: true,
-        lenient: Lenient::NEVER,
-        once: None,
-        doc,
-        support,
-        apply,
-    }
+    let own = row(name, places, "...", "accepted with a warning", Apply::Ineffective(reason));
+    Keyword { negatable: true, support: Support::None(reason), ..own }
 }
 
 /// A row of a keyword that is gone, with the way out.
@@ -291,35 +270,16 @@ pub const fn removed_since(
     version: &'static str,
     way_out: &'static str,
 ) -> Keyword {
-    let apply = Apply::Removed(version, way_out);
-    let support = Support::Full;
-    Keyword {
-        name,
-        places,
-        signature: "",
-        negatable: false,
-        lenient: Lenient::NEVER,
-        once: None,
-        doc: "removed",
-        support,
-        apply,
-    }
+    row(name, places, "", "removed", Apply::Removed(version, way_out))
 }
 
 /// A row of a keyword that is not built.
 pub const fn unsupported(name: &'static str, places: Where) -> Keyword {
-    let doc = "not supported yet";
-    let support = Support::None("not supported yet");
+    let why = "not supported yet";
     Keyword {
-        name,
-        places,
-        signature: "...",
         negatable: true,
-        lenient: Lenient::NEVER,
-        once: None,
-        doc,
-        support,
-        apply: Apply::Unsupported,
+        support: Support::None(why),
+        ..row(name, places, "...", why, Apply::Unsupported)
     }
 }
 

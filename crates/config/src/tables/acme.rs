@@ -1,28 +1,15 @@
 //! The lines of `acme` sections (manual, section 12.8). `resolve::acme` makes sections of them.
 
-use base::support::Support;
 use base::units::DefaultUnit::Milliseconds;
 use plan::acme::{Challenge, MacAlgorithm, Ready};
 use tls::made::{Curve, makes_rsa};
 
 use crate::draft::acme::AcmeDraft;
 use crate::draft::args::Args;
-use crate::draft::keyword::{Apply, Keyword, Lenient, Outcome, ReadAcme, Where};
+use crate::draft::keyword::{self, Apply, Keyword, Outcome, ReadAcme, Where};
 
 const fn row(name: &'static str, signature: &'static str, doc: &'static str, read: ReadAcme) -> Keyword {
-    let apply = Apply::Acme(read);
-    let (places, support) = (Where::ACME, Support::Full);
-    Keyword {
-        name,
-        places,
-        signature,
-        negatable: false,
-        lenient: Lenient::NEVER,
-        once: None,
-        doc,
-        support,
-        apply,
-    }
+    keyword::row(name, Where::ACME, signature, doc, Apply::Acme(read))
 }
 
 /// The rows.

@@ -1,10 +1,9 @@
 //! `setenv`, `localpeer` and others (manual, section 3.1): the keywords that act while lines are
 //! still being read.
 
-use base::support::Support;
 use syntax::{Environment, Word};
 
-use crate::draft::keyword::{Apply, Keyword, Lenient, places::G};
+use crate::draft::keyword::{self, Apply, Keyword, places::G};
 
 const fn row(
     name: &'static str,
@@ -12,18 +11,7 @@ const fn row(
     doc: &'static str,
     apply: fn(&mut Environment, &[Word]),
 ) -> Keyword {
-    let (support, apply) = (Support::Full, Apply::Environment(apply));
-    Keyword {
-        name,
-        places: G,
-        signature,
-        negatable: false,
-        lenient: Lenient::NEVER,
-        once: None,
-        doc,
-        support,
-        apply,
-    }
+    keyword::row(name, G, signature, doc, Apply::Environment(apply))
 }
 
 const LOCAL_PEER: &str = "HAPROXY_LOCALPEER";

@@ -1,7 +1,6 @@
 //! The lines of `resolvers` sections (manual, section 5.3.2) and the parameters of server lines
 //! about resolving names (section 5.2). `resolve::resolvers` makes sections of the lines.
 
-use base::support::Support;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use diag::Diagnostic;
 use plan::resolvers::{AcceptFamily, Hold, NameServer, NameServerAddress};
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{Apply, Keyword, Lenient, Outcome, Where, not_supported};
+use crate::draft::keyword::{self, Apply, Keyword, Outcome, Where, not_supported};
 use crate::draft::resolvers::{ReadResolvers, ResolversDraft};
 use crate::draft::server::ServerDraft;
 use crate::draft::settings::GlobalSettings;
@@ -21,19 +20,7 @@ use crate::tables::server_row::{ServerKeyword, row as server_row};
 use crate::tables::tls::SERVER;
 
 const fn row(name: &'static str, signature: &'static str, doc: &'static str, read: ReadResolvers) -> Keyword {
-    let apply = Apply::Resolvers(read);
-    let (places, support) = (Where::RESOLVERS, Support::Full);
-    Keyword {
-        name,
-        places,
-        signature,
-        negatable: false,
-        lenient: Lenient::NEVER,
-        once: None,
-        doc,
-        support,
-        apply,
-    }
+    keyword::row(name, Where::RESOLVERS, signature, doc, Apply::Resolvers(read))
 }
 
 /// The rows.

@@ -1,22 +1,10 @@
 //! The lines of the small sections: `userlist` (manual, section 12.2), `http-errors` (section
 //! 12.4), `log-profile` (8.3.5), `crt-store` (section 12.7).
 
-use crate::draft::keyword::{Apply, Keyword, Lenient, Where};
-use base::support::Support;
+use crate::draft::keyword::{self, Apply, Keyword, Where};
 
 const fn row(name: &'static str, places: Where, signature: &'static str, doc: &'static str) -> Keyword {
-    let (support, apply) = (Support::Full, Apply::Section);
-    Keyword {
-        name,
-        places,
-        signature,
-        negatable: false,
-        lenient: Lenient::NEVER,
-        once: None,
-        doc,
-        support,
-        apply,
-    }
+    keyword::row(name, places, signature, doc, Apply::Section)
 }
 
 /// The rows.
