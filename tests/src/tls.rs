@@ -1,5 +1,6 @@
 //! Clients of TLS for tests: the machine's `openssl`, and what the program tells of certificates.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -33,4 +34,23 @@ pub fn certificate_fact(weir: &Weir, certificate: &str, name: &str) -> String {
     let text = weir.ask(&format!("show ssl cert {certificate}"));
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
     line.unwrap_or_default().to_owned()
+}
+
+/// What `openssl s_client` writes on its standard output of a connection over which it asks `host`
+/// for `/`, to its end.
+pub fn asked(port: u16, host: &str, arguments: &[&str]) -> String {
+    let mut client = Command::new("openssl")
+        .args(["s_client", "-connect", &format!("127.0.0.1:{port}")])
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("openssl runs: `make tools` installs it");
+    let mut input = client.stdin.take().expect("it was asked for");
+    // The other side may have ended already.
+    let _ = write!(input, "GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    drop(input);
+    let output = client.wait_with_output().expect("it ends with the connection");
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }

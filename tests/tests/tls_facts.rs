@@ -1,10 +1,10 @@
 //! What rules and logs are told of TLS on both sides of the program, compared with what `openssl`
 //! says of the same certificates and connections.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use weir_tests::client::exchange;
-use weir_tests::tls::shown;
+use weir_tests::tls::{asked, shown};
 use weir_tests::{Authority, Weir, eventually, free_port, scratch};
 
 const DEFAULTS: &str = "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n \
@@ -12,19 +12,7 @@ const DEFAULTS: &str = "defaults\n mode http\n timeout client 10s\n timeout serv
 
 /// What `openssl s_client` got for a request; `None` where it got no answer.
 fn ask(port: u16, arguments: &[&str]) -> Option<String> {
-    let mut child = Command::new("openssl")
-        .args(["s_client", "-quiet", "-servername", "one.test", "-connect", &format!("127.0.0.1:{port}")])
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("openssl runs: `make tools` installs it");
-    let mut input = child.stdin.take().expect("it was asked for");
-    let request = b"GET / HTTP/1.1\r\nHost: one.test\r\nConnection: close\r\n\r\n";
-    let _ = std::io::Write::write_all(&mut input, request);
-    let output = child.wait_with_output().expect("it ends with the connection");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = asked(port, "one.test", &[&["-quiet", "-servername", "one.test"], arguments].concat());
     Some(text.split_once("\r\n\r\n")?.1.to_owned())
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tls::connector::Connecting;
 use tls::{Connector, Parameters, Session, TLS12, TLS13};
 use weir_tests::client::Client;
-use weir_tests::tls::{certificate_fact, handshake, shown};
+use weir_tests::tls::{asked, certificate_fact, handshake, shown};
 use weir_tests::{Authority, Weir, eventually, free_port, scratch};
 
 const DEFAULTS: &str = "global\n stats socket runtime level admin\n log stderr local0\n\
@@ -246,23 +246,6 @@ fn a_client_that_asks_for_a_renegotiation_gets_none() {
     }
 }
 
-/// What `openssl s_client` says of a connection that it asks something over, to its end.
-fn fetched(port: u16, arguments: &[&str]) -> String {
-    let mut client = Command::new("openssl")
-        .args(["s_client", "-ign_eof", "-connect", &format!("127.0.0.1:{port}")])
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("openssl runs: `make tools` installs it");
-    let mut input = client.stdin.take().expect("it was asked for");
-    let _ = input.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-    drop(input);
-    let output = client.wait_with_output().expect("it ends");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
 #[test]
 fn a_session_is_not_resumed_beyond_its_time() {
     let authority = Authority::new();
@@ -276,7 +259,7 @@ fn a_session_is_not_resumed_beyond_its_time() {
              http-request return status 200\n"
         );
         let _weir = Weir::start(&text, &[port]);
-        let with = |word: &str| fetched(port, &[words, &[word, &file]].concat());
+        let with = |word: &str| asked(port, "a", &[&["-ign_eof"], words, &[word, &file]].concat());
         assert!(with("-sess_out").contains("New, "), "{words:?}");
         // It ends by itself, whether or not it was good a moment before.
         assert!(eventually(|| with("-sess_in").contains("New, ")), "{words:?} {more}");
