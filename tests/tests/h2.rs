@@ -2,11 +2,13 @@
 
 use std::io::Write;
 use std::process::Command;
+use std::sync::{Mutex, mpsc};
 
 use weir_tests::client::Client;
 use weir_tests::multiplexed::{DATA, END_STREAM, Frames, HEADERS, RST_STREAM};
+use weir_tests::request::Request;
 use weir_tests::versions::{TIMEOUTS, backend, curl, frontend};
-use weir_tests::{Origin, Weir, free_port};
+use weir_tests::{Origin, Weir, eventually, free_port};
 
 #[test]
 fn each_version_reaches_each_version() {
@@ -192,4 +194,31 @@ fn h2spec_finds_nothing_before_servers_of_either_version() {
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(text.contains("0 failed") && output.status.success(), "{text}");
     }
+}
+
+#[test]
+fn a_body_that_the_client_does_not_get_is_read_to_its_end() {
+    let (release, held) = mpsc::channel::<()>();
+    let held = Mutex::new(held);
+    let origin = Origin::raw(move |mut stream| {
+        let mut unread = Vec::new();
+        while Request::read_head(&mut stream, &mut unread).is_some() {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+            let _ = held.lock().expect("no panic before").recv();
+            let _ = stream.write_all(b"3\r\ndef\r\n0\r\n\r\n");
+        }
+    });
+    let front = " http-request set-method GET\n log-format over:%ts";
+    let (weir, port) = frontend("", front, origin.port());
+    let mut client = Frames::connect(port);
+    let head = [(":method", "HEAD"), (":scheme", "http"), (":path", "/"), (":authority", "a.test")];
+    for (number, id) in [1, 3].into_iter().enumerate() {
+        client.head(id, END_STREAM, &head);
+        let (fields, ended) = client.next_head();
+        assert!(fields[0] == ":status: 200" && ended, "{fields:?}");
+        release.send(()).expect("the origin waits");
+        let told = || weir.messages().matches("over:--").count() == number + 1;
+        assert!(eventually(told), "{}", weir.messages());
+    }
+    assert_eq!(origin.connections(), 1, "the connection to the server is used again");
 }

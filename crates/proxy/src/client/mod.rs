@@ -336,7 +336,7 @@ impl Downstream {
                 0
             }
             Self::H2(stream) => {
-                stream.send_head(head, flow.is_finished());
+                stream.send_head(head, flow.is_finished() || flow.sends_no_body());
                 head.written_len() as u64
             }
         }

@@ -152,6 +152,11 @@ impl Flow {
         self.is_received() && !self.is_blocked()
     }
 
+    /// Whether the receiver gets nothing of the body, however long that goes on.
+    pub(crate) fn sends_no_body(&self) -> bool {
+        self.path == Path::Payload(Coding::Nothing)
+    }
+
     /// Whether everything is here, and so little of it that it leaves in one write and one segment.
     pub(crate) fn is_one_write(&self) -> bool {
         self.is_received() && self.gate.is_none() && self.staged.len() + self.ready <= SEGMENT
