@@ -87,6 +87,18 @@ fn a_capture_waits_for_the_bytes_that_it_is_of() {
 }
 
 #[test]
+fn a_stream_of_tcp_has_no_times_of_a_request_and_a_column_for_each_capture() {
+    let origin = Origin::raw(|mut stream| {
+        weir_tests::request::more(&mut stream, &mut Vec::new());
+    });
+    let frontend = "tcp-request inspect-delay 10ms\n  tcp-request content capture req.rdp_cookie(a) len 20\n  \
+                    declare capture response len 9\n  log-format \"%Tq %TR [%hr] [%hs] [%hrl]\"";
+    let scene = Scene::start("mode tcp", frontend, &format!("server s 127.0.0.1:{}", origin.port()));
+    slowly(scene.port, &["abcd"]);
+    assert_eq!(scene.line_with_times(), "-1 -1 [{}] [{}] [-]");
+}
+
+#[test]
 fn a_response_made_by_a_rule_has_the_time_of_the_one_it_replaces() {
     for (rule, status) in [("return status 201", 201), ("deny", 502), ("redirect location /x", 302)] {
         let origin = Origin::text("ok");

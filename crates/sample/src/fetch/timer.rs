@@ -67,7 +67,7 @@ impl Timers {
         };
         let close = if times.closed == 0 { env.now_ms.saturating_mul(1_000) } else { times.closed };
         // In TCP mode there is no request to wait for: the queue follows the handshake.
-        let request = if transaction.is_http { since(times.request) } else { 0 };
+        let request = if transaction.is_http { since(times.request) } else { -1 };
         Some(Self {
             handshake,
             idle,
