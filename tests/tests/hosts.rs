@@ -70,14 +70,35 @@ fn no_idle_connection_outlives_maintenance() {
     scene.weir.ask("set server b/s state maint");
     scene.weir.ask("set server b/s state ready");
     assert_eq!((get(), origin.connections()), (200, 2));
-    let idle = || {
-        let shown = scene.weir.ask("show servers conn");
-        let line = shown.lines().find(|line| line.starts_with("b/s ")).unwrap_or_default();
-        line.split(' ').rev().nth(1).unwrap_or_default().to_owned()
-    };
-    assert!(weir_tests::eventually(|| idle() == "1"), "{}", idle());
+    assert!(weir_tests::eventually(|| idle(&scene, "b/s") == ["1", "0", "1"]), "{:?}", idle(&scene, "b/s"));
+    assert_eq!(get(), 200);
+    assert!(weir_tests::eventually(|| idle(&scene, "b/s") == ["0", "1", "1"]), "{:?}", idle(&scene, "b/s"));
     scene.weir.ask("disable server b/s");
-    assert_eq!(idle(), "0");
+    assert_eq!(idle(&scene, "b/s"), ["0", "0", "0"]);
+}
+
+/// `unsafe_nb`, `safe_nb` and `idle_cur` of a server.
+fn idle(scene: &Scene, server: &str) -> [String; 3] {
+    let shown = scene.weir.ask("show servers conn");
+    let line = shown.lines().find_map(|line| line.strip_prefix(server)).unwrap_or_default();
+    let column = |number| line.split(' ').nth(number).unwrap_or_default().to_owned();
+    [column(11), column(12), column(14)]
+}
+
+#[test]
+fn no_idle_connection_outlives_maintenance_of_the_server_that_its_own_tracks() {
+    let origin = Origin::text("ok");
+    let backend = format!(
+        "server s 127.0.0.1:{port} track last/t\nbackend middle\n  server m 127.0.0.1:{port} check inter 1h\n\
+         backend last\n  server t 127.0.0.1:{port} track middle/m",
+        port = origin.port()
+    );
+    let scene = Scene::start("http-reuse always", "", &backend);
+    let mut client = Client::connect(scene.port);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").response().expect("an answer");
+    assert!(weir_tests::eventually(|| idle(&scene, "b/s") == ["1", "0", "1"]), "{:?}", idle(&scene, "b/s"));
+    scene.weir.ask("disable server middle/m");
+    assert_eq!(idle(&scene, "b/s"), ["0", "0", "0"]);
 }
 
 #[test]

@@ -43,15 +43,23 @@ pub(crate) fn disable_server(call: &mut Call<'_>) -> Reply {
     })
 }
 
-/// Closes the idle connections to a server that is in maintenance.
+/// Closes the idle connections to a server that is in maintenance, and to those that track it.
 fn close_idle(call: &Call<'_>, proxy: &ProxyView, server: &Arc<Server>) -> Reply {
     if !server.admin().in_maintenance() {
         return Reply::Done;
     }
-    let (runtime, backend, server) = (call.runtime.clone(), proxy.state.name.clone(), server.clone());
+    let mut servers = vec![(proxy.state.clone(), server.clone())];
+    let mut seen = 0;
+    while let Some((_, server)) = servers.get(seen) {
+        servers.extend(server.followers());
+        seen += 1;
+    }
+    let runtime = call.runtime.clone();
     Reply::Later(Box::pin(async move {
         if let Some(keeper) = runtime.keeper.get() {
-            keeper.close_idle(&backend, &server).await;
+            for (proxy, server) in servers {
+                keeper.close_idle(&proxy.name, &server).await;
+            }
         }
         Reply::Done
     }))

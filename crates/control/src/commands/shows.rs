@@ -252,8 +252,10 @@ pub(crate) fn servers_conn(call: &mut Call<'_>) -> Reply {
         let view = proxy.server(server.id);
         let served = server.serving();
         let idle = counters::current(&server.counters, |s| s.idle.get());
+        // HAProxy's words: a connection is safe once it was used again.
+        let unproven = counters::current(&server.counters, |s| s.idle_unproven.get()).min(idle);
         let mut out = format!(
-            "{}/{} {}/{} {} {} - {} {served} {served} {} {served} 0 0 {idle} {} {idle}",
+            "{}/{} {}/{} {} {} - {} {served} {served} {} {served} 0 {unproven} {} {} {idle}",
             anonymous.word(&proxy.state.name),
             anonymous.word(&server.name),
             proxy.state.id,
@@ -262,6 +264,7 @@ pub(crate) fn servers_conn(call: &mut Call<'_>) -> Reply {
             ip.map_or(0, |ip| ip.port()),
             view.map_or(5000, |view| view.pool_purge.as_millis()),
             server.served_max.load(Relaxed),
+            idle - unproven,
             view.map_or(-1, |view| view.pool_max),
         );
         for shard in server.counters.all() {
