@@ -109,6 +109,16 @@ fn messages_say_first_who_speaks_and_no_more_than_the_system() {
 }
 
 #[test]
+fn a_line_of_global_that_is_said_again_is_told_of_and_lets_zero_warning_pass() {
+    let text = "global\n  maxconn 10\n  maxconn 20\n";
+    let output = run(&["-c", "-dW", "-f", "a.cfg"], text);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("[a.cfg:3] : 'maxconn' already specified. Continuing."), "{told}");
+    assert!(!run(&["-c", "-dW", "-f", "a.cfg"], &format!("{text}.warning \"careful\"\n")).status.success());
+}
+
+#[test]
 fn programs_for_checks_may_be_allowed_by_a_flag() {
     let text = "global\n  external-check\ndefaults\n  timeout connect 1s\n  timeout server 1s\n\
                 backend b\n  option external-check\n  external-check command /bin/true\n  server s 127.0.0.1:1 check\n";

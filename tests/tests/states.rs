@@ -89,6 +89,18 @@ fn a_file_that_is_broken_anywhere_is_not_used_at_all() {
 }
 
 #[test]
+fn a_file_is_told_of_where_it_says_anything_but_its_version() {
+    for (text, is_told) in
+        [("", false), ("1\n", false), ("1\n\n", false), ("\n", true), ("1", true), ("# 1\n", true)]
+    {
+        let (weir, found) = start("  server s 127.0.0.1:80\n", text);
+        assert_eq!(found, ["s 2 0 1 0 0 80"], "{text:?}");
+        let told = weir.messages();
+        assert_eq!(told.contains("server state file"), is_told, "{text:?}: {told}");
+    }
+}
+
+#[test]
 fn a_line_with_a_value_that_cannot_be_changes_nothing_and_is_told_in_whole() {
     let rows = format!(
         "1\n{}{}",

@@ -21,8 +21,8 @@ impl Diagnostics {
     pub fn push(&mut self, diagnostic: Diagnostic) {
         match diagnostic.severity {
             Severity::Alert => self.alerts += 1,
-            Severity::Warning => self.warnings += 1,
-            Severity::Notice | Severity::Diag => {}
+            Severity::Warning if !diagnostic.tolerated => self.warnings += 1,
+            Severity::Warning | Severity::Notice | Severity::Diag => {}
         }
         self.all.push(diagnostic);
     }
@@ -47,7 +47,7 @@ impl Diagnostics {
         self.alerts > 0
     }
 
-    /// Whether any message is a warning (`zero-warning`, `-dW`).
+    /// Whether any message is a warning that `zero-warning` and `-dW` refuse.
     pub fn has_warnings(&self) -> bool {
         self.warnings > 0
     }

@@ -62,6 +62,8 @@ pub struct Diagnostic {
     pub haproxy: Option<String>,
     /// Whether HAProxy says it without the place in front.
     pub whole: bool,
+    /// Whether `zero-warning` does not count it.
+    pub tolerated: bool,
 }
 
 impl Diagnostic {
@@ -77,6 +79,7 @@ impl Diagnostic {
             notes: Vec::new(),
             haproxy: None,
             whole: false,
+            tolerated: false,
         }
     }
 
@@ -144,6 +147,13 @@ impl Diagnostic {
     #[must_use]
     pub fn haproxy(mut self, text: impl Into<String>) -> Self {
         self.haproxy = Some(text.into());
+        self
+    }
+
+    /// Lets `zero-warning` pass: HAProxy says so in an alert, counts no warning and starts.
+    #[must_use]
+    pub fn tolerated(mut self) -> Self {
+        self.tolerated = true;
         self
     }
 

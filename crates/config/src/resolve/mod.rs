@@ -306,6 +306,7 @@ fn was_said(statement: &Statement, said: &mut Vec<&'static str>, diagnostics: &m
     let shown = if name == statement.keyword.name { format!("'{name}'") } else { name.to_owned() };
     diagnostics.push(
         Diagnostic::warning(format!("`{name}` was said before: the first line counts"))
+            .tolerated()
             .at(statement.keyword_span())
             .haproxy(format!("{shown} already specified. Continuing.")),
     );

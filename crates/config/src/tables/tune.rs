@@ -198,7 +198,7 @@ fn socket_buffer(value: &mut usize, args: &mut Args<'_, '_>) -> Outcome {
     }
     let name = args.keyword();
     args.size(MOST)?;
-    let message = Diagnostic::warning(format!("`{name}` was said before: the first line counts"));
+    let message = Diagnostic::warning(format!("`{name}` was said before: the first line counts")).tolerated();
     let place = args.statement.keyword_span();
     args.diagnostics.push(message.at(place).haproxy(format!("'{name}' already specified. Continuing.")));
     args.finish()
