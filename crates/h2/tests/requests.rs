@@ -322,6 +322,8 @@ fn an_extended_connect_becomes_an_upgrade() {
         // HAProxy writes what stands there, and nothing for nothing.
         (connect(b"https", b"h", b"/"),     b"",          Err(Protocol)),
         (connect(b"https", b"h", b"/"),     b"a, b",      Err(Protocol)),
+        (connect(b"http", b"h", b"/"),      b"h2c",       Err(Protocol)),
+        (connect(b"https", b"h", b"/"),     b"H2",        Err(Protocol)),
         (connect(b"https", b"h", b"/"),     b"a\r\nb",    Err(Protocol)),
     ];
     for (mut fields, protocol, outcome) in rows {

@@ -221,10 +221,13 @@ impl Reader<'_> {
         if self.state.cookies > 1 {
             self.head.join_cookies();
         }
-        if let Some(protocol) = self.parts.protocol
-            && !self.head.ask_upgrade(protocol)
-        {
-            return Err(Cause::Protocol);
+        if let Some(protocol) = self.parts.protocol {
+            // HTTP/2 within a stream of HTTP/2 is asked for by nobody (RFC 9113 section 3.1).
+            let asked = self.head.part(protocol);
+            let is_http = [&b"h2c"[..], b"h2"].iter().any(|own| http::eq_ignore_case(asked, own));
+            if is_http || !self.head.ask_upgrade(protocol) {
+                return Err(Cause::Protocol);
+            }
         }
         let tunnel = self.state.request.protocol || self.head.method_id() == Method::Connect;
         match self.head.frame_by_stream(ends, tunnel) {
