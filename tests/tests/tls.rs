@@ -390,8 +390,19 @@ fn certificates_that_cannot_serve_are_refused_with_their_file() {
         write("mismatch.pem", &[read(&one.with_extension("crt")), read(&two.with_extension("key"))].concat());
     let garbage = write("garbage.pem", b"-----BEGIN CERTIFICATE-----\n*\n-----END CERTIFICATE-----\n");
     let good = shown(&one);
+    let (no_files, no_lines) = (directory.join("none"), write("none.list", b"# nothing\n"));
+    std::fs::create_dir(&no_files).expect("the directory takes others");
+    let unverified = write("unverified.list", format!("{good} [verify required]\n").as_bytes());
     for (line, cause) in [
         ("ssl".to_owned(), "no SSL certificate specified"),
+        (
+            format!("ssl crt {}", shown(&no_files)),
+            "no SSL certificate specified for bind '127.0.0.1:65000' at [",
+        ),
+        (format!("ssl crt-list {no_lines}"), "no SSL certificate specified for bind '127.0.0.1:65000' at ["),
+        (format!("ssl crt {good} verify required"), "verify is enabled but no CA file specified for bind"),
+        (format!("ssl crt {good} verify optional"), "verify is enabled but no CA file specified for bind"),
+        (format!("ssl crt-list {unverified}"), "verify is enabled but no CA file specified"),
         (format!("ssl crt {without_key}"), "No Private Key found"),
         (format!("ssl crt {mismatched}"), "inconsistencies between private key and certificate"),
         (format!("ssl crt {garbage}"), "garbage.pem': a PEM block that is no base64 at line 1"),
@@ -410,6 +421,30 @@ fn certificates_that_cannot_serve_are_refused_with_their_file() {
         assert!(verdict.alerts().iter().any(|alert| alert.contains(cause)), "{line}: {:?}", verdict.alerts());
     }
     let _ = std::fs::remove_dir_all(&directory);
+}
+
+#[test]
+fn a_line_that_is_strict_about_names_may_get_its_first_certificate_at_run_time() {
+    let authority = Authority::new();
+    let directory = scratch("tls-later");
+    let (list, port) = (directory.join("list"), free_port());
+    std::fs::write(&list, "").expect("the directory takes files");
+    let text = format!(
+        "global\n stats socket runtime level admin\n{DEFAULTS}frontend fe\n bind 127.0.0.1:{port} ssl strict-sni crt-list {}\n \
+         http-request return status 200 content-type text/plain string ok\n",
+        shown(&list)
+    );
+    let weir = Weir::start(&text, &[port]);
+    assert!(weir.messages().contains(", ssl connections will fail (use 'crt')."), "{}", weir.messages());
+    assert!(curl(&authority, "one.test", port, "/", &[]).is_err());
+    let name = shown(&authority.issue(&["one.test"]));
+    weir.ask(&format!("new ssl cert {name}"));
+    let pem = std::fs::read_to_string(&name).expect("it was made");
+    weir.ask(&format!("set ssl cert {name} <<\n{}\n", pem.trim()));
+    weir.ask(&format!("commit ssl cert {name}"));
+    let added = weir.ask(&format!("add ssl crt-list {} {name}", shown(&list)));
+    assert!(added.contains("Success!"), "{added}");
+    assert_eq!(curl(&authority, "one.test", port, "/", &[]).as_deref(), Ok("ok"));
 }
 
 #[test]

@@ -124,3 +124,11 @@ pub struct ClientVerify {
     /// Whether clients are not told whom to have a certificate of (`no-ca-names`).
     pub hides_names: bool,
 }
+
+impl ClientVerify {
+    /// Whether clients are verified by nobody's certificate: none would be let in.
+    pub fn trusts_nobody(&self) -> bool {
+        let [named, unnamed, _] = &self.trust.files;
+        self.mode != VerifyMode::None && named.is_none() && unnamed.is_none()
+    }
+}

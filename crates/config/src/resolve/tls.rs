@@ -59,16 +59,13 @@ pub(crate) fn acceptor(
         }
         return Ok(None);
     }
-    if draft.certificates.is_empty() && owner.certificates.is_empty() {
-        return Err(Diagnostic::alert(format!("`{title}` speaks TLS and has no certificate"))
-            .at(statement.keyword_span())
-            .help("name a file with a certificate and its key: `crt <file>`")
-            .haproxy_whole(format!(
-                "Proxy: no SSL certificate specified for {title} (use 'crt' or 'crt-list')."
-            )));
-    }
     let defaults = context.tls.clone();
     let options = Arc::new(bind_options(draft, owner.is_http, statement, &defaults, context)?);
+    let strict_sni = draft.strict_sni.or(defaults.strict_sni).unwrap_or(false);
+    let at = Place { frontend: owner.frontend, title, statement };
+    if options.verify.trusts_nobody() {
+        return Err(trusts_nobody(&at, context));
+    }
     let (mut entries, mut served) = (Vec::new(), Vec::new());
     let entry = |certificate: Arc<Certificate>, is_default: bool| {
         let options = options.clone();
@@ -109,6 +106,9 @@ pub(crate) fn acceptor(
             crt_list::serve(owner.certificates, owner.frontend, statement, &options, &mut entries, context)?;
         served.push(Served { list: list.into(), places: places(first, entries.len()) });
     }
+    if entries.is_empty() {
+        no_certificate(&at, strict_sni, context)?;
+    }
     for entry in &entries {
         check_key(&entry.certificate, statement, &defaults)?;
     }
@@ -133,7 +133,7 @@ pub(crate) fn acceptor(
     let resumption = Resumption { tickets: ticket_keys, sessions: cache };
     let listening = Listening {
         entries,
-        strict_sni: draft.strict_sni.or(defaults.strict_sni).unwrap_or(false),
+        strict_sni,
         resumption,
         limits: defaults.limits(),
         keep: Keep { lists: defaults.capture.unwrap_or(0), secrets: defaults.key_log, ..Keep::default() },
@@ -150,6 +150,49 @@ pub(crate) fn acceptor(
     };
     context.tls_files.all.add_line(line, &served);
     Ok(Some(acceptor))
+}
+
+/// Whose `bind` line it is, what it is called, and where it stands.
+struct Place<'a> {
+    frontend: &'a str,
+    title: &'a str,
+    statement: &'a Statement,
+}
+
+impl Place<'_> {
+    /// As HAProxy names a line behind a message.
+    fn shown(&self, context: &Context<'_>) -> String {
+        let address = self.title.strip_prefix("bind ").unwrap_or(self.title);
+        let file = context.sources.file(self.statement.span.file).name();
+        format!("for bind '{address}' at [{file}:{}]", self.statement.line)
+    }
+}
+
+/// A line that speaks TLS without any certificate serves nobody, unless one comes at run time: that
+/// is what `strict-sni` allows (manual, 5.1).
+fn no_certificate(at: &Place<'_>, strict_sni: bool, context: &mut Context<'_>) -> Result<(), Diagnostic> {
+    let (frontend, title, place) = (at.frontend, at.title, at.shown(context));
+    let text = format!("`{title}` speaks TLS and has no certificate");
+    let haproxy = format!("Proxy '{frontend}': no SSL certificate specified {place}");
+    if strict_sni {
+        let warning = Diagnostic::warning(text)
+            .label("connections of TLS fail until one is added at run time")
+            .haproxy_whole(format!("{haproxy}, ssl connections will fail (use 'crt')."));
+        context.diagnostics.push(warning.at(at.statement.keyword_span()));
+        return Ok(());
+    }
+    Err(Diagnostic::alert(text)
+        .at(at.statement.keyword_span())
+        .help("name a file with a certificate and its key: `crt <file>`")
+        .haproxy_whole(format!("{haproxy} (use 'crt').")))
+}
+
+fn trusts_nobody(at: &Place<'_>, context: &Context<'_>) -> Diagnostic {
+    let (frontend, place) = (at.frontend, at.shown(context));
+    Diagnostic::alert(format!("`{}` verifies clients, and nobody is trusted", at.title))
+        .at(at.statement.keyword_span())
+        .help("`ca-file <file>` or `ca-file @system-ca` says who signs their certificates")
+        .haproxy_whole(format!("Proxy '{frontend}': verify is enabled but no CA file specified {place}."))
 }
 
 /// Notes that a `bind` line uses certificates without saying whether OCSP answers about them are

@@ -147,6 +147,9 @@ pub fn override_options(
         let made = trust(&files).map_err(|place| format!("'{}' : unable to load it", FILES[place]))?;
         options.verify.trust = Arc::new(made);
     }
+    if options.verify.trusts_nobody() {
+        return Err("verify is enabled but no CA file specified".to_owned());
+    }
     Ok(options)
 }
 
