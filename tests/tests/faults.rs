@@ -233,14 +233,18 @@ fn states_of_cookies_are_the_manuals() {
 
 #[test]
 fn a_server_that_talks_nonsense_is_answered_with_502() {
-    let cases: [(&[u8], &str); 2] = [
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n", "chunks"),
-        (b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nbytes", "nobody asked"),
+    const SWITCHING: &[u8] = b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nbytes";
+    const WAITING: &str =
+        "GET /x HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\nContent-Length: 9\r\n\r\nbody";
+    let cases: [(&str, &[u8], &str); 3] = [
+        (LAST, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n", "chunks"),
+        (LAST, SWITCHING, "nobody asked"),
+        (WAITING, SWITCHING, "the body is not over"),
     ];
-    for (response, why) in cases {
+    for (request, response, why) in cases {
         let origin = says(response);
         let scene = Scene::start("", "", &format!("server s 127.0.0.1:{}", origin.port()));
-        let answer = scene.talk(LAST);
+        let answer = scene.talk(request);
         assert!(answer.starts_with("HTTP/1.1 502 "), "{why}: {answer:?}");
         assert_eq!(scene.line(), "b/s 0/0/0/-1 502 PH-- 0 GET /x HTTP/1.1", "{why}");
         let counts = scene.counts("b,BACKEND", &["eresp", "hrsp_1xx", "hrsp_2xx", "hrsp_5xx"]);

@@ -180,9 +180,11 @@ pub(crate) async fn await_head(
         count_response(upstream, status);
         interim(client, x).await?;
     }
-    if x.txn.response.status() == 101 && !x.txn.request.has_upgrade() {
+    // Nobody asked for another protocol, or what is asked in this one is not over yet (RFC 9110
+    // section 7.8): the rest of the body would be read as the other protocol.
+    let is_too_early = || x.has_body() && !x.upload.is_finished();
+    if x.txn.response.status() == 101 && (!x.txn.request.has_upgrade() || is_too_early()) {
         count_response(upstream, 101);
-        // Nobody asked for another protocol.
         return Err(Fault::BadResponse(http::ErrorKind::StatusCode));
     }
     note_head(x, upstream);
