@@ -274,6 +274,9 @@ fn rewrite(head: &mut Head, index: usize) {
     if f.flags & SPACED != 0 {
         let value = f.value(&head.bytes).to_vec();
         head.replace_value_at(index, &value);
+        // What was tolerated in it stays, as in lines of the usual form.
+        let f = head.fields[index];
+        head.bytes[f.value as usize..f.end as usize].copy_from_slice(&value);
     }
 }
 
