@@ -18,6 +18,7 @@ use tokio::sync::Barrier;
 
 use crate::args::Args;
 use crate::checks::Teller;
+use crate::emails::Emails;
 use crate::hand_over::{Exposed, Inherited};
 use crate::listeners::{self, Bound};
 use crate::messages::Messages;
@@ -207,7 +208,9 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let sections = resolvers::Sections::new(plan.clone(), process.clone(), tell);
     let services = services(runtime.clone(), sections.clone());
     let shared = Arc::new(Shared::new(plan.clone(), process.clone(), services));
-    teller.bind(&shared);
+    let emails = Emails::start(&shared, messages)
+        .map_err(|error| format!("cannot start the threads for e-mails: {error}"))?;
+    teller.bind(&shared, emails);
     let checks = Arc::new(crate::checks::gather(&shared, &teller, messages));
     crate::servers::keep(&shared, &runtime, &checks, &sections);
     // Before connections can take all descriptors there are.

@@ -11,6 +11,7 @@ use plan::Logger;
 use proxy::log::{Line, Outbox};
 use proxy::{Shared, lend};
 
+use crate::emails::Emails;
 use crate::messages::Messages;
 
 thread_local! {
@@ -21,13 +22,16 @@ thread_local! {
 /// Tells changes of servers. Made before what it needs to know of the plan, which comes with
 /// [`Teller::bind`].
 #[derive(Clone, Default)]
-pub(crate) struct Teller(Arc<OnceLock<Weak<Shared>>>);
+pub(crate) struct Teller {
+    shared: Arc<OnceLock<Weak<Shared>>>,
+    emails: Arc<OnceLock<Emails>>,
+}
 
 impl Teller {
-    /// Says which plan's loggers are to be used.
-    pub(crate) fn bind(&self, shared: &Arc<Shared>) {
+    /// Says which plan's loggers are to be used, and who sends its e-mails.
+    pub(crate) fn bind(&self, shared: &Arc<Shared>, emails: Emails) {
         // A second call could only come with the same plan.
-        let _ = self.0.set(Arc::downgrade(shared));
+        let _ = (self.shared.set(Arc::downgrade(shared)), self.emails.set(emails));
     }
 
     /// The function that health checks and the runtime socket call.
@@ -41,8 +45,11 @@ impl Teller {
             } else {
                 messages.say(Severity::Warning, text);
             }
-            if let Some(shared) = teller.0.get().and_then(Weak::upgrade) {
-                log(&shared, proxy, level, text);
+            let Some(shared) = teller.shared.get().and_then(Weak::upgrade) else { return };
+            log(&shared, proxy, level, text);
+            let alert = planned(&shared, proxy).and_then(|plan| plan.email_alert.as_ref());
+            if let Some((emails, alert)) = teller.emails.get().zip(alert) {
+                emails.tell(alert, level, text);
             }
         })
     }
@@ -56,9 +63,13 @@ pub(crate) fn tell(shared: &Shared, messages: Messages, proxy: &state::Proxy, le
 
 /// Tells the loggers of a proxy.
 pub(crate) fn log(shared: &Shared, proxy: &state::Proxy, level: u8, text: &str) {
-    if let Some(plan) = shared.plan.proxies.iter().find(|plan| plan.state.id == proxy.id) {
+    if let Some(plan) = planned(shared, proxy) {
         log_to(shared, &plan.loggers, &Line::own(level, &plan.log_tag, text.as_bytes()));
     }
+}
+
+fn planned<'a>(shared: &'a Shared, proxy: &state::Proxy) -> Option<&'a Arc<plan::Proxy>> {
+    shared.plan.proxies.iter().find(|plan| plan.state.id == proxy.id)
 }
 
 /// Tells the loggers of the process.

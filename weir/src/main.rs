@@ -8,6 +8,7 @@ mod checks;
 mod confine;
 mod control_socket;
 mod dump;
+mod emails;
 mod hand_over;
 mod keywords;
 mod listeners;

@@ -97,7 +97,7 @@ impl Messages {
 }
 
 /// The text without the numbers that Rust adds to the system's words for an error.
-fn without_numbers(text: &str) -> String {
+pub(crate) fn without_numbers(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let mut out = parts.next().unwrap_or_default().to_owned();
     for part in parts {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use base::clock::now_ms;
 use plan::check::InitState;
 use state::server::{CheckResult, Demand, Health, Operational};
-use state::transition::{self, ALERT, NOTICE};
+use state::transition::{self, NOTICE};
 use state::{Proxy, Server};
 
 use crate::outcome::{Outcome, Verdict};
@@ -214,7 +214,7 @@ fn transit(proxy: &Arc<Proxy>, server: &Arc<Server>, change: &Change<'_>, contex
     let via = change.via.unwrap_or_default();
     let (level, text) = match change.wanted {
         Operational::Stopped => {
-            let level = if was == Operational::Stopping { NOTICE } else { ALERT };
+            let level = transition::down_level(server, was);
             (level, transition::left(proxy, server, &format!("is DOWN{via}"), change.why, requeued))
         }
         Operational::Stopping => {

@@ -17,6 +17,7 @@ mod full_load;
 pub mod global;
 pub mod grown;
 pub mod log;
+pub mod mail;
 pub mod proxy;
 pub mod resolvers;
 pub mod ring;
@@ -47,6 +48,8 @@ pub struct Plan {
     /// `resolvers` sections, in their order; `default` is there even if the configuration has none
     /// and the system knows name servers.
     pub resolvers: Vec<Arc<Resolvers>>,
+    /// `mailers` sections, in their order.
+    pub mailers: Vec<Arc<mail::Mailers>>,
     /// Index of each frontend (`frontend`, `listen`) by name.
     pub frontends: HashMap<Box<str>, ProxyIndex>,
     /// Index of each backend (`backend`, `listen`) by name.

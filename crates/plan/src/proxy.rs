@@ -16,6 +16,7 @@ use crate::bind::Bind;
 use crate::check::CheckKind;
 use crate::filter::TraceFilter;
 use crate::log::{LogForward, LogSteps, Logger};
+use crate::mail::EmailAlert;
 use crate::ring::RingSettings;
 use crate::server::Source;
 use crate::servers::Servers;
@@ -69,6 +70,8 @@ pub struct Proxy {
     pub loggers: Vec<Logger>,
     /// `log-tag`, the proxy's own or global's.
     pub log_tag: Box<str>,
+    /// Who is told of its servers by e-mail.
+    pub email_alert: Option<EmailAlert>,
     /// What a line says: `log-format`, or what `option httplog|tcplog|httpslog` stands for, or the
     /// default line.
     pub log_format: Option<Format>,

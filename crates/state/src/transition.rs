@@ -24,6 +24,8 @@ pub const ALERT: u8 = 1;
 pub const WARNING: u8 = 4;
 /// Anything else that changed.
 pub const NOTICE: u8 = 5;
+/// The level of what is told of each check.
+pub const INFO: u8 = 6;
 
 impl Server {
     /// Lets this server of `proxy` follow `tracked` for good (manual, 5.2 `track`).
@@ -181,7 +183,8 @@ fn decide_via(
     tell: Tell<'_>,
 ) {
     let requeued = server.queue.len();
-    let changed = match (server.operational(), state) {
+    let was = server.operational();
+    let changed = match (was, state) {
         // Its weight rises already.
         (Operational::Starting, Operational::Running) => false,
         (Operational::Stopped, Operational::Running) => server.come_up(now_ms),
@@ -193,7 +196,8 @@ fn decide_via(
     let (level, text) = match state {
         Operational::Stopped => {
             server.queue.wake_all();
-            (ALERT, left(proxy, server, &format!("is DOWN{via}"), why, requeued))
+            let text = left(proxy, server, &format!("is DOWN{via}"), why, requeued);
+            (down_level(server, was), text)
         }
         Operational::Stopping => (NOTICE, joined(proxy, server, &format!("is stopping{via}"), why, requeued)),
         _ => (NOTICE, joined(proxy, server, &format!("is UP{via}"), why, 0)),
@@ -312,6 +316,27 @@ fn administrative(proxy: &Proxy, server: &Server, change: &Administrative<'_>) -
     notes
 }
 
+/// The syslog level at which e-mails tell of a message about a server that was told at `level`
+/// (manual, 4.2 `email-alert level`). `None` for what they do not tell of: what an operator did but
+/// for draining, and what is not about a server.
+pub fn email_level(level: u8, text: &str) -> Option<u8> {
+    if text.starts_with("Health check for ") || text.starts_with("Agent check for ") {
+        return Some(INFO);
+    }
+    let (_, event) = text.strip_prefix("Backup ").unwrap_or(text).strip_prefix("Server ")?.split_once(' ')?;
+    let is = |event_: &str| {
+        event
+            .strip_prefix(event_)
+            .is_some_and(|rest| rest.starts_with(['.', ',']) || rest.starts_with(" via "))
+    };
+    (is("is DOWN") || is("is UP") || is("enters drain state")).then_some(level)
+}
+
+/// How severe it is that a server goes down: nobody misses one that takes no new clients.
+pub fn down_level(server: &Server, was: Operational) -> u8 {
+    if was == Operational::Stopping || server.admin().draining() { NOTICE } else { ALERT }
+}
+
 /// A server's name has an address again: what is told when that brings it out of maintenance.
 pub fn resolves_again(server: &Server) -> String {
     let fqdn = server.fqdn.load();
@@ -401,6 +426,26 @@ mod tests {
             assert_eq!(last.admin().draining(), follower.admin().draining());
         }
         assert!(std::ptr::eq(last.watched(), &*tracked));
+    }
+
+    #[test]
+    fn e_mails_tell_of_servers_that_go_down_come_up_or_drain_and_of_checks() {
+        for (level, text, wanted) in [
+            (ALERT, "Server b/s is DOWN. 0 active and", Some(ALERT)),
+            (NOTICE, "Server b/s is DOWN, reason: Layer4 timeout.", Some(NOTICE)),
+            (ALERT, "Backup Server b/s is DOWN via b/t. 0 active", Some(ALERT)),
+            (NOTICE, "Server b/s is UP. 1 active", Some(NOTICE)),
+            (NOTICE, "Server b/s enters drain state. 0 active", Some(NOTICE)),
+            (NOTICE, "Health check for backup server b/s succeeded", Some(INFO)),
+            (NOTICE, "Agent check for server b/s failed", Some(INFO)),
+            (NOTICE, "Server b/s is UP (leaving forced drain).", None),
+            (NOTICE, "Server b/s is UP/READY (leaving forced maintenance).", None),
+            (NOTICE, "Server b/s is going DOWN for maintenance. 0 active", None),
+            (NOTICE, "Server b/s was DOWN and now enters maintenance.", None),
+            (EMERGENCY, "backend b has no server available!", None),
+        ] {
+            assert_eq!(email_level(level, text), wanted, "{text}");
+        }
     }
 
     #[test]

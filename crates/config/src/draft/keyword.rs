@@ -9,6 +9,7 @@ use syntax::{Environment, Word};
 
 use crate::draft::acme::AcmeDraft;
 use crate::draft::args::Args;
+use crate::draft::mail::ReadMailers;
 use crate::draft::resolvers::ReadResolvers;
 use crate::draft::settings::{GlobalSettings, Settings};
 
@@ -42,6 +43,8 @@ impl Where {
     pub const LOG_PROFILE: Self = Self(1 << 10);
     /// `resolvers`.
     pub const RESOLVERS: Self = Self(1 << 11);
+    /// `mailers`.
+    pub const MAILERS: Self = Self(1 << 12);
     /// `acme`.
     pub const ACME: Self = Self(1 << 14);
     /// `crt-store`.
@@ -71,6 +74,7 @@ impl Where {
             (Self::LOG_PROFILE, "log-profile"),
             (Self::CRT_STORE, "crt-store"),
             (Self::ACME, "acme"),
+            (Self::MAILERS, "mailers"),
         ];
         names.iter().chain(&more).filter(|(bit, _)| self.holds(*bit)).map(|(_, name)| *name).collect()
     }
@@ -132,6 +136,8 @@ pub enum Apply {
     Section,
     /// Sets something of a `resolvers` section.
     Resolvers(ReadResolvers),
+    /// Sets something of a `mailers` section.
+    Mailers(ReadMailers),
     /// Sets something of an `acme` section.
     Acme(ReadAcme),
     /// Understood, without effect here: a warning with the reason.
@@ -344,6 +350,7 @@ pub fn sections(places: Where) -> String {
         (Where::LOG_PROFILE, "log-profile"),
         (Where::CRT_STORE, "crt-store"),
         (Where::ACME, "acme"),
+        (Where::MAILERS, "mailers"),
     ];
     let names: Vec<&str> =
         NAMES.iter().filter(|(bit, _)| places.holds(*bit)).map(|(_, name)| *name).collect();

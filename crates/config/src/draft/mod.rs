@@ -9,6 +9,7 @@ pub mod args;
 pub mod bind;
 pub mod check;
 pub mod keyword;
+pub mod mail;
 pub mod resolvers;
 pub mod section;
 pub mod server;

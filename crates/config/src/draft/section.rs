@@ -30,6 +30,8 @@ pub enum Kind {
     Healthcheck,
     /// `resolvers`.
     Resolvers,
+    /// `mailers`.
+    Mailers,
     /// `ring`.
     Ring,
     /// `log-forward`.
@@ -55,6 +57,7 @@ impl Kind {
             Self::Acme => Where::ACME,
             Self::Healthcheck => Where::HEALTHCHECK,
             Self::Resolvers => Where::RESOLVERS,
+            Self::Mailers => Where::MAILERS,
             Self::Ring => Where::RING,
             Self::LogForward => Where::LOG_FORWARD,
             Self::LogProfile => Where::LOG_PROFILE,
@@ -86,7 +89,7 @@ const SECTIONS: &[(&str, Kind)] = &[
     ("healthcheck", Kind::Healthcheck),
     ("log-forward", Kind::LogForward),
     ("log-profile", Kind::LogProfile),
-    ("mailers", Kind::Unsupported),
+    ("mailers", Kind::Mailers),
     ("peers", Kind::Unsupported),
     ("program", Kind::Unsupported),
     ("resolvers", Kind::Resolvers),

@@ -21,6 +21,7 @@ use syntax::Word;
 
 pub(crate) use crate::draft::check::{CheckDraft, CheckMode};
 use crate::draft::keyword::Negation;
+use crate::draft::mail::EmailDraft;
 use crate::draft::server::ServerDraft;
 use crate::draft::tls::{Text, TlsDefaults};
 use crate::draft::{Kind, Section, Statement};
@@ -211,6 +212,8 @@ pub struct Settings<'a> {
     pub log: Rc<LogDraft<'a>>,
     /// `log-tag`.
     pub log_tag: Option<&'a str>,
+    /// `email-alert …`.
+    pub email: EmailDraft<'a>,
     /// What log lines look like.
     pub log_format: LogFormatChoice<'a>,
     /// `error-log-format`.
@@ -318,6 +321,7 @@ impl<'a> Settings<'a> {
             loggers: Rc::default(),
             log: Rc::default(),
             log_tag: None,
+            email: EmailDraft::default(),
             log_format: LogFormatChoice::Default,
             error_log_format: None,
             log_format_sd: None,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use diag::{Diagnostic, Span};
+use plan::mail::Mailers;
 use plan::{Global, Plan, Resolvers};
 use runtime::placement::Placement;
 use sample::Place;
@@ -55,6 +56,11 @@ impl<'a> Around<'a> {
     /// The lists of patterns: a file that is read already is not read again.
     pub(crate) fn patterns(&self) -> PatternSets {
         self.lists.clone()
+    }
+
+    /// `mailers` sections.
+    pub(crate) fn mailers(&self) -> Vec<Arc<Mailers>> {
+        self.plan.mailers.clone()
     }
 
     /// `resolvers` sections.

@@ -23,6 +23,7 @@ mod last;
 mod legacy;
 pub(crate) mod log;
 mod log_sections;
+mod mail;
 pub(crate) mod names;
 mod proxies;
 mod resolvers;
@@ -219,6 +220,10 @@ pub(crate) fn resolve(
     context.names.resolvers = match around {
         Some(around) => around.resolvers(),
         None => resolvers::resolvers(draft, &mut context),
+    };
+    context.names.mailers = match around {
+        Some(around) => around.mailers(),
+        None => mail::mailers(draft, &mut context),
     };
     let mut proxies = read_proxies(draft, &mut context);
     // These are no proxies to users: their numbers come last.
@@ -507,6 +512,7 @@ fn finish<'a>(
         acme,
         proxies: resolved.into(),
         resolvers: std::mem::take(&mut context.names.resolvers),
+        mailers: std::mem::take(&mut context.names.mailers),
         frontends,
         backends: index.into(),
         kept: if context.around.is_none() { kept::of(draft) } else { Kept::default() },

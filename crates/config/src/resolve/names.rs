@@ -13,6 +13,7 @@ use syntax::Environment;
 use diag::{Diagnostic, SourceMap, Span};
 use plan::Resolvers;
 use plan::global::DefaultPath;
+use plan::mail::Mailers;
 use sample::LogProfile;
 use sample::auth::Userlist;
 use sample::bandwidth::BandwidthFilter;
@@ -39,6 +40,8 @@ pub(crate) struct NameTable<'a> {
     pub(crate) http_errors: HashMap<Box<str>, Messages>,
     /// `resolvers` sections, in their order.
     pub(crate) resolvers: Vec<Arc<Resolvers>>,
+    /// `mailers` sections, in their order.
+    pub(crate) mailers: Vec<Arc<Mailers>>,
     /// `log-profile` sections.
     pub(crate) log_profiles: HashMap<Box<str>, Arc<LogProfile>>,
     /// Rings, for the converter `debug`.
@@ -76,6 +79,7 @@ impl<'a> NameTable<'a> {
             userlists: HashMap::new(),
             http_errors: HashMap::new(),
             resolvers: Vec::new(),
+            mailers: Vec::new(),
             log_profiles: HashMap::new(),
             rings: HashMap::new(),
             certificates: Arc::default(),

@@ -17,6 +17,7 @@ use crate::resolve::filters::filters;
 use crate::resolve::formats::formats;
 use crate::resolve::log::loggers;
 use crate::resolve::log_sections::log_forward;
+use crate::resolve::mail::email_alert;
 use crate::resolve::rule_sets::Rules;
 use crate::resolve::rules::{check_modes, compile, loops, no_backend};
 use crate::resolve::server_settings::server_settings;
@@ -83,6 +84,7 @@ pub(crate) fn resolve(
         logs_early,
         loggers,
         log_tag,
+        email_alert: email_alert(proxy, context),
         log_format: formats.log,
         error_log_format: formats.error,
         log_format_sd: formats.structured,

@@ -13,6 +13,7 @@ pub mod environment;
 pub mod filter;
 pub mod global;
 pub mod log;
+pub mod mail;
 pub mod option;
 pub mod persistence;
 pub mod proxy;
@@ -54,6 +55,7 @@ static TABLES: &[&[Keyword]] = &[
     sections::TABLE,
     resolvers::TABLE,
     acme::TABLE,
+    mail::TABLE,
 ];
 
 /// Every row.

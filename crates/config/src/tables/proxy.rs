@@ -66,7 +66,6 @@ pub static TABLE: &[Keyword] = &[
 
     ineffective("quic-initial",                DFL, "QUIC is not supported yet"),
     unsupported("compression",    DFLB),
-    unsupported("email-alert",    DFLB),
     unsupported("stick",          LB),
     unsupported("stick-table",    FLB),
     unsupported("use-fcgi-app",   LB),

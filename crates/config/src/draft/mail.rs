@@ -1,0 +1,44 @@
+//! A `mailers` section, and what a proxy says of e-mails, while their lines are read.
+
+use std::time::Duration;
+
+use mail::Mailer;
+use syntax::Word;
+
+use crate::draft::args::Args;
+use crate::draft::keyword::Outcome;
+
+/// Reads a line into a section.
+pub type ReadMailers = for<'a> fn(&mut MailersDraft, &mut Args<'a, '_>) -> Outcome;
+
+/// A section while its lines are read.
+#[derive(Debug)]
+pub struct MailersDraft {
+    /// The mail servers.
+    pub mailers: Vec<Mailer>,
+    /// `timeout mail`, wherever it stands in the section.
+    pub limit: Duration,
+}
+
+impl Default for MailersDraft {
+    fn default() -> Self {
+        Self { mailers: Vec::new(), limit: Duration::from_secs(10) }
+    }
+}
+
+/// `email-alert …` of a proxy.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EmailDraft<'a> {
+    /// The last line that says something of it.
+    pub said: Option<&'a Word>,
+    /// `email-alert mailers`.
+    pub mailers: Option<&'a Word>,
+    /// `email-alert from`.
+    pub from: Option<&'a Word>,
+    /// `email-alert to`.
+    pub to: Option<&'a Word>,
+    /// `email-alert myhostname`.
+    pub hello: Option<&'a Word>,
+    /// `email-alert level`.
+    pub level: Option<u8>,
+}

@@ -1,0 +1,95 @@
+//! `mailers` sections (manual, section 12.3) and the e-mails of a proxy (`email-alert`).
+
+use std::sync::Arc;
+
+use diag::Diagnostic;
+use plan::mail::{EmailAlert, Mailers};
+
+use crate::draft::args::Args;
+use crate::draft::keyword::Apply;
+use crate::draft::mail::MailersDraft;
+use crate::draft::{Draft, Kind, Section};
+use crate::resolve::{Context, Pending};
+
+/// `email-alert level` where nothing is said.
+const ALERT: u8 = 1;
+
+/// Makes every section.
+pub(crate) fn mailers(draft: &Draft, context: &mut Context<'_>) -> Vec<Arc<Mailers>> {
+    let mut made: Vec<(&Section, Arc<Mailers>)> = Vec::new();
+    for section in draft.sections.iter().filter(|section| section.kind == Kind::Mailers) {
+        let name = &section.name;
+        if let Some((other, _)) = made.iter().find(|(other, _)| *other.name == **name) {
+            let place = context.place(other);
+            context.diagnostics.push(
+                Diagnostic::alert(format!("there are two mailers sections named `{name}`"))
+                    .at(name.span())
+                    .related(other.name.span(), "the first stands here")
+                    .haproxy(format!(
+                        "mailers section '{name}' has the same name as another mailers section declared at {place}."
+                    )),
+            );
+            continue;
+        }
+        made.push((section, Arc::new(read(section, context))));
+    }
+    made.into_iter().map(|(_, mailers)| mailers).collect()
+}
+
+fn read(section: &Section, context: &mut Context<'_>) -> Mailers {
+    let mut draft = MailersDraft::default();
+    for statement in &section.statements {
+        if let Apply::Mailers(read) = statement.keyword.apply {
+            let mut args = Args::new(statement, context.diagnostics, context.environment);
+            let outcome = read(&mut draft, &mut args);
+            context.note(outcome);
+        }
+    }
+    let MailersDraft { mut mailers, limit } = draft;
+    mailers.iter_mut().for_each(|mailer| mailer.limit = limit);
+    Mailers { name: section.name.as_str().into(), mailers: mailers.into() }
+}
+
+/// The e-mails of a proxy, if it says all that they need.
+pub(crate) fn email_alert(proxy: &Pending<'_>, context: &mut Context<'_>) -> Option<EmailAlert> {
+    let draft = proxy.settings.email;
+    let said = draft.said?;
+    let (Some(mailers), Some(from), Some(to)) = (draft.mailers, draft.from, draft.to) else {
+        let missing = [("mailers", draft.mailers), ("from", draft.from), ("to", draft.to)];
+        let missing: Vec<_> = missing
+            .iter()
+            .filter(|(_, word)| word.is_none())
+            .map(|(word, _)| format!("`email-alert {word}`"))
+            .collect();
+        let (kind, name) = (&proxy.section.keyword, proxy.settings.name);
+        context.diagnostics.push(
+            Diagnostic::warning(format!("no e-mails about `{name}`: {} is missing", missing.join(" and ")))
+                .at(said.span())
+                .haproxy_whole(format!(
+                    "'email-alert' will be ignored for {kind} '{name}' (the presence any of 'email-alert from', \
+                     'email-alert level' 'email-alert mailers', 'email-alert myhostname', or 'email-alert to' requires \
+                     each of 'email-alert from', 'email-alert mailers' and 'email-alert to' to be present)."
+                )),
+        );
+        return None;
+    };
+    let Some(section) = context.names.mailers.iter().find(|section| *section.name == **mailers) else {
+        let names: Vec<_> = context.names.mailers.iter().map(|section| section.name.clone()).collect();
+        let near = diag::suggest(mailers, names.iter().map(|name| &**name));
+        let name = proxy.settings.name;
+        context.diagnostics.push(
+            Diagnostic::alert(format!("there is no mailers section named `{mailers}`"))
+                .at(mailers.span())
+                .did_you_mean(near)
+                .haproxy_whole(format!("Proxy '{name}': unable to find mailers '{mailers}'.")),
+        );
+        return None;
+    };
+    Some(EmailAlert {
+        mailers: section.clone(),
+        from: from.as_str().into(),
+        to: to.as_str().into(),
+        hello: draft.hello.map(|word| word.as_str().into()),
+        level: draft.level.unwrap_or(ALERT),
+    })
+}

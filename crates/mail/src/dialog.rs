@@ -1,0 +1,193 @@
+//! The conversation with a mail server (RFC 5321), without a socket or a clock.
+
+use std::fmt;
+
+use crate::Letter;
+
+/// The longest reply, in bytes: a server that says more is left (RFC 5321 section 4.5.3.1.5 allows
+/// 512 for a line, and replies of several lines are short).
+const LONGEST_REPLY: usize = 8192;
+
+/// Why a letter was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The server answered something else than what comes next.
+    Reply(Box<str>),
+    /// What the server says is no reply of SMTP, or too long.
+    NoReply,
+    /// The server ended the connection.
+    Closed,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reply(line) => write!(f, "it answered \"{line}\""),
+            Self::NoReply => f.write_str("it does not speak SMTP"),
+            Self::Closed => f.write_str("it closed the connection"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// What the server is to answer next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Greeting,
+    Hello,
+    From,
+    To,
+    Data,
+    Message,
+    Quit,
+    Over,
+}
+
+/// One conversation: a letter is handed over.
+#[derive(Debug)]
+pub struct Dialog<'a> {
+    letter: &'a Letter,
+    step: Step,
+    received: Vec<u8>,
+    output: String,
+}
+
+impl<'a> Dialog<'a> {
+    /// A conversation that begins: the server greets first.
+    pub fn new(letter: &'a Letter) -> Self {
+        Self { letter, step: Step::Greeting, received: Vec::new(), output: String::new() }
+    }
+
+    /// What is to be sent now; empty while an answer is waited for.
+    pub fn take_output(&mut self) -> String {
+        std::mem::take(&mut self.output)
+    }
+
+    /// Whether the server has the letter: what comes behind is courtesy.
+    pub fn is_delivered(&self) -> bool {
+        matches!(self.step, Step::Quit | Step::Over)
+    }
+
+    /// Whether nothing more is to be said.
+    pub fn is_over(&self) -> bool {
+        self.step == Step::Over
+    }
+
+    /// Takes what the server says.
+    ///
+    /// # Errors
+    /// It is not what comes next.
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
+        self.received.extend_from_slice(bytes);
+        let mut begin = 0;
+        while let Some(end) = memchr::memchr(b'\n', &self.received[begin..]) {
+            let line = self.received[begin..begin + end].trim_ascii_end().to_owned();
+            begin += end + 1;
+            if is_last(&line)? {
+                self.advance(&line)?;
+            }
+        }
+        self.received.drain(..begin);
+        if self.received.len() > LONGEST_REPLY { Err(Refusal::NoReply) } else { Ok(()) }
+    }
+
+    /// Takes a reply of which this is the last line.
+    fn advance(&mut self, line: &[u8]) -> Result<(), Refusal> {
+        let Letter { from, to, hello, .. } = self.letter;
+        let (wanted, next, command): (&[u8], _, _) = match self.step {
+            Step::Greeting => (b"220", Step::Hello, format!("HELO {hello}\r\n")),
+            Step::Hello => (b"250", Step::From, format!("MAIL FROM:<{from}>\r\n")),
+            Step::From => (b"250", Step::To, format!("RCPT TO:<{to}>\r\n")),
+            // 251: the server passes it on (RFC 5321 section 4.2.3).
+            Step::To => (b"25", Step::Data, "DATA\r\n".to_owned()),
+            Step::Data => (b"354", Step::Message, self.letter.message()),
+            Step::Message => (b"250", Step::Quit, "QUIT\r\n".to_owned()),
+            // Whatever it says: it has the letter.
+            Step::Quit | Step::Over => (b"", Step::Over, String::new()),
+        };
+        if !line.starts_with(wanted) {
+            let shown = String::from_utf8_lossy(&line[..line.len().min(200)]);
+            return Err(Refusal::Reply(shown.escape_debug().to_string().into()));
+        }
+        self.step = next;
+        self.output.push_str(&command);
+        Ok(())
+    }
+}
+
+/// Whether a line is the last of its reply: a space behind the code, or nothing.
+fn is_last(line: &[u8]) -> Result<bool, Refusal> {
+    if line.len() < 3 || !line[..3].iter().all(u8::is_ascii_digit) {
+        return Err(Refusal::NoReply);
+    }
+    match line.get(3) {
+        None | Some(b' ') => Ok(true),
+        Some(b'-') => Ok(false),
+        Some(_) => Err(Refusal::NoReply),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Dialog, Refusal};
+    use crate::Letter;
+
+    fn letter() -> Letter {
+        Letter::new("from@a.test", "to@b.test", "host", "Server b/s is DOWN.")
+    }
+
+    #[test]
+    fn a_letter_is_handed_over_step_by_step() {
+        let letter = letter();
+        let mut dialog = Dialog::new(&letter);
+        let mut said = Vec::new();
+        for reply in
+            ["220-two\r\n220 lines\r\n", "250 ok\r\n", "250 ok\r\n", "251 passed on\r\n", "354 go\r\n"]
+        {
+            // However the reply is cut.
+            for byte in reply.as_bytes() {
+                dialog.receive(&[*byte]).expect("it is what comes next");
+            }
+            said.push(dialog.take_output());
+        }
+        assert_eq!(
+            said[..4],
+            ["HELO host\r\n", "MAIL FROM:<from@a.test>\r\n", "RCPT TO:<to@b.test>\r\n", "DATA\r\n"]
+        );
+        let message = &said[4];
+        assert!(message.starts_with("From: from@a.test\r\nTo: to@b.test\r\nDate: "), "{message}");
+        assert!(
+            message.ends_with(
+                "\r\nSubject: [HAProxy Alert] Server b/s is DOWN\r\n\r\nServer b/s is DOWN\r\n.\r\n"
+            ),
+            "{message}"
+        );
+        assert!(!dialog.is_delivered());
+        dialog.receive(b"250 queued\r\n").expect("it was taken");
+        assert!(dialog.is_delivered() && !dialog.is_over());
+        assert_eq!(dialog.take_output(), "QUIT\r\n");
+        dialog.receive(b"500 whatever\r\n").expect("nobody minds any more");
+        assert!(dialog.is_over());
+    }
+
+    #[test]
+    fn what_is_no_reply_or_not_the_next_one_ends_the_conversation() {
+        let refused = |text: &str| Err(Refusal::Reply(text.into()));
+        for (said, wanted) in [
+            ("554 go away\r\n".to_owned(), refused("554 go away")),
+            ("220 hi\r\n550 no\r\n".to_owned(), refused("550 no")),
+            ("421\r\n".to_owned(), refused("421")),
+            ("hello\r\n".to_owned(), Err(Refusal::NoReply)),
+            ("22\r\n".to_owned(), Err(Refusal::NoReply)),
+            ("220x\r\n".to_owned(), Err(Refusal::NoReply)),
+            ("2".repeat(10_000), Err(Refusal::NoReply)),
+            ("\u{1b}[31m220 \r\n".to_owned(), Err(Refusal::NoReply)),
+            ("220-\r\n".repeat(10_000), Ok(())),
+        ] {
+            let letter = letter();
+            let mut dialog = Dialog::new(&letter);
+            assert_eq!(dialog.receive(said.as_bytes()), wanted, "{}", &said[..said.len().min(40)]);
+        }
+    }
+}

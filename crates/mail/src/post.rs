@@ -1,0 +1,98 @@
+//! The threads that hand letters over, one for each mail server.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::time::{Duration, Instant};
+
+use crate::dialog::{Dialog, Refusal};
+use crate::letter::Letter;
+
+/// How many letters may wait for a mail server; what comes while so many wait is not sent.
+pub const QUEUE: usize = 256;
+
+/// A mail server (`mailer`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mailer {
+    /// Its name.
+    pub name: Box<str>,
+    /// Where it is.
+    pub address: SocketAddr,
+    /// How long handing a letter over may take in all (`timeout mail`).
+    pub limit: Duration,
+}
+
+/// Says which mail server did not take a letter, and why.
+pub type Failed = Arc<dyn Fn(&str, &str) + Send + Sync>;
+
+/// The way to the servers of a `mailers` section.
+pub struct Post {
+    queues: Vec<(Box<str>, SyncSender<Arc<Letter>>)>,
+    failed: Failed,
+}
+
+impl Post {
+    /// Starts a thread for each of `mailers`. They end once this is dropped.
+    ///
+    /// # Errors
+    /// The system has no threads left.
+    pub fn start(mailers: &[Mailer], failed: &Failed) -> io::Result<Self> {
+        let queue = |mailer: &Mailer| {
+            let (queue, letters) = mpsc::sync_channel(QUEUE);
+            let (name, mailer, failed) = (mailer.name.clone(), mailer.clone(), failed.clone());
+            let thread = std::thread::Builder::new().name("mail".to_owned());
+            thread.spawn(move || work(&mailer, &letters, &failed))?;
+            Ok((name, queue))
+        };
+        let queues = mailers.iter().map(queue).collect::<io::Result<_>>()?;
+        Ok(Self { queues, failed: failed.clone() })
+    }
+
+    /// Has a letter handed to all of the servers. Never waits.
+    pub fn send(&self, letter: Letter) {
+        let letter = Arc::new(letter);
+        for (name, queue) in &self.queues {
+            if let Err(TrySendError::Full(_)) = queue.try_send(letter.clone()) {
+                (self.failed)(name, &format!("{QUEUE} e-mails wait for it already"));
+            }
+        }
+    }
+}
+
+fn work(mailer: &Mailer, letters: &Receiver<Arc<Letter>>, failed: &Failed) {
+    for letter in letters {
+        if let Err(error) = deliver(mailer, &letter) {
+            let why = match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut => "it takes too long".to_owned(),
+                _ => error.to_string(),
+            };
+            failed(&mailer.name, &why);
+        }
+    }
+}
+
+fn deliver(mailer: &Mailer, letter: &Letter) -> io::Result<()> {
+    let end = Instant::now() + mailer.limit;
+    let left = || {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::Error::from(ErrorKind::TimedOut)) } else { Ok(left) }
+    };
+    let mut socket = TcpStream::connect_timeout(&mailer.address, left()?)?;
+    let mut dialog = Dialog::new(letter);
+    let mut buffer = [0; 1024];
+    while !dialog.is_over() {
+        socket.set_read_timeout(Some(left()?))?;
+        match socket.read(&mut buffer) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            // It has the letter: how it goes is its own affair.
+            Ok(0) | Err(_) if dialog.is_delivered() => return Ok(()),
+            Ok(0) => return Err(io::Error::other(Refusal::Closed)),
+            Ok(length) => dialog.receive(&buffer[..length]).map_err(io::Error::other)?,
+            Err(error) => return Err(error),
+        }
+        socket.set_write_timeout(Some(left()?))?;
+        socket.write_all(dialog.take_output().as_bytes())?;
+    }
+    Ok(())
+}

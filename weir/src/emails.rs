@@ -1,0 +1,66 @@
+//! E-mails about servers: the posts of the configuration, and which messages go there.
+
+use std::io;
+use std::sync::{Arc, Weak};
+
+use diag::Severity;
+use mail::{Failed, Letter, Post};
+use plan::Plan;
+use plan::mail::{EmailAlert, Mailers};
+use proxy::Shared;
+
+use crate::checks::log_global;
+use crate::messages::{Messages, without_numbers};
+
+/// The syslog level of a failure.
+const WARNING: u8 = 4;
+
+/// The ways to all mail servers that proxies name. Starts no thread where none does.
+pub(crate) struct Emails {
+    posts: Vec<(Arc<Mailers>, Post)>,
+    /// The machine's name.
+    hello: String,
+}
+
+impl Emails {
+    /// Starts the threads that hand e-mails over.
+    ///
+    /// # Errors
+    /// The system has none left.
+    pub(crate) fn start(shared: &Arc<Shared>, messages: Messages) -> io::Result<Self> {
+        let failed = failures(Arc::downgrade(shared), messages);
+        let used =
+            used(&shared.plan).map(|mailers| Ok((mailers.clone(), Post::start(&mailers.mailers, &failed)?)));
+        let posts = used.collect::<io::Result<_>>()?;
+        let hello = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Ok(Self { posts, hello })
+    }
+
+    /// Has a message about a server of a proxy sent, if its e-mails tell of such.
+    pub(crate) fn tell(&self, alert: &EmailAlert, level: u8, text: &str) {
+        if state::transition::email_level(level, text).is_none_or(|level| level > alert.level) {
+            return;
+        }
+        if let Some((_, post)) = self.posts.iter().find(|(mailers, _)| Arc::ptr_eq(mailers, &alert.mailers)) {
+            let hello = alert.hello.as_deref().unwrap_or(&self.hello);
+            post.send(Letter::new(&alert.from, &alert.to, hello, text));
+        }
+    }
+}
+
+/// The sections that proxies name, or that backends which are added may name.
+fn used(plan: &Plan) -> impl Iterator<Item = &Arc<Mailers>> {
+    let is_named = plan.proxies.iter().any(|proxy| proxy.email_alert.is_some());
+    plan.mailers.iter().filter(move |_| is_named)
+}
+
+/// What is done with failures: they are warnings, on standard error and in the log.
+fn failures(shared: Weak<Shared>, messages: Messages) -> Failed {
+    Arc::new(move |mailer: &str, why: &str| {
+        let text = format!("Can't send email alert to {mailer}: {}.", without_numbers(why));
+        messages.say(Severity::Warning, &text);
+        if let Some(shared) = shared.upgrade() {
+            log_global(&shared, WARNING, &text);
+        }
+    })
+}
