@@ -176,7 +176,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     runtime::profile::switch(plan.global.profile_tasks);
     proxy::tell_of_process(&plan, Life::Begins);
     let mut inboxes = runtime::worker::prepare(threads).map_err(|error| error.to_string())?;
-    let process = Arc::new(Process::default());
+    let process = Arc::new(Process { counted: plan.global.counted, ..Process::default() });
     process.maxconn.store(limits.max_connections, Relaxed);
     process.hard_maxconn.store(limits.max_connections, Relaxed);
     process.connection_limit.store(plan.global.max_connection_rate, Relaxed);
@@ -337,6 +337,7 @@ async fn work(
     if worker.index == 0 {
         ask_about_certificates(&shared, &sections);
         order_certificates(&shared, &sections, messages);
+        crate::tables::sweep(&shared.plan);
     }
     for bound in share {
         if let listeners::Owner::Datagrams { proxy, .. } = bound.owner {

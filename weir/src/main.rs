@@ -19,6 +19,7 @@ mod signals;
 mod soft_stop;
 mod states;
 mod system;
+mod tables;
 mod version;
 mod view;
 

@@ -41,6 +41,7 @@ pub(crate) fn of(plan: &Plan, limits: &Limits) -> View {
         startup_log: crate::messages::log(),
         patterns: plan.patterns.clone(),
         certificates: plan.certificates.clone(),
+        tables: plan.tables.clone(),
         tls: plan.tls.clone(),
         resolvers: plan.resolvers.iter().map(|section| section.state.clone()).collect(),
         rings: plan.rings.clone(),

@@ -130,6 +130,8 @@ pub struct View {
     pub patterns: Arc<sample::pattern::PatternSets>,
     /// Certificates of JSON Web Tokens.
     pub certificates: Arc<sample::keys::Certificates>,
+    /// Stick tables.
+    pub tables: Vec<Arc<state::table::Table>>,
     /// The files of TLS.
     pub tls: Arc<tls::files::Files>,
     /// `resolvers` sections.
@@ -160,6 +162,7 @@ impl Default for View {
             placement: Default::default(),
             patterns: Arc::default(),
             certificates: Arc::default(),
+            tables: Vec::new(),
             tls: Arc::default(),
             resolvers: Vec::new(),
             rings: Vec::new(),

@@ -37,6 +37,8 @@ pub enum Capability {
 /// Settings of the process.
 #[derive(Debug, Default, Clone)]
 pub struct Global {
+    /// `http-err-codes`, `http-fail-codes`.
+    pub counted: state::Counted,
     /// `daemon`.
     pub daemon: bool,
     /// `master-worker` (removed in 3.5, still accepted) or `-W`.
@@ -257,6 +259,8 @@ pub struct Tune {
     pub max_headers: usize,
     /// `tune.http.cookielen`.
     pub cookie_length: usize,
+    /// `tune.stick-counters`.
+    pub stick_counters: u32,
     /// `tune.http.logurilen`.
     pub log_uri_length: usize,
     /// `tune.maxaccept`.
@@ -422,6 +426,7 @@ impl Default for Tune {
             maxrewrite: 1_024,
             max_headers: 101,
             cookie_length: 63,
+            stick_counters: sample::track::DEFAULT_COUNTERS,
             log_uri_length: 1_024,
             maxaccept: 4,
             pool_high_fd_ratio: 25,

@@ -64,6 +64,8 @@ pub struct Plan {
     pub patterns: Arc<sample::pattern::PatternSets>,
     /// Certificates of JSON Web Tokens, for the runtime socket (`set ssl cert`) too.
     pub certificates: Arc<sample::keys::Certificates>,
+    /// Stick tables.
+    pub tables: Vec<Arc<state::table::Table>>,
     /// The files of TLS and who uses them, for the runtime socket.
     pub tls: Arc<tls::files::Files>,
     /// Certificates that are ordered by `acme` sections.

@@ -10,6 +10,7 @@ use sample::condition::Condition;
 use sample::expression::Expression;
 use sample::format::Format;
 use state::Mode;
+use state::table::Table;
 
 use crate::ProxyIndex;
 use crate::bind::Bind;
@@ -129,6 +130,8 @@ pub struct Proxy {
     pub lent: LentToServers,
     /// `use-server`, in order.
     pub use_servers: Vec<UseServer>,
+    /// `stick …`.
+    pub stick: Option<Box<StickRules>>,
     /// `force-persist`.
     pub force_persist: Vec<Condition>,
     /// `ignore-persist`.
@@ -321,6 +324,30 @@ pub enum BackendTarget {
     Fixed(ProxyIndex),
     /// A name made at run time; one that does not exist skips the rule.
     Named(Format),
+}
+
+/// `stick …` lines, each kind in order.
+#[derive(Debug, Default)]
+pub struct StickRules {
+    /// Those that look at requests.
+    pub of_request: Vec<StickRule>,
+    /// `stick store-response`.
+    pub of_response: Vec<StickRule>,
+}
+
+/// A `stick` line.
+#[derive(Debug)]
+pub struct StickRule {
+    /// The key.
+    pub key: Expression,
+    /// Whose entries hold servers.
+    pub table: Arc<Table>,
+    /// When.
+    pub condition: Option<Condition>,
+    /// Whether an entry chooses the server.
+    pub matches: bool,
+    /// Whether the server that was chosen is noted.
+    pub stores: bool,
 }
 
 /// `use-server`.

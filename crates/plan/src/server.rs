@@ -21,6 +21,8 @@ pub struct ServerSettings {
     pub index: usize,
     /// `cookie`: the value that means this server.
     pub cookie: Option<Box<str>>,
+    /// `non-stick`: requests that it serves are noted in no stick table.
+    pub non_stick: bool,
     /// `redir`.
     pub redirect: Option<Box<str>>,
     /// `proto h2`: HTTP/2 is spoken without asking.

@@ -13,6 +13,7 @@ use sample::transaction::{CaptureSlot, TimeoutSlot};
 use sample::vars::{SetConditions, Var};
 use sample::{LogOrigin, LogProfile};
 use state::resolvers::Section;
+use state::table::Table;
 
 use crate::redirect::Redirect;
 use crate::reply::Reply;
@@ -94,6 +95,24 @@ pub(crate) enum Normalizer {
     PercentDecodeUnreserved { strict: bool },
     PercentToUppercase { strict: bool },
     QuerySortByName,
+}
+
+/// What is done with an entry of a stick table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TableChange {
+    /// Adds to a counter.
+    Add,
+    /// Sets a tag.
+    Tag,
+}
+
+/// Which counter or tag, of what is tracked with which number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Counted {
+    pub(crate) element: u8,
+    /// Whether it is `gpc0`, `gpc1` or `gpt0`, and not just that element of the array.
+    pub(crate) is_named: bool,
+    pub(crate) counter: u8,
 }
 
 /// What a rule does. Rules are read one after the other, so what would make all of them large
@@ -215,6 +234,18 @@ pub(crate) enum Action {
         name: Box<Expression>,
     },
     UseService(Service),
+    /// `track-sc0` …
+    Track {
+        counter: u8,
+        key: Box<Expression>,
+        table: Arc<Table>,
+    },
+    /// Changes what is tracked.
+    ChangeEntry {
+        change: TableChange,
+        counted: Counted,
+        value: Box<Number>,
+    },
 }
 
 const _: () = assert!(size_of::<Action>() <= 72, "an action grew");

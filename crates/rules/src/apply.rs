@@ -13,6 +13,7 @@ use crate::authority;
 use crate::binary;
 use crate::reply::{Content, Reply};
 use crate::stage::{Final, Hold, Stage};
+use crate::tables;
 
 /// What came of an action.
 pub(crate) enum Applied {
@@ -111,6 +112,12 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
                 let (section, var) = (section.clone(), var.clone());
                 Applied::Hold(Hold::Resolve { section, name: host.into(), prefer: *prefer, var })
             });
+        }
+        Action::Track { counter, key, table } => return tables::track(stage, *counter, key, table),
+        Action::ChangeEntry { change, counted, value } => {
+            if let Some(value) = number(value, stage) {
+                tables::change(stage, *change, *counted, value);
+            }
         }
         Action::SwitchMode(spoken) => return Applied::Final(Final::SwitchMode(*spoken)),
         Action::ExpectProxy => return Applied::Hold(Hold::ExpectProxy),

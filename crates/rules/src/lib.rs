@@ -19,6 +19,7 @@ mod reply;
 mod rule;
 mod stage;
 mod table;
+mod tables;
 
 pub use context::{Row, Ruleset};
 pub use redirect::Redirect;

@@ -18,6 +18,7 @@ use crate::stage::Spoken;
 
 mod network;
 mod rewrite;
+pub(crate) mod table;
 
 pub(crate) use network::{do_resolve, set_bandwidth_limit};
 pub(crate) use rewrite::{del_header, header_format, replace_header, replace_uri_part, set_part, set_status};

@@ -6,7 +6,7 @@ use sample::Word;
 
 use crate::binary;
 use crate::context::{Parse, Row, Ruleset};
-use crate::parse;
+use crate::parse::{self, table};
 
 const CON: u8 = Ruleset::TcpConnection as u8;
 const SES: u8 = Ruleset::TcpSession as u8;
@@ -76,6 +76,12 @@ pub static ACTIONS: &[Row] = &[
     row("replace-uri",         "<regex> <fmt>",                       REQ,               "rewrites the URI", parse::replace_uri_part),
     row("replace-value",       "<name> <regex> <fmt>",                HTTP,              "rewrites the values of a header's list", parse::replace_header),
     row("return",              "[status <code>] [<reply>]",           REQ | RES,         "answers", parse::return_),
+    row("sc-add-gpc",          "(<idx>,<sc-id>) { <int> | <expr> }",  TCP | HTTP,        "adds to a counter of what is tracked", table::add_counter),
+    row("sc-inc-gpc",          "(<idx>,<sc-id>)",                     TCP | HTTP,        "increments a counter of what is tracked", table::increment_counter),
+    row("sc-inc-gpc0",         "(<sc-id>)",                           TCP | HTTP,        "increments the first counter of what is tracked", table::increment_counter),
+    row("sc-inc-gpc1",         "(<sc-id>)",                           TCP | HTTP,        "increments the second counter of what is tracked", table::increment_counter),
+    row("sc-set-gpt",          "(<idx>,<sc-id>) { <int> | <expr> }",  TCP | HTTP,        "sets a tag of what is tracked", table::set_tag),
+    row("sc-set-gpt0",         "(<sc-id>) { <int> | <expr> }",        TCP | HTTP,        "sets the first tag of what is tracked", table::set_tag),
     row("set-bandwidth-limit", "<name> [limit {<expr> | <size>}] [period {<expr> | <time>}]", CNT | RCN | REQ | RES, "limits the bandwidth of this stream by a filter", parse::set_bandwidth_limit),
     row("set-bc-mark",         "{ <mark> | <expr> }",                 CNT | REQ,         "sets the mark of packets to the server", parse::set_server_mark),
     row("set-bc-tos",          "{ <tos> | <expr> }",                  CNT | REQ,         "sets the type of service to the server", parse::set_server_tos),
@@ -108,6 +114,7 @@ pub static ACTIONS: &[Row] = &[
     row("strict-mode",         "{ on | off }",                        HTTP,              "whether failed rewrites are errors", parse::strict_mode),
     row("switch-mode",         "http [proto <name>]",                 CNT,               "goes on in HTTP mode", parse::switch_mode),
     row("tarpit",              "[status <code>] [<reply>]",           REQ,               "refuses after a while", parse::deny),
+    Row { prefix: true, ..row("track-sc", "<n> <key> [table <table>]", CON | SES | CNT | REQ | RES, "tracks an entry of a stick table, with the number behind the name", table::track) },
     row("unset-var",           "(<var>)",                             TCP | HTTP,        "empties a variable", parse::unset_var),
     row("use-service",         "<name>",                              CNT | REQ,         "lets a service answer", parse::use_service).partial("services in Lua are not supported yet"),
     row("wait-for-body",       "time <time> [at-least <bytes>]",      REQ | RES,         "waits for the body", parse::wait_for_body).partial("`use-large-buffer` is not supported yet"),
@@ -117,18 +124,15 @@ pub static ACTIONS: &[Row] = &[
     unbuilt("cache-store",       RES,                      "caches"),
     unbuilt("cache-use",         REQ,                      "caches"),
     unbuilt_prefix("lua.",       TCP | HTTP,               "Lua"),
-    unbuilt_prefix("sc-add-gpc", TCP | HTTP,               "stick tables"),
-    unbuilt_prefix("sc-inc-gpc", TCP | HTTP,               "stick tables"),
-    unbuilt_prefix("sc-set-gpt", TCP | HTTP,               "stick tables"),
     unbuilt("send-spoe-group",   CNT | RCN | REQ | RES,    "SPOE filters"),
-    unbuilt_prefix("track-sc",   CON | SES | CNT | REQ | RES, "stick tables"),
 ];
 
 /// The row of the action that `word` names, if `set` may have it.
 pub(crate) fn find(set: Ruleset, word: Word<'_>) -> Result<&'static Row, Diagnostic> {
     let name = word.text.split('(').next().unwrap_or_default();
-    let named = |row: &&Row| row.name == name || row.prefix && name.starts_with(row.name);
-    let Some(row) = ACTIONS.iter().find(named) else {
+    let begins = |row: &&Row| row.prefix && name.starts_with(row.name);
+    let named = ACTIONS.iter().find(|row| row.name == name).or_else(|| ACTIONS.iter().find(begins));
+    let Some(row) = named else {
         let allowed = ACTIONS.iter().filter(|row| row.sets & set as u8 != 0).map(|row| row.name);
         return Err(Diagnostic::alert(format!("unknown action `{name}` in `{}`", set.name()))
             .at(word.span)

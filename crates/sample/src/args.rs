@@ -10,6 +10,7 @@ use std::sync::Arc;
 use base::raw::bytes_of;
 use base::units::{DefaultUnit, parse_duration};
 use http::Name;
+use state::table::Table;
 use state::{Proxy, Server};
 
 use crate::auth::Userlist;
@@ -110,6 +111,8 @@ pub enum Arg {
     Proxy(Arc<Proxy>),
     /// A server: its backend and its name.
     Server(Arc<Proxy>, Box<str>),
+    /// A stick table.
+    Table(Arc<Table>),
     /// The users of a userlist.
     Userlist(Arc<Userlist>),
     /// A variable.
@@ -176,6 +179,15 @@ impl Args {
     pub fn proxy(&self, index: usize) -> Option<&Arc<Proxy>> {
         match self.get(index) {
             Arg::Proxy(proxy) => Some(proxy),
+            _ => None,
+        }
+    }
+
+    /// It as a stick table.
+    #[inline]
+    pub fn table(&self, index: usize) -> Option<&Arc<Table>> {
+        match self.get(index) {
+            Arg::Table(table) => Some(table),
             _ => None,
         }
     }
@@ -285,11 +297,12 @@ pub fn resolve(texts: &[String], specs: &[Spec], scope: &Scope<'_>) -> Result<Ve
     let mut args = Vec::with_capacity(specs.len());
     for (index, spec) in specs.iter().enumerate() {
         match texts.get(index) {
-            Some(text) if !(text.is_empty() && (spec.optional || names_current_proxy(spec.kind))) => {
+            Some(text) if !(text.is_empty() && (spec.optional || is_own_without_name(spec.kind))) => {
                 let resolved = resolve_one(text, spec.kind, scope);
                 args.push(resolved.map_err(|error| format!("argument {}: {error}", index + 1))?);
             }
             _ if spec.optional && !names_current_proxy(spec.kind) => args.push(Arg::Missing),
+            _ if spec.kind == Kind::Table => args.push(Arg::Table(own_table(scope)?)),
             _ if names_current_proxy(spec.kind) => {
                 let missing = || format!("needs the name of a {} here", spec.kind.name());
                 let own = scope.proxy.ok_or_else(missing)?;
@@ -307,6 +320,20 @@ pub fn resolve(texts: &[String], specs: &[Spec], scope: &Scope<'_>) -> Result<Ve
 
 fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
+}
+
+/// Whether the current proxy's is meant where no name stands.
+fn is_own_without_name(kind: Kind) -> bool {
+    names_current_proxy(kind) || kind == Kind::Table
+}
+
+/// The stick table of the current proxy.
+fn own_table(scope: &Scope<'_>) -> Result<Arc<Table>, String> {
+    let Some(own) = scope.proxy else { return Err("needs the name of a stick table here".into()) };
+    scope
+        .names
+        .table(&own.name)
+        .ok_or_else(|| format!("needs the name of a stick table here: `{}` has none of its own", own.name))
 }
 
 fn names_current_proxy(kind: Kind) -> bool {
@@ -354,7 +381,9 @@ fn resolve_one(text: &str, kind: Kind, scope: &Scope<'_>) -> Result<Arg, String>
             false => Arg::Bytes(bytes_of(text).into()),
         },
         Kind::Regex => Arg::Regex(Regex::new(text, false)?),
-        Kind::Table => return Err("stick tables are not supported yet".into()),
+        Kind::Table => {
+            Arg::Table(scope.names.table(text).ok_or_else(|| format!("there is no stick table `{text}`"))?)
+        }
     })
 }
 

@@ -331,13 +331,7 @@ impl Parser<'_, '_> {
             let start = self.at;
             let name = self.keyword().to_owned();
             let Some(convert) = convert::find(&name) else {
-                return Err(self.unknown(
-                    start,
-                    &name,
-                    "converter",
-                    convert::needs(&name),
-                    convert::suggest(&name),
-                ));
+                return Err(self.unknown(start, &name, "converter", None, convert::suggest(&name)));
             };
             let texts = self.arguments(start, &name, convert.args)?;
             if !gives.casts_to(convert.takes) {

@@ -79,6 +79,15 @@ pub trait Names {
         let _ = name;
         None
     }
+    /// The stick table of that name.
+    fn table(&self, name: &str) -> Option<Arc<state::table::Table>> {
+        let _ = name;
+        None
+    }
+    /// How many counters may be tracked (`tune.stick-counters`).
+    fn stick_counters(&self) -> u32 {
+        crate::track::DEFAULT_COUNTERS
+    }
     /// The `resolvers` section of that name.
     fn resolvers(&self, name: &str) -> Option<Arc<state::resolvers::Section>> {
         let _ = name;

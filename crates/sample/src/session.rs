@@ -2,11 +2,12 @@
 //! and logs.
 
 use runtime::Local;
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use crate::slots::Slots;
+use crate::track::Trackers;
 
 /// One end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +63,8 @@ struct Rare {
     tlvs: OnceCell<Vec<Tlv>>,
     /// TLS.
     tls: OnceCell<Arc<tls::Details>>,
+    /// What it tracks in stick tables.
+    trackers: OnceCell<crate::track::Held>,
 }
 
 /// Both ends of a connection.
@@ -165,6 +168,17 @@ impl Session {
     #[inline]
     pub fn tls(&self) -> Option<&Arc<tls::Details>> {
         self.rare.get()?.tls.get()
+    }
+
+    /// What it tracks in stick tables, if it does.
+    #[inline]
+    pub fn trackers(&self) -> Option<&RefCell<Trackers>> {
+        self.rare.get()?.trackers.get()
+    }
+
+    /// What it tracks in stick tables, to be changed.
+    pub fn trackers_to_change(&self) -> &RefCell<Trackers> {
+        self.rare.get_or_init(Box::default).trackers.get_or_init(RefCell::default)
     }
 
     /// Keeps what the handshake of TLS came to.

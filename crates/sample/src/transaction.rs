@@ -13,6 +13,7 @@ use state::Server;
 use crate::bandwidth::BandwidthLimit;
 use crate::session::Endpoint;
 use crate::slots::Slots;
+use crate::track::Trackers;
 use crate::value::{Bytes, Scratch};
 
 /// Who ended the stream: the first letter of the termination state (configuration manual, 8.5).
@@ -175,6 +176,8 @@ pub struct Transaction {
     pub server_ends: Option<(Endpoint, Endpoint)>,
     /// TLS on that connection, or on one that failed in its handshake.
     pub server_tls: Option<Arc<tls::Details>>,
+    /// What it tracks in stick tables.
+    pub trackers: Trackers,
     /// Limits of bandwidth that rules have enabled.
     pub bandwidth: Vec<BandwidthLimit>,
     /// The client's stream, where its connection has many.
@@ -290,6 +293,7 @@ impl Default for Transaction {
             server: None,
             server_ends: None,
             server_tls: None,
+            trackers: Trackers::default(),
             bandwidth: Vec::new(),
             client_stream: None,
             server_stream: None,
@@ -349,6 +353,7 @@ impl Transaction {
             server,
             server_ends,
             server_tls,
+            trackers,
             bandwidth,
             client_stream,
             server_stream,
@@ -394,6 +399,7 @@ impl Transaction {
         } = self;
         request.clear();
         response.clear();
+        trackers.end();
         bandwidth.clear();
         *is_http = false;
         *has_response = false;

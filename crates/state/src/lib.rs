@@ -23,6 +23,8 @@ pub mod saved;
 pub mod served;
 pub mod server;
 pub mod sessions;
+mod statuses;
+pub mod table;
 pub mod transition;
 
 pub use counters::{BackendCounters, FrontendCounters, ListenerCounters, ServerCounters};
@@ -35,3 +37,4 @@ pub use recent::Recent;
 pub use ring::Ring;
 pub use served::Served;
 pub use server::{Admin, Operational, Server};
+pub use statuses::{Counted, Statuses};

@@ -7,6 +7,7 @@ use runtime::shared::Shared as _;
 use runtime::{Count, Gauge, Rate, Sharded};
 
 use crate::errors::Errors;
+use crate::statuses::Counted;
 
 /// What one worker counts for the whole process.
 #[derive(Debug, Default)]
@@ -144,6 +145,8 @@ pub struct Process {
     pub commanded: AtomicU64,
     /// The last malformed messages.
     pub errors: Errors,
+    /// Statuses that stick tables count. Set before workers start.
+    pub counted: Counted,
 }
 
 impl Process {

@@ -60,6 +60,8 @@ impl SendProxyWords {
 pub struct ServerDraft<'a> {
     pub id: Option<u32>,
     pub backup: bool,
+    /// `non-stick`.
+    pub non_stick: bool,
     pub disabled: bool,
     pub maxconn: u32,
     pub minconn: u32,
@@ -141,6 +143,7 @@ impl Default for ServerDraft<'_> {
         Self {
             id: None,
             backup: false,
+            non_stick: false,
             disabled: false,
             maxconn: 0,
             minconn: 0,

@@ -248,6 +248,8 @@ pub struct Settings<'a> {
     pub balance_factor: u32,
     /// `hash-preserve-affinity`.
     pub preserve_affinity: balance::PreserveAffinity,
+    /// `stick-table`.
+    pub stick_table: Option<&'a Statement>,
     /// `cookie`.
     pub cookie: Option<Rc<Cookie>>,
     /// `dynamic-cookie-key`.
@@ -339,6 +341,7 @@ impl<'a> Settings<'a> {
             hash: balance::HashType::default(),
             balance_factor: 0,
             preserve_affinity: balance::PreserveAffinity::default(),
+            stick_table: None,
             cookie: None,
             dynamic_cookie_key: None,
             rdp_persistence: None,

@@ -97,6 +97,9 @@ impl<'a> Around<'a> {
             }
             names.rings.insert(ring.name.clone(), ring.clone());
         }
+        for table in &self.plan.tables {
+            names.tables.insert(table.name().into(), table.clone());
+        }
         names.certificates = self.plan.certificates.clone();
     }
 
@@ -143,6 +146,14 @@ impl Names for Around<'_> {
 
     fn frontend(&self, name: &str) -> Option<Arc<state::Proxy>> {
         self.plan.frontend(name).map(|proxy| proxy.state.clone())
+    }
+
+    fn table(&self, name: &str) -> Option<Arc<state::table::Table>> {
+        self.plan.tables.iter().find(|table| table.name() == name).cloned()
+    }
+
+    fn stick_counters(&self) -> u32 {
+        self.plan.global.tune.stick_counters
     }
 
     fn ring(&self, name: &str) -> Option<Arc<state::Ring>> {

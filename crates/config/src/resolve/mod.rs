@@ -32,6 +32,8 @@ mod rules;
 mod sections;
 mod server_settings;
 mod servers;
+mod stick;
+mod tables;
 mod tls;
 mod tls_files;
 mod track;
@@ -283,6 +285,7 @@ fn read_global<'a>(draft: &'a Draft, context: &mut Context<'a>) -> GlobalSetting
     global.plan.unix_bind = global.unix_bind.clone();
     context.names.experimental = global.experimental;
     context.names.default_path = global.plan.default_path.clone();
+    context.names.stick_counters = global.plan.tune.stick_counters;
     // What follows is of the process: a plan in use has decided it.
     if let Some(around) = context.around {
         context.placement = around.placement().clone();
@@ -466,6 +469,7 @@ fn finish<'a>(
     unique::names(draft, context);
     unique::ids(draft, context);
     let pending = make_states(proxies, context);
+    let tables = tables::tables(&pending, context);
     let mut stats_sockets = Vec::new();
     for statement in std::mem::take(&mut global.stats_sockets) {
         match binds::stats_socket(statement, stats_sockets.len() as u32 + 1, context) {
@@ -522,6 +526,7 @@ fn finish<'a>(
             context.patterns.borrow_mut().finish();
             Arc::new(context.patterns.take())
         },
+        tables,
         certificates: context.names.certificates.clone(),
         tls: context.tls_files.all.clone(),
         rings: std::mem::take(&mut context.log.all_rings),

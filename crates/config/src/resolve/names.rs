@@ -17,6 +17,7 @@ use plan::mail::Mailers;
 use sample::LogProfile;
 use sample::auth::Userlist;
 use sample::bandwidth::BandwidthFilter;
+use state::table::Table;
 
 /// A raw message by status.
 pub(crate) type Messages = Arc<[(u16, Arc<[u8]>)]>;
@@ -46,6 +47,10 @@ pub(crate) struct NameTable<'a> {
     pub(crate) log_profiles: HashMap<Box<str>, Arc<LogProfile>>,
     /// Rings, for the converter `debug`.
     pub(crate) rings: HashMap<Box<str>, Arc<state::Ring>>,
+    /// Stick tables.
+    pub(crate) tables: HashMap<Box<str>, Arc<Table>>,
+    /// `tune.stick-counters`.
+    pub(crate) stick_counters: u32,
     /// Certificates for JSON Web Tokens.
     pub(crate) certificates: Arc<sample::keys::Certificates>,
     /// `expose-experimental-directives`.
@@ -82,6 +87,8 @@ impl<'a> NameTable<'a> {
             mailers: Vec::new(),
             log_profiles: HashMap::new(),
             rings: HashMap::new(),
+            tables: HashMap::new(),
+            stick_counters: sample::track::DEFAULT_COUNTERS,
             certificates: Arc::default(),
             experimental: false,
             experiments: Cell::new(false),
@@ -180,6 +187,14 @@ impl sample::Names for NameTable<'_> {
             })
         };
         Some(self.directory_of_proxies.get_or_init(make).clone())
+    }
+
+    fn table(&self, name: &str) -> Option<Arc<Table>> {
+        self.tables.get(name).cloned()
+    }
+
+    fn stick_counters(&self) -> u32 {
+        self.stick_counters
     }
 
     fn ring(&self, name: &str) -> Option<Arc<state::Ring>> {

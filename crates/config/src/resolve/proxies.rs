@@ -113,6 +113,7 @@ pub(crate) fn resolve(
             default_server: settings.default_server_lines.iter().map(|line| line.as_str().into()).collect(),
         },
         use_servers: compiled.use_servers,
+        stick: compiled.stick,
         force_persist: compiled.force_persist,
         ignore_persist: compiled.ignore_persist,
         cookie: settings.cookie.as_deref().cloned(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use diag::Span;
-use plan::proxy::{UseBackend, UseServer};
+use plan::proxy::{StickRules, UseBackend, UseServer};
 use rules::{Reply, RuleSet};
 use sample::acl::Acls;
 use sample::condition::Condition;
@@ -37,6 +37,7 @@ pub(crate) struct Rules {
     pub(crate) ignore_persist: Vec<Condition>,
     pub(crate) use_backends: Vec<UseBackend>,
     pub(crate) use_servers: Vec<UseServer>,
+    pub(crate) stick: Option<Box<StickRules>>,
     pub(crate) errors: Vec<(u16, Arc<Reply>)>,
     /// Declared captures and those that rules made.
     pub(crate) request_captures: Vec<CaptureDraft>,

@@ -20,7 +20,7 @@ use crate::draft::Statement;
 use crate::draft::keyword::Outcome;
 use crate::resolve::captures;
 use crate::resolve::rule_sets::Rules;
-use crate::resolve::{Context, Pending, warnings};
+use crate::resolve::{Context, Pending, stick, warnings};
 
 /// The words of a statement as `sample` and `rules` read them.
 pub(crate) type WordList<'a> = SmallVec<[sample::Word<'a>; 16]>;
@@ -132,6 +132,9 @@ fn one(
         }
         "use_backend" => use_backend(rules, statement, proxy, index, pending, context),
         "use-server" => use_server(rules, statement, proxy, context),
+        "stick match" | "stick on" | "stick store-request" | "stick store-response" => {
+            stick::stick(rules, statement, proxy, context)
+        }
         _ => error_message(rules, statement, proxy, context),
     }
 }

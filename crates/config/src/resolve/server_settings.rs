@@ -59,6 +59,7 @@ pub(crate) fn server_settings(
             congestion: draft.congestion.map(Into::into),
             shutdown_sessions_when_down: draft.shutdown_sessions_when_down,
             shutdown_backups_when_up: draft.shutdown_backups_when_up,
+            non_stick: draft.non_stick,
             pool_max_conn: draft.pool_max_conn,
             pool_low_conn: draft.pool_low_conn,
             pool_purge_delay: draft.pool_purge_delay,

@@ -10,6 +10,7 @@ use base::units::DefaultUnit::{Milliseconds, Seconds};
 use diag::Diagnostic;
 use plan::global::{Capability, Chroot, DefaultPath};
 use sample::convert::jwe;
+use state::Statuses;
 
 use crate::draft::args::Args;
 use crate::draft::keyword::places::G;
@@ -22,7 +23,6 @@ use crate::tables::tls;
 const LUA: &str = "Lua is not supported yet";
 const POLLER: &str = "there is only one way of polling here";
 const QUIC: &str = "QUIC is not supported yet";
-const ONLY_TABLES: &str = "this list changes what stick tables count, which are not supported yet";
 
 /// The rows.
 #[rustfmt::skip]
@@ -74,8 +74,8 @@ pub static TABLE: &[Keyword] = &[
     global("h1-do-not-close-on-insecure-transfer-encoding", "", "keeps connections whose messages told both lengths",      |g, a| flag(&mut g.plan.h1_keep_insecure, a)),
     global("prealloc-fd",             "",                      "makes room for all descriptors before there are threads", |g, a| flag(&mut g.plan.preallocates_descriptors, a)),
     global("h1-accept-payload-with-any-method", "",            "lets GET and HEAD carry a body",                         |g, a| flag(&mut g.plan.h1_accept_payload_with_any_method, a)),
-    global("http-err-codes",          "[+-]<range>[,...]",     "statuses counted as errors of requests",                 status_set).without_effect(ONLY_TABLES),
-    global("http-fail-codes",         "[+-]<range>[,...]",     "statuses counted as failures of servers",                status_set).without_effect(ONLY_TABLES),
+    global("http-err-codes",          "[+-]<range>[,...]",     "statuses counted as errors of requests",                 |g, a| status_set(&mut g.plan.counted.errors, a)),
+    global("http-fail-codes",         "[+-]<range>[,...]",     "statuses counted as failures of servers",                |g, a| status_set(&mut g.plan.counted.failures, a)),
     global("default-path",            "{ current | config | parent | origin <path> }", "what relative file names are relative to", default_path),
     global("stats socket",            "<address> [param*]",    "a socket for commands at run time",                      |g, a| { g.stats_sockets.push(a.statement); a.rest(); Ok(()) }),
     global("stats timeout",           "<time>",                "how long a command socket may be idle",                  stats_timeout).lenient_words(),
@@ -501,18 +501,27 @@ fn h1_case_adjust_file<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, 
 }
 
 /// `+404,-410-412`: `+` adds to and `-` takes from the usual set, neither begins an empty one.
-fn status_set<'a>(_: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+/// Replaces a set of statuses, adds to it or takes away from it, range by range.
+fn status_set(set: &mut Statuses, args: &mut Args<'_, '_>) -> Outcome {
     args.required("ranges of statuses")?;
     for word in args.statement.arguments() {
-        for range in word.split(',') {
-            let bare = range.strip_prefix(['+', '-']).unwrap_or(range);
-            let (low, high) = bare.split_once('-').unwrap_or((bare, bare));
-            let bounds = low.parse::<usize>().ok().zip(high.parse::<usize>().ok());
-            if !bounds.is_some_and(|(low, high)| 100 <= low && low <= high && high < 600) {
+        let (sign, ranges) = match word.strip_prefix(['+', '-']) {
+            Some(ranges) => (word.chars().next(), ranges),
+            None => (None, word.as_str()),
+        };
+        if sign.is_none() {
+            set.clear();
+        }
+        for range in ranges.split(',') {
+            let (low, high) = range.split_once('-').unwrap_or((range, range));
+            let bounds = low.parse::<u16>().ok().zip(high.parse::<u16>().ok());
+            let Some((low, high)) = bounds.filter(|(low, high)| 100 <= *low && low <= high && *high < 600)
+            else {
                 return Err(Diagnostic::alert(format!("`{range}` is no range of statuses"))
                     .at(word.span())
                     .label("100 to 599"));
-            }
+            };
+            if sign == Some('-') { set.remove(low..=high) } else { set.add(low..=high) }
         }
     }
     args.rest();

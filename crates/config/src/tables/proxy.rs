@@ -64,10 +64,10 @@ pub static TABLE: &[Keyword] = &[
     proxy("persist rdp-cookie",   DLB,  "",                      "sends to the server that an RDP cookie names",          |s, a| { s.rdp_persistence = Some(RDP_TOKEN); a.finish() }),
     proxy("persist",              DLB,  "rdp-cookie(<name>)",    "sends to the server that such a cookie of another name names",                     persist),
 
+    proxy("stick-table",          FLB,  "type <type> size <size> [expire <expire>] [nopurge] [recv-only] [write-to <wtable>] [srvkey <srvkey>] [store <data_type>]* [brates-factor <factor>] [peers <peersect>]", "a table of what is known of keys, for a time", stick_table),
+
     ineffective("quic-initial",                DFL, "QUIC is not supported yet"),
     unsupported("compression",    DFLB),
-    unsupported("stick",          LB),
-    unsupported("stick-table",    FLB),
     unsupported("use-fcgi-app",   LB),
     removed("appsession",  DLB, "Use 'stick' or 'cookie insert'"),
     removed("block",       DFLB, "Use 'http-request deny'"),
@@ -184,6 +184,18 @@ fn default_server<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> O
         }
         None => settings.default_servers.unnamed = Rc::new(draft),
     }
+    Ok(())
+}
+
+fn stick_table<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    args.rest();
+    if let Some(first) = settings.stick_table {
+        return Err(Diagnostic::alert("a proxy has one stick table")
+            .at(args.statement.keyword_span())
+            .related(first.keyword_span(), "the first stands here")
+            .help("other tables stand in backends of their own"));
+    }
+    settings.stick_table = Some(args.statement);
     Ok(())
 }
 

@@ -145,7 +145,7 @@ pub static TABLE: &[Keyword] = &[
     global("tune.ssl.ocsp-update.maxdelay", "<seconds>",   "the same as `ocsp-update.maxdelay`",                        ask::max_delay),
     global("tune.ssl.ocsp-update.mindelay", "<seconds>",   "the same as `ocsp-update.mindelay`",                        ask::min_delay),
     global("tune.ssl.ssl-ctx-cache-size",  "<number>",    "how many generated certificates are kept",                        |g, a| { g.tls.generated = a.integer("a number", 0, 1 << 24)?; a.finish() }).lenient_numbers(),
-    ineffective("tune.stick-counters",              G, "stick tables are not supported yet"),
+    global("tune.stick-counters",          "<number>",  "how many entries of stick tables may be tracked at once",       |g, a| number(&mut g.plan.tune.stick_counters, a, 0, sample::track::MOST_COUNTERS)).lenient_numbers(),
     global("tune.streams-elasticity",      "<number>",    "how many streams of HTTP/2 there may be at `maxconn` connections, in percent of these; 0 for any number", elasticity),
     ineffective("tune.takeover-other-tg-connections", G, "idle connections are shared within a group here"),
     ineffective("tune.zlib.memlevel",               G, "compression is not supported yet"),

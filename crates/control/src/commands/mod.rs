@@ -19,5 +19,6 @@ pub(crate) mod sets;
 pub(crate) mod shows;
 pub(crate) mod stream_dump;
 pub(crate) mod streams;
+pub(crate) mod tables;
 pub(crate) mod traces;
 pub(crate) mod variables;

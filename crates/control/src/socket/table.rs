@@ -10,7 +10,7 @@ use runtime::watchdog;
 use crate::call::{Call, Reply, Settings, denied, error};
 use crate::commands::{
     anonymized, authorities, backends, captured, certificates, events, handshakes, inside, lists, measures,
-    orders, patterns, servers, sets, shows, streams, traces, variables,
+    orders, patterns, servers, sets, shows, streams, tables, traces, variables,
 };
 use crate::statistics::resolvers;
 use crate::stats_file;
@@ -88,7 +88,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("clear acl",                "[@<ver>] <acl>",                   Admin,    "clear the contents of this acl",                                                    patterns::clear_acl),
     row  ("clear counters",           "[all|server <bk>/<srv> [force]]",  Operator, "clear max statistics counters (or all counters)",                                 sets::clear_counters),
     row  ("clear map",                "[@<ver>] <map>",                   Admin,    "clear the contents of this map",                                                    patterns::clear_map),
-    later("clear table",              "<table> [<filter>]*",              Operator, "remove an entry from a table (filter: data/key)"),
+    row  ("clear table",              "<table> [<filter>]*",              Operator, "remove an entry from a table (filter: data/key)", tables::clear),
     row  ("commit acl",               "@<ver> <acl>",                     Admin,    "commit the ACL at this version",                                                    patterns::commit_acl),
     row  ("commit map",               "@<ver> <map>",                     Admin,    "commit the map at this version",                                                    patterns::commit_map),
     row  ("commit ssl ca-file",       "<cafile>", Admin,    "commit a CA file", authorities::commit_ca),
@@ -156,7 +156,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("set ssl crl-file",         "<crlfile> <payload>", Admin,    "replace a CRL file", authorities::set_crl),
     row  ("set ssl ocsp-response",    "<resp|payload>", Admin,     "update a certificate's OCSP Response from a base64-encode DER", handshakes::set_ocsp_response),
     row  ("set ssl tls-key",          "[id|file] <key>", Admin,     "set the next TLS key for the <id> or <file> listener to <key>", handshakes::set_tls_key),
-    later("set table",                "<table> key <k> [data.* <v>]*",    Operator, "update or create a table entry's data"),
+    row  ("set table",                "<table> key <k> [data.* <v>]*",    Operator, "update or create a table entry's data", tables::set),
     row  ("set timeout",              "[cli] <delay>",                    User,     "change a timeout setting",                                                        sets::timeout),
     Command { words: "set var", usage: "<name> [fmt|expr] {<fmt>|<expr>}", level: Operator, text: "set variable from an expression/format", mode: Mode::Experimental, run: Some(variables::set_var), support: Support::Full },
     row  ("set weight",               "<bk>/<srv> <weight>[%]",           Admin,    "change a server's weight (use 'set server' instead)",                             sets::weight),
@@ -197,7 +197,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show ssl sni",             "[-f <frontend>]", User,      "show the list of SNI and their corresponding filename", handshakes::sni),
     row  ("show startup-logs",        "",                                 Operator, "report logs emitted during startup",                                              shows::startup_logs),
     row  ("show stat",                "[desc|json|no-maint|typed|up]*",   User,     "report counters for each proxy and server",                                       shows::stat),
-    later("show table",               "<table> [<filter>]*",              User,     "report table usage stats or dump this table's contents (filter: data/key)"),
+    row  ("show table",               "<table> [<filter>]*",              User,     "report table usage stats or dump this table's contents (filter: data/key)", tables::show),
     row  ("show tasks",               "",                                 User,     "show running tasks",                                                              inside::tasks),
     row  ("show threads",             "",                                 User,     "show some threads debugging information",                                         shows::threads),
     row  ("show tls-keys",            "[id|*]", Admin,     "show tls keys references or dump tls ticket keys when id specified", handshakes::tls_keys),

@@ -119,6 +119,12 @@ fn step(
         longest_head: usize::MAX,
         sockets: None,
         complete: true,
+        counts_requests: match about {
+            // What a frontend's rules on content begin to track counts the request once they let it pass.
+            About::Content { proxy, .. } => proxy.index != client.frontend.index,
+            About::Request(_) | About::Response(..) => true,
+            _ => false,
+        },
         now_ms,
     };
     let Some(x) = x else {

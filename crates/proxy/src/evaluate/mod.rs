@@ -12,6 +12,7 @@ mod verdict;
 use plan::Proxy;
 use plan::proxy::RestrictNames;
 use runtime::timer::now_ms;
+use sample::track::Event;
 use sample::{Cause, Phase};
 
 use crate::answers::page;
@@ -117,6 +118,9 @@ async fn on_content(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Res
     let until = proxy.request_inspect_delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64);
     let about = &mut About::Content { proxy, until };
     let accepted = Box::pin(driver::run(client, Some(x), &proxy.tcp_request, about)).await;
+    if accepted.is_ok() && proxy.index == client.frontend.index {
+        x.txn.trackers.count(Event::Request, now_ms());
+    }
     if matches!(accepted, Err(Stop::Close)) && proxy.index == client.frontend.index {
         x.txn.request_line = None;
         x.txn.times.request = 0;

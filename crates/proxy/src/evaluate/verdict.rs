@@ -6,6 +6,7 @@ use std::sync::Arc;
 use plan::Proxy;
 use rules::Final;
 use runtime::timer;
+use sample::track::Event;
 use sample::transaction::TimeoutSlot;
 use sample::{Cause, Phase};
 
@@ -77,11 +78,13 @@ pub(super) async fn conclude(
             Stop::Fault(Fault::EmptyResponse)
         }
         Final::Deny(reply) => {
+            x.note(client, Event::Error);
             count_denied_request(client, x);
             x.txn.termination.set(Cause::Proxy, Phase::Request);
             answer(client, x, &reply)
         }
         Final::Tarpit(reply) => {
+            x.note(client, Event::Error);
             count_denied_request(client, x);
             let timeouts = &proxy.timeouts;
             let pause = x.timeout(TimeoutSlot::Tarpit, timeouts.tarpit.or(timeouts.connect));
@@ -96,6 +99,9 @@ pub(super) async fn conclude(
             answer(client, x, &reply)
         }
         Final::Reply(reply) => {
+            if matches!(reply.content, rules::Content::Challenge(_)) {
+                x.note(client, Event::Error);
+            }
             x.txn.termination.set(Cause::Local, Phase::Request);
             answer(client, x, &reply)
         }

@@ -5,6 +5,7 @@ use http::ParseError;
 use plan::Proxy;
 use runtime::shared::Shared as _;
 use runtime::timer::{self, now_us};
+use sample::track::{self, Event, Trackers};
 use sample::{Cause, Endpoint, LogOrigin, Phase};
 use state::errors::Captured;
 use state::process::ProcessCounters;
@@ -89,6 +90,10 @@ pub(crate) struct Moved<'a> {
     pub(crate) counted: &'a mut (u64, u64),
     pub(crate) backend: Option<&'a Proxy>,
     pub(crate) server: Option<&'a state::Server>,
+    /// What the request tracks.
+    pub(crate) trackers: Option<&'a Trackers>,
+    /// Whether it is a server that answers.
+    pub(crate) answered: bool,
 }
 
 impl<'a> Moved<'a> {
@@ -97,6 +102,8 @@ impl<'a> Moved<'a> {
             counted: &mut x.counted,
             backend: x.backend.as_ref().map(|backend| &***backend),
             server: x.txn.server.as_deref(),
+            trackers: Some(&x.txn.trackers),
+            answered: !x.txn.is_http || x.txn.server_status > 0,
         }
     }
 }
@@ -116,6 +123,13 @@ fn count_bytes(client: &Client, moved: Moved<'_>, bytes_in: u64, bytes_out: u64,
     // What has no backend has no server that was reached.
     let server = backend.and(server);
     let listener = client.session.listener.mine().map(|listener| &listener.traffic);
+    if let Some(trackers) = moved.trackers {
+        track::note(&client.session, trackers, Event::BytesIn(new_in), now_ms);
+        // What was made here is nothing that the server sent.
+        if moved.answered {
+            track::note(&client.session, trackers, Event::BytesOut(new_out), now_ms);
+        }
+    }
     for traffic in [Some(frontend), listener, backend, server].into_iter().flatten() {
         traffic.bytes_in.add(new_in);
         traffic.bytes_out.add(new_out);

@@ -20,8 +20,10 @@ use std::time::Duration;
 use http::{BodyLength, Method};
 use plan::Proxy;
 use rules::Spoken;
+use runtime::timer::now_ms;
+use sample::track::{self, Event};
 use sample::transaction::TimeoutSlot;
-use sample::{Endpoint, Phase, Transaction};
+use sample::{Endpoint, Phase, Scratch, Transaction};
 
 use crate::client::Client;
 use crate::fault::Fault;
@@ -44,6 +46,8 @@ pub(crate) struct Exchange {
     pub(crate) backend: Option<Rc<LocalProxy>>,
     /// Which server it is for.
     pub(crate) choice: Choice,
+    /// Keys that are noted with the server, by their `stick` lines.
+    pub(crate) sticky: Vec<(usize, Scratch)>,
     /// What `filter trace` is told, where a proxy has one.
     pub(crate) trace: Option<Rc<Trace>>,
     /// From the client to the server.
@@ -236,6 +240,13 @@ impl Exchange {
         self.closes_server = false;
         self.server_socket = ServerSocket::None;
         self.counted = (0, 0);
+        self.sticky.clear();
+    }
+
+    /// Counts `event` in what the request and its connection track in stick tables.
+    #[inline]
+    pub(crate) fn note(&self, client: &Client, event: Event) {
+        track::note(&client.session, &self.txn.trackers, event, now_ms());
     }
 
     /// Whether the request has a body.

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use base::clock::WallTime;
 use http::Method;
 use runtime::timer::{self, now_us};
+use sample::track::{self, Event, Trackers};
 
 use crate::client::Client;
 use crate::exchange::Arrival;
@@ -27,6 +28,10 @@ pub(crate) async fn receive(client: &mut Client, x: &mut Exchange, arrival: Arri
             let counters = client.frontend.state.frontend.mine();
             counters.requests_total.add(1);
             counters.request_rate.tick(timer::now_ms());
+            x.note(client, Event::Request);
+            if matches!(stop, Stop::Fault(Fault::BadRequest(_) | Fault::RequestTimeout)) {
+                x.note(client, Event::Error);
+            }
         }
     }
     received
@@ -165,6 +170,7 @@ fn parse(client: &mut Client, x: &mut Exchange) -> Result<bool, Stop> {
         }
         Err(error) => {
             capture_error(client, &error);
+            x.note(client, Event::Glitches(1));
             Err(Fault::BadRequest(error.kind).into())
         }
     }
@@ -176,6 +182,7 @@ fn parse(client: &mut Client, x: &mut Exchange) -> Result<bool, Stop> {
 fn note_glitch(client: &mut Client, breach: &http::ParseError) -> Result<(), Stop> {
     capture_error(client, breach);
     client.session.glitches.set(client.session.glitches.get() + 1);
+    track::note(&client.session, &Trackers::default(), Event::Glitches(1), timer::now_ms());
     let most = client.worker.shared.plan.global.tune.glitches;
     if glitch::is_enough(client.session.glitches.get(), most.client, most.cpu_usage) {
         return Err(Stop::Silent);
@@ -208,6 +215,7 @@ fn complete(client: &mut Client, x: &mut Exchange, now: u64) -> Result<(), Stop>
     counters.requests_total.add(1);
     counters.request_rate.tick(now / 1000);
     client.worker.shared.process.counters.mine().requests.add(1);
+    x.note(client, Event::Request);
     let head = &mut x.txn.request;
     x.keep_alive = client.side.clean_request(head);
     head.watch_framing();

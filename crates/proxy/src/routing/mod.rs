@@ -11,3 +11,4 @@ mod reach;
 pub(crate) mod retry;
 pub(crate) mod route;
 mod secure;
+pub(crate) mod stick;

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use runtime::Boxed;
 use runtime::timer::now_us;
+use sample::track::Event;
 use sample::{Cause, LogOrigin, Phase};
 use state::sessions::Activity;
 
@@ -15,7 +16,7 @@ use crate::fault::Fault;
 use crate::message::{conclude, fields, request, response, upload};
 use crate::routing::assign::{self, Lease};
 use crate::routing::attempt::{self, count_attempt, count_failure, note_server};
-use crate::routing::{connect, cookie, retry, route};
+use crate::routing::{connect, cookie, retry, route, stick};
 use crate::server::Upstream;
 use crate::server::local::{LocalProxy, LocalServer};
 
@@ -104,10 +105,13 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     fields::of_request(client, x, &backend)?;
     route::bind_server(client, x, &backend);
     cookie::of_request(client, x, &backend);
+    stick::of_request(client, x, &backend);
     x.choice.hash = route::hash(client, x, &backend);
     trace::forwards_request(x);
     x.txn.req_vars.clear();
     let (mut upstream, lease) = obtain_response(client, x, &backend).await?;
+    note_status(client, x);
+    stick::of_response(client, x, &backend, lease.server());
     evaluate::of_response(client, x, &backend, &mut upstream).await?;
     if backend.options.checkcache {
         cacheable::check(client, x, &backend)?;
@@ -131,6 +135,17 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
         return Ok(Next::Linger);
     }
     Ok(next)
+}
+
+/// Counts what the status says of the client or of the server, in what the request tracks.
+fn note_status(client: &Client, x: &Exchange) {
+    let counted = &client.worker.shared.process.counted;
+    if counted.errors.holds(x.txn.server_status) {
+        x.note(client, Event::Error);
+    }
+    if counted.failures.holds(x.txn.server_status) {
+        x.note(client, Event::Failure);
+    }
 }
 
 /// Logs tell of the cookie of a request that rules of `proxy` denied; of others that got no further

@@ -15,6 +15,7 @@ use h2::{Code, Event, Key, Phase, Role};
 use net::Stream as Socket;
 use plan::global::LogErrors;
 use runtime::{Boxed, timer};
+use sample::track::{self, Trackers};
 use sample::{Cause, ConnectionError, Endpoint};
 use state::counters::Multiplexed;
 use state::sessions::{self, Activity};
@@ -214,8 +215,18 @@ where
             }
         };
         connection.count(self.counters());
-        self.root.session.glitches.set(connection.engine.borrow().glitches());
+        self.note_glitches(connection.engine.borrow().glitches());
         outcome
+    }
+
+    /// Notes how many breaches of the protocol there were on the connection so far.
+    fn note_glitches(&self, count: u32) {
+        let session = &self.root.session;
+        let new = count.saturating_sub(session.glitches.replace(count));
+        if new > 0 {
+            let none = Trackers::default();
+            track::note(session, &none, track::Event::Glitches(new), timer::now_ms());
+        }
     }
 
     fn happen(&mut self, event: Event) {

@@ -4,6 +4,7 @@ use std::task::Context;
 
 use http::{BodyLength, Method};
 use runtime::timer::{self, now_us};
+use sample::track::Event;
 use sample::transaction::TimeoutSlot;
 use sample::{Cause, Phase};
 
@@ -32,6 +33,12 @@ pub(crate) async fn after(client: &mut Client, x: &mut Exchange, stop: Stop) -> 
             let (cause, phase) = fault.termination(x.phase);
             x.txn.termination.set(cause, phase);
             count(client, x, fault);
+            if matches!(
+                fault,
+                Fault::BadResponse(_) | Fault::ResponseCut | Fault::EmptyResponse | Fault::ResponseTimeout
+            ) {
+                x.note(client, Event::Failure);
+            }
             if x.answered {
                 // Too late for words: the client must not take what it has for the whole. What its
                 // framing does not tell, a reset does. What a tunnel carries has its own end.

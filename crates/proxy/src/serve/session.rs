@@ -20,6 +20,7 @@ use runtime::profile;
 use runtime::timer::now_us;
 use runtime::usage::Measured;
 use runtime::watchdog;
+use sample::track::{self, Trackers};
 use sample::{Accepted, Endpoint, Ends, Session};
 use state::Mode;
 use state::sessions::{self, Activity};
@@ -232,6 +233,7 @@ fn count_session(connection: &Client) {
         traffic.session_rate.tick(now_ms);
     });
     connection.worker.shared.process.counters.mine().session_rate.tick(now_ms);
+    track::note(&connection.session, &Trackers::default(), track::Event::Session, now_ms);
 }
 
 /// Waits for the first byte of the next request: no buffer is held meanwhile. `None` when the

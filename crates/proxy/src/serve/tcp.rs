@@ -25,7 +25,7 @@ use crate::fault::Fault;
 use crate::flow::Path;
 use crate::routing::assign::{self, Lease};
 use crate::routing::attempt;
-use crate::routing::{connect, retry, route};
+use crate::routing::{connect, retry, route, stick};
 use crate::serve::tunnel;
 use crate::server::Upstream;
 use crate::server::local::{LocalProxy, LocalServer};
@@ -109,6 +109,7 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     }
     crate::exchange::unique_id::make(client, x);
     route::bind_server(client, x, &backend);
+    stick::of_request(client, x, &backend);
     x.choice.hash = route::hash(client, x, &backend);
     trace::forwards_request(x);
     x.txn.req_vars.clear();
@@ -128,6 +129,7 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
         x.txn.bytes_out += upstream.received().len() as u64;
         return Err(stop);
     }
+    stick::of_stream(client, x, &backend, lease.server(), &upstream);
     if x.response_body.is_broken && upstream.received().is_empty() {
         return Err(Fault::Truncated.into());
     }

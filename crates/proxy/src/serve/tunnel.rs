@@ -259,6 +259,8 @@ pub(crate) async fn run(
                     counted: &mut x.counted,
                     backend: x.backend.as_ref().map(|backend| &***backend),
                     server: x.txn.server.as_deref(),
+                    trackers: Some(&x.txn.trackers),
+                    answered: true,
                 };
                 let (received, sent) = (up.flow.received, down.flow.sent);
                 finish::count_moved(client, moved, before.0 + received, before.1 + sent);

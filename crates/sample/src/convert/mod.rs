@@ -25,8 +25,8 @@ mod mqtt;
 mod number;
 mod packet;
 mod protobuf;
+mod table;
 mod text;
-mod unbuilt;
 mod variable;
 mod x509;
 
@@ -143,6 +143,7 @@ static TABLES: &[&[Convert]] = &[
     capture::CONVERTS,
     debug::CONVERTS,
     x509::CONVERTS,
+    table::CONVERTS,
 ];
 
 static BY_NAME: LazyLock<HashMap<&'static str, &'static Convert>> =
@@ -158,11 +159,6 @@ pub fn find(name: &str) -> Option<&'static Convert> {
     BY_NAME.get(name).copied()
 }
 
-/// What a converter needs that HAProxy knows and that is not built here.
-pub fn needs(name: &str) -> Option<&'static str> {
-    unbuilt::NAMES.binary_search(&name).is_ok().then(|| unbuilt::needs(name))
-}
-
 /// The converter whose name is near to `name`.
 pub fn suggest(name: &str) -> Option<&'static str> {
     diag::suggest(name, all().map(|convert| convert.name))
@@ -173,12 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_stands_in_one_table_only_and_is_built_or_unbuilt() {
+    fn a_name_stands_in_one_table_only() {
         assert_eq!(BY_NAME.len(), all().count(), "a name occurs twice");
-        for name in unbuilt::NAMES {
-            assert!(find(name).is_none(), "{name} is built and still listed as not built");
-            assert_ne!(unbuilt::needs(name), "what is not built", "{name}");
-        }
-        assert!(unbuilt::NAMES.is_sorted());
     }
 }

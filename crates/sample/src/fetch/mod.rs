@@ -22,6 +22,7 @@ mod request;
 mod secret;
 mod socket;
 mod stream;
+mod table;
 mod timer;
 mod tls;
 mod unbuilt;
@@ -34,6 +35,7 @@ pub(crate) use capture::request_line;
 pub(crate) use connection::{destination, source};
 pub use internal::hostname;
 pub(crate) use proxy::{backend, backend_connections};
+pub(crate) use table::an_element;
 pub(crate) use timer::{Timers, accepted, requested};
 
 use crate::args::{Arg, Args, Spec};
@@ -189,6 +191,7 @@ static TABLES: &[&[Fetch]] = &[
     distcc::FETCHES,
     dump::FETCHES,
     htx::FETCHES,
+    table::FETCHES,
 ];
 
 static BY_NAME: LazyLock<HashMap<&'static str, &'static Fetch>> =

@@ -1,0 +1,378 @@
+//! Stick tables (manual, 11.1): the `stick-table` lines of proxies made into tables.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use base::units::DefaultUnit::{self, Milliseconds};
+use base::units::{parse_duration, parse_size};
+use diag::Diagnostic;
+use state::table::{Column, Data, Form, KeyType, MOST_ELEMENTS, ServerKey, Settings, Table};
+use syntax::Word;
+
+use crate::draft::Statement;
+use crate::draft::args::Args;
+use crate::resolve::{Context, Pending};
+
+/// A line, read: what its table is made of, and what it names.
+struct Line<'a> {
+    settings: Settings,
+    write_to: Option<&'a Word>,
+    peers: Option<&'a Word>,
+}
+
+/// Makes all tables of proxies, and makes their names known.
+pub(crate) fn tables(pending: &[Pending<'_>], context: &mut Context<'_>) -> Vec<Arc<Table>> {
+    let sticky = sticky(pending);
+    let (mut tables, mut targets) = (Vec::new(), Vec::new());
+    for proxy in pending {
+        let Some(statement) = proxy.settings.stick_table else { continue };
+        let name = proxy.settings.name;
+        match read(name, statement, sticky.contains(name), context) {
+            Ok(line) => {
+                if let Some(peers) = line.peers {
+                    context.diagnostics.push(no_peers(name, peers));
+                }
+                let table = Table::new(line.settings);
+                if let Some(target) = line.write_to {
+                    targets.push((table.clone(), target));
+                }
+                if let Some(other) = context.names.tables.insert(name.into(), table.clone()) {
+                    let text = format!("there are two stick tables named `{}`", other.name());
+                    context.diagnostics.push(
+                        Diagnostic::alert(text)
+                            .at(statement.keyword_span())
+                            .help("a frontend and a backend of one name cannot both have one"),
+                    );
+                }
+                tables.push(table);
+            }
+            Err(error) => context.diagnostics.push(error),
+        }
+    }
+    for (table, target) in targets {
+        let outcome = link(&table, target, context);
+        context.note(outcome);
+    }
+    tables
+}
+
+fn no_peers(name: &str, peers: &Word) -> Diagnostic {
+    Diagnostic::alert(format!("`peers {peers}` is not supported yet"))
+        .at(peers.span())
+        .haproxy_whole(format!("Proxy '{name}': unable to find sync peers '{peers}'."))
+}
+
+/// `write-to`: another table of the same keys.
+fn link(table: &Arc<Table>, target: &Word, context: &Context<'_>) -> Result<(), Diagnostic> {
+    let wrong = |message: String, why: String| {
+        let name = table.name();
+        Diagnostic::alert(message)
+            .at(target.span())
+            .haproxy_whole(format!("Proxy '{name}': failed to initialize stick-table: write-to: {why}."))
+    };
+    let Some(other) = context.names.tables.get(target.as_str()) else {
+        let known = context.names.tables.keys().map(|name| &**name);
+        let near = diag::suggest(target, known);
+        let text = format!("there is no stick table `{target}`");
+        return Err(wrong(text, format!("table '{target}' doesn't exist")).did_you_mean(near));
+    };
+    if Arc::ptr_eq(table, other) {
+        let why = format!("table '{target}' cannot write to itself");
+        return Err(wrong("a table cannot write to itself".to_owned(), why));
+    }
+    let (own, of_other) = (&table.settings, &other.settings);
+    if (own.kind, own.key_length) != (of_other.kind, of_other.key_length) {
+        let text = format!("keys of table `{target}` have another type or length");
+        return Err(wrong(text, format!("cannot use table '{target}': incompatible types or lengths")));
+    }
+    let _ = table.write_to.set(other.clone());
+    Ok(())
+}
+
+/// The names of tables that `stick` lines point to: these hold servers.
+fn sticky<'a>(pending: &[Pending<'a>]) -> HashSet<&'a str> {
+    let mut names = HashSet::new();
+    for proxy in pending {
+        for line in proxy.settings.all_rules().filter(|line| line.keyword.name.starts_with("stick ")) {
+            let words = line.arguments();
+            let named = words.iter().position(|word| word == "table").and_then(|at| words.get(at + 1));
+            names.insert(named.map_or(proxy.settings.name, |word| word.as_str()));
+        }
+    }
+    names
+}
+
+fn read<'a>(
+    name: &str,
+    statement: &'a Statement,
+    sticky: bool,
+    context: &mut Context<'_>,
+) -> Result<Line<'a>, Diagnostic> {
+    let keyword = statement.keyword.name;
+    let mut args = Args::new(statement, context.diagnostics, context.environment);
+    let (mut kind, mut size, mut columns) = (None, 0, Vec::new());
+    let mut line = Line {
+        settings: Settings {
+            name: name.into(),
+            kind: KeyType::Ip4,
+            key_length: 0,
+            size: 0,
+            expire_ms: 0,
+            nopurge: false,
+            recv_only: false,
+            server_key: ServerKey::Name,
+            bytes_factor: 1,
+            columns: Vec::new(),
+            peers: None,
+        },
+        write_to: None,
+        peers: None,
+    };
+    let own = &mut line.settings;
+    while let Some(word) = args.next() {
+        match word.as_str() {
+            "type" => kind = Some(key_type(&mut args)?),
+            "size" => size = entries(&mut args)?,
+            "expire" => {
+                let word = args.value()?;
+                own.expire_ms = time(&args, word, "expire")?;
+            }
+            "nopurge" => own.nopurge = true,
+            "recv-only" => own.recv_only = true,
+            "write-to" => line.write_to = Some(args.value()?),
+            "peers" => line.peers = Some(args.value()?),
+            "srvkey" => {
+                own.server_key = match args.value()?.as_str() {
+                    "name" => ServerKey::Name,
+                    "addr" => ServerKey::Address,
+                    other => {
+                        return Err(args
+                            .wrong(format!("servers cannot be told by `{other}`"))
+                            .did_you_mean(diag::suggest(other, ["name", "addr"]))
+                            .help("`name` or `addr`")
+                            .haproxy(format!("stick-table : unknown server key type '{other}'.")));
+                    }
+                }
+            }
+            "brates-factor" => {
+                let word = args.value()?;
+                own.bytes_factor =
+                    word.parse().ok().filter(|factor| (1..=1024).contains(factor)).ok_or_else(|| {
+                        args.wrong(format!("`{word}` is no factor of rates of bytes"))
+                            .label("1 to 1024")
+                            .haproxy("stick-table: argument 'brates-factor' must be greater than 0 and lower or equal than 1024.")
+                    })?;
+            }
+            "store" => {
+                let list = args.value()?;
+                store(list, &mut columns, &mut args)?;
+            }
+            other => {
+                const KNOWN: &[&str] = &[
+                    "type",
+                    "size",
+                    "expire",
+                    "nopurge",
+                    "recv-only",
+                    "write-to",
+                    "peers",
+                    "srvkey",
+                    "brates-factor",
+                    "store",
+                ];
+                return Err(args
+                    .wrong(format!("`{keyword}` does not know `{other}`"))
+                    .did_you_mean(diag::suggest(other, KNOWN.iter().copied()))
+                    .haproxy(format!("stick-table: unknown argument '{other}'.")));
+            }
+        }
+    }
+    let missing = |what: &str, usage: &str| {
+        Diagnostic::alert(format!("`{keyword}` needs `{usage}`"))
+            .at(statement.end())
+            .haproxy(format!("stick-table: missing {what}."))
+    };
+    if size == 0 {
+        return Err(missing("size", "size <entries>"));
+    }
+    let (kind, key_length) = kind.ok_or_else(|| missing("type", "type <type>"))?;
+    if sticky {
+        for data in [Data::ServerId, Data::ServerKey] {
+            if !columns.iter().any(|column: &Column| column.data == data) {
+                columns.push(Column::new(data, 1, 0));
+            }
+        }
+    }
+    let line_settings = &mut line.settings;
+    (line_settings.kind, line_settings.key_length) = (kind, key_length);
+    (line_settings.size, line_settings.columns) = (size, columns);
+    Ok(line)
+}
+
+/// The longest key that may be asked for.
+const LONGEST: usize = 16_384;
+
+fn key_type(args: &mut Args<'_, '_>) -> Result<(KeyType, usize), Diagnostic> {
+    let word = args.value()?;
+    let (kind, usual) = match word.as_str() {
+        "ip" | "ipv4" => return Ok((KeyType::Ip4, 4)),
+        "ipv6" => return Ok((KeyType::Ip6, 16)),
+        "integer" => return Ok((KeyType::Int, 4)),
+        "string" => (KeyType::Str, 32),
+        "binary" => (KeyType::Bin, 32),
+        other => {
+            return Err(args
+                .wrong(format!("there is no type of keys named `{other}`"))
+                .did_you_mean(diag::suggest(other, ["ip", "ipv4", "ipv6", "integer", "string", "binary"]))
+                .haproxy(format!("stick-table: unknown type '{other}'.")));
+        }
+    };
+    if !args.take("len") {
+        return Ok((kind, usual));
+    }
+    let word = args.value()?;
+    let length = word.parse::<usize>().ok().filter(|length| (1..=LONGEST).contains(length));
+    length.map(|length| (kind, length)).ok_or_else(|| {
+        args.wrong(format!("`{word}` is no length of keys"))
+            .label(format!("1 to {LONGEST}"))
+            .haproxy("'len' expects a positive integer argument.")
+    })
+}
+
+fn entries(args: &mut Args<'_, '_>) -> Result<u32, Diagnostic> {
+    let word = args.value()?;
+    let wrong = |text: String, haproxy: String| args.wrong(text).haproxy(haproxy);
+    let size = parse_size(word).map_err(|error| {
+        let text = match word.find(|c: char| !c.is_ascii_digit()) {
+            Some(at) => {
+                format!("stick-table: unexpected character '{}' in argument of 'size'.", &word[at..=at])
+            }
+            None => "stick-table: missing size.".to_owned(),
+        };
+        wrong(format!("`{word}` is no number of entries: {error}"), text)
+    })?;
+    u32::try_from(size).ok().filter(|size| *size < u32::MAX / 2).ok_or_else(|| {
+        wrong(format!("a table of {word} entries is too large"), "stick-table: size is too large.".to_owned())
+    })
+}
+
+fn time(args: &Args<'_, '_>, word: &Word, what: &str) -> Result<u32, Diagnostic> {
+    milliseconds(word, Milliseconds).ok_or_else(|| {
+        let found = word.find(|c: char| !c.is_ascii_digit()).unwrap_or(0);
+        args.wrong(format!("`{word}` is no time"))
+            .label("a number and one of: us, ms, s, m, h, d; at most about 24 days")
+            .haproxy(format!(
+                "stick-table: unexpected character '{}' in argument of '{what}'.",
+                word.get(found..=found).unwrap_or_default()
+            ))
+    })
+}
+
+/// A time in milliseconds that fits into 31 bits.
+fn milliseconds(text: &str, unit: DefaultUnit) -> Option<u32> {
+    let time = parse_duration(text, unit).ok()?;
+    u32::try_from(time.as_millis()).ok().filter(|ms| *ms <= i32::MAX as u32)
+}
+
+/// `store`: a list of data types, some with arguments in parentheses.
+fn store(list: &Word, columns: &mut Vec<Column>, args: &mut Args<'_, '_>) -> Result<(), Diagnostic> {
+    let (mut start, mut depth) = (0, 0);
+    for (at, letter) in list.char_indices().chain([(list.len(), ',')]) {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth <= 0 || at == list.len() => {
+                let text = &list[start..at];
+                let error = |diagnostic: Diagnostic| diagnostic.at(list.part(start, at));
+                match data_type(text).map_err(error)? {
+                    column if columns.iter().any(|other| other.data == column.data) => {
+                        let name = column.data.name();
+                        args.diagnostics.push(
+                            Diagnostic::warning(format!("`{name}` is stored already"))
+                                .at(list.part(start, at))
+                                .haproxy(format!(
+                                    "stick-table: store option '{name}' already enabled, ignored."
+                                )),
+                        );
+                    }
+                    column => {
+                        check_arrays(columns, column).map_err(error)?;
+                        columns.push(column);
+                    }
+                }
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn data_type(text: &str) -> Result<Column, Diagnostic> {
+    let (name, inner) = match text.split_once('(') {
+        Some((name, rest)) => (name, Some(rest.strip_suffix(')').unwrap_or(rest))),
+        None => (text, None),
+    };
+    let Some(data) = Data::find(name) else {
+        return Err(Diagnostic::alert(format!("there is no data type `{name}`"))
+            .did_you_mean(diag::suggest(name, Data::all().map(Data::name)))
+            .haproxy(format!("stick-table: unknown store option '{name}'.")));
+    };
+    let is_rate = data.form() == Form::Rate;
+    let parts: Vec<&str> = inner.map_or(Vec::new(), |inner| inner.split(',').map(str::trim).collect());
+    let wanted = usize::from(data.is_array()) + usize::from(is_rate);
+    if parts.len() < wanted {
+        let what = match (data.is_array(), is_rate) {
+            (true, true) => "how many and a period: `gpc_rate(2,10s)`".to_owned(),
+            (true, false) => format!("how many: `{name}(2)`"),
+            _ => format!("a period: `{name}(10s)`"),
+        };
+        return Err(Diagnostic::alert(format!("`{name}` needs {what}"))
+            .haproxy(format!("stick-table: missing argument to store option '{name}'.")));
+    }
+    if parts.len() > wanted {
+        return Err(Diagnostic::alert(format!("`{name}` has no use for `{}`", parts[wanted]))
+            .haproxy(format!("stick-table: unexpected argument to store option '{name}'.")));
+    }
+    let mut parts = parts.into_iter();
+    let count = match data.is_array() {
+        true => parts
+            .next()
+            .and_then(|count| count.parse().ok())
+            .filter(|count| (1..=MOST_ELEMENTS).contains(count)),
+        false => Some(1),
+    };
+    let count = count.ok_or_else(|| {
+        Diagnostic::alert(format!("`{name}` has from 1 to {MOST_ELEMENTS} elements")).haproxy(format!(
+            "stick-table: array size is out of allowed range (1-{MOST_ELEMENTS}) for store option '{name}'."
+        ))
+    })?;
+    let period = match parts.next() {
+        Some(period) => milliseconds(period, Milliseconds).filter(|ms| *ms > 0).ok_or_else(|| {
+            Diagnostic::alert(format!("`{period}` is no period"))
+                .haproxy(format!("stick-table: error when processing store option '{name}'."))
+        })?,
+        None => 0,
+    };
+    Ok(Column::new(data, count, period))
+}
+
+/// An array and the single ones that it stands for are not stored together.
+fn check_arrays(columns: &[Column], new: Column) -> Result<(), Diagnostic> {
+    const GROUPS: [(Data, &[Data], &str); 3] = [
+        (Data::Gpc, &[Data::Gpc0, Data::Gpc1], "gpc[0/1]"),
+        (Data::GpcRate, &[Data::Gpc0Rate, Data::Gpc1Rate], "gpc[0/1]_rate"),
+        (Data::Gpt, &[Data::Gpt0], "gpt0"),
+    ];
+    for (array, single, shown) in GROUPS {
+        let has = |data: Data| data == new.data || columns.iter().any(|column| column.data == data);
+        if has(array) && single.iter().any(|data| has(*data)) {
+            let name = array.name();
+            return Err(Diagnostic::alert(format!("`{name}` stands for `{shown}`: a table stores one of them"))
+                .haproxy(format!(
+                    "stick-table: simultaneous usage of '{name}' and '{shown}' in a same table is not permitted as '{name}' overrides '{shown}'."
+                )));
+        }
+    }
+    Ok(())
+}

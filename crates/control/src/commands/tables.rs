@@ -1,0 +1,393 @@
+//! Stick tables: `show table`, `set table`, `clear table` (management manual, 9.3). Tables are walked
+//! through piece by piece, so that a large one holds nobody up.
+
+use std::fmt::Write;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use base::clock::now_ms;
+use state::table::{Column, Cursor, Data, Entry, Form, KeyType, Table, View};
+
+use crate::call::{Call, Reply, error};
+
+/// How many places of a table are looked at in one turn.
+const TURN: usize = 512;
+
+/// How many conditions on stored data one command may have.
+const MOST_FILTERS: usize = 4;
+
+/// What a command does with the entries that it names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deed {
+    Show,
+    Clear,
+    Set,
+}
+
+impl Deed {
+    fn usage(self) -> &'static str {
+        match self {
+            Self::Show => {
+                "Optional argument only supports \"data.<store_data_type>\" <operator> <value> or key <key> or ptr <ptr>"
+            }
+            Self::Clear => {
+                "Required arguments: <table> \"data.<store_data_type>\" <operator> <value> or <table> key <key> or <table> ptr <ptr>"
+            }
+            Self::Set => {
+                "Required arguments: <table> key <key> [data.<store_data_type> <value>]* or <table> ptr <ptr> [data.<store_data_type> <value>]*"
+            }
+        }
+    }
+}
+
+/// How a stored number is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operator {
+    Equal,
+    Other,
+    AtMost,
+    AtLeast,
+    Below,
+    Above,
+}
+
+/// A condition on stored data.
+#[derive(Debug, Clone, Copy)]
+struct Filter {
+    column: Column,
+    element: usize,
+    operator: Operator,
+    value: i64,
+}
+
+impl Filter {
+    fn holds(&self, entry: &View<'_>, now_ms: u64) -> bool {
+        // Elements that an array has not match nothing.
+        if self.element >= self.column.count as usize {
+            return false;
+        }
+        let value = entry.read(&self.column, self.element, now_ms) as i64;
+        match self.operator {
+            Operator::Equal => value == self.value,
+            Operator::Other => value != self.value,
+            Operator::AtMost => value <= self.value,
+            Operator::AtLeast => value >= self.value,
+            Operator::Below => value < self.value,
+            Operator::Above => value > self.value,
+        }
+    }
+}
+
+pub(crate) fn show(call: &mut Call<'_>) -> Reply {
+    let view = call.runtime.view();
+    if call.arg(0).is_empty() {
+        // As HAProxy lists them: the last one first.
+        let mut out = String::new();
+        view.tables.iter().rev().for_each(|table| summary(table, &mut out));
+        return Reply::Text(out);
+    }
+    run(call, Deed::Show)
+}
+
+pub(crate) fn clear(call: &mut Call<'_>) -> Reply {
+    run(call, Deed::Clear)
+}
+
+pub(crate) fn set(call: &mut Call<'_>) -> Reply {
+    run(call, Deed::Set)
+}
+
+fn run(call: &mut Call<'_>, deed: Deed) -> Reply {
+    let view = call.runtime.view();
+    if call.arg(0).is_empty() {
+        return error(deed.usage());
+    }
+    let Some(table) = view.tables.iter().find(|table| table.name() == call.arg(0)) else {
+        return error("No such table");
+    };
+    let outcome = match call.arg(1) {
+        "key" => by_key(call, table, deed),
+        "ptr" => by_pointer(call, table, deed),
+        word if word.starts_with("data.") && deed != Deed::Set => by_data(call, table, deed),
+        "" if deed != Deed::Set => Ok(all(table, Vec::new(), deed)),
+        "" => Ok(Reply::Done),
+        _ => Err(deed.usage().into()),
+    };
+    outcome.unwrap_or_else(error)
+}
+
+/// The line of a table.
+fn summary(table: &Table, out: &mut String) {
+    let (name, kind, size) = (table.name(), table.settings.kind.name(), table.settings.size);
+    // Writing to text cannot fail.
+    let _ = writeln!(out, "# table: {name}, type: {kind}, size:{size}, used:{}", table.used());
+}
+
+/// The key that a word is in a table.
+fn key_of(word: &str, table: &Table) -> Result<Vec<u8>, String> {
+    let leading = |text: &str| {
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        text[..digits].parse::<u64>().unwrap_or(0) as u32
+    };
+    match table.settings.kind {
+        KeyType::Ip4 => match (word.parse::<Ipv4Addr>(), word.parse::<Ipv6Addr>().ok()) {
+            (Ok(address), _) => Ok(address.octets().to_vec()),
+            (_, Some(address)) if address.to_ipv4().is_some() => {
+                Ok(address.to_ipv4().unwrap_or(Ipv4Addr::UNSPECIFIED).octets().to_vec())
+            }
+            _ => Err("Invalid key".into()),
+        },
+        KeyType::Ip6 => match (word.parse::<Ipv6Addr>(), word.parse::<Ipv4Addr>()) {
+            (Ok(address), _) => Ok(address.octets().to_vec()),
+            (_, Ok(address)) => Ok(address.to_ipv6_mapped().octets().to_vec()),
+            _ => Err("Invalid key".into()),
+        },
+        KeyType::Int => Ok(leading(word).to_be_bytes().to_vec()),
+        KeyType::Str => Ok(word.as_bytes().to_vec()),
+        KeyType::Bin => {
+            Err("Inserting keys into tables of type other than ip, ipv6, string and integer is not supported"
+                .into())
+        }
+    }
+}
+
+fn by_key(call: &Call<'_>, table: &Arc<Table>, deed: Deed) -> Result<Reply, String> {
+    if call.arg(2).is_empty() {
+        return Err("Key value expected".into());
+    }
+    let key = key_of(call.arg(2), table).map_err(|text| match deed {
+        Deed::Show => text.replace("Inserting", "Showing").replace("into", "from"),
+        Deed::Clear => text.replace("Inserting", "Removing").replace("into", "from"),
+        Deed::Set => text,
+    })?;
+    let now = now_ms();
+    if deed == Deed::Set {
+        let changes = changes(call, table)?;
+        return match table.get(&key, now) {
+            Some(entry) => Ok(change(&entry, &changes, now)),
+            None => Err("Unable to allocate a new entry".into()),
+        };
+    }
+    Ok(match table.find(&key, now) {
+        Some(entry) => one(table, entry, deed, now),
+        None => Reply::Done,
+    })
+}
+
+fn by_pointer(call: &Call<'_>, table: &Arc<Table>, deed: Deed) -> Result<Reply, String> {
+    let digits = call.arg(2).strip_prefix("0x").unwrap_or_default();
+    let pointer = u64::from_str_radix(digits, 16).map_err(|_| "Pointer expected (0xffff notation)")?;
+    let now = now_ms();
+    let entry = table.by_pointer(pointer, now).ok_or("No entry can be found matching ptr.")?;
+    if deed == Deed::Set {
+        let changes = changes(call, table)?;
+        return Ok(change(&entry, &changes, now));
+    }
+    Ok(one(table, entry, deed, now))
+}
+
+/// Shows one entry, or removes it.
+fn one(table: &Table, entry: Entry<'_>, deed: Deed, now: u64) -> Reply {
+    if deed == Deed::Clear {
+        return if table.remove(entry) {
+            Reply::Done
+        } else {
+            error("Entry currently in use, cannot remove")
+        };
+    }
+    let mut out = String::new();
+    summary(table, &mut out);
+    line(&entry, now, &mut out);
+    Reply::Text(out)
+}
+
+/// `data.<type>` or `data.<type>[<element>]`: the column and the element.
+fn stored(word: &str, table: &Table) -> Result<(Column, usize), String> {
+    let name = word.strip_prefix("data.").ok_or("\"data.<type>\" followed by a value expected")?;
+    let (name, element) = match name.split_once('[') {
+        Some((name, rest)) => {
+            (name, rest.strip_suffix(']').and_then(|number| number.parse().ok()).ok_or("Unknown data type")?)
+        }
+        None => (name, 0),
+    };
+    let data = Data::find(name).ok_or("Unknown data type")?;
+    let column = table.column(data).ok_or("Data type not stored in this table")?;
+    Ok((*column, element))
+}
+
+/// What `set table` changes.
+fn changes(call: &Call<'_>, table: &Table) -> Result<Vec<(Column, usize, u64)>, String> {
+    let words = call.args.get(3..).unwrap_or_default();
+    let mut changes = Vec::new();
+    for pair in words.chunks(2) {
+        let (column, element) = stored(&pair[0], table)?;
+        if element >= column.count as usize {
+            return Err("index out of range in this data array".into());
+        }
+        let number = pair.get(1).and_then(|value| value.parse::<i64>().ok());
+        let number = number.filter(|_| column.data.form() != Form::Text);
+        changes.push((column, element, number.ok_or("Require a valid integer value to store")? as u64));
+    }
+    Ok(changes)
+}
+
+fn change(entry: &Entry<'_>, changes: &[(Column, usize, u64)], now: u64) -> Reply {
+    for (column, element, value) in changes {
+        entry.set(column.data, *element as u32, *value, now);
+    }
+    entry.touch(now);
+    Reply::Done
+}
+
+fn by_data(call: &Call<'_>, table: &Arc<Table>, deed: Deed) -> Result<Reply, String> {
+    let words = call.args.get(1..).unwrap_or_default();
+    let mut filters = Vec::new();
+    for (number, part) in words.chunks(3).enumerate() {
+        if number == MOST_FILTERS {
+            let before = words.get((number * 3).wrapping_sub(1)).map_or("", String::as_str);
+            return Err(format!(
+                "Detected extra data in filter, {}th word of input, after '{before}'",
+                number * 3 + 4
+            ));
+        }
+        filters.push(filter(part, table).map_err(|text| format!("Filter entry #{}: {text}", number + 1))?);
+    }
+    Ok(all(table, filters, deed))
+}
+
+fn filter(words: &[String], table: &Table) -> Result<Filter, String> {
+    let (column, element) = match words[0].starts_with("data.") {
+        true => stored(&words[0], table)?,
+        false => return Err("Unknown data type".into()),
+    };
+    let operator = match words.get(1).map(String::as_str) {
+        Some("eq") => Operator::Equal,
+        Some("ne") => Operator::Other,
+        Some("le") => Operator::AtMost,
+        Some("ge") => Operator::AtLeast,
+        Some("lt") => Operator::Below,
+        Some("gt") => Operator::Above,
+        _ => return Err("Require and operator among \"eq\", \"ne\", \"le\", \"ge\", \"lt\", \"gt\"".into()),
+    };
+    let value = words.get(2).and_then(|value| value.parse().ok());
+    let value = value.ok_or("Require a valid integer value to compare against")?;
+    Ok(Filter { column, element, operator, value })
+}
+
+/// All entries for which the filters hold, piece by piece.
+fn all(table: &Arc<Table>, filters: Vec<Filter>, deed: Deed) -> Reply {
+    let mut first = String::new();
+    if deed == Deed::Show {
+        table.sweep(now_ms(), TURN);
+        summary(table, &mut first);
+    }
+    let (table, mut at) = (table.clone(), Some(Cursor::default()));
+    let pieces = std::iter::from_fn(move || {
+        let mut cursor = at?;
+        let (mut out, now) = (std::mem::take(&mut first), now_ms());
+        // How long a turn is does not depend on how many entries pass.
+        for _ in 0..TURN {
+            match table.next(cursor, now, TURN) {
+                Ok((entry, next)) => {
+                    cursor = next;
+                    if filters.iter().all(|filter| filter.holds(&entry, now)) {
+                        match deed {
+                            Deed::Show => line(&entry, now, &mut out),
+                            // Those in use stay.
+                            _ => drop(table.remove(entry)),
+                        }
+                    }
+                }
+                Err(next) => {
+                    at = next;
+                    return Some(out);
+                }
+            }
+        }
+        at = Some(cursor);
+        Some(out)
+    });
+    Reply::Pieces(Box::new(pieces))
+}
+
+/// The line of an entry.
+fn line(entry: &Entry<'_>, now: u64, out: &mut String) {
+    let table = entry.table();
+    let _ = write!(out, "{:#x}: key=", entry.pointer());
+    key(entry, out);
+    // Who shows it holds it too.
+    let (holders, left) = (entry.holders().saturating_sub(1), entry.expires_in(now));
+    let _ = write!(out, " use={holders} exp={left} shard=0");
+    for column in table.columns() {
+        for element in 0..column.count as usize {
+            let (name, bare) = (column.data.name(), column.data.name().trim_end_matches("_rate"));
+            out.push(' ');
+            match (column.data.is_array(), column.data.form()) {
+                (true, Form::Rate) => {
+                    let _ = write!(out, "{bare}{element}_rate");
+                }
+                (true, _) => {
+                    let _ = write!(out, "{name}{element}");
+                }
+                _ => out.push_str(name),
+            }
+            if column.period_ms > 0 {
+                let _ = write!(out, "({})", column.period_ms);
+            }
+            if column.data.form() == Form::Text {
+                let text = entry.server_key();
+                let _ = write!(out, "={}", text.as_deref().unwrap_or("-"));
+                continue;
+            }
+            let factor = match column.data {
+                Data::BytesInRate | Data::BytesOutRate => u64::from(table.settings.bytes_factor),
+                _ => 1,
+            };
+            let _ = write!(out, "={}", entry.read(column, element, now) * factor);
+        }
+    }
+    out.push('\n');
+}
+
+/// The key as it is written.
+fn key(entry: &Entry<'_>, out: &mut String) {
+    let mut bytes = Vec::new();
+    entry.key(&mut bytes);
+    let written = match entry.table().settings.kind {
+        KeyType::Ip4 => {
+            <[u8; 4]>::try_from(&bytes[..]).map(|bytes| write!(out, "{}", Ipv4Addr::from(bytes))).is_ok()
+        }
+        KeyType::Ip6 => {
+            <[u8; 16]>::try_from(&bytes[..]).map(|bytes| write!(out, "{}", Ipv6Addr::from(bytes))).is_ok()
+        }
+        KeyType::Int => {
+            <[u8; 4]>::try_from(&bytes[..]).map(|bytes| write!(out, "{}", u32::from_be_bytes(bytes))).is_ok()
+        }
+        KeyType::Str | KeyType::Bin => false,
+    };
+    if written {
+        return;
+    }
+    if entry.table().settings.kind == KeyType::Bin {
+        for byte in bytes {
+            let _ = write!(out, "{byte:02X}");
+        }
+        return;
+    }
+    for byte in bytes {
+        match byte {
+            b' '..=b'~' if !matches!(byte, b' ' | b'=' | b'\\') => out.push(char::from(byte)),
+            b'\\' | b' ' | b'=' => {
+                out.push('\\');
+                out.push(char::from(byte));
+            }
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            27 => out.push_str("\\e"),
+            _ => {
+                let _ = write!(out, "\\x{byte:02x}");
+            }
+        }
+    }
+}

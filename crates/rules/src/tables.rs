@@ -1,0 +1,72 @@
+//! What actions do with stick tables: tracking, counters, tags.
+
+use std::sync::Arc;
+
+use sample::expression::Expression;
+use sample::track::{self, Element, Event};
+use sample::{Scratch, Value};
+use state::table::Table;
+
+use crate::action::{Counted, TableChange};
+use crate::apply::Applied;
+use crate::stage::Stage;
+
+/// Tracks the entry of a key, unless the request or its connection tracks something with that number
+/// already: for the request, or for the connection where there is no request yet.
+pub(crate) fn track(stage: &mut Stage<'_>, counter: u8, key: &Expression, table: &Arc<Table>) -> Applied {
+    let number = usize::from(counter);
+    let of_request = stage.transaction.as_ref().is_some_and(|own| own.trackers.get(number).is_some());
+    if of_request || stage.session.trackers().is_some_and(|held| held.borrow().get(number).is_some()) {
+        return Applied::Next;
+    }
+    let mut bytes = Scratch::new();
+    {
+        let env = stage.env();
+        let value = key.eval(&env);
+        if value.is_none() && env.may_change.get() && !env.complete {
+            return Applied::Wait;
+        }
+        let written = value.and_then(|value: Value<'_>| {
+            track::with_key(value, table.settings.kind, |key| bytes.extend_from_slice(key))
+        });
+        if written.is_none() {
+            return Applied::Next;
+        }
+    }
+    let now = stage.now_ms;
+    let Some(transaction) = &mut stage.transaction else {
+        stage.session.trackers_to_change().borrow_mut().begin(number, table, &bytes, now);
+        return Applied::Next;
+    };
+    let (is_http, status) = (transaction.is_http, transaction.response.status());
+    let has_response = transaction.has_response;
+    if let Some(view) = transaction.trackers.begin(number, table, &bytes, now)
+        && is_http
+        && stage.counts_requests
+    {
+        track::count(view, Event::Request, now);
+        if has_response {
+            if stage.process.counted.errors.holds(status) {
+                track::count(view, Event::Error, now);
+            }
+            if stage.process.counted.failures.holds(status) {
+                track::count(view, Event::Failure, now);
+            }
+        }
+    }
+    Applied::Next
+}
+
+/// Changes a counter or a tag of what is tracked, if anything is.
+pub(crate) fn change(stage: &Stage<'_>, change: TableChange, counted: Counted, value: i64) {
+    let element = match counted.is_named {
+        true => Element::Named(counted.element.into()),
+        false => Element::Of(counted.element.into()),
+    };
+    let value = value.clamp(0, u32::MAX.into()) as u32;
+    let now = stage.now_ms;
+    track::with(&stage.env(), counted.counter.into(), |view| match change {
+        TableChange::Add => drop(track::increment(&view, element, value, now)),
+        TableChange::Tag => track::tag(&view, element, value, now),
+    });
+}

@@ -1,0 +1,114 @@
+//! Keys looked up in stick tables (manual, 7.3.1 `in_table`, `table_…`).
+
+use std::sync::Arc;
+
+use state::table::{Table, View};
+
+use super::{Convert, row};
+use crate::args::{Args, Kind, Spec, arg, opt};
+use crate::env::Env;
+use crate::fact::{Element, FACTS, number};
+use crate::fetch::an_element;
+use crate::track;
+use crate::value::{Type, Value};
+
+const TABLE: &[Spec] = &[arg(Kind::Table)];
+const ELEMENT: &[Spec] = &[arg(Kind::Int), arg(Kind::Table)];
+const OR_ELSE: &[Spec] = &[arg(Kind::Table), opt(Kind::Int)];
+
+#[rustfmt::skip]
+pub(super) static CONVERTS: &[Convert] = &[
+    row("table_bytes_in_rate", TABLE, Type::Any, Type::Int, "bytes from the client in a period", named::<{ number::BYTES_IN_RATE }, 0>),
+    row("table_bytes_out_rate", TABLE, Type::Any, Type::Int, "bytes to the client in a period", named::<{ number::BYTES_OUT_RATE }, 0>),
+    row("table_conn_cnt", TABLE, Type::Any, Type::Int, "connections so far", named::<{ number::CONN_CNT }, 0>),
+    row("table_conn_cur", TABLE, Type::Any, Type::Int, "connections now", named::<{ number::CONN_CUR }, 0>),
+    row("table_conn_rate", TABLE, Type::Any, Type::Int, "connections in a period", named::<{ number::CONN_RATE }, 0>),
+    row("table_glitch_cnt", TABLE, Type::Any, Type::Int, "breaches of protocols so far", named::<{ number::GLITCH_CNT }, 0>),
+    row("table_glitch_rate", TABLE, Type::Any, Type::Int, "breaches of protocols in a period", named::<{ number::GLITCH_RATE }, 0>),
+    row("table_http_err_cnt", TABLE, Type::Any, Type::Int, "requests in error so far", named::<{ number::HTTP_ERR_CNT }, 0>),
+    row("table_http_err_rate", TABLE, Type::Any, Type::Int, "requests in error in a period", named::<{ number::HTTP_ERR_RATE }, 0>),
+    row("table_http_fail_cnt", TABLE, Type::Any, Type::Int, "responses that failed so far", named::<{ number::HTTP_FAIL_CNT }, 0>),
+    row("table_http_fail_rate", TABLE, Type::Any, Type::Int, "responses that failed in a period", named::<{ number::HTTP_FAIL_RATE }, 0>),
+    row("table_http_req_cnt", TABLE, Type::Any, Type::Int, "requests so far", named::<{ number::HTTP_REQ_CNT }, 0>),
+    row("table_http_req_rate", TABLE, Type::Any, Type::Int, "requests in a period", named::<{ number::HTTP_REQ_RATE }, 0>),
+    row("table_kbytes_in", TABLE, Type::Any, Type::Int, "kilobytes from the client so far", named::<{ number::KBYTES_IN }, 0>),
+    row("table_kbytes_out", TABLE, Type::Any, Type::Int, "kilobytes to the client so far", named::<{ number::KBYTES_OUT }, 0>),
+    row("table_sess_cnt", TABLE, Type::Any, Type::Int, "sessions so far", named::<{ number::SESS_CNT }, 0>),
+    row("table_sess_rate", TABLE, Type::Any, Type::Int, "sessions in a period", named::<{ number::SESS_RATE }, 0>),
+    row("table_clr_gpc0", TABLE, Type::Any, Type::Int, "the first counter, which is set to 0", named::<{ number::CLEAR }, 0>),
+    row("table_clr_gpc1", TABLE, Type::Any, Type::Int, "the second counter, which is set to 0", named::<{ number::CLEAR }, 1>),
+    row("table_gpc0", TABLE, Type::Any, Type::Int, "the first general purpose counter", named::<{ number::GPC }, 0>),
+    row("table_gpc1", TABLE, Type::Any, Type::Int, "the second general purpose counter", named::<{ number::GPC }, 1>),
+    row("table_gpt0", TABLE, Type::Any, Type::Int, "the first general purpose tag", named::<{ number::GPT }, 0>),
+    row("table_gpc0_rate", TABLE, Type::Any, Type::Int, "increments of the first counter in a period", named::<{ number::GPC_RATE }, 0>),
+    row("table_gpc1_rate", TABLE, Type::Any, Type::Int, "increments of the second counter in a period", named::<{ number::GPC_RATE }, 1>),
+    row("table_inc_gpc0", TABLE, Type::Any, Type::Int, "the first counter, incremented", named::<{ number::INCREMENT }, 0>),
+    row("table_inc_gpc1", TABLE, Type::Any, Type::Int, "the second counter, incremented", named::<{ number::INCREMENT }, 1>),
+    row("table_clr_gpc", ELEMENT, Type::Any, Type::Int, "a counter of the array, which is set to 0", element::<{ number::CLEAR }>).prepared(an_element),
+    row("table_gpc", ELEMENT, Type::Any, Type::Int, "a counter of the array", element::<{ number::GPC }>).prepared(an_element),
+    row("table_gpt", ELEMENT, Type::Any, Type::Int, "a tag of the array", element::<{ number::GPT }>).prepared(an_element),
+    row("table_gpc_rate", ELEMENT, Type::Any, Type::Int, "increments of a counter of the array in a period", element::<{ number::GPC_RATE }>).prepared(an_element),
+    row("table_inc_gpc", ELEMENT, Type::Any, Type::Int, "a counter of the array, incremented", element::<{ number::INCREMENT }>).prepared(an_element),
+    row("table_server_id", TABLE, Type::Any, Type::Int, "the number of the server", named::<{ number::SERVER_ID }, 0>),
+    row("table_trackers", TABLE, Type::Any, Type::Int, "how many track it", named::<{ number::TRACKERS }, 0>),
+    row("table_expire", OR_ELSE, Type::Any, Type::Int, "how long it still lives, in ms", expire),
+    row("table_idle", OR_ELSE, Type::Any, Type::Int, "how long ago it was touched, in ms", idle),
+    row("in_table", TABLE, Type::Any, Type::Bool, "whether the table has it", in_table),
+];
+
+/// A fact of a key's entry: 0 where there is no entry and none is made.
+fn fact_of<'a>(
+    value: Value<'_>,
+    table: &Arc<Table>,
+    fact: usize,
+    element: Element,
+    env: &Env<'_>,
+) -> Option<Value<'a>> {
+    let fact = FACTS[fact];
+    track::with_key(value, table.settings.kind, |key| {
+        let entry = if fact.changes() { table.get(key, env.now_ms) } else { table.find(key, env.now_ms) };
+        match entry {
+            Some(entry) => fact.of(&entry, element, env.now_ms).map(Value::Int),
+            None => Some(Value::Int(0)),
+        }
+    })?
+}
+
+fn named<'a, const FACT: usize, const NAMED: u32>(
+    value: Value<'a>,
+    args: &'a Args,
+    env: &'a Env<'a>,
+) -> Option<Value<'a>> {
+    fact_of(value, args.table(0)?, FACT, Element::Named(NAMED), env)
+}
+
+fn element<'a, const FACT: usize>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
+    fact_of(value, args.table(1)?, FACT, Element::Of(args.int(0)? as u32), env)
+}
+
+/// What `tell` says of the entry, or else the second argument.
+fn or_else<'a>(
+    value: Value<'a>,
+    args: &'a Args,
+    env: &'a Env<'a>,
+    tell: fn(&View<'_>, u64) -> u32,
+) -> Option<Value<'a>> {
+    let table = args.table(0)?;
+    track::with_key(value, table.settings.kind, |key| match table.find(key, env.now_ms) {
+        Some(entry) => Some(Value::Int(tell(&entry, env.now_ms).into())),
+        None => args.int(1).map(Value::Int),
+    })?
+}
+
+fn expire<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
+    or_else(value, args, env, |view, now_ms| view.expires_in(now_ms))
+}
+
+fn idle<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
+    or_else(value, args, env, |view, now_ms| view.idle(now_ms))
+}
+
+fn in_table<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<'a>> {
+    let table = args.table(0)?;
+    track::with_key(value, table.settings.kind, |key| Value::Bool(table.find(key, env.now_ms).is_some()))
+}

@@ -1,0 +1,289 @@
+//! Entries of stick tables (manual, 7.3.2 and 7.3.3): those that a request or its connection tracks
+//! (`sc_…`), and that of the client's address (`src_…`).
+
+use std::sync::Arc;
+
+use state::table::{Data, Entry, Table, View};
+
+use super::{Cursor, Fetch, connection, row};
+use crate::args::{Arg, Args, Kind, Spec, arg, opt};
+use crate::env::Env;
+use crate::fact::{Element, FACTS, Fact, number};
+use crate::place::Columns;
+use crate::scope::Scope;
+use crate::track;
+use crate::value::{Scratch, Type, Value};
+
+const OWN: &[Spec] = &[arg(Kind::Table)];
+const OTHER: &[Spec] = &[opt(Kind::Table)];
+const COUNTER: &[Spec] = &[arg(Kind::Int), opt(Kind::Table)];
+const JUST_COUNTER: &[Spec] = &[arg(Kind::Int)];
+const ELEMENT: &[Spec] = &[arg(Kind::Int), arg(Kind::Int), opt(Kind::Table)];
+const OWN_ELEMENT: &[Spec] = &[arg(Kind::Int), arg(Kind::Table)];
+
+/// The rows of facts with a name: of any counter, of the first three, of the client's address.
+macro_rules! rows {
+    ($([$sc:literal $sc0:literal $sc1:literal $sc2:literal $src:literal $fact:ident $named:literal $doc:literal])+
+     of arrays $([$sc_of:literal $src_of:literal $fact_of:ident $doc_of:literal])+
+     and $($other:expr,)+) => {
+        &[
+            $(
+                row($sc,  COUNTER, Type::Int, Columns::INTERNAL, $doc, any::<{ number::$fact }, $named>).prepared(a_counter),
+                row($sc0, OTHER,   Type::Int, Columns::INTERNAL, $doc, fixed::<0, { number::$fact }, $named>),
+                row($sc1, OTHER,   Type::Int, Columns::INTERNAL, $doc, fixed::<1, { number::$fact }, $named>),
+                row($sc2, OTHER,   Type::Int, Columns::INTERNAL, $doc, fixed::<2, { number::$fact }, $named>),
+                row($src, OWN,     Type::Int, Columns::CLIENT,   $doc, of_source::<{ number::$fact }, $named>),
+            )+
+            $(
+                row($sc_of,  ELEMENT,     Type::Int, Columns::INTERNAL, $doc_of, any_element::<{ number::$fact_of }>).prepared(an_element_of_counter),
+                row($src_of, OWN_ELEMENT, Type::Int, Columns::CLIENT,   $doc_of, source_element::<{ number::$fact_of }>).prepared(an_element),
+            )+
+            $($other,)+
+        ]
+    };
+}
+
+#[rustfmt::skip]
+pub(super) static FETCHES: &[Fetch] = rows! {
+    ["sc_bytes_in_rate" "sc0_bytes_in_rate" "sc1_bytes_in_rate" "sc2_bytes_in_rate" "src_bytes_in_rate" BYTES_IN_RATE 0 "bytes from the client in a period"]
+    ["sc_bytes_out_rate" "sc0_bytes_out_rate" "sc1_bytes_out_rate" "sc2_bytes_out_rate" "src_bytes_out_rate" BYTES_OUT_RATE 0 "bytes to the client in a period"]
+    ["sc_conn_cnt" "sc0_conn_cnt" "sc1_conn_cnt" "sc2_conn_cnt" "src_conn_cnt" CONN_CNT 0 "connections so far"]
+    ["sc_conn_cur" "sc0_conn_cur" "sc1_conn_cur" "sc2_conn_cur" "src_conn_cur" CONN_CUR 0 "connections now"]
+    ["sc_conn_rate" "sc0_conn_rate" "sc1_conn_rate" "sc2_conn_rate" "src_conn_rate" CONN_RATE 0 "connections in a period"]
+    ["sc_glitch_cnt" "sc0_glitch_cnt" "sc1_glitch_cnt" "sc2_glitch_cnt" "src_glitch_cnt" GLITCH_CNT 0 "breaches of protocols so far"]
+    ["sc_glitch_rate" "sc0_glitch_rate" "sc1_glitch_rate" "sc2_glitch_rate" "src_glitch_rate" GLITCH_RATE 0 "breaches of protocols in a period"]
+    ["sc_http_err_cnt" "sc0_http_err_cnt" "sc1_http_err_cnt" "sc2_http_err_cnt" "src_http_err_cnt" HTTP_ERR_CNT 0 "requests in error so far"]
+    ["sc_http_err_rate" "sc0_http_err_rate" "sc1_http_err_rate" "sc2_http_err_rate" "src_http_err_rate" HTTP_ERR_RATE 0 "requests in error in a period"]
+    ["sc_http_fail_cnt" "sc0_http_fail_cnt" "sc1_http_fail_cnt" "sc2_http_fail_cnt" "src_http_fail_cnt" HTTP_FAIL_CNT 0 "responses that failed so far"]
+    ["sc_http_fail_rate" "sc0_http_fail_rate" "sc1_http_fail_rate" "sc2_http_fail_rate" "src_http_fail_rate" HTTP_FAIL_RATE 0 "responses that failed in a period"]
+    ["sc_http_req_cnt" "sc0_http_req_cnt" "sc1_http_req_cnt" "sc2_http_req_cnt" "src_http_req_cnt" HTTP_REQ_CNT 0 "requests so far"]
+    ["sc_http_req_rate" "sc0_http_req_rate" "sc1_http_req_rate" "sc2_http_req_rate" "src_http_req_rate" HTTP_REQ_RATE 0 "requests in a period"]
+    ["sc_kbytes_in" "sc0_kbytes_in" "sc1_kbytes_in" "sc2_kbytes_in" "src_kbytes_in" KBYTES_IN 0 "kilobytes from the client so far"]
+    ["sc_kbytes_out" "sc0_kbytes_out" "sc1_kbytes_out" "sc2_kbytes_out" "src_kbytes_out" KBYTES_OUT 0 "kilobytes to the client so far"]
+    ["sc_sess_cnt" "sc0_sess_cnt" "sc1_sess_cnt" "sc2_sess_cnt" "src_sess_cnt" SESS_CNT 0 "sessions so far"]
+    ["sc_sess_rate" "sc0_sess_rate" "sc1_sess_rate" "sc2_sess_rate" "src_sess_rate" SESS_RATE 0 "sessions in a period"]
+    ["sc_clr_gpc0" "sc0_clr_gpc0" "sc1_clr_gpc0" "sc2_clr_gpc0" "src_clr_gpc0" CLEAR 0 "the first counter, which is set to 0"]
+    ["sc_clr_gpc1" "sc0_clr_gpc1" "sc1_clr_gpc1" "sc2_clr_gpc1" "src_clr_gpc1" CLEAR 1 "the second counter, which is set to 0"]
+    ["sc_get_gpc0" "sc0_get_gpc0" "sc1_get_gpc0" "sc2_get_gpc0" "src_get_gpc0" GPC 0 "the first general purpose counter"]
+    ["sc_get_gpc1" "sc0_get_gpc1" "sc1_get_gpc1" "sc2_get_gpc1" "src_get_gpc1" GPC 1 "the second general purpose counter"]
+    ["sc_get_gpt0" "sc0_get_gpt0" "sc1_get_gpt0" "sc2_get_gpt0" "src_get_gpt0" GPT 0 "the first general purpose tag"]
+    ["sc_gpc0_rate" "sc0_gpc0_rate" "sc1_gpc0_rate" "sc2_gpc0_rate" "src_gpc0_rate" GPC_RATE 0 "increments of the first counter in a period"]
+    ["sc_gpc1_rate" "sc0_gpc1_rate" "sc1_gpc1_rate" "sc2_gpc1_rate" "src_gpc1_rate" GPC_RATE 1 "increments of the second counter in a period"]
+    ["sc_inc_gpc0" "sc0_inc_gpc0" "sc1_inc_gpc0" "sc2_inc_gpc0" "src_inc_gpc0" INCREMENT 0 "the first counter, incremented"]
+    ["sc_inc_gpc1" "sc0_inc_gpc1" "sc1_inc_gpc1" "sc2_inc_gpc1" "src_inc_gpc1" INCREMENT 1 "the second counter, incremented"]
+    of arrays
+    ["sc_clr_gpc" "src_clr_gpc" CLEAR "a counter of the array, which is set to 0"]
+    ["sc_get_gpc" "src_get_gpc" GPC "a counter of the array"]
+    ["sc_get_gpt" "src_get_gpt" GPT "a tag of the array"]
+    ["sc_gpc_rate" "src_gpc_rate" GPC_RATE "increments of a counter of the array in a period"]
+    ["sc_inc_gpc" "src_inc_gpc" INCREMENT "a counter of the array, incremented"]
+    and
+    row("sc_trackers",  COUNTER, Type::Int, Columns::INTERNAL, "how many track it", any::<{ number::TRACKERS }, 0>).prepared(a_counter),
+    row("sc0_trackers", OTHER,   Type::Int, Columns::INTERNAL, "how many track it", fixed::<0, { number::TRACKERS }, 0>),
+    row("sc1_trackers", OTHER,   Type::Int, Columns::INTERNAL, "how many track it", fixed::<1, { number::TRACKERS }, 0>),
+    row("sc2_trackers", OTHER,   Type::Int, Columns::INTERNAL, "how many track it", fixed::<2, { number::TRACKERS }, 0>),
+    row("sc_tracked",   COUNTER, Type::Bool, Columns::INTERNAL, "whether anything is tracked", tracked).prepared(a_counter),
+    row("sc0_tracked",  OTHER,   Type::Bool, Columns::INTERNAL, "whether anything is tracked", tracked_by::<0>),
+    row("sc1_tracked",  OTHER,   Type::Bool, Columns::INTERNAL, "whether anything is tracked", tracked_by::<1>),
+    row("sc2_tracked",  OTHER,   Type::Bool, Columns::INTERNAL, "whether anything is tracked", tracked_by::<2>),
+    row("sc_key",       JUST_COUNTER, Type::Any, Columns::INTERNAL, "the key that is tracked", key).prepared(a_counter),
+    row("sc0_key",      &[],     Type::Any, Columns::INTERNAL, "the key that is tracked", key_of::<0>),
+    row("sc1_key",      &[],     Type::Any, Columns::INTERNAL, "the key that is tracked", key_of::<1>),
+    row("sc2_key",      &[],     Type::Any, Columns::INTERNAL, "the key that is tracked", key_of::<2>),
+    row("sc1_clr_gpc",  COUNTER, Type::Int, Columns::INTERNAL, "a counter of the array, which is set to 0", clear_second).prepared(an_element),
+    row("src_updt_conn_cnt", OWN, Type::Int, Columns::CLIENT,  "connections so far, this one among them", count_connection),
+    row("table_avl",    OWN,     Type::Int, Columns::INTERNAL, "how many entries the table has room for", available),
+    row("table_cnt",    OWN,     Type::Int, Columns::INTERNAL, "how many entries the table has", used),
+};
+
+/// Warns of a number that nothing can be tracked with (`tune.stick-counters`): as in HAProxy it gives
+/// nothing.
+fn check_counter(number: Option<i64>, scope: &Scope<'_>) {
+    let most = i64::from(scope.names.stick_counters());
+    if let Some(number) = number.filter(|number| !(0..most).contains(number)) {
+        let text = format!("nothing can be tracked with the number {number}: there are {most} counters");
+        let warning = diag::Diagnostic::warning(text);
+        scope.names.warn(warning.help("`tune.stick-counters` in the global section says how many"));
+    }
+}
+
+fn number_at(args: &[Arg], index: usize) -> Option<i64> {
+    match args.get(index) {
+        Some(Arg::Int(number)) => Some(*number),
+        _ => None,
+    }
+}
+
+fn a_counter(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    check_counter(number_at(args, 0), scope);
+    Ok(())
+}
+
+/// Warns of an element that no array has.
+pub(crate) fn an_element(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    if let Some(number) = number_at(args, 0).filter(|number| !(0..100).contains(number)) {
+        let text = format!("no array has an element {number}: they are numbered from 0 to 99");
+        scope.names.warn(diag::Diagnostic::warning(text));
+    }
+    Ok(())
+}
+
+fn an_element_of_counter(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
+    an_element(args, scope)?;
+    check_counter(number_at(args, 1), scope);
+    Ok(())
+}
+
+fn int<'a>(value: Option<i64>) -> Option<Value<'a>> {
+    value.map(Value::Int)
+}
+
+/// A fact of what is tracked with a number, or of the same key in another table.
+fn of_tracked<'a>(
+    env: &Env<'_>,
+    counter: usize,
+    other: Option<&Arc<Table>>,
+    fact: usize,
+    element: Element,
+) -> Option<Value<'a>> {
+    let fact = FACTS[fact];
+    let Some(other) = other else {
+        return int(track::with(env, counter, |view| fact.of(&view, element, env.now_ms))?);
+    };
+    let entry = same_key(env, counter, other, fact.changes())?;
+    int(match entry {
+        // Who looks holds it too, and is no tracker.
+        Some(entry) if fact == Fact::Trackers => Some(i64::from(entry.holders()) - 1),
+        Some(entry) => fact.of(&entry, element, env.now_ms),
+        None => Some(0),
+    })
+}
+
+/// The entry of another table that has the key which is tracked with a number; made if `made` says so
+/// and there is none. `None` where nothing is tracked, or nothing that the table takes for a key.
+fn same_key<'t>(
+    env: &Env<'_>,
+    counter: usize,
+    other: &'t Arc<Table>,
+    made: bool,
+) -> Option<Option<Entry<'t>>> {
+    track::with(env, counter, |view| {
+        let own = &view.table().settings;
+        if own.kind != other.settings.kind {
+            return None;
+        }
+        let mut key = Scratch::new();
+        view.key(&mut key);
+        Some(if made { other.get(&key, env.now_ms) } else { other.find(&key, env.now_ms) })
+    })?
+}
+
+fn any<'a, const FACT: usize, const NAMED: u32>(
+    env: &'a Env<'a>,
+    args: &'a Args,
+    _: &mut Cursor,
+) -> Option<Value<'a>> {
+    of_tracked(env, args.int(0)? as usize, args.table(1), FACT, Element::Named(NAMED))
+}
+
+fn fixed<'a, const COUNTER: usize, const FACT: usize, const NAMED: u32>(
+    env: &'a Env<'a>,
+    args: &'a Args,
+    _: &mut Cursor,
+) -> Option<Value<'a>> {
+    of_tracked(env, COUNTER, args.table(0), FACT, Element::Named(NAMED))
+}
+
+fn any_element<'a, const FACT: usize>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let element = Element::Of(args.int(0)? as u32);
+    of_tracked(env, args.int(1)? as usize, args.table(2), FACT, element)
+}
+
+fn clear_second<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    of_tracked(env, 1, args.table(1), number::CLEAR, Element::Of(args.int(0)? as u32))
+}
+
+/// A fact of the client's address in a table: 0 where there is no entry and none is made.
+fn of_address<'a>(env: &Env<'_>, table: &Arc<Table>, fact: usize, element: Element) -> Option<Value<'a>> {
+    let address = connection::source(env)?.ip()?;
+    let fact = FACTS[fact];
+    track::with_key(Value::ip(address), table.settings.kind, |key| {
+        let entry = if fact.changes() { table.get(key, env.now_ms) } else { table.find(key, env.now_ms) };
+        int(match entry {
+            Some(entry) => fact.of(&entry, element, env.now_ms),
+            None => Some(0),
+        })
+    })?
+}
+
+fn of_source<'a, const FACT: usize, const NAMED: u32>(
+    env: &'a Env<'a>,
+    args: &'a Args,
+    _: &mut Cursor,
+) -> Option<Value<'a>> {
+    of_address(env, args.table(0)?, FACT, Element::Named(NAMED))
+}
+
+fn source_element<'a, const FACT: usize>(
+    env: &'a Env<'a>,
+    args: &'a Args,
+    _: &mut Cursor,
+) -> Option<Value<'a>> {
+    of_address(env, args.table(1)?, FACT, Element::Of(args.int(0)? as u32))
+}
+
+fn count_connection<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let (address, table) = (connection::source(env)?.ip()?, args.table(0)?);
+    table.column(Data::ConnCnt)?;
+    track::with_key(Value::ip(address), table.settings.kind, |key| {
+        let entry = table.get(key, env.now_ms)?;
+        let count = entry.add(Data::ConnCnt, 0, 1, env.now_ms)?;
+        entry.touch(env.now_ms);
+        int(Some(count as i64))
+    })?
+}
+
+fn is_tracked<'a>(env: &Env<'_>, counter: usize, other: Option<&Arc<Table>>) -> Option<Value<'a>> {
+    Some(Value::Bool(match other {
+        None => track::with(env, counter, |_| ()).is_some(),
+        Some(other) => same_key(env, counter, other, false).flatten().is_some(),
+    }))
+}
+
+fn tracked<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    is_tracked(env, args.int(0)? as usize, args.table(1))
+}
+
+fn tracked_by<'a, const COUNTER: usize>(
+    env: &'a Env<'a>,
+    args: &'a Args,
+    _: &mut Cursor,
+) -> Option<Value<'a>> {
+    is_tracked(env, COUNTER, args.table(0))
+}
+
+fn key_at<'a>(env: &Env<'_>, counter: usize) -> Option<Value<'a>> {
+    let value = |view: View<'_>| {
+        let mut key = Scratch::new();
+        view.key(&mut key);
+        track::value_of_key(view.table().settings.kind, key)
+    };
+    track::with(env, counter, value)?
+}
+
+fn key<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    key_at(env, args.int(0)? as usize)
+}
+
+fn key_of<'a, const COUNTER: usize>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    key_at(env, COUNTER)
+}
+
+fn available<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let table = args.table(0)?;
+    Some(Value::Int(i64::from(table.settings.size.saturating_sub(table.used()))))
+}
+
+fn used<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Int(args.table(0)?.used().into()))
+}

@@ -1,0 +1,271 @@
+//! An entry that is held, and what it counts.
+
+use std::cell::RefCell;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
+
+use runtime::Local;
+use runtime::shared::note_write;
+
+use super::layout::{Column, Data, Form, head};
+use super::shard::Row;
+use super::{KeyType, Slot, Table, rate};
+
+/// What an entry holds, for as long as somebody holds it.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'t> {
+    pub(super) table: &'t Table,
+    pub(super) row: Row<'t>,
+}
+
+/// An entry that is held: it stays until it is let go.
+#[derive(Debug)]
+pub struct Entry<'t> {
+    pub(super) view: View<'t>,
+    pub(super) slot: Slot,
+}
+
+impl<'t> Deref for Entry<'t> {
+    type Target = View<'t>;
+    #[inline]
+    fn deref(&self) -> &View<'t> {
+        &self.view
+    }
+}
+
+impl Drop for Entry<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        note_write();
+        self.view.row.words[head::HELD].fetch_sub(1, Release);
+    }
+}
+
+impl Entry<'_> {
+    /// What `show table` tells it by, and [`Table::by_pointer`] finds it by.
+    pub fn pointer(&self) -> u64 {
+        let Slot { shard, at } = self.slot;
+        (u64::from(self.view.table.number) + 1 << 44) + (u64::from(shard) << 32) + u64::from(at)
+    }
+}
+
+impl<'t> View<'t> {
+    /// Its table.
+    pub fn table(&self) -> &'t Table {
+        self.table
+    }
+
+    /// Appends its key: an address in network order, a number, text, or bytes.
+    pub fn key(&self, out: &mut Vec<u8>) {
+        let words = &self.row.words[head::WORDS..head::WORDS + self.table.layout.key_words];
+        let (length, words) = match (self.table.settings.kind, words) {
+            (KeyType::Str, [length, rest @ ..]) => (length.load(Relaxed) as usize, rest),
+            _ => (self.table.settings.key_length, words),
+        };
+        let end = out.len() + length;
+        for word in words {
+            out.extend_from_slice(&word.load(Relaxed).to_be_bytes());
+        }
+        out.truncate(end);
+    }
+
+    /// How many hold it, the caller among them.
+    pub fn holders(&self) -> u32 {
+        self.row.word(head::HELD)
+    }
+
+    /// How long it still lives, in milliseconds; 0 in a table without `expire`.
+    pub fn expires_in(&self, now_ms: u64) -> u32 {
+        self.table.settings.expire_ms.saturating_sub(self.idle(now_ms))
+    }
+
+    /// How long ago it was touched, in milliseconds.
+    pub fn idle(&self, now_ms: u64) -> u32 {
+        let since = (now_ms as u32).wrapping_sub(self.row.word(head::TOUCHED));
+        // Another worker's clock may be ahead.
+        if (since as i32) < 0 { 0 } else { since }
+    }
+
+    /// Says that it is in use, which puts its end off, and that something of it has changed.
+    #[inline]
+    pub fn touch(&self, now_ms: u64) {
+        if self.row.word(head::TOUCHED) != now_ms as u32 {
+            note_write();
+            self.row.put(head::TOUCHED, now_ms as u32);
+        }
+        self.note_update();
+    }
+
+    /// Makes it live so much longer and no more.
+    pub fn expire_in(&self, left_ms: u32, now_ms: u64) {
+        let behind = self.table.settings.expire_ms.saturating_sub(left_ms);
+        self.row.put(head::TOUCHED, (now_ms as u32).wrapping_sub(behind));
+    }
+
+    /// Notes for peers that something of it has changed.
+    #[inline]
+    pub(super) fn note_update(&self) {
+        if let Some(updates) = &self.table.updates {
+            updates.note(&self.row);
+        }
+    }
+
+    #[inline]
+    fn column(&self, data: Data, element: u32) -> Option<(&'t Column, usize)> {
+        let column = self.table.column(data)?;
+        (element < column.count).then_some((column, element as usize))
+    }
+
+    /// What element `element` of `data` is now: a number, events in a period, the number of a text.
+    /// `None` where the table does not store that.
+    #[inline]
+    pub fn get(&self, data: Data, element: u32, now_ms: u64) -> Option<u64> {
+        let (column, element) = self.column(data, element)?;
+        Some(self.read(column, element, now_ms))
+    }
+
+    /// What element `element` of a column of its table is now.
+    pub fn read(&self, column: &Column, element: usize, now_ms: u64) -> u64 {
+        let (word, long) = (column.word as usize + element, column.long as usize + element);
+        match column.data.form() {
+            Form::Word | Form::Text => u64::from(self.row.word(word)),
+            Form::Long => self.row.longs[long].load(Relaxed),
+            Form::Rate => {
+                let (current, previous) = (&self.row.longs[long], &self.row.words[word]);
+                u64::from(rate::read(current, previous, column.period_ms, now_ms as u32))
+            }
+        }
+    }
+
+    /// Adds to it; gives what it is then, of rates the events of the current period. `None` where the
+    /// table does not store that.
+    #[inline]
+    pub fn add(&self, data: Data, element: u32, amount: u64, now_ms: u64) -> Option<u64> {
+        let (column, element) = self.column(data, element)?;
+        let (word, long) = (column.word as usize + element, column.long as usize + element);
+        note_write();
+        Some(match data.form() {
+            Form::Word | Form::Text => {
+                let amount = amount as u32;
+                u64::from(self.row.words[word].fetch_add(amount, Relaxed).wrapping_add(amount))
+            }
+            Form::Long => self.row.longs[long].fetch_add(amount, Relaxed).wrapping_add(amount),
+            Form::Rate => {
+                let (current, previous) = (&self.row.longs[long], &self.row.words[word]);
+                let events = u32::try_from(amount).unwrap_or(u32::MAX);
+                u64::from(rate::count(current, previous, column.period_ms, now_ms as u32, events))
+            }
+        })
+    }
+
+    /// Takes one off a number, if there is one.
+    pub fn take(&self, data: Data) {
+        if let Some((column, _)) = self.column(data, 0) {
+            note_write();
+            let word = &self.row.words[column.word as usize];
+            // What an operator set to 0 meanwhile stays so.
+            let _ = word.fetch_update(Relaxed, Relaxed, |now| now.checked_sub(1));
+        }
+    }
+
+    /// Sets it; a rate has so many events in a period that begins now. `false` where the table does not
+    /// store that.
+    pub fn set(&self, data: Data, element: u32, value: u64, now_ms: u64) -> bool {
+        let Some((column, element)) = self.column(data, element) else { return false };
+        let (word, long) = (column.word as usize + element, column.long as usize + element);
+        note_write();
+        match data.form() {
+            Form::Word | Form::Text => self.row.put(word, value as u32),
+            Form::Long => self.row.longs[long].store(value, Relaxed),
+            Form::Rate => {
+                rate::set(&self.row.longs[long], &self.row.words[word], now_ms as u32, value as u32);
+            }
+        }
+        true
+    }
+
+    /// Sets it; gives what it was. For numbers of 32 bits.
+    pub fn swap(&self, data: Data, element: u32, value: u32) -> Option<u32> {
+        let (column, element) = self.column(data, element)?;
+        note_write();
+        Some(self.row.words[column.word as usize + element].swap(value, Relaxed))
+    }
+
+    /// The parts of a rate: how long ago its period began, its events, those of the period before.
+    pub fn rate_parts(&self, column: &Column, element: usize, now_ms: u64) -> (u32, u32, u32) {
+        let (word, long) = (column.word as usize + element, column.long as usize + element);
+        rate::parts(&self.row.longs[long], &self.row.words[word], now_ms as u32)
+    }
+
+    /// Sets the parts of a rate.
+    pub fn set_rate_parts(&self, column: &Column, element: usize, parts: (u32, u32, u32), now_ms: u64) {
+        let (word, long) = (column.word as usize + element, column.long as usize + element);
+        rate::set_parts(&self.row.longs[long], &self.row.words[word], now_ms as u32, parts);
+    }
+
+    /// The text of `server_key`.
+    pub fn server_key(&self) -> Option<Arc<str>> {
+        let (column, _) = self.column(Data::ServerKey, 0)?;
+        self.table.dictionary.text(self.row.word(column.word as usize))
+    }
+
+    /// Sets `server_key`.
+    pub fn set_server_key(&self, text: &str) {
+        if let Some((column, _)) = self.column(Data::ServerKey, 0) {
+            self.row.put(column.word as usize, self.table.dictionary.number(text));
+        }
+    }
+}
+
+thread_local! {
+    /// The tables that this worker met, by number.
+    static LOCALS: RefCell<Vec<Option<Local<Table>>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The worker's own hold of a table.
+pub(super) fn local(table: &Arc<Table>) -> Local<Table> {
+    LOCALS.with_borrow_mut(|all| {
+        let number = table.number as usize;
+        if all.len() <= number {
+            all.resize(number + 1, None);
+        }
+        all[number].get_or_insert_with(|| Local::new(table.clone())).clone()
+    })
+}
+
+/// An entry that a connection or a request tracks. It is let go when this is dropped.
+#[derive(Debug)]
+pub struct Tracked {
+    table: Local<Table>,
+    slot: Slot,
+}
+
+impl Tracked {
+    /// The entry of a key, which is made if there is none; `None` where there is no room for it.
+    pub fn get(table: &Arc<Table>, key: &[u8], now_ms: u64) -> Option<Self> {
+        let entry = table.get(key, now_ms)?;
+        let slot = entry.slot;
+        // Held on, by what is made here.
+        std::mem::forget(entry);
+        Some(Self { table: local(table), slot })
+    }
+
+    /// What it holds.
+    #[inline]
+    pub fn view(&self) -> View<'_> {
+        self.table.view(self.slot)
+    }
+
+    /// Its table.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+}
+
+impl Drop for Tracked {
+    fn drop(&mut self) {
+        note_write();
+        self.table.view(self.slot).row.words[head::HELD].fetch_sub(1, Release);
+    }
+}

@@ -1,0 +1,257 @@
+//! What an entry of a stick table may hold (configuration manual, 11.1), and where each thing stands
+//! in it: worked out once when the table is made.
+
+/// The type of a table's keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyType {
+    /// IPv4 addresses, 4 bytes.
+    Ip4,
+    /// IPv6 addresses, 16 bytes.
+    Ip6,
+    /// Numbers of 32 bits, in network order.
+    Int,
+    /// Text of at most so many bytes.
+    Str,
+    /// Bytes of exactly that length.
+    Bin,
+}
+
+impl KeyType {
+    /// The word of `show table` and of messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ip4 => "ip",
+            Self::Ip6 => "ipv6",
+            Self::Int => "integer",
+            Self::Str => "string",
+            Self::Bin => "binary",
+        }
+    }
+}
+
+/// How a value is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// A number of 32 bits.
+    Word,
+    /// A number of 64 bits.
+    Long,
+    /// Events in a period.
+    Rate,
+    /// A text of the table's dictionary, by its number; 0 for none.
+    Text,
+}
+
+/// The data types, in the order in which `show table` and the peers' protocol have them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+#[repr(u8)]
+pub enum Data {
+    ServerId,
+    Gpt0,
+    Gpc0,
+    Gpc0Rate,
+    ConnCnt,
+    ConnRate,
+    ConnCur,
+    SessCnt,
+    SessRate,
+    HttpReqCnt,
+    HttpReqRate,
+    HttpErrCnt,
+    HttpErrRate,
+    BytesInCnt,
+    BytesInRate,
+    BytesOutCnt,
+    BytesOutRate,
+    Gpc1,
+    Gpc1Rate,
+    ServerKey,
+    HttpFailCnt,
+    HttpFailRate,
+    Gpt,
+    Gpc,
+    GpcRate,
+    GlitchCnt,
+    GlitchRate,
+}
+
+/// How many there are.
+pub const TYPES: usize = 27;
+
+/// The longest array.
+pub const MOST_ELEMENTS: u32 = 100;
+
+const ALL: [(Data, &str, Form, bool); TYPES] = [
+    (Data::ServerId, "server_id", Form::Word, false),
+    (Data::Gpt0, "gpt0", Form::Word, false),
+    (Data::Gpc0, "gpc0", Form::Word, false),
+    (Data::Gpc0Rate, "gpc0_rate", Form::Rate, false),
+    (Data::ConnCnt, "conn_cnt", Form::Word, false),
+    (Data::ConnRate, "conn_rate", Form::Rate, false),
+    (Data::ConnCur, "conn_cur", Form::Word, false),
+    (Data::SessCnt, "sess_cnt", Form::Word, false),
+    (Data::SessRate, "sess_rate", Form::Rate, false),
+    (Data::HttpReqCnt, "http_req_cnt", Form::Word, false),
+    (Data::HttpReqRate, "http_req_rate", Form::Rate, false),
+    (Data::HttpErrCnt, "http_err_cnt", Form::Word, false),
+    (Data::HttpErrRate, "http_err_rate", Form::Rate, false),
+    (Data::BytesInCnt, "bytes_in_cnt", Form::Long, false),
+    (Data::BytesInRate, "bytes_in_rate", Form::Rate, false),
+    (Data::BytesOutCnt, "bytes_out_cnt", Form::Long, false),
+    (Data::BytesOutRate, "bytes_out_rate", Form::Rate, false),
+    (Data::Gpc1, "gpc1", Form::Word, false),
+    (Data::Gpc1Rate, "gpc1_rate", Form::Rate, false),
+    (Data::ServerKey, "server_key", Form::Text, false),
+    (Data::HttpFailCnt, "http_fail_cnt", Form::Word, false),
+    (Data::HttpFailRate, "http_fail_rate", Form::Rate, false),
+    (Data::Gpt, "gpt", Form::Word, true),
+    (Data::Gpc, "gpc", Form::Word, true),
+    (Data::GpcRate, "gpc_rate", Form::Rate, true),
+    (Data::GlitchCnt, "glitch_cnt", Form::Word, false),
+    (Data::GlitchRate, "glitch_rate", Form::Rate, false),
+];
+
+impl Data {
+    /// All of them, in their order.
+    pub fn all() -> impl Iterator<Item = Self> {
+        ALL.iter().map(|(data, ..)| *data)
+    }
+
+    /// The type of that name.
+    pub fn find(name: &str) -> Option<Self> {
+        ALL.iter().find(|(_, own, ..)| *own == name).map(|(data, ..)| *data)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        ALL[self as usize].1
+    }
+
+    /// How it is stored.
+    pub fn form(self) -> Form {
+        ALL[self as usize].2
+    }
+
+    /// Whether it is an array.
+    pub fn is_array(self) -> bool {
+        ALL[self as usize].3
+    }
+}
+
+/// One data type of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Column {
+    /// What it is.
+    pub data: Data,
+    /// How many elements: 1 but for arrays.
+    pub count: u32,
+    /// The period of a rate, in milliseconds; else 0.
+    pub period_ms: u32,
+    /// Its first word and its first long in an entry.
+    pub(super) word: u32,
+    pub(super) long: u32,
+}
+
+impl Column {
+    /// A column that has no place yet.
+    pub fn new(data: Data, count: u32, period_ms: u32) -> Self {
+        Self { data, count, period_ms, word: 0, long: 0 }
+    }
+}
+
+/// Where everything stands in an entry, which has words of 32 and longs of 64 bits.
+#[derive(Debug)]
+pub(super) struct Layout {
+    columns: [Option<Column>; TYPES],
+    /// Words of an entry.
+    pub(super) words: usize,
+    /// Longs of an entry.
+    pub(super) longs: usize,
+    /// Words of the key, its length among them where keys differ in it.
+    pub(super) key_words: usize,
+}
+
+/// The words that every entry begins with.
+pub(super) mod head {
+    /// The next entry of its bucket, or the next free one.
+    pub(in super::super) const NEXT: usize = 0;
+    /// Its neighbours in the order of age.
+    pub(in super::super) const OLDER: usize = 1;
+    pub(in super::super) const NEWER: usize = 2;
+    /// Who holds it.
+    pub(in super::super) const HELD: usize = 3;
+    /// When it was last touched.
+    pub(in super::super) const TOUCHED: usize = 4;
+    /// When it was given its place in the order of age.
+    pub(in super::super) const PLACED: usize = 5;
+    /// Its hash.
+    pub(in super::super) const HASH: usize = 6;
+    /// The number of its last update for peers; the highest value while one is to be numbered.
+    pub(in super::super) const UPDATE: usize = 7;
+    /// How many there are.
+    pub(in super::super) const WORDS: usize = 8;
+}
+
+impl Layout {
+    pub(super) fn new(kind: KeyType, key_length: usize, wanted: &[Column]) -> Self {
+        let length_word = usize::from(kind == KeyType::Str);
+        let key_words = length_word + key_length.div_ceil(4);
+        let mut layout = Self { columns: [None; TYPES], words: head::WORDS + key_words, longs: 0, key_words };
+        for data in Data::all() {
+            let Some(column) = wanted.iter().find(|column| column.data == data) else { continue };
+            let placed = Column { word: layout.words as u32, long: layout.longs as u32, ..*column };
+            layout.columns[data as usize] = Some(placed);
+            let count = column.count as usize;
+            let (words, longs) = match data.form() {
+                Form::Word | Form::Text => (count, 0),
+                Form::Long => (0, count),
+                Form::Rate => (count, count),
+            };
+            layout.words += words;
+            layout.longs += longs;
+        }
+        layout
+    }
+
+    #[inline]
+    pub(super) fn column(&self, data: Data) -> Option<&Column> {
+        self.columns[data as usize].as_ref()
+    }
+
+    pub(super) fn columns(&self) -> impl Iterator<Item = &Column> {
+        self.columns.iter().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_stand_at_their_numbers_and_are_found_by_name() {
+        for (number, data) in Data::all().enumerate() {
+            assert_eq!(data as usize, number);
+            assert_eq!(Data::find(data.name()), Some(data));
+        }
+        assert_eq!(Data::find("gpc2"), None);
+    }
+
+    #[test]
+    fn columns_do_not_overlap() {
+        let wanted = [
+            Column::new(Data::GpcRate, 3, 10),
+            Column::new(Data::BytesInCnt, 1, 0),
+            Column::new(Data::Gpt, 2, 0),
+            Column::new(Data::ConnRate, 1, 10),
+        ];
+        let layout = Layout::new(KeyType::Str, 5, &wanted);
+        let place = |data| layout.column(data).map(|column| (column.word as usize, column.long));
+        let first = head::WORDS + 3;
+        assert_eq!(place(Data::ConnRate), Some((first, 0)));
+        assert_eq!(place(Data::BytesInCnt), Some((first + 1, 1)));
+        assert_eq!(place(Data::Gpt), Some((first + 1, 2)));
+        assert_eq!(place(Data::GpcRate), Some((first + 3, 2)));
+        assert_eq!((layout.words, layout.longs), (first + 6, 5));
+    }
+}

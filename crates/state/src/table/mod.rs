@@ -1,0 +1,424 @@
+//! Stick tables (configuration manual, chapter 11): what is known of keys, for a time.
+//!
+//! A table is split into shards by the hash of the key. Finding and adding an entry takes its shard's
+//! lock for a moment; an entry that is held ([`Entry`], [`Tracked`]) is read and counted in without
+//! any. Held entries neither expire nor make room for others. No I/O, no clock: time is passed in, in
+//! milliseconds of the monotonic clock, of which the lower 32 bits count, as in HAProxy.
+//!
+//! Changed by rules and the course of requests (`sample`, `rules`, `proxy`), read by expressions, shown
+//! and changed by the runtime socket.
+
+mod dictionary;
+mod entry;
+mod layout;
+mod rate;
+mod shard;
+mod updates;
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use runtime::shard::Padded;
+use runtime::shared::note_write;
+
+pub use entry::{Entry, Tracked, View};
+pub use layout::{Column, Data, Form, KeyType, MOST_ELEMENTS, TYPES};
+pub use updates::Update;
+
+use dictionary::Dictionary;
+use layout::{Layout, head};
+use shard::{Index, Shard};
+use updates::Updates;
+
+/// How servers are told in `server_key` (`srvkey`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ServerKey {
+    /// By name.
+    #[default]
+    Name,
+    /// By address and port.
+    Address,
+}
+
+/// What a table is made of.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Its name: that of its proxy, or `section/name`.
+    pub name: Box<str>,
+    /// The type of its keys.
+    pub kind: KeyType,
+    /// The length of keys in bytes, the longest for text.
+    pub key_length: usize,
+    /// How many entries it may have.
+    pub size: u32,
+    /// How long an entry lives after it was touched, in milliseconds; 0 for ever.
+    pub expire_ms: u32,
+    /// Whether a full table refuses new entries.
+    pub nopurge: bool,
+    /// Whether it is only learned from peers.
+    pub recv_only: bool,
+    /// What `server_key` holds.
+    pub server_key: ServerKey,
+    /// So many bytes are one for rates of bytes.
+    pub bytes_factor: u32,
+    /// What entries hold.
+    pub columns: Vec<Column>,
+    /// The `peers` section that it is shared in.
+    pub peers: Option<Box<str>>,
+}
+
+/// A stick table.
+#[derive(Debug)]
+pub struct Table {
+    /// What it is made of.
+    pub settings: Settings,
+    /// Its number among all tables of the process.
+    pub number: u32,
+    /// Where what peers say is written too (`write-to`); set once, by the configuration.
+    pub write_to: OnceLock<Arc<Self>>,
+    layout: Layout,
+    hasher: RandomState,
+    shards: Box<[Padded<Shard>]>,
+    /// Entries in all shards. Written where one comes or goes.
+    used: Padded<AtomicU32>,
+    /// The shard that is swept next.
+    swept: AtomicU32,
+    dictionary: Dictionary,
+    updates: Option<Updates>,
+}
+
+/// Where an entry stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot {
+    shard: u32,
+    at: u32,
+}
+
+/// Tables made so far.
+static TABLES: AtomicU32 = AtomicU32::new(0);
+
+/// The most shards of a table.
+const MOST_SHARDS: u32 = 256;
+
+/// From so many entries on a table has one more shard.
+const SHARD_SIZE: u32 = 1024;
+
+/// How many entries of a full shard are looked at for one that can go.
+const LOOKS: usize = 1024;
+
+/// How many entries that are too old go with each new one.
+const GOES: usize = 2;
+
+/// The longest key.
+const LONGEST_KEY: usize = 256;
+
+impl Table {
+    /// An empty table.
+    pub fn new(settings: Settings) -> Arc<Self> {
+        let layout = Layout::new(settings.kind, settings.key_length, &settings.columns);
+        let shards = (settings.size / SHARD_SIZE).clamp(1, MOST_SHARDS).next_power_of_two();
+        // Keys spread evenly, give or take; a shard has room for more than its share.
+        let share = settings.size / shards;
+        let most = if shards == 1 { settings.size } else { share.saturating_add(share / 4 + 1024) };
+        let shards = (0..shards).map(|_| Padded(Shard::new(most.min(settings.size)))).collect();
+        Arc::new(Self {
+            number: TABLES.fetch_add(1, Relaxed),
+            write_to: OnceLock::new(),
+            layout,
+            hasher: RandomState::new(),
+            shards,
+            used: Padded::default(),
+            swept: AtomicU32::new(0),
+            dictionary: Dictionary::default(),
+            updates: settings.peers.is_some().then(Updates::default),
+            settings,
+        })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.settings.name
+    }
+
+    /// Whether entries hold that.
+    #[inline]
+    pub fn column(&self, data: Data) -> Option<&Column> {
+        self.layout.column(data)
+    }
+
+    /// What entries hold, in the order of types.
+    pub fn columns(&self) -> impl Iterator<Item = &Column> {
+        self.layout.columns()
+    }
+
+    /// How many entries there are.
+    pub fn used(&self) -> u32 {
+        self.used.load(Relaxed)
+    }
+
+    /// How many bytes an entry takes, what finds it among them.
+    pub fn entry_bytes(&self) -> usize {
+        self.layout.words * 4 + self.layout.longs * 8 + 4
+    }
+
+    /// The entry of a key, if there is one that is not too old.
+    pub fn find(&self, key: &[u8], now_ms: u64) -> Option<Entry<'_>> {
+        let mut words = [0; LONGEST_KEY / 4 + 1];
+        self.with_key(key, &mut words, |table, key| {
+            let (hash, number) = table.place_of(key);
+            let shard = &table.shards[number as usize];
+            let index = &mut shard.lock();
+            let at = table.find_in(shard, index, hash, key, now_ms as u32)?;
+            Some(table.hold(number, at))
+        })
+    }
+
+    /// The entry of a key, which is made if there is none; `None` where there is no room for it.
+    /// Finding it refreshes it.
+    pub fn get(&self, key: &[u8], now_ms: u64) -> Option<Entry<'_>> {
+        let mut words = [0; LONGEST_KEY / 4 + 1];
+        let now = now_ms as u32;
+        self.with_key(key, &mut words, |table, key| {
+            let (hash, number) = table.place_of(key);
+            let shard = &table.shards[number as usize];
+            note_write();
+            let mut index = shard.lock();
+            if let Some(at) = table.find_in(shard, &mut index, hash, key, now) {
+                shard.row(&table.layout, at).put(head::TOUCHED, now);
+                shard.move_to(&mut index, &table.layout, at, now);
+                return Some(table.hold(number, at));
+            }
+            for _ in 0..GOES {
+                if !table.drop_expired(shard, &mut index, now) {
+                    break;
+                }
+            }
+            if !table.take_room(shard, &mut index, now) {
+                drop(index);
+                if table.settings.nopurge || !table.make_room_elsewhere(number, now) {
+                    return None;
+                }
+                index = shard.lock();
+                // Another may have made it meanwhile.
+                if let Some(at) = table.find_in(shard, &mut index, hash, key, now) {
+                    table.used.fetch_sub(1, Relaxed);
+                    return Some(table.hold(number, at));
+                }
+            }
+            let mut made = shard.insert(&mut index, &table.layout, hash, key, now);
+            if made.is_none() && !table.settings.nopurge && table.evict(shard, &mut index, now) {
+                table.used.fetch_sub(1, Relaxed);
+                made = shard.insert(&mut index, &table.layout, hash, key, now);
+            }
+            let Some(at) = made else {
+                table.used.fetch_sub(1, Relaxed);
+                return None;
+            };
+            let entry = table.hold(number, at);
+            drop(index);
+            entry.note_update();
+            Some(entry)
+        })
+    }
+
+    /// Runs `look` with the key in the form in which entries have it.
+    fn with_key<'t, R>(
+        &'t self,
+        key: &[u8],
+        words: &mut [u32; LONGEST_KEY / 4 + 1],
+        look: impl FnOnce(&'t Self, &[u32]) -> R,
+    ) -> R {
+        let count = self.layout.key_words;
+        if count > words.len() {
+            let mut long = vec![0; count];
+            self.pack(key, &mut long);
+            return look(self, &long);
+        }
+        self.pack(key, &mut words[..count]);
+        look(self, &words[..count])
+    }
+
+    fn pack(&self, key: &[u8], words: &mut [u32]) {
+        let key = &key[..key.len().min(self.settings.key_length)];
+        let places = if self.settings.kind == KeyType::Str {
+            words[0] = key.len() as u32;
+            &mut words[1..]
+        } else {
+            words
+        };
+        for (place, part) in places.iter_mut().zip(key.chunks(4)) {
+            let mut bytes = [0; 4];
+            bytes[..part.len()].copy_from_slice(part);
+            *place = u32::from_be_bytes(bytes);
+        }
+    }
+
+    /// The hash of a key, and the shard that it belongs to.
+    fn place_of(&self, key: &[u32]) -> (u32, u32) {
+        let hash = self.hasher.hash_one(key);
+        (hash as u32, (hash >> 32) as u32 & (self.shards.len() as u32 - 1))
+    }
+
+    fn find_in(&self, shard: &Shard, index: &mut Index, hash: u32, key: &[u32], now: u32) -> Option<u32> {
+        let at = shard.find(index, &self.layout, hash, key)?;
+        if self.is_expired(shard, at, now) {
+            self.remove_in(shard, index, at);
+            return None;
+        }
+        Some(at)
+    }
+
+    fn is_expired(&self, shard: &Shard, at: u32, now: u32) -> bool {
+        let row = shard.row(&self.layout, at);
+        let since = now.wrapping_sub(row.word(head::TOUCHED)) as i32;
+        let expire = self.settings.expire_ms;
+        expire > 0 && since >= expire as i32 && row.word(head::HELD) == 0
+    }
+
+    fn remove_in(&self, shard: &Shard, index: &mut Index, at: u32) {
+        shard.remove(index, &self.layout, at);
+        self.used.fetch_sub(1, Relaxed);
+    }
+
+    /// Removes the oldest entry if it is too old; says whether it did.
+    fn drop_expired(&self, shard: &Shard, index: &mut Index, now: u32) -> bool {
+        if self.settings.expire_ms == 0 {
+            return false;
+        }
+        match shard.oldest(index, &self.layout, now, GOES) {
+            Some(at) if self.is_expired(shard, at, now) => {
+                self.remove_in(shard, index, at);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Counts one entry more, if there may be one: in place of the shard's oldest where the table is
+    /// full and gives up entries.
+    fn take_room(&self, shard: &Shard, index: &mut Index, now: u32) -> bool {
+        let size = self.settings.size;
+        if self.used.fetch_update(Relaxed, Relaxed, |used| (used < size).then_some(used + 1)).is_ok() {
+            return true;
+        }
+        !self.settings.nopurge && self.evict(shard, index, now)
+    }
+
+    /// Removes the shard's oldest entry that nobody holds, and leaves its count to the next one.
+    fn evict(&self, shard: &Shard, index: &mut Index, now: u32) -> bool {
+        let oldest = shard.oldest(index, &self.layout, now, LOOKS);
+        if let Some(at) = oldest {
+            shard.remove(index, &self.layout, at);
+        }
+        oldest.is_some()
+    }
+
+    /// Removes the oldest entry of the next shard that has one, and leaves its count to the caller's.
+    fn make_room_elsewhere(&self, own: u32, now: u32) -> bool {
+        let count = self.shards.len() as u32;
+        (1..count).any(|step| {
+            let shard = &self.shards[((own + step) & (count - 1)) as usize];
+            let index = &mut shard.lock();
+            self.evict(shard, index, now)
+        })
+    }
+
+    /// An entry of a shard whose lock is taken.
+    fn hold(&self, shard: u32, at: u32) -> Entry<'_> {
+        let row = self.shards[shard as usize].row(&self.layout, at);
+        note_write();
+        row.words[head::HELD].fetch_add(1, AcqRel);
+        Entry { view: View { table: self, row }, slot: Slot { shard, at } }
+    }
+
+    fn view(&self, slot: Slot) -> View<'_> {
+        View { table: self, row: self.shards[slot.shard as usize].row(&self.layout, slot.at) }
+    }
+
+    /// Removes entries that are too old, at most `most`; says how many it removed.
+    pub fn sweep(&self, now_ms: u64, most: usize) -> usize {
+        let (now, mut gone) = (now_ms as u32, 0);
+        for _ in 0..self.shards.len() {
+            let number = self.swept.load(Relaxed) as usize % self.shards.len();
+            let shard = &self.shards[number];
+            let mut index = shard.lock();
+            while gone < most && self.drop_expired(shard, &mut index, now) {
+                gone += 1;
+            }
+            if gone >= most {
+                break;
+            }
+            self.swept.store(number as u32 + 1, Relaxed);
+        }
+        gone
+    }
+
+    /// Removes an entry that nobody else holds; says whether it did.
+    pub fn remove(&self, entry: Entry<'_>) -> bool {
+        let slot = entry.slot;
+        let shard = &self.shards[slot.shard as usize];
+        let index = &mut shard.lock();
+        let row = shard.row(&self.layout, slot.at);
+        let alone = row.word(head::HELD) == 1;
+        drop(entry);
+        if alone {
+            self.remove_in(shard, index, slot.at);
+        }
+        alone
+    }
+
+    /// The entry that `show table` told by that number.
+    pub fn by_pointer(&self, pointer: u64, now_ms: u64) -> Option<Entry<'_>> {
+        let rest = pointer.checked_sub(u64::from(self.number) + 1 << 44)?;
+        let slot = Slot { shard: u32::try_from(rest >> 32).ok()?, at: rest as u32 };
+        let shard = self.shards.get(slot.shard as usize)?;
+        let index = shard.lock();
+        let is_there =
+            shard.is_live(&index, &self.layout, slot.at) && !self.is_expired(shard, slot.at, now_ms as u32);
+        is_there.then(|| self.hold(slot.shard, slot.at))
+    }
+
+    /// The next entry behind the place `from`, and the place behind it: all entries are met one after
+    /// the other, in no order. Looks at most at `most` places; `Err` is where to go on then.
+    ///
+    /// # Errors
+    /// The place to go on from, `None` when all were met.
+    pub fn next(
+        &self,
+        from: Cursor,
+        now_ms: u64,
+        mut most: usize,
+    ) -> Result<(Entry<'_>, Cursor), Option<Cursor>> {
+        let Cursor(mut slot) = from;
+        loop {
+            let Some(shard) = self.shards.get(slot.shard as usize) else { return Err(None) };
+            let index = shard.lock();
+            while slot.at < index.unused() {
+                if most == 0 {
+                    return Err(Some(Cursor(slot)));
+                }
+                most -= 1;
+                let at = slot.at;
+                slot.at += 1;
+                if shard.is_live(&index, &self.layout, at) && !self.is_expired(shard, at, now_ms as u32) {
+                    return Ok((self.hold(slot.shard, at), Cursor(slot)));
+                }
+            }
+            slot = Slot { shard: slot.shard + 1, at: 0 };
+        }
+    }
+}
+
+/// Where a walk through a table is.
+#[derive(Debug, Clone, Copy)]
+pub struct Cursor(Slot);
+
+impl Default for Cursor {
+    fn default() -> Self {
+        Self(Slot { shard: 0, at: 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests;

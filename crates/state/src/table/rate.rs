@@ -1,0 +1,121 @@
+//! Events in a period, as HAProxy's frequency counters have them: those of the current period, and of
+//! the previous one the share that still lies within the time of one period before now.
+//!
+//! The beginning of the period and its events are one long, so that the change of periods is one
+//! exchange; the events of the previous period are a word of their own.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+fn unpack(packed: u64) -> (u32, u32) {
+    ((packed >> 32) as u32, packed as u32)
+}
+
+fn pack(start: u32, events: u32) -> u64 {
+    u64::from(start) << 32 | u64::from(events)
+}
+
+/// How far the clocks of two workers may be apart, in milliseconds.
+const APART: u32 = 10_000;
+
+/// How long ago `start` was; 0 where the clock that says so is behind.
+fn since(start: u32, now: u32) -> u32 {
+    let since = now.wrapping_sub(start);
+    if since > u32::MAX - APART { 0 } else { since }
+}
+
+/// Counts `events` at `now`; gives those of the current period.
+pub(super) fn count(current: &AtomicU64, previous: &AtomicU32, period: u32, now: u32, events: u32) -> u32 {
+    let mut seen = current.load(Relaxed);
+    loop {
+        let (start, before) = unpack(seen);
+        let since = since(start, now);
+        let (next, turned) = if seen == 0 {
+            // The first event begins the first period.
+            (pack(now, events), None)
+        } else if since < period {
+            (pack(start, before.saturating_add(events)), None)
+        } else if since - period < period {
+            (pack(start.wrapping_add(period), events), Some(before))
+        } else {
+            (pack(now, events), Some(0))
+        };
+        match current.compare_exchange_weak(seen, next, Relaxed, Relaxed) {
+            Ok(_) => {
+                if let Some(of_previous) = turned {
+                    previous.store(of_previous, Relaxed);
+                }
+                return next as u32;
+            }
+            Err(other) => seen = other,
+        }
+    }
+}
+
+/// Events in the period that ends `now`.
+pub(super) fn read(current: &AtomicU64, previous: &AtomicU32, period: u32, now: u32) -> u32 {
+    if period == 0 {
+        return 0;
+    }
+    let (start, mut events) = unpack(current.load(Relaxed));
+    let mut before = previous.load(Relaxed);
+    let mut since = since(start, now);
+    if since >= period {
+        since -= period;
+        before = if since >= period { 0 } else { events };
+        events = 0;
+    }
+    // A single event does not fade: it counts until its period and the next are over.
+    if events == 0 && before <= 1 {
+        return before;
+    }
+    let left = u64::from(period - since.min(period));
+    let faded = u64::from(before) * left / u64::from(period);
+    u32::try_from(faded + u64::from(events)).unwrap_or(u32::MAX)
+}
+
+/// Makes it `events` in the period that begins `now`.
+pub(super) fn set(current: &AtomicU64, previous: &AtomicU32, now: u32, events: u32) {
+    previous.store(0, Relaxed);
+    current.store(pack(now, events), Relaxed);
+}
+
+/// The parts: how long ago the period began, its events, those of the one before.
+pub(super) fn parts(current: &AtomicU64, previous: &AtomicU32, now: u32) -> (u32, u32, u32) {
+    let (start, events) = unpack(current.load(Relaxed));
+    (since(start, now), events, previous.load(Relaxed))
+}
+
+/// Sets the parts.
+pub(super) fn set_parts(current: &AtomicU64, previous: &AtomicU32, now: u32, parts: (u32, u32, u32)) {
+    previous.store(parts.2, Relaxed);
+    current.store(pack(now.wrapping_sub(parts.0), parts.1), Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_fade_over_the_period_after_theirs() {
+        let (current, previous) = (AtomicU64::new(pack(1_000, 0)), AtomicU32::new(0));
+        for _ in 0..10 {
+            count(&current, &previous, 1_000, 1_500, 1);
+        }
+        let at = |now| read(&current, &previous, 1_000, now);
+        assert_eq!((at(1_999), at(2_000), at(2_500), at(2_999), at(3_000)), (10, 10, 5, 0, 0));
+        assert_eq!(count(&current, &previous, 1_000, 2_500, 4), 4);
+        let at = |now| read(&current, &previous, 1_000, now);
+        assert_eq!((at(2_500), at(3_500), at(5_000)), (9, 2, 0));
+    }
+
+    #[test]
+    fn a_single_event_is_seen_for_its_whole_time_and_clocks_may_wrap() {
+        let start = u32::MAX - 200;
+        let (current, previous) = (AtomicU64::new(pack(start, 0)), AtomicU32::new(0));
+        count(&current, &previous, 100, start.wrapping_add(50), 1);
+        let at = |after| read(&current, &previous, 100, start.wrapping_add(after));
+        assert_eq!((at(99), at(150), at(199), at(200)), (1, 1, 1, 0));
+        count(&current, &previous, 100, start.wrapping_add(450), 3);
+        assert_eq!(read(&current, &previous, 100, start.wrapping_add(440)), 3, "a clock that is behind");
+    }
+}

@@ -1,0 +1,306 @@
+//! The storage of a stick table: entries of one layout in slabs, a part of all keys in each shard.
+//!
+//! What finds entries, frees them and orders them by age stands under the shard's lock, which is held
+//! for a look or an insertion. What an entry counts is atomic and needs none: whoever holds an entry
+//! (`head::HELD`) knows that it stays.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+use super::layout::{Layout, head};
+
+/// How many entries are allocated at once.
+const CHUNK: usize = 64;
+
+/// No entry.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// How many entries of the order of age are looked at to find the place of one.
+const STEPS: usize = 64;
+
+/// A run of entries.
+#[derive(Debug)]
+struct Chunk {
+    words: Box<[AtomicU32]>,
+    longs: Box<[AtomicU64]>,
+}
+
+/// What finds and orders the entries of a shard.
+#[derive(Debug)]
+pub(super) struct Index {
+    /// The first entry of each bucket.
+    buckets: Vec<u32>,
+    /// Entries that were used and are free, the last one first.
+    free: u32,
+    /// The first entry that was never used.
+    unused: u32,
+    oldest: u32,
+    newest: u32,
+    /// Entries in use.
+    pub(super) live: u32,
+}
+
+impl Index {
+    /// How many places for entries were ever used.
+    pub(super) fn unused(&self) -> u32 {
+        self.unused
+    }
+}
+
+/// A part of a table.
+#[derive(Debug)]
+pub(super) struct Shard {
+    index: Mutex<Index>,
+    chunks: Box<[OnceLock<Chunk>]>,
+    /// The most entries that it can have.
+    most: u32,
+}
+
+/// An entry's words and longs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row<'t> {
+    pub(super) words: &'t [AtomicU32],
+    pub(super) longs: &'t [AtomicU64],
+}
+
+impl Row<'_> {
+    #[inline]
+    pub(super) fn word(&self, at: usize) -> u32 {
+        self.words[at].load(Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn put(&self, at: usize, value: u32) {
+        self.words[at].store(value, Relaxed);
+    }
+}
+
+impl Shard {
+    pub(super) fn new(most: u32) -> Self {
+        let chunks = (most as usize).div_ceil(CHUNK);
+        let index = Index { buckets: Vec::new(), free: NONE, unused: 0, oldest: NONE, newest: NONE, live: 0 };
+        Self { index: Mutex::new(index), chunks: (0..chunks).map(|_| OnceLock::new()).collect(), most }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Index> {
+        // Nothing that could panic leaves it half changed.
+        self.index.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The entry at a place that is or was used.
+    #[inline]
+    pub(super) fn row(&self, layout: &Layout, at: u32) -> Row<'_> {
+        let (chunk, within) = (at as usize / CHUNK, at as usize % CHUNK);
+        let Some(chunk) = self.chunks.get(chunk).and_then(OnceLock::get) else {
+            return Row { words: &[], longs: &[] };
+        };
+        let (words, longs) = (within * layout.words, within * layout.longs);
+        Row {
+            words: &chunk.words[words..words + layout.words],
+            longs: &chunk.longs[longs..longs + layout.longs],
+        }
+    }
+
+    /// The entry with these words for a key.
+    pub(super) fn find(&self, index: &Index, layout: &Layout, hash: u32, key: &[u32]) -> Option<u32> {
+        let mut at = *index.buckets.get(bucket(hash, index.buckets.len()))?;
+        while at != NONE {
+            let row = self.row(layout, at);
+            if row.word(head::HASH) == hash && has_key(&row, key) {
+                return Some(at);
+            }
+            at = row.word(head::NEXT);
+        }
+        None
+    }
+
+    /// A new entry, all zero but for its key, held by nobody, at the young end of the order of age;
+    /// `None` where there is no place.
+    pub(super) fn insert(
+        &self,
+        index: &mut Index,
+        layout: &Layout,
+        hash: u32,
+        key: &[u32],
+        now: u32,
+    ) -> Option<u32> {
+        let at = self.take_place(index, layout)?;
+        if index.live as usize >= index.buckets.len() {
+            self.grow(index, layout);
+        }
+        let row = self.row(layout, at);
+        row.words.iter().for_each(|word| word.store(0, Relaxed));
+        row.longs.iter().for_each(|long| long.store(0, Relaxed));
+        row.put(head::HASH, hash);
+        for (place, part) in row.words[head::WORDS..].iter().zip(key) {
+            place.store(*part, Relaxed);
+        }
+        let number = bucket(hash, index.buckets.len());
+        row.put(head::NEXT, index.buckets[number]);
+        index.buckets[number] = at;
+        index.live += 1;
+        row.put(head::TOUCHED, now);
+        self.place(index, layout, at, now);
+        Some(at)
+    }
+
+    fn take_place(&self, index: &mut Index, layout: &Layout) -> Option<u32> {
+        if index.free != NONE {
+            let at = index.free;
+            index.free = self.row(layout, at).word(head::NEXT);
+            return Some(at);
+        }
+        if index.unused >= self.most {
+            return None;
+        }
+        let at = index.unused;
+        let chunk = self.chunks.get(at as usize / CHUNK)?;
+        chunk.get_or_init(|| {
+            let entries = CHUNK.min((self.most as usize).saturating_sub(at as usize / CHUNK * CHUNK));
+            Chunk {
+                words: (0..entries * layout.words).map(|_| AtomicU32::new(0)).collect(),
+                longs: (0..entries * layout.longs).map(|_| AtomicU64::new(0)).collect(),
+            }
+        });
+        index.unused += 1;
+        Some(at)
+    }
+
+    /// Doubles the buckets.
+    fn grow(&self, index: &mut Index, layout: &Layout) {
+        let count = (index.buckets.len() * 2).max(8);
+        index.buckets.clear();
+        index.buckets.resize(count, NONE);
+        let mut at = index.oldest;
+        while at != NONE {
+            let row = self.row(layout, at);
+            let number = bucket(row.word(head::HASH), count);
+            row.put(head::NEXT, index.buckets[number]);
+            index.buckets[number] = at;
+            at = row.word(head::NEWER);
+        }
+    }
+
+    /// Takes an entry out and frees its place. Nobody may hold it.
+    pub(super) fn remove(&self, index: &mut Index, layout: &Layout, at: u32) {
+        let row = self.row(layout, at);
+        let number = bucket(row.word(head::HASH), index.buckets.len());
+        let next = row.word(head::NEXT);
+        if index.buckets[number] == at {
+            index.buckets[number] = next;
+        } else {
+            let mut before = index.buckets[number];
+            while before != NONE {
+                let other = self.row(layout, before);
+                if other.word(head::NEXT) == at {
+                    other.put(head::NEXT, next);
+                    break;
+                }
+                before = other.word(head::NEXT);
+            }
+        }
+        self.unlink(index, layout, at);
+        row.put(head::NEXT, index.free);
+        // Readers that go by place see that it is none.
+        row.put(head::HASH, 0);
+        row.put(head::UPDATE, 0);
+        row.put(head::PLACED, 0);
+        row.put(head::OLDER, at);
+        index.free = at;
+        index.live -= 1;
+    }
+
+    /// Whether an entry is at that place now: a free one is its own elder.
+    pub(super) fn is_live(&self, index: &Index, layout: &Layout, at: u32) -> bool {
+        at < index.unused && self.row(layout, at).word(head::OLDER) != at
+    }
+
+    fn unlink(&self, index: &mut Index, layout: &Layout, at: u32) {
+        let row = self.row(layout, at);
+        let (older, newer) = (row.word(head::OLDER), row.word(head::NEWER));
+        match older {
+            NONE => index.oldest = newer,
+            older => self.row(layout, older).put(head::NEWER, newer),
+        }
+        match newer {
+            NONE => index.newest = older,
+            newer => self.row(layout, newer).put(head::OLDER, older),
+        }
+    }
+
+    /// Puts an entry that has no place in the order of age where `when` belongs, or near it.
+    fn place(&self, index: &mut Index, layout: &Layout, at: u32, when: u32) {
+        let (mut older, mut newer) = (index.newest, NONE);
+        for _ in 0..STEPS {
+            if older == NONE {
+                break;
+            }
+            let row = self.row(layout, older);
+            if (when.wrapping_sub(row.word(head::PLACED)) as i32) >= 0 {
+                break;
+            }
+            newer = older;
+            older = row.word(head::OLDER);
+        }
+        let row = self.row(layout, at);
+        row.put(head::PLACED, when);
+        row.put(head::OLDER, older);
+        row.put(head::NEWER, newer);
+        match older {
+            NONE => index.oldest = at,
+            older => self.row(layout, older).put(head::NEWER, at),
+        }
+        match newer {
+            NONE => index.newest = at,
+            newer => self.row(layout, newer).put(head::OLDER, at),
+        }
+    }
+
+    /// Gives an entry the place that `when` belongs to.
+    pub(super) fn move_to(&self, index: &mut Index, layout: &Layout, at: u32, when: u32) {
+        if self.row(layout, at).word(head::PLACED) == when {
+            return;
+        }
+        self.unlink(index, layout, at);
+        self.place(index, layout, at, when);
+    }
+
+    /// The oldest entry that nobody holds, if it is among the `most` at the old end. Those that were
+    /// touched since they got their place get the right one on the way.
+    pub(super) fn oldest(
+        &self,
+        index: &mut Index,
+        layout: &Layout,
+        now: u32,
+        mut most: usize,
+    ) -> Option<u32> {
+        let mut at = index.oldest;
+        while at != NONE && most > 0 {
+            most -= 1;
+            let row = self.row(layout, at);
+            let next = row.word(head::NEWER);
+            let touched = row.word(head::TOUCHED);
+            if row.words[head::HELD].load(Acquire) > 0 {
+                self.move_to(index, layout, at, now);
+            } else if touched != row.word(head::PLACED) {
+                self.move_to(index, layout, at, touched);
+                if index.oldest == at {
+                    return Some(at);
+                }
+            } else {
+                return Some(at);
+            }
+            at = if next == NONE { NONE } else { index.oldest };
+        }
+        None
+    }
+}
+
+fn bucket(hash: u32, buckets: usize) -> usize {
+    // A power of two.
+    hash as usize & buckets.wrapping_sub(1)
+}
+
+fn has_key(row: &Row<'_>, key: &[u32]) -> bool {
+    row.words[head::WORDS..].iter().zip(key).all(|(own, part)| own.load(Relaxed) == *part)
+}

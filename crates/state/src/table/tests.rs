@@ -1,0 +1,171 @@
+use super::*;
+
+fn settings(size: u32) -> Settings {
+    Settings {
+        name: "t".into(),
+        kind: KeyType::Int,
+        key_length: 4,
+        size,
+        expire_ms: 0,
+        nopurge: false,
+        recv_only: false,
+        server_key: ServerKey::Name,
+        bytes_factor: 1,
+        columns: vec![
+            Column::new(Data::Gpc0, 1, 0),
+            Column::new(Data::ConnRate, 1, 1000),
+            Column::new(Data::BytesInCnt, 1, 0),
+            Column::new(Data::Gpt, 3, 0),
+        ],
+        peers: None,
+    }
+}
+
+fn key(number: u32) -> [u8; 4] {
+    number.to_be_bytes()
+}
+
+fn keys(table: &Table, now: u64) -> Vec<u32> {
+    let (mut cursor, mut keys) = (Cursor::default(), Vec::new());
+    while let Ok((entry, next)) = table.next(cursor, now, usize::MAX) {
+        let mut bytes = Vec::new();
+        entry.key(&mut bytes);
+        keys.push(u32::from_be_bytes(bytes.try_into().unwrap()));
+        cursor = next;
+    }
+    keys.sort_unstable();
+    keys
+}
+
+#[test]
+fn an_entry_keeps_what_it_counts_and_knows_what_it_does_not_store() {
+    let table = Table::new(settings(10));
+    let entry = table.get(&key(7), 1).unwrap();
+    assert_eq!(entry.add(Data::Gpc0, 0, 2, 1), Some(2));
+    assert_eq!(entry.add(Data::BytesInCnt, 0, 1 << 40, 1), Some(1 << 40));
+    assert_eq!(entry.add(Data::ConnRate, 0, 3, 1), Some(3));
+    assert!(entry.set(Data::Gpt, 2, 9, 1));
+    assert!(!entry.set(Data::Gpt, 3, 9, 1) && entry.add(Data::Gpc1, 0, 1, 1).is_none());
+    drop(entry);
+    let entry = table.find(&key(7), 2).unwrap();
+    let got = [(Data::Gpc0, 0), (Data::BytesInCnt, 0), (Data::ConnRate, 0), (Data::Gpt, 2), (Data::Gpt, 0)]
+        .map(|(data, element)| entry.get(data, element, 2));
+    assert_eq!(got, [Some(2), Some(1 << 40), Some(3), Some(9), Some(0)]);
+    assert!(table.find(&key(8), 2).is_none());
+    assert_eq!((table.used(), entry.holders()), (1, 1));
+}
+
+#[test]
+fn a_full_table_gives_up_its_oldest_entries_but_not_those_that_are_held() {
+    let table = Table::new(settings(3));
+    let held = table.get(&key(0), 0).unwrap();
+    for number in 1..6 {
+        assert!(table.get(&key(number), number.into()).is_some());
+    }
+    assert_eq!(keys(&table, 9), [0, 4, 5]);
+    drop(table.get(&key(4), 10));
+    drop(table.get(&key(6), 11));
+    assert_eq!(keys(&table, 11), [0, 4, 6], "what was looked for last stays");
+    drop(held);
+    assert_eq!(table.used(), 3);
+}
+
+#[test]
+fn a_table_that_does_not_purge_refuses_new_keys() {
+    let table = Table::new(Settings { nopurge: true, ..settings(2) });
+    assert!(table.get(&key(1), 0).is_some() && table.get(&key(2), 0).is_some());
+    assert!(table.get(&key(3), 0).is_none() && table.get(&key(1), 0).is_some());
+}
+
+#[test]
+fn a_table_whose_entries_are_all_held_has_room_for_no_other() {
+    let table = Table::new(settings(2));
+    let held = [table.get(&key(1), 0), table.get(&key(2), 0)];
+    assert!(table.get(&key(3), 0).is_none());
+    drop(held);
+    assert!(table.get(&key(3), 0).is_some());
+    assert_eq!(table.used(), 2);
+}
+
+#[test]
+fn entries_expire_after_their_last_touch_unless_they_are_held() {
+    let table = Table::new(Settings { expire_ms: 100, ..settings(5000) });
+    for number in 0..1000 {
+        drop(table.get(&key(number), 0));
+    }
+    let held = table.get(&key(1), 0).unwrap();
+    table.find(&key(2), 50).unwrap().touch(50);
+    assert_eq!(table.find(&key(2), 120).unwrap().expires_in(120), 30);
+    assert!(table.find(&key(3), 100).is_none() && table.find(&key(4), 99).is_some());
+    let mut gone = 0;
+    while table.sweep(120, 10) > 0 {
+        gone += 1;
+        assert!(gone < 1000);
+    }
+    assert_eq!(keys(&table, 120), [1, 2]);
+    drop(held);
+    assert_eq!((keys(&table, 151), table.used()), (vec![], 2));
+    table.sweep(151, 10);
+    assert_eq!(table.used(), 0);
+}
+
+#[test]
+fn keys_of_a_large_table_are_all_found_again_and_its_size_is_kept_to() {
+    let table = Table::new(Settings { columns: Vec::new(), ..settings(20_000) });
+    for number in 0..50_000 {
+        assert!(table.get(&key(number), 0).is_some());
+        assert!(table.used() <= 20_000);
+    }
+    let left = keys(&table, 0);
+    assert_eq!(left.len(), 20_000);
+    assert!(left.iter().all(|number| table.find(&key(*number), 0).is_some()));
+}
+
+#[test]
+fn an_entry_is_found_by_what_shows_it_until_it_is_removed() {
+    let table = Table::new(settings(100));
+    let entry = table.get(&key(1), 0).unwrap();
+    let pointer = entry.pointer();
+    let second = table.find(&key(1), 0).unwrap();
+    assert!(!table.remove(second), "another holds it");
+    drop(entry);
+    let found = table.by_pointer(pointer, 0).unwrap();
+    assert!(table.remove(found) && table.by_pointer(pointer, 0).is_none());
+    assert!(table.by_pointer(pointer + 1, 0).is_none() && table.by_pointer(0, 0).is_none());
+    assert!(table.by_pointer(u64::MAX, 0).is_none());
+}
+
+#[test]
+fn text_is_cut_and_bytes_are_filled_up() {
+    let text = Table::new(Settings { kind: KeyType::Str, key_length: 5, ..settings(9) });
+    drop(text.get(b"abcdefg", 0));
+    assert!(text.find(b"abcde", 0).is_some() && text.find(b"abcd", 0).is_none());
+    drop(text.get(b"", 0));
+    let mut bytes = Vec::new();
+    text.find(b"abcde!", 0).unwrap().key(&mut bytes);
+    assert_eq!((&*bytes, text.used()), (&b"abcde"[..], 2));
+    let binary = Table::new(Settings { kind: KeyType::Bin, key_length: 6, ..settings(9) });
+    drop(binary.get(b"ab", 0));
+    bytes.clear();
+    binary.find(b"ab\0", 0).unwrap().key(&mut bytes);
+    assert_eq!(bytes, b"ab\0\0\0\0");
+}
+
+#[test]
+fn many_threads_count_in_one_entry_and_lose_nothing() {
+    let table = Table::new(settings(100));
+    std::thread::scope(|scope| {
+        for thread in 0..4u32 {
+            let table = &table;
+            scope.spawn(move || {
+                for turn in 0..2_000u32 {
+                    let tracked = Tracked::get(table, &key(1), 5).unwrap();
+                    tracked.view().add(Data::Gpc0, 0, 1, 5);
+                    drop(table.get(&key(10 + thread * 2_000 + turn), 5));
+                }
+            });
+        }
+    });
+    let entry = table.find(&key(1), 5).unwrap();
+    assert_eq!((entry.get(Data::Gpc0, 0, 5), entry.holders(), table.used()), (Some(8_000), 1, 100));
+}

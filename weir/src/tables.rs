@@ -1,0 +1,33 @@
+//! Entries of stick tables that are too old: a task of the first worker removes them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plan::Plan;
+use runtime::timer::{self, now_ms};
+use state::table::Table;
+
+/// How many entries go in one turn.
+const TURN: usize = 1_000;
+
+/// How long the task rests at least, and at most.
+const REST: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// Begins to sweep the tables whose entries expire, if there are any.
+pub(crate) fn sweep(plan: &Plan) {
+    let tables: Vec<Arc<Table>> =
+        plan.tables.iter().filter(|table| table.settings.expire_ms > 0).cloned().collect();
+    let Some(soonest) = tables.iter().map(|table| table.settings.expire_ms).min() else { return };
+    let rest = Duration::from_millis(u64::from(soonest) / 8).clamp(REST.0, REST.1);
+    tokio::task::spawn_local(async move {
+        loop {
+            timer::sleep(rest).await;
+            for table in &tables {
+                while table.used() > 0 && table.sweep(now_ms(), TURN) == TURN {
+                    // Others have their turn in between.
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    });
+}
