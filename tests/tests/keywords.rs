@@ -418,13 +418,7 @@ fn idle_connections_may_wait_for_a_last_request_during_a_soft_stop() {
 #[test]
 fn what_changes_nothing_here_is_said_to_change_nothing() {
     let directory = weir_tests::scratch("silent");
-    let cases = [
-        ("global", "http-err-codes 400-499"),
-        ("global", "http-fail-codes 500"),
-        ("global", "tune.idletimer 1s"),
-        ("defaults", "option http-no-delay"),
-        ("backend b", "server s 127.0.0.1:1 non-stick"),
-    ];
+    let cases = [("global", "tune.idletimer 1s"), ("defaults", "option http-no-delay")];
     for (section, line) in cases {
         let file = directory.join("one.cfg");
         std::fs::write(&file, format!("{section}\n  {line}\n")).expect("a file");

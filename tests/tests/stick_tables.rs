@@ -1,7 +1,7 @@
 //! Stick tables themselves: what they keep, for how long, and how the runtime socket shows it.
 
 use weir_tests::client::get;
-use weir_tests::{Weir, eventually, free_port};
+use weir_tests::{Origin, Weir, eventually, free_port};
 
 /// The program with a frontend of these lines and other sections. Nobody has connected yet.
 fn start(lines: &str, sections: &str) -> (Weir, u16) {
@@ -39,4 +39,208 @@ fn what_a_request_tracks_is_counted_shown_and_refused_by() {
     assert!(shown().contains(" gpc0=1 conn_cur=0 http_req_rate(10000)=3"), "{}", shown());
     weir.ask("clear table t key 127.0.0.1");
     assert_eq!(ask(port), (200, "1,1".to_owned()));
+}
+
+/// A frontend that tracks the path of each request in the table `t`, whose words these are.
+fn paths(words: &str) -> (Weir, u16) {
+    start(
+        "http-request track-sc0 path table t\n http-request return status 200 hdr x %[sc_http_req_cnt(0)]",
+        &format!("backend t\n stick-table type string len 20 {words}\n"),
+    )
+}
+
+/// The keys of a table, sorted, once nobody tracks any of them.
+fn keys(weir: &Weir, table: &str) -> String {
+    let mut shown = String::new();
+    eventually(|| {
+        shown = weir.ask(&format!("show table {table}"));
+        shown.lines().filter(|line| line.starts_with("0x")).all(|line| line.contains(" use=0 "))
+    });
+    let key =
+        |line: &str| line.split("key=").nth(1).and_then(|rest| rest.split(" use=").next()).map(str::to_owned);
+    let mut keys: Vec<String> = shown.lines().filter_map(key).collect();
+    keys.sort();
+    keys.join(" ")
+}
+
+#[test]
+fn a_full_table_gives_up_its_oldest_entry_or_refuses_new_ones() {
+    for (words, left, answers) in
+        [("size 3", "/2 /3 /4", "1111"), ("size 3 nopurge expire 1h", "/1 /2 /3", "111")]
+    {
+        let (weir, port) = paths(&format!("{words} store http_req_cnt"));
+        let asked: String = (1..5)
+            .map(|number| {
+                let answer = get(port, &format!("/{number}")).expect("an answer");
+                // Who comes next finds this one no longer in use.
+                keys(&weir, "t");
+                answer.header("x").unwrap_or_default().to_owned()
+            })
+            .collect();
+        assert_eq!((keys(&weir, "t"), asked), (left.to_owned(), answers.to_owned()), "{words}");
+        assert!(weir.ask("show table").contains("size:3, used:3"));
+    }
+}
+
+#[test]
+fn entries_go_when_nobody_touched_them_for_long_enough() {
+    let (weir, port) = paths("size 100 expire 300ms store http_req_cnt");
+    assert!(get(port, "/a").is_some());
+    assert!(eventually(|| weir.ask("show table").contains("used:0")));
+    assert_eq!(keys(&weir, "t"), "");
+    // Without a time they stay.
+    let (weir, port) = paths("size 100 store http_req_cnt");
+    assert!(get(port, "/a").is_some());
+    let shown = weir.ask("show table t");
+    assert!(shown.contains(" exp=0 "), "{shown}");
+}
+
+#[test]
+fn entries_are_shown_by_what_they_hold_by_key_and_by_pointer() {
+    let (weir, _port) = start(
+        "",
+        "backend t\n stick-table type ip size 10 expire 1h store gpc0,gpt(2),conn_rate(1h)\n\
+         backend six\n stick-table type ipv6 size 10 store gpc0\n\
+         backend number\n stick-table type integer size 10 store gpc0\n\
+         backend bytes\n stick-table type binary len 4 size 10 store gpc0\n",
+    );
+    assert_eq!(weir.ask("set table t key 192.0.2.1 data.gpc0 3 data.gpt[1] 7 data.conn_rate 5").trim(), "");
+    weir.ask("set table t key 192.0.2.2 data.gpc0 9");
+    let shown = weir.ask("show table t data.gpt[1] eq 7");
+    let line = shown.lines().find(|line| line.starts_with("0x")).expect("an entry").to_owned();
+    assert!(line.contains(": key=192.0.2.1 use=0 exp="), "{line}");
+    assert!(line.ends_with(" shard=0 gpc0=3 conn_rate(3600000)=5 gpt0=0 gpt1=7"), "{line}");
+    let pointer = line.split(':').next().unwrap_or_default();
+    for (filter, expected) in [
+        ("data.gpc0 gt 3", "192.0.2.2"),
+        ("data.gpc0 lt 4", "192.0.2.1"),
+        ("data.gpc0 ge 3 data.gpc0 le 3", "192.0.2.1"),
+        ("data.gpc0 ne 3", "192.0.2.2"),
+        ("data.gpt[5] eq 0", ""),
+        ("key 192.0.2.2", "192.0.2.2"),
+        ("key 192.0.2.3", ""),
+        (&format!("ptr {pointer}"), "192.0.2.1"),
+    ] {
+        assert_eq!(keys(&weir, &format!("t {filter}")), expected, "{filter}");
+    }
+    for (command, expected) in [
+        ("show table none", "No such table"),
+        ("show table t foo", "Optional argument only supports"),
+        ("show table t key", "Key value expected"),
+        ("show table t ptr 0x1", "No entry can be found matching ptr."),
+        ("show table t ptr x", "Pointer expected (0xffff notation)"),
+        ("show table t data.gpc1 gt 1", "Filter entry #1: Data type not stored in this table"),
+        ("show table t data.gpc0 gt 1 data.x gt 1", "Filter entry #2: Unknown data type"),
+        ("show table t data.gpc0 near 1", "Filter entry #1: Require and operator among"),
+        ("show table t data.gpc0 gt x", "Filter entry #1: Require a valid integer value to compare against"),
+        ("set table t key 192.0.2.1 data.gpt[2] 1", "index out of range in this data array"),
+        ("set table t key 192.0.2.1 data.gpc0 x", "Require a valid integer value to store"),
+        ("set table t key 192.0.2.1 gpc0 1", "\"data.<type>\" followed by a value expected"),
+        ("set table t foo", "Required arguments: <table> key <key>"),
+        ("set table bytes key ab", "is not supported"),
+        ("clear table", "Required arguments"),
+        ("clear table t ptr 0x1", "No entry can be found matching ptr."),
+    ] {
+        assert!(weir.ask(command).contains(expected), "{command}: {}", weir.ask(command));
+    }
+    weir.ask(&format!("set table t ptr {pointer} data.gpc0 4"));
+    assert_eq!(keys(&weir, "t data.gpc0 eq 4"), "192.0.2.1");
+    weir.ask(&format!("clear table t ptr {pointer}"));
+    assert_eq!(keys(&weir, "t"), "192.0.2.2");
+    weir.ask("set table t key 192.0.2.4 data.gpc0 1");
+    weir.ask("clear table t data.gpc0 gt 5");
+    assert_eq!(keys(&weir, "t"), "192.0.2.4");
+    weir.ask("clear table t");
+    assert_eq!(keys(&weir, "t"), "");
+    weir.ask("set table six key 192.0.2.1 data.gpc0 1");
+    weir.ask("set table six key 2001:db8::1");
+    weir.ask("set table number key 4294967295");
+    assert_eq!(
+        (keys(&weir, "six"), keys(&weir, "number")),
+        ("2001:db8::1 ::ffff:192.0.2.1".into(), "4294967295".into())
+    );
+    assert!(
+        weir.ask("show table")
+            .lines()
+            .next()
+            .is_some_and(|line| line.starts_with("# table: bytes, type: binary"))
+    );
+}
+
+#[test]
+fn keys_of_text_are_shown_so_that_nothing_in_them_is_mistaken() {
+    let (weir, port) = start(
+        "http-request track-sc0 req.hdr(k) table t\n http-request return status 200",
+        "backend t\n stick-table type string size 10\n",
+    );
+    assert!(weir_tests::client::exchange_with(port, "/", "k: a b=c\\d\r\n").is_some());
+    assert_eq!(keys(&weir, "t"), "a\\ b\\=c\\\\d");
+}
+
+#[test]
+fn the_exporter_tells_of_tables() {
+    let (weir, port) = start(
+        "http-request track-sc0 src table t\n http-request use-service prometheus-exporter",
+        "backend t\n stick-table type ip size 10 store gpc0\n",
+    );
+    weir.ask("set table t key 192.0.2.1");
+    let answer = get(port, "/metrics?scope=sticktable").expect("an answer");
+    let text = answer.text();
+    for line in [
+        "haproxy_sticktable_size{name=\"t\",type=\"ip\"} 10",
+        "haproxy_sticktable_used{name=\"t\",type=\"ip\"} 2",
+        "haproxy_sticktable_local_updates{name=\"t\",type=\"ip\"} 0",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    assert!(!text.contains("haproxy_process_"));
+}
+
+#[test]
+fn expressions_tell_how_full_a_table_is_and_how_long_entries_live() {
+    let (_weir, port) = start(
+        "http-request track-sc0 src table t\n http-request return status 200 hdr x \
+         %[table_cnt(t)],%[table_avl(t)],%[src,table_expire(t),div(3600000)],%[src,table_idle(t),div(3600000)],%[str(192.0.2.9),table_expire(t,7)],[%[str(192.0.2.9),table_idle(t)]]",
+        "backend t\n stick-table type ip size 10 expire 2h store gpc0\n",
+    );
+    let (status, told) = ask(port);
+    assert_eq!(status, 200);
+    assert!(told == "1,9,2,0,7,[]" || told == "1,9,1,0,7,[]", "{told}");
+}
+
+#[test]
+fn streams_with_one_key_share_a_limit_of_bandwidth() {
+    let port = free_port();
+    let body = "x".repeat(3_000);
+    let origin = Origin::start(move |_, _| {
+        format!("HTTP/1.1 200 OK\r\nContent-Length: 3000\r\n\r\n{body}").into_bytes()
+    });
+    let text = format!(
+        "global\n nbthread 1\n stats socket runtime level admin\n\
+         defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n\
+         frontend f\n bind 127.0.0.1:{port}\n filter bwlim-out share limit 4k key path table t\n \
+         http-request set-bandwidth-limit share\n default_backend b\n\
+         backend b\n server s 127.0.0.1:{}\n\
+         backend t\n stick-table type string size 10 expire 1m store bytes_out_rate(1h)\n",
+        origin.port()
+    );
+    let weir = Weir::start(&text, &[]);
+    assert!(!weir.ask("show info").is_empty(), "{}", weir.messages());
+    assert_eq!(get(port, "/a").map(|answer| answer.body.len()), Some(3_000));
+    let shown = weir.ask("show table t");
+    assert!(shown.contains("bytes_out_rate(3600000)=3000"), "{shown}");
+    // Another key has a share of its own; the rest of this one is gone before the body is over.
+    assert_eq!(get(port, "/b").map(|answer| answer.body.len()), Some(3_000));
+    let mut client = weir_tests::client::Client::connect(port);
+    client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(client.read_head().starts_with("HTTP/1.1 200"));
+    // It waits for the next hour with what the limit let pass.
+    assert!(eventually(|| weir.ask("show table t").contains("key=/a use=1 ")));
+}
+
+#[test]
+fn a_backend_with_a_table_is_not_removed_at_run_time() {
+    let (weir, _port) = start("", "backend t\n stick-table type string size 10\n");
+    weir.ask("unpublish backend t");
+    assert!(weir.ask("del backend t").contains("Cannot remove a backend with stick-table."));
 }

@@ -26,7 +26,7 @@ fn fate(kind: &str, place: &str, name: &str) -> Option<Fate> {
     };
     Some(match kind {
         "fetch" => of(sample::fetch::find(name).is_some(), sample::fetch::needs(name).is_some()),
-        "converter" => of(sample::convert::find(name).is_some(), sample::convert::needs(name).is_some()),
+        "converter" => of(sample::convert::find(name).is_some(), false),
         "action" => {
             let bare = name.split(['(', ' ']).next().unwrap_or_default();
             let row = rules::ACTIONS

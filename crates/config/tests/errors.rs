@@ -127,10 +127,10 @@ const HAPROXY: &[(&str, &[&str])] = &[
             "[ALERT] [6] : 'filter spoe' is not supported yet",
             "[ALERT] [7] : 'filter trace' : unknown argument 'quite'.",
             "[ALERT] [8] : 'filter bwlim-in' : <default-limit> and <default-period> must be set for per-stream bandwidth limitations.",
-            "[ALERT] [9] : 'filter bwlim-out … limit … key' is not supported yet: stick tables are not; 'default-limit' and 'default-period' limit each stream on its own",
             "[ALERT] [11] : 'filter' : '0' expects a value greater than 0.",
             "[ALERT] [12] : 'filter' : bwlim filter 'c' already exists in this proxy.",
             "[ALERT] [13] : 'filter-sequence' : unable to find filter 'trace' in the proxy.",
+            "[ALERT] Proxy f : unable to find table 't' referenced by bwlim filter 'b'",
             "[ALERT] [14] : there is no bandwidth filter 'd' here; 'filter bwlim-in' and 'filter bwlim-out' declare them, in the same proxy",
         ],
     ),
@@ -465,7 +465,6 @@ const HAPROXY: &[(&str, &[&str])] = &[
             "[ALERT] [3] : section 'mailers' is not supported yet",
         ],
     ),
-    ("backend b\n stick-table type ip size 1k\n", &["[ALERT] [2] : 'stick-table' is not supported yet"]),
     (
         "frontend f\n bind :443 ssl crt x\n",
         &[

@@ -9,13 +9,15 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
+use state::table::Table;
+
 use crate::page::{PageRequest, PageResponse};
 use crate::statistics::column::{C, COLUMNS, Kind, Row};
 use crate::statistics::field::Value;
 use crate::statistics::info;
 use crate::statistics::pieces::StatPieces;
 use crate::statistics::stat::{Filter, Show};
-use crate::view::Runtime;
+use crate::view::{Runtime, View};
 use query::Wanted;
 use tables::{As, METRICS, Metric, PROCESS, WITH_MODULES};
 
@@ -89,6 +91,7 @@ pub fn respond(runtime: &Arc<Runtime>, request: &PageRequest<'_>) -> PageRespons
         let text = crate::statistics::resolvers::metrics(&view, |name| wanted.metric("resolver", name));
         text.into_bytes()
     });
+    let tables = wanted.scope(query::TABLES).then(|| table_metrics(&view, &wanted).into_bytes());
     let described = view.proxies.iter().filter(|_| wanted.describe);
     let descriptions =
         described.filter_map(|proxy| Some((proxy.state.name.clone(), proxy.description.clone()?))).collect();
@@ -107,7 +110,7 @@ pub fn respond(runtime: &Arc<Runtime>, request: &PageRequest<'_>) -> PageRespons
             at: (0, 0, 0),
             shown: false,
         };
-        Box::new(process.into_iter().chain(objects).chain(resolvers))
+        Box::new(process.into_iter().chain(objects).chain(tables).chain(resolvers))
     };
     PageResponse { status: 200, headers: headers("text/plain; version=0.0.4"), body }
 }
@@ -150,6 +153,43 @@ fn process_metrics(runtime: &Runtime, wanted: &Wanted) -> String {
         value.write(&mut text);
         let more = if label == "desc" { "" } else { &more };
         let _ = writeln!(out, "haproxy_process_{name}{{{label}=\"{}\"{more}}} 1", escape(&text));
+    }
+    out
+}
+
+/// The metrics of stick tables, the last table first, as HAProxy has them.
+fn table_metrics(view: &View, wanted: &Wanted) -> String {
+    let mut out = String::new();
+    let metrics = [
+        ("size", "Stick table size."),
+        ("used", "Number of entries used in this stick table."),
+        (
+            "local_updates",
+            "Cumulative number of updates of the stick table that this process told its peers of. It begins again \
+             after 4294967295.",
+        ),
+    ];
+    let value = |name: &str, table: &Table| match name {
+        "size" => table.settings.size,
+        "used" => table.used(),
+        _ => table.local_updates(),
+    };
+    if view.tables.is_empty() {
+        return out;
+    }
+    for (name, text) in metrics {
+        if !wanted.metric("sticktable", name) {
+            continue;
+        }
+        write_help(&mut out, "sticktable", name, text, "gauge");
+        for table in view.tables.iter().rev() {
+            let (own, kind) = (escape(table.name()), table.settings.kind.name());
+            let _ = writeln!(
+                out,
+                "haproxy_sticktable_{name}{{name=\"{own}\",type=\"{kind}\"}} {}",
+                value(name, table)
+            );
+        }
     }
     out
 }

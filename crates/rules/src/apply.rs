@@ -137,8 +137,11 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
         Action::LimitBandwidth { filter, limit, period } => {
             let limit = limit.as_ref().and_then(|limit| number(limit, stage));
             let period = period.as_ref().and_then(|period| number(period, stage));
+            let asked = sample::bandwidth::asked(filter, limit, period, &stage.env());
             return with(stage, |transaction| {
-                sample::bandwidth::enable(&mut transaction.bandwidth, filter, limit, period);
+                if let Some(own) = asked {
+                    sample::bandwidth::enable(&mut transaction.bandwidth, own);
+                }
             });
         }
         Action::SetAddress { end, value } => set_address(stage, *end, value),

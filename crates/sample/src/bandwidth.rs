@@ -2,24 +2,64 @@
 //! configuration manual, 9.7) and what rules ask of them for one stream (`set-bandwidth-limit`).
 //! Pure data; `proxy` holds bytes back by it.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
-/// A filter with limits of each stream's own.
-#[derive(Debug, Clone, PartialEq, Eq)]
+use state::table::{Data, Table, Tracked};
+
+use crate::env::Env;
+use crate::expression::Expression;
+use crate::track;
+
+/// What streams share a limit by: the entry of a key in a stick table, whose rate of bytes counts all
+/// that they send.
+#[derive(Debug)]
+pub struct SharedLimit {
+    /// The key.
+    pub key: Expression,
+    /// The table.
+    pub table: Arc<Table>,
+}
+
+/// A filter.
+#[derive(Debug, Clone)]
 pub struct BandwidthFilter {
     /// Its name.
     pub name: Box<str>,
     /// Whether it is about what comes from the client (`bwlim-in`), or about what goes to it.
     pub upload: bool,
-    /// `default-limit`, in bytes a period.
+    /// `default-limit`, or the `limit` that is shared, in bytes a period.
     pub limit: u64,
-    /// `default-period`, in milliseconds.
+    /// `default-period`, or the period of the table's rate, in milliseconds.
     pub period_ms: u64,
     /// `min-size`: the least that is sent at a time, the end aside.
     pub min_size: u64,
     /// Whether `filter-sequence` leaves it in.
     pub active: bool,
+    /// By what streams share the limit; `None` where each has its own.
+    pub shared: Option<Arc<SharedLimit>>,
 }
+
+impl BandwidthFilter {
+    /// The rate that counts its bytes in a stick table.
+    pub fn rate(&self) -> Data {
+        if self.upload { Data::BytesInRate } else { Data::BytesOutRate }
+    }
+
+    /// The entry that a stream shares its limit by; an error where there is none, as for a key that is
+    /// missing.
+    fn entry(&self, env: &Env<'_>) -> Result<Option<Rc<Tracked>>, NoEntry> {
+        let Some(shared) = &self.shared else { return Ok(None) };
+        let value = shared.key.eval(env).ok_or(NoEntry)?;
+        let tracked = track::with_key(value, shared.table.settings.kind, |key| {
+            Tracked::get(&shared.table, key, env.now_ms)
+        });
+        tracked.flatten().map(|tracked| Some(Rc::new(tracked))).ok_or(NoEntry)
+    }
+}
+
+/// There is no entry to share a limit by.
+struct NoEntry;
 
 /// A filter that is enabled for a stream.
 #[derive(Debug, Clone)]
@@ -30,30 +70,37 @@ pub struct BandwidthLimit {
     pub limit: u64,
     /// The period in milliseconds, more than 0.
     pub period_ms: u64,
+    /// The entry that it is shared by.
+    pub entry: Option<Rc<Tracked>>,
 }
 
-/// Enables a filter among those of a stream, in place of what was asked of it before. What is
-/// `None` or nothing is the filter's own.
-pub fn enable(
-    limits: &mut Vec<BandwidthLimit>,
-    filter: &Arc<BandwidthFilter>,
-    limit: Option<i64>,
-    period_ms: Option<i64>,
-) {
-    if !filter.active {
-        return;
-    }
-    let positive =
-        |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok()).filter(|value| *value > 0);
-    let own = BandwidthLimit {
-        limit: positive(limit).unwrap_or(filter.limit),
-        period_ms: positive(period_ms).unwrap_or(filter.period_ms),
-        filter: filter.clone(),
-    };
-    match limits.iter_mut().find(|other| Arc::ptr_eq(&other.filter, filter)) {
+/// Enables a filter among those of a stream, in place of what was asked of it before.
+pub fn enable(limits: &mut Vec<BandwidthLimit>, own: BandwidthLimit) {
+    match limits.iter_mut().find(|other| Arc::ptr_eq(&other.filter, &own.filter)) {
         Some(other) => *other = own,
         None => limits.push(own),
     }
+}
+
+/// What a rule asks of a filter for a stream: what is `None` or nothing is the filter's own. `None` where the filter is not used, or there is nothing
+/// to share its limit by.
+pub fn asked(
+    filter: &Arc<BandwidthFilter>,
+    limit: Option<i64>,
+    period_ms: Option<i64>,
+    env: &Env<'_>,
+) -> Option<BandwidthLimit> {
+    if !filter.active {
+        return None;
+    }
+    let positive =
+        |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok()).filter(|value| *value > 0);
+    Some(BandwidthLimit {
+        limit: positive(limit).unwrap_or(filter.limit),
+        period_ms: positive(period_ms).unwrap_or(filter.period_ms),
+        entry: filter.entry(env).ok()?,
+        filter: filter.clone(),
+    })
 }
 
 #[cfg(test)]
@@ -64,14 +111,28 @@ mod tests {
     fn the_last_word_about_a_filter_counts_and_the_rest_is_its_own() {
         let filter = |name: &str, active| {
             let (limit, period_ms, min_size) = (1000, 1000, 0);
-            Arc::new(BandwidthFilter { name: name.into(), upload: false, limit, period_ms, min_size, active })
+            let name = name.into();
+            Arc::new(BandwidthFilter {
+                name,
+                upload: false,
+                limit,
+                period_ms,
+                min_size,
+                active,
+                shared: None,
+            })
         };
         let (one, two, off) = (filter("one", true), filter("two", true), filter("off", false));
+        let process = state::Process::default();
+        let env = Env::new(&process, 0);
         let mut limits = Vec::new();
-        enable(&mut limits, &one, Some(5), Some(7));
-        enable(&mut limits, &two, Some(-1), Some(0));
-        enable(&mut limits, &one, None, Some(9));
-        enable(&mut limits, &off, None, None);
+        for (filter, limit, period) in
+            [(&one, Some(5), Some(7)), (&two, Some(-1), Some(0)), (&one, None, Some(9)), (&off, None, None)]
+        {
+            if let Some(own) = asked(filter, limit, period, &env) {
+                enable(&mut limits, own);
+            }
+        }
         let seen: Vec<_> = limits.iter().map(|own| (&*own.filter.name, own.limit, own.period_ms)).collect();
         assert_eq!(seen, [("one", 1000, 9), ("two", 1000, 1000)]);
     }

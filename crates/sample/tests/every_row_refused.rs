@@ -15,11 +15,11 @@ fn wrong(kind: Kind) -> Option<&'static str> {
         Kind::Time => "1parsec",
         Kind::Ip4 | Kind::Mask4 => "300.1.1.1",
         Kind::Ip6 | Kind::Mask6 => "g::",
-        Kind::Frontend | Kind::Backend | Kind::Userlist => "nowhere",
+        Kind::Frontend | Kind::Backend | Kind::Userlist | Kind::Table => "nowhere",
         Kind::Server => "nowhere/s1",
         Kind::Variable | Kind::IntOrVariable => "galaxy.x",
         Kind::Regex => "(",
-        Kind::Table | Kind::Str | Kind::HeaderName | Kind::StrOrVariable => return None,
+        Kind::Str | Kind::HeaderName | Kind::StrOrVariable => return None,
     })
 }
 
@@ -67,7 +67,7 @@ fn every_row_refuses_too_many_too_few_and_wrong_arguments() {
         let many = if specs.is_empty() { "takes no argument" } else { "takes at most" };
         expect([&all[..], &["x"]].concat(), many.to_owned());
         let needed = specs.iter().take_while(|spec| !spec.optional).count();
-        let named = |kind| matches!(kind, Kind::Frontend | Kind::Backend);
+        let named = |kind| matches!(kind, Kind::Frontend | Kind::Backend | Kind::Table);
         if let Some(last) = needed.checked_sub(1).filter(|last| *last > 0 && !named(specs[*last].kind)) {
             expect(all[..last].to_vec(), format!("needs argument {needed}"));
         }
@@ -114,14 +114,7 @@ fn every_row_refuses_a_place_without_its_facts_and_a_type_that_it_does_not_take(
 #[test]
 fn what_is_known_and_not_built_says_what_it_needs() {
     let world = World::new();
-    for (text, needs) in [
-        ("sc0_conn_cnt", "stick tables"),
-        ("src_conn_cnt", "stick tables"),
-        ("fcgi.docroot", "FastCGI applications"),
-        ("spoe.engine-id", "SPOE filters"),
-        ("src,in_table(t)", "stick tables"),
-        ("src,table_conn_cnt(t)", "stick tables"),
-    ] {
+    for (text, needs) in [("fcgi.docroot", "FastCGI applications"), ("spoe.engine-id", "SPOE filters")] {
         let name = text.rsplit(',').next().unwrap_or_default().split('(').next().unwrap_or_default();
         assert_eq!(world.eval(text), format!("error: `{name}` is not supported yet: it needs {needs}"));
     }

@@ -147,6 +147,17 @@ pub struct FilterDraft<'a> {
     pub keyword: &'a Word,
     /// What it is.
     pub kind: FilterKind,
+    /// By what a limit of bandwidth is shared.
+    pub shared: Option<SharedDraft<'a>>,
+}
+
+/// What streams share a limit of bandwidth by.
+#[derive(Debug, Clone)]
+pub struct SharedDraft<'a> {
+    /// The words of the key.
+    pub key: Vec<&'a Word>,
+    /// The stick table; without a name that of the proxy.
+    pub table: Option<&'a Word>,
 }
 
 /// What a filter is.

@@ -6,10 +6,15 @@ use std::sync::Arc;
 
 use diag::Diagnostic;
 use plan::filter::TraceFilter;
-use sample::bandwidth::BandwidthFilter;
+use sample::acl::Acls;
+use sample::bandwidth::{BandwidthFilter, SharedLimit};
+use sample::expression::Expression;
+use sample::{Place, Words, track};
 use syntax::Word;
 
-use crate::draft::settings::{FilterDraft, FilterKind};
+use crate::draft::keyword::Outcome;
+use crate::draft::settings::{FilterDraft, FilterKind, SharedDraft};
+use crate::resolve::rules::scope;
 use crate::resolve::{Context, Pending};
 
 /// Resolves the filters of a proxy: those that trace, in the order of their lines. Those of
@@ -24,7 +29,7 @@ pub(crate) fn filters(proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Arc
     };
     let mut traces = Vec::new();
     let mut limits: HashMap<Box<str>, Arc<BandwidthFilter>> = HashMap::new();
-    for FilterDraft { keyword, kind } in &proxy.settings.filters {
+    for FilterDraft { keyword, kind, shared } in &proxy.settings.filters {
         let (on_request, on_response) = (used(request, keyword), used(response, keyword));
         match kind {
             FilterKind::Trace(trace) if on_request || on_response => {
@@ -33,13 +38,72 @@ pub(crate) fn filters(proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Arc
             FilterKind::Trace(_) => {}
             FilterKind::Bandwidth(limit) => {
                 let active = if limit.upload { on_request } else { on_response };
-                let filter = Arc::new(BandwidthFilter { active, ..limit.clone() });
-                limits.insert(limit.name.clone(), filter);
+                let mut filter = BandwidthFilter { active, ..limit.clone() };
+                if let Some(by) = shared {
+                    match share(&mut filter, by, proxy, context) {
+                        Ok(()) => {}
+                        Err(error) => context.diagnostics.push(error),
+                    }
+                }
+                limits.insert(limit.name.clone(), Arc::new(filter));
             }
         }
     }
     context.names.bandwidth.replace(limits);
     traces
+}
+
+/// Finds what a limit is shared by: a table that counts the bytes of that direction, by a key of its
+/// type.
+fn share(
+    filter: &mut BandwidthFilter,
+    by: &SharedDraft<'_>,
+    proxy: &Pending<'_>,
+    context: &Context<'_>,
+) -> Outcome {
+    let (own, name) = (proxy.settings.name, &filter.name);
+    let (Some(first), Some(last)) = (by.key.first(), by.key.last()) else { return Ok(()) };
+    let words: Vec<sample::Word<'_>> =
+        by.key.iter().map(|word| sample::Word { text: word.as_str(), span: word.span() }).collect();
+    let mut words = Words::new(&words, last.span());
+    let acls = Acls::new();
+    let scope = scope(context, &acls, Some(&proxy.state), proxy.settings.mode, Place::HttpRequest);
+    let key = Expression::compile(&mut words, &scope)?;
+    if let Some(extra) = words.peek() {
+        let text = extra.text;
+        return Err(Diagnostic::alert(format!("bandwidth filters do not know `{text}`"))
+            .at(extra.span)
+            .haproxy(format!("'filter' : unknown keyword '{text}'.")));
+    }
+    let table_name = by.table.map_or(own, |word| word.as_str());
+    let place = by.table.unwrap_or(first).span();
+    let wrong = |message: String, haproxy: String| {
+        Diagnostic::alert(message).at(place).haproxy_whole(format!("Proxy {own} : {haproxy}"))
+    };
+    let Some(table) = context.names.tables.get(table_name) else {
+        return Err(wrong(
+            format!("there is no stick table `{table_name}`"),
+            format!("unable to find table '{table_name}' referenced by bwlim filter '{name}'"),
+        ));
+    };
+    if !key.gives().casts_to(track::key_type(table.settings.kind)) {
+        return Err(wrong(
+            format!("keys of table `{table_name}` are of another type than this gives"),
+            format!("stick-table '{table_name}' uses a key type incompatible with bwlim filter '{name}'"),
+        ));
+    }
+    let Some(column) = table.column(filter.rate()) else {
+        let rate = filter.rate().name();
+        return Err(wrong(
+            format!("table `{table_name}` does not store `{rate}(<period>)`"),
+            format!(
+                "stick-table '{table_name}' uses a data type incompatible with bwlim filter '{name}'. It must be '{rate}'"
+            ),
+        ));
+    };
+    filter.period_ms = column.period_ms.into();
+    filter.shared = Some(Arc::new(SharedLimit { key, table: table.clone() }));
+    Ok(())
 }
 
 /// Every name of a sequence must be that of a filter here.

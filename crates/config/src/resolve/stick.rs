@@ -44,14 +44,14 @@ pub(crate) fn stick(
         None
     };
     let name = named.map_or(proxy.settings.name, |word| word.text);
-    let condition = Condition::compile_optional(&mut words, &scope)?;
-    if let Some(extra) = words.peek() {
+    if let Some(extra) = words.peek().filter(|word| !matches!(word.text, "if" | "unless")) {
         let text = extra.text;
         return Err(Diagnostic::alert(format!("`{}` has no use for `{text}`", statement.keyword.name))
             .at(extra.span)
             .label("`table`, `if` or `unless` may stand here")
             .haproxy(format!("'stick': unknown keyword '{text}'.")));
     }
+    let condition = Condition::compile_optional(&mut words, &scope)?;
     let Some(table) = context.names.tables.get(name) else {
         let known = context.names.tables.keys().map(|name| &**name);
         return Err(Diagnostic::alert(format!("there is no stick table `{name}`"))

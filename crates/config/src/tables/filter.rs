@@ -10,7 +10,7 @@ use syntax::Word;
 use crate::draft::args::Args;
 use crate::draft::keyword::places::FLB;
 use crate::draft::keyword::{Keyword, Outcome, not_supported, proxy};
-use crate::draft::settings::{FilterDraft, FilterKind, Settings};
+use crate::draft::settings::{FilterDraft, FilterKind, Settings, SharedDraft};
 
 /// The rows.
 #[rustfmt::skip]
@@ -28,8 +28,8 @@ pub const BUILT: &[(&str, Support)] = &[
             "offsets count the payload alone, not the blocks of a head, and empty portions are not told",
         ),
     ),
-    ("bwlim-in", Support::Partial("`key` and `table` need stick tables, which are not supported yet")),
-    ("bwlim-out", Support::Partial("`key` and `table` need stick tables, which are not supported yet")),
+    ("bwlim-in", Support::Full),
+    ("bwlim-out", Support::Full),
 ];
 
 /// The filters of HAProxy that are not built here.
@@ -38,9 +38,14 @@ const OTHERS: &[&str] =
 
 fn filter<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.required("the name of a filter")?;
+    let mut shared = None;
     let kind = match word.as_str() {
         "trace" => FilterKind::Trace(trace(args)?),
-        "bwlim-in" | "bwlim-out" => FilterKind::Bandwidth(bandwidth(args, word == "bwlim-in")?),
+        "bwlim-in" | "bwlim-out" => {
+            let (filter, by) = bandwidth(args, word == "bwlim-in")?;
+            shared = by;
+            FilterKind::Bandwidth(filter)
+        }
         name if OTHERS.contains(&name) || name.starts_with("lua.") => {
             return Err(not_supported(&format!("filter {name}")).at(word.span()));
         }
@@ -65,7 +70,7 @@ fn filter<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
             .at(args.statement.keyword_span())
             .haproxy(format!("'filter' : bwlim filter '{name}' already exists in this proxy.")));
     }
-    settings.filters.push(FilterDraft { keyword: word, kind });
+    settings.filters.push(FilterDraft { keyword: word, kind, shared });
     args.finish()
 }
 
@@ -104,9 +109,14 @@ fn trace(args: &mut Args<'_, '_>) -> Result<TraceFilter, Diagnostic> {
     Ok(trace)
 }
 
-fn bandwidth(args: &mut Args<'_, '_>, upload: bool) -> Result<BandwidthFilter, Diagnostic> {
+fn bandwidth<'a>(
+    args: &mut Args<'a, '_>,
+    upload: bool,
+) -> Result<(BandwidthFilter, Option<SharedDraft<'a>>), Diagnostic> {
+    const KNOWN: &[&str] = &["default-limit", "default-period", "limit", "key", "table", "min-size"];
     let name = args.required("a name")?;
-    let (mut limit, mut default_limit, mut period, mut min_size, mut key) = (None, None, None, 0, None);
+    let (mut limit, mut default_limit, mut period, mut min_size) = (None, None, None, 0);
+    let (mut key, mut table) = (Vec::new(), None);
     while let Some(word) = args.next() {
         match word.as_str() {
             "default-limit" => default_limit = Some(size(args)?),
@@ -117,27 +127,52 @@ fn bandwidth(args: &mut Args<'_, '_>, upload: bool) -> Result<BandwidthFilter, D
             }
             "limit" => limit = Some(size(args)?),
             "min-size" => min_size = size(args)?,
-            "key" => key = Some(word),
-            // What stands behind is an expression; the whole form is refused below.
-            "table" => drop(args.value()?),
-            _ if key.is_some() => {}
+            "key" => {
+                key.push(args.value()?);
+                // Converters may follow as words of their own.
+                while let Some(more) = args.peek().filter(|word| !KNOWN.contains(&word.as_str())) {
+                    key.push(more);
+                    args.next();
+                }
+            }
+            "table" => table = Some(args.value()?),
             other => {
-                let known = ["default-limit", "default-period", "limit", "key", "table", "min-size"];
                 return Err(args
                     .wrong(format!("bandwidth filters do not know `{other}`"))
-                    .did_you_mean(diag::suggest(other, known))
+                    .did_you_mean(diag::suggest(other, KNOWN.iter().copied()))
                     .haproxy(format!("'filter {}' : unknown argument '{other}'.", kind(upload))));
             }
         }
     }
-    if key.is_some() || limit.is_some() {
-        let word = key.unwrap_or(name);
+    let missing = |what: &str| {
+        Diagnostic::alert(format!("bandwidth filter `{name}` shares its limit and needs `{what}`"))
+            .at(args.statement.end())
+            .haproxy(format!("'filter' : '{}' : <{what}> option is missing", kind(upload)))
+    };
+    let is_shared = limit.is_some() || !key.is_empty() || table.is_some();
+    if is_shared && (default_limit.is_some() || period.is_some()) {
         return Err(Diagnostic::alert(format!(
-            "`filter {} … limit … key` is not supported yet: stick tables are not",
-            kind(upload)
+            "bandwidth filter `{name}` has either a limit of its own or one that is shared"
         ))
-        .at(word.span())
-        .help("`default-limit` and `default-period` limit each stream on its own"));
+        .at(name.span())
+        .help("`default-limit` and `default-period` limit each stream, `limit` and `key` all with one key")
+        .haproxy(format!("'filter' : '{}' : cannot mix per-stream and shared parameter", kind(upload))));
+    }
+    let filter = |limit, period_ms| BandwidthFilter {
+        name: name.as_str().into(),
+        upload,
+        limit,
+        period_ms,
+        min_size,
+        active: true,
+        shared: None,
+    };
+    if is_shared {
+        if key.is_empty() {
+            return Err(missing("key"));
+        }
+        let limit = limit.ok_or_else(|| missing("limit"))?;
+        return Ok((filter(limit, 1), Some(SharedDraft { key, table })));
     }
     let (Some(limit), Some(period_ms)) = (default_limit, period) else {
         return Err(Diagnostic::alert(format!(
@@ -149,7 +184,7 @@ fn bandwidth(args: &mut Args<'_, '_>, upload: bool) -> Result<BandwidthFilter, D
             kind(upload)
         )));
     };
-    Ok(BandwidthFilter { name: name.as_str().into(), upload, limit, period_ms, min_size, active: true })
+    Ok((filter(limit, period_ms), None))
 }
 
 fn kind(upload: bool) -> &'static str {

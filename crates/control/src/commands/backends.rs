@@ -87,6 +87,9 @@ pub(crate) fn obstacle(view: &View, name: &str) -> Result<(), &'static str> {
     if !matches!(proxy.mode, Mode::Tcp | Mode::Http) {
         return Err("Only TCP and HTTP backends can be deleted.");
     }
+    if view.tables.iter().any(|table| table.name() == name) {
+        return Err("Cannot remove a backend with stick-table.");
+    }
     if proxy.referenced.load(Relaxed) {
         return Err(
             "This proxy cannot be removed at runtime due to other configuration elements pointing to it.",

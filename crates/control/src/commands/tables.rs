@@ -335,8 +335,7 @@ fn line(entry: &Entry<'_>, now: u64, out: &mut String) {
                 let _ = write!(out, "({})", column.period_ms);
             }
             if column.data.form() == Form::Text {
-                let text = entry.server_key();
-                let _ = write!(out, "={}", text.as_deref().unwrap_or("-"));
+                let _ = write!(out, "={}", entry.server_key().map_or("-", |text| text));
                 continue;
             }
             let factor = match column.data {

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use crate::prometheus::SCOPES;
 
-/// Scopes that HAProxy knows and that are empty here.
-const EMPTY_SCOPES: &[&str] = &["sticktable"];
-
 /// Name servers are a scope of either name.
 const RESOLVER: &str = "resolver";
 const RESOLVERS: &str = "resolvers";
+
+/// Stick tables.
+pub(super) const TABLES: &str = "sticktable";
 
 /// A name or value of the query without its percent signs.
 fn decoded(text: &[u8]) -> Result<Cow<'_, str>, &'static str> {
@@ -45,9 +45,8 @@ impl Wanted {
                 ("scope", None) => return Err("Missing scope."),
                 ("metrics", None) => return Err("Missing names of metrics."),
                 ("scope", Some(scope)) => {
-                    let known = ["global", RESOLVER, RESOLVERS].contains(&scope)
-                        || SCOPES.iter().any(|row| row.0 == scope)
-                        || EMPTY_SCOPES.contains(&scope);
+                    let known = ["global", RESOLVER, RESOLVERS, TABLES].contains(&scope)
+                        || SCOPES.iter().any(|row| row.0 == scope);
                     if !known {
                         return Err("Unknown scope.");
                     }

@@ -5,7 +5,7 @@ use runtime::timer::now_ms;
 use sample::bandwidth::BandwidthLimit;
 
 use crate::exchange::Exchange;
-use crate::flow::{Gate, Throttle, Tracer};
+use crate::flow::{Gate, Shared, Throttle, Tracer};
 
 /// Puts a gate before one direction of `x` where a filter asks for one and there is none yet. What
 /// is staged is a head.
@@ -19,7 +19,10 @@ pub(crate) fn install(x: &mut Exchange, upload: bool) {
     }
     let now = now_ms();
     let limits = x.txn.bandwidth.iter().filter(|own| own.filter.upload == upload);
-    let throttle = |own: &BandwidthLimit| Throttle::new(own.limit, own.period_ms, own.filter.min_size, now);
+    let throttle = |own: &BandwidthLimit| {
+        let shared = own.entry.clone().map(|entry| Shared::new(entry, own.filter.rate()));
+        Throttle::new(own.limit, own.period_ms, own.filter.min_size, now).share(shared)
+    };
     let throttles: Vec<Throttle> = limits.map(throttle).collect();
     let flow = if upload { &mut x.upload } else { &mut x.download };
     let tracer = x.trace.clone().map(|trace| Tracer::begin(trace, upload, &flow.staged));

@@ -6,9 +6,11 @@
 //! period that slides on: what was sent in the period before counts as far as the window still
 //! reaches into it.
 
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use runtime::timer::{Timer, now_ms};
+use state::table::{Data, Tracked};
 
 use super::Tracer;
 
@@ -29,6 +31,21 @@ pub(crate) struct Throttle {
     began: u64,
     current: u64,
     previous: u64,
+    /// Where what all streams sent is counted that share it.
+    shared: Option<Shared>,
+}
+
+/// The rate of bytes of an entry of a stick table.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    entry: Rc<Tracked>,
+    rate: Data,
+}
+
+impl Shared {
+    pub(crate) fn new(entry: Rc<Tracked>, rate: Data) -> Self {
+        Self { entry, rate }
+    }
 }
 
 impl Throttle {
@@ -36,7 +53,34 @@ impl Throttle {
     pub(crate) fn new(limit: u64, period: u64, min_size: u64, now: u64) -> Self {
         let portion = (limit.saturating_mul(PORTION_MS) / period.max(1)).min(limit / 10).max(1);
         let least = min_size.max(portion).min(limit);
-        Self { limit, period, least, began: now, current: 0, previous: 0 }
+        Self { limit, period, least, began: now, current: 0, previous: 0, shared: None }
+    }
+
+    /// Counts together with others.
+    pub(crate) fn share(self, shared: Option<Shared>) -> Self {
+        Self { shared, ..self }
+    }
+
+    /// Reads what all that share it have sent; says how many these are.
+    fn look(&mut self, now: u64) -> u64 {
+        let Some(Shared { entry, rate }) = &self.shared else { return 1 };
+        let view = entry.view();
+        if let Some(column) = view.table().column(*rate) {
+            let factor = u64::from(view.table().settings.bytes_factor);
+            let (since, current, previous) = view.rate_parts(column, 0, now);
+            self.began = now.saturating_sub(since.into());
+            (self.current, self.previous) = (u64::from(current) * factor, u64::from(previous) * factor);
+        }
+        view.holders().max(1).into()
+    }
+
+    /// Counts what was sent.
+    fn count(&mut self, bytes: u64) {
+        self.current += bytes;
+        if let Some(Shared { entry, rate }) = &self.shared {
+            let view = entry.view();
+            view.add(*rate, 0, bytes.div_ceil(view.table().settings.bytes_factor.into()), now_ms());
+        }
     }
 
     fn turn(&mut self, now: u64) {
@@ -57,9 +101,10 @@ impl Throttle {
 
     /// How many of `wanted` bytes may be sent now: less than all only in portions.
     fn allow(&mut self, wanted: u64, now: u64) -> u64 {
+        let users = self.look(now);
         self.turn(now);
         let free = self.limit.saturating_sub(self.sent(now));
-        if free < wanted.min(self.least) { 0 } else { free.min(wanted) }
+        if free < wanted.min(self.least) { 0 } else { free.div_ceil(users).max(self.least).min(wanted) }
     }
 
     /// When a portion may be sent, if nothing is until then.
@@ -117,7 +162,7 @@ impl Gate {
     /// Counts bytes of payload that were sent.
     pub(crate) fn pass(&mut self, bytes: &[u8]) {
         for throttle in &mut self.throttles {
-            throttle.current += bytes.len() as u64;
+            throttle.count(bytes.len() as u64);
         }
         if let Some(tracer) = self.tracer.as_ref().filter(|_| !bytes.is_empty()) {
             tracer.payload(bytes, self.passed);

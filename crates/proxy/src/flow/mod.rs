@@ -21,7 +21,7 @@ use http::{BodyLength, Head};
 use net::splice::Pipe;
 use sample::ConnectionError;
 
-pub(crate) use gate::{Gate, Throttle};
+pub(crate) use gate::{Gate, Shared, Throttle};
 pub(crate) use sink::{Coding, Sink};
 pub(crate) use socket::Socket;
 pub(crate) use source::{Source, Stored, decode};

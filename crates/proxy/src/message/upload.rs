@@ -203,7 +203,7 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
     if let Upstream::H2(request) = upstream {
         // It leaves apart from the body.
         filters::install(x, true);
-        let _ = client.side.admit(&mut x.upload);
+        admit(client, x);
         if x.txn.request.has_upgrade() && length != BodyLength::None {
             request.refuse();
             return;
@@ -222,12 +222,20 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
         x.txn.request.write_to(staged);
     }
     filters::install(x, true);
-    // Broken coding shows when the body is pumped: the head goes out first, as it would have
-    // anyway.
-    let _ = client.side.admit(&mut x.upload);
+    // The head goes out first, as it would have anyway.
+    admit(client, x);
     if !x.upload.is_received() {
         let wanted = |options: &plan::Options| options.splice_request || options.splice_auto;
         x.upload.pipe = crate::message::response::splice_pipe(client, backend, &x.upload, wanted);
+    }
+}
+
+/// Takes what of the body came with the head, and counts it unless it was sent before.
+fn admit(client: &mut Client, x: &mut Exchange) {
+    // Broken coding shows when the body is pumped.
+    let _ = client.side.admit(&mut x.upload);
+    if x.txn.retries == 0 && !x.choice.fresh {
+        x.txn.bytes_in += x.upload.received;
     }
 }
 

@@ -73,7 +73,7 @@ fn server_of(client: &Client, x: &Exchange, backend: &LocalProxy, entry: &Entry<
     let here = |server: &ServerAt<'_>| !server.state.removed.load(Relaxed);
     let by_key = entry.server_key().and_then(|key| {
         let is_it = |server: &ServerAt<'_>| {
-            here(server) && is_named(entry.table().settings.server_key, &server.state, &key)
+            here(server) && is_named(entry.table().settings.server_key, &server.state, key)
         };
         backend.servers.iter().find(is_it)
     });
@@ -149,11 +149,15 @@ fn enter(table: &Table, key: &[u8], server: &LocalServer) {
     let now = now_ms();
     let Some(entry) = table.get(key, now) else { return };
     entry.set(Data::ServerId, 0, server.state.id.into(), now);
-    match table.settings.server_key {
-        ServerKey::Name => entry.set_server_key(&server.state.name.to_string()),
-        ServerKey::Address => {
-            if let ServerAddress::Ip(address) = &**server.state.address.load() {
-                entry.set_server_key(&address.to_string());
+    let by = table.settings.server_key;
+    // Mostly it is there already.
+    if !entry.server_key().is_some_and(|key| is_named(by, &server.state, key)) {
+        match by {
+            ServerKey::Name => entry.set_server_key(&server.state.name),
+            ServerKey::Address => {
+                if let ServerAddress::Ip(address) = &**server.state.address.load() {
+                    entry.set_server_key(&address.to_string());
+                }
             }
         }
     }

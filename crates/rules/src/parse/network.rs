@@ -21,6 +21,15 @@ pub(crate) fn set_bandwidth_limit(context: &mut Context<'_, '_, '_>) -> Parsed {
         } else if context.words.take("period") {
             period = Some(Box::new(context.time_or_expression()?));
         } else {
+            if filter.shared.is_some() && (limit.is_some() || period.is_some()) {
+                let what = if limit.is_some() { "limit" } else { "period" };
+                let proxy = context.scope.proxy.map_or("", |proxy| &proxy.name);
+                return Err(Diagnostic::alert(format!("filter `{}` shares its {what}: a rule cannot set it", name.text))
+                    .at(name.span)
+                    .haproxy_whole(format!(
+                        "Proxy '{proxy}': set-bandwidth-limit rule cannot define a {what} for a shared bwlim filter."
+                    )));
+            }
             return Ok(Action::LimitBandwidth { filter, limit, period });
         }
     }

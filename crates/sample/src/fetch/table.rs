@@ -21,6 +21,12 @@ const JUST_COUNTER: &[Spec] = &[arg(Kind::Int)];
 const ELEMENT: &[Spec] = &[arg(Kind::Int), arg(Kind::Int), opt(Kind::Table)];
 const OWN_ELEMENT: &[Spec] = &[arg(Kind::Int), arg(Kind::Table)];
 
+/// Where the facts of what is tracked may be used: the runtime socket has none of it, but only those of
+/// bytes say so, as in HAProxy.
+const fn columns(fact: usize) -> Columns {
+    if matches!(fact, number::KBYTES_IN | number::KBYTES_OUT) { Columns::CLIENT } else { Columns::INTERNAL }
+}
+
 /// The rows of facts with a name: of any counter, of the first three, of the client's address.
 macro_rules! rows {
     ($([$sc:literal $sc0:literal $sc1:literal $sc2:literal $src:literal $fact:ident $named:literal $doc:literal])+
@@ -28,10 +34,10 @@ macro_rules! rows {
      and $($other:expr,)+) => {
         &[
             $(
-                row($sc,  COUNTER, Type::Int, Columns::INTERNAL, $doc, any::<{ number::$fact }, $named>).prepared(a_counter),
-                row($sc0, OTHER,   Type::Int, Columns::INTERNAL, $doc, fixed::<0, { number::$fact }, $named>),
-                row($sc1, OTHER,   Type::Int, Columns::INTERNAL, $doc, fixed::<1, { number::$fact }, $named>),
-                row($sc2, OTHER,   Type::Int, Columns::INTERNAL, $doc, fixed::<2, { number::$fact }, $named>),
+                row($sc,  COUNTER, Type::Int, columns(number::$fact), $doc, any::<{ number::$fact }, $named>).prepared(a_counter),
+                row($sc0, OTHER,   Type::Int, columns(number::$fact), $doc, fixed::<0, { number::$fact }, $named>),
+                row($sc1, OTHER,   Type::Int, columns(number::$fact), $doc, fixed::<1, { number::$fact }, $named>),
+                row($sc2, OTHER,   Type::Int, columns(number::$fact), $doc, fixed::<2, { number::$fact }, $named>),
                 row($src, OWN,     Type::Int, Columns::CLIENT,   $doc, of_source::<{ number::$fact }, $named>),
             )+
             $(

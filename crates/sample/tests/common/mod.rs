@@ -22,6 +22,7 @@ use sample::{
 };
 use state::proxy::ProxySeed;
 use state::server::{ServerAddress, ServerSeed};
+use state::table::{Column, Data, Form, KeyType, ServerKey, Settings, Table};
 use state::{Listener, Mode, Process, Proxy, Server};
 
 /// A kernel that measured something.
@@ -69,6 +70,8 @@ pub struct World {
     pub complete: bool,
     pub longest_head: usize,
     pub certificates: Arc<sample::keys::Certificates>,
+    /// The frontend's stick table, which is known as `x` too: keys of text, and all data types.
+    pub table: Arc<Table>,
     /// Whether the kernel has something to say of the connections.
     pub kernel: bool,
 }
@@ -84,6 +87,10 @@ impl Names for World {
 
     fn userlist(&self, name: &str) -> Option<Arc<Userlist>> {
         (name == "users").then(|| Arc::clone(&self.users))
+    }
+
+    fn table(&self, name: &str) -> Option<Arc<Table>> {
+        matches!(name, "fe" | "x").then(|| Arc::clone(&self.table))
     }
 
     fn http_errors(&self, _: &str) -> Option<Arc<[(u16, Arc<[u8]>)]>> {
@@ -112,6 +119,28 @@ impl Names for World {
             .map(|text| text.as_bytes().to_vec())
             .ok_or_else(|| "No such file or directory".into())
     }
+}
+
+/// A stick table that stores everything.
+fn table() -> Arc<Table> {
+    let single = [Data::Gpt0, Data::Gpc0, Data::Gpc1, Data::Gpc0Rate, Data::Gpc1Rate];
+    let column = |data: Data| {
+        let period = if data.form() == Form::Rate { 10_000 } else { 0 };
+        Column::new(data, if data.is_array() { 3 } else { 1 }, period)
+    };
+    Table::new(Settings {
+        name: "fe".into(),
+        kind: KeyType::Str,
+        key_length: 32,
+        size: 100,
+        expire_ms: 60_000,
+        nopurge: false,
+        recv_only: false,
+        server_key: ServerKey::Name,
+        bytes_factor: 1,
+        columns: Data::all().filter(|data| !single.contains(data)).map(column).collect(),
+        peers: None,
+    })
 }
 
 pub fn proxy(id: u32, name: &str, is_frontend: bool) -> Arc<Proxy> {
@@ -231,6 +260,7 @@ impl World {
             complete: true,
             longest_head: usize::MAX,
             certificates: Arc::default(),
+            table: table(),
             kernel: false,
         }
     }

@@ -3,7 +3,9 @@
 #![allow(dead_code, reason = "most tests need a world of their own")]
 
 use runtime::usage::Turns;
+use sample::track::{self, Element, Event};
 use sample::{ConnectionError, Place};
+use state::table::Data;
 
 use super::World;
 
@@ -37,6 +39,27 @@ pub(crate) fn usual() -> World {
     world.session.glitches.set(2);
     world.transaction.server_error = ConnectionError::REFUSED;
     let _ = world.frontend.default_backend.set("be".into());
+    track(&mut world);
     world.declare_acl("yes", "always_true");
     world
+}
+
+/// Three counters that track the entry of `k`, which was counted in, and an entry of the client.
+fn track(world: &mut World) {
+    let table = world.table.clone();
+    for (number, key) in [(0, "k"), (1, "k"), (2, "k"), (9, "192.0.2.7")] {
+        world.transaction.trackers.begin(number, &table, key.as_bytes(), 1_000);
+    }
+    for key in ["k", "192.0.2.7"] {
+        let entry = table.get(key.as_bytes(), 1_000).expect("there is room");
+        for event in [Event::Request, Event::Error, Event::Failure, Event::Session, Event::Glitches(2)] {
+            track::count(*entry, event, 1_000);
+        }
+        track::count(*entry, Event::BytesIn(5_000), 1_000);
+        track::count(*entry, Event::BytesOut(9_000), 1_000);
+        entry.set(Data::ServerId, 0, 7, 1_000);
+        for element in 0..3 {
+            track::tag(&entry, Element::Of(element), 5 + element, 1_000);
+        }
+    }
 }

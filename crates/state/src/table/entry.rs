@@ -17,13 +17,13 @@ use super::{KeyType, Slot, Table, rate};
 pub struct View<'t> {
     pub(super) table: &'t Table,
     pub(super) row: Row<'t>,
+    pub(super) slot: Slot,
 }
 
 /// An entry that is held: it stays until it is let go.
 #[derive(Debug)]
 pub struct Entry<'t> {
     pub(super) view: View<'t>,
-    pub(super) slot: Slot,
 }
 
 impl<'t> Deref for Entry<'t> {
@@ -45,8 +45,8 @@ impl Drop for Entry<'_> {
 impl Entry<'_> {
     /// What `show table` tells it by, and [`Table::by_pointer`] finds it by.
     pub fn pointer(&self) -> u64 {
-        let Slot { shard, at } = self.slot;
-        (u64::from(self.view.table.number) + 1 << 44) + (u64::from(shard) << 32) + u64::from(at)
+        let Slot { shard, at } = self.view.slot;
+        ((u64::from(self.view.table.number) + 1) << 44) + (u64::from(shard) << 32) + u64::from(at)
     }
 }
 
@@ -107,7 +107,7 @@ impl<'t> View<'t> {
     #[inline]
     pub(super) fn note_update(&self) {
         if let Some(updates) = &self.table.updates {
-            updates.note(&self.row);
+            updates.note(&self.row, self.slot);
         }
     }
 
@@ -205,15 +205,16 @@ impl<'t> View<'t> {
     }
 
     /// The text of `server_key`.
-    pub fn server_key(&self) -> Option<Arc<str>> {
+    pub fn server_key(&self) -> Option<&'t Arc<str>> {
         let (column, _) = self.column(Data::ServerKey, 0)?;
         self.table.dictionary.text(self.row.word(column.word as usize))
     }
 
-    /// Sets `server_key`.
+    /// Sets `server_key`; an empty text is none.
     pub fn set_server_key(&self, text: &str) {
         if let Some((column, _)) = self.column(Data::ServerKey, 0) {
-            self.row.put(column.word as usize, self.table.dictionary.number(text));
+            let number = if text.is_empty() { 0 } else { self.table.dictionary.number(text) };
+            self.row.put(column.word as usize, number);
         }
     }
 }
@@ -245,7 +246,7 @@ impl Tracked {
     /// The entry of a key, which is made if there is none; `None` where there is no room for it.
     pub fn get(table: &Arc<Table>, key: &[u8], now_ms: u64) -> Option<Self> {
         let entry = table.get(key, now_ms)?;
-        let slot = entry.slot;
+        let slot = entry.view.slot;
         // Held on, by what is made here.
         std::mem::forget(entry);
         Some(Self { table: local(table), slot })

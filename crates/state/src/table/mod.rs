@@ -24,7 +24,7 @@ use runtime::shared::note_write;
 
 pub use entry::{Entry, Tracked, View};
 pub use layout::{Column, Data, Form, KeyType, MOST_ELEMENTS, TYPES};
-pub use updates::Update;
+pub use updates::{Update, Value};
 
 use dictionary::Dictionary;
 use layout::{Layout, head};
@@ -177,6 +177,13 @@ impl Table {
     /// The entry of a key, which is made if there is none; `None` where there is no room for it.
     /// Finding it refreshes it.
     pub fn get(&self, key: &[u8], now_ms: u64) -> Option<Entry<'_>> {
+        let entry = self.get_quietly(key, now_ms)?;
+        entry.note_update();
+        Some(entry)
+    }
+
+    /// The same where peers need not be told.
+    fn get_quietly(&self, key: &[u8], now_ms: u64) -> Option<Entry<'_>> {
         let mut words = [0; LONGEST_KEY / 4 + 1];
         let now = now_ms as u32;
         self.with_key(key, &mut words, |table, key| {
@@ -215,10 +222,7 @@ impl Table {
                 table.used.fetch_sub(1, Relaxed);
                 return None;
             };
-            let entry = table.hold(number, at);
-            drop(index);
-            entry.note_update();
-            Some(entry)
+            Some(table.hold(number, at))
         })
     }
 
@@ -329,11 +333,11 @@ impl Table {
         let row = self.shards[shard as usize].row(&self.layout, at);
         note_write();
         row.words[head::HELD].fetch_add(1, AcqRel);
-        Entry { view: View { table: self, row }, slot: Slot { shard, at } }
+        Entry { view: View { table: self, row, slot: Slot { shard, at } } }
     }
 
     fn view(&self, slot: Slot) -> View<'_> {
-        View { table: self, row: self.shards[slot.shard as usize].row(&self.layout, slot.at) }
+        View { table: self, row: self.shards[slot.shard as usize].row(&self.layout, slot.at), slot }
     }
 
     /// Removes entries that are too old, at most `most`; says how many it removed.
@@ -356,7 +360,7 @@ impl Table {
 
     /// Removes an entry that nobody else holds; says whether it did.
     pub fn remove(&self, entry: Entry<'_>) -> bool {
-        let slot = entry.slot;
+        let slot = entry.view.slot;
         let shard = &self.shards[slot.shard as usize];
         let index = &mut shard.lock();
         let row = shard.row(&self.layout, slot.at);
@@ -370,8 +374,12 @@ impl Table {
 
     /// The entry that `show table` told by that number.
     pub fn by_pointer(&self, pointer: u64, now_ms: u64) -> Option<Entry<'_>> {
-        let rest = pointer.checked_sub(u64::from(self.number) + 1 << 44)?;
-        let slot = Slot { shard: u32::try_from(rest >> 32).ok()?, at: rest as u32 };
+        let rest = pointer.checked_sub((u64::from(self.number) + 1) << 44)?;
+        self.at(Slot { shard: u32::try_from(rest >> 32).ok()?, at: rest as u32 }, now_ms)
+    }
+
+    /// The entry at a place, if there is one that is not too old.
+    fn at(&self, slot: Slot, now_ms: u64) -> Option<Entry<'_>> {
         let shard = self.shards.get(slot.shard as usize)?;
         let index = shard.lock();
         let is_there =

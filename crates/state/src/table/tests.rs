@@ -169,3 +169,103 @@ fn many_threads_count_in_one_entry_and_lose_nothing() {
     let entry = table.find(&key(1), 5).unwrap();
     assert_eq!((entry.get(Data::Gpc0, 0, 5), entry.holders(), table.used()), (Some(8_000), 1, 100));
 }
+
+/// The keys that changed after a number, with their numbers.
+fn changed(table: &Table, after: u64) -> Vec<(u64, u32)> {
+    let mut found = Vec::new();
+    table.changes(after, 10, |number, update| {
+        found.push((number, u32::from_be_bytes(update.key.try_into().unwrap())));
+        true
+    });
+    found
+}
+
+#[test]
+fn changes_are_numbered_in_their_order_and_each_entry_has_its_last() {
+    let table = Table::new(Settings { peers: Some("p".into()), ..settings(5000) });
+    for number in [1, 2, 3] {
+        drop(table.get(&key(number), 0));
+    }
+    assert_eq!(changed(&table, 0), [(1, 1), (2, 2), (3, 3)]);
+    let first = table.find(&key(1), 5).unwrap();
+    first.add(Data::Gpc0, 0, 1, 5);
+    first.touch(5);
+    first.touch(6);
+    drop(first);
+    assert_eq!(changed(&table, 0), [(2, 2), (3, 3), (4, 1)]);
+    assert_eq!((changed(&table, 3), changed(&table, 4), table.last_change()), (vec![(4, 1)], vec![], 4));
+    assert!(table.remove(table.find(&key(2), 6).unwrap()));
+    drop(table.get(&key(4), 6));
+    assert_eq!(changed(&table, 0), [(3, 3), (4, 1), (5, 4)]);
+    // Numbers that nothing has any more are forgotten, and none that something has.
+    for turn in 0..5_000 {
+        table.find(&key(3), turn).unwrap().touch(turn);
+        table.last_change();
+    }
+    assert_eq!(changed(&table, 4), [(5, 4), (5005, 3)]);
+    let untold = Table::new(settings(10));
+    drop(untold.get(&key(1), 0));
+    assert_eq!((changed(&untold, 0), untold.last_change()), (vec![], 0));
+}
+
+#[test]
+fn what_a_peer_says_is_taken_in_and_told_to_nobody() {
+    let columns = vec![
+        Column::new(Data::Gpc0, 1, 0),
+        Column::new(Data::ConnRate, 1, 1000),
+        Column::new(Data::ConnCur, 1, 0),
+        Column::new(Data::Gpt, 3, 0),
+        Column::new(Data::ServerKey, 1, 0),
+    ];
+    let shared = Settings { expire_ms: 1000, columns, peers: Some("p".into()), ..settings(10) };
+    let (from, to, target) = (
+        Table::new(shared.clone()),
+        Table::new(shared.clone()),
+        Table::new(Settings { peers: None, ..shared }),
+    );
+    to.write_to.set(target.clone()).unwrap();
+    let entry = from.get(&key(1), 100).unwrap();
+    entry.add(Data::Gpc0, 0, 3, 100);
+    entry.add(Data::ConnRate, 0, 4, 100);
+    entry.add(Data::ConnCur, 0, 5, 100);
+    entry.set(Data::Gpt, 2, 6, 100);
+    entry.set_server_key("s");
+    drop(entry);
+    let mut updates = Vec::new();
+    from.changes(0, 300, |_, update| {
+        updates.push(update);
+        true
+    });
+    assert_eq!(updates.len(), 1);
+    to.learn(&updates[0], 5_000);
+    let learned = to.find(&key(1), 5_000).unwrap();
+    let get = |data, element| learned.get(data, element, 5_000);
+    assert_eq!((get(Data::Gpc0, 0), get(Data::ConnRate, 0), get(Data::Gpt, 2)), (Some(3), Some(4), Some(6)));
+    assert_eq!((get(Data::ConnCur, 0), learned.server_key().map(|text| &**text)), (Some(0), Some("s")));
+    assert_eq!((learned.expires_in(5_000), changed(&to, 0)), (800, vec![]));
+    let written = target.find(&key(1), 5_000).unwrap();
+    let get = |data, element| written.get(data, element, 5_000);
+    assert_eq!((get(Data::Gpc0, 0), get(Data::Gpt, 2)), (Some(0), Some(6)));
+    let mut walked = 0;
+    assert!(
+        to.walk(Cursor::default(), 5_000, |_| {
+            walked += 1;
+            true
+        })
+        .is_none()
+    );
+    assert_eq!(walked, 1);
+}
+
+#[test]
+fn an_entry_of_an_address_with_four_data_types_takes_less_than_120_bytes() {
+    let rate = |data| Column::new(data, 1, 10_000);
+    let columns = vec![
+        Column::new(Data::Gpc0, 1, 0),
+        Column::new(Data::ConnCur, 1, 0),
+        rate(Data::HttpReqRate),
+        rate(Data::ConnRate),
+    ];
+    let table = Table::new(Settings { kind: KeyType::Ip4, columns, ..settings(1 << 20) });
+    assert!(table.entry_bytes() < 120, "{}", table.entry_bytes());
+}

@@ -1,0 +1,239 @@
+//! Keeping clients at their servers by stick tables: `stick …`, `non-stick`, `srvkey`, and the recipes
+//! that stand on tables.
+
+use std::time::{Duration, Instant};
+
+use weir_tests::client::{Client, exchange_with};
+use weir_tests::{Origin, Weir, eventually, free_port, workspace};
+
+/// Three servers in turn in front of one origin, with these lines in their backend.
+fn start(lines: &str, words: [&str; 3], more: &str) -> (Weir, Origin, u16) {
+    let port = free_port();
+    let origin = Origin::start(|head, _| {
+        let id = head.split("id=").nth(1).map_or("", |rest| rest.split(' ').next().unwrap_or_default());
+        format!("HTTP/1.1 200 OK\r\nX-Id: {id}\r\nContent-Length: 0\r\n\r\n").into_bytes()
+    });
+    let servers: String =
+        (1..4).map(|at| format!(" server s{at} 127.0.0.1:{} {}\n", origin.port(), words[at - 1])).collect();
+    let text = format!(
+        "global\n nbthread 1\n stats socket runtime level admin\n\
+         defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n\
+         frontend f\n bind 127.0.0.1:{port}\n default_backend b\n\
+         backend b\n balance roundrobin\n {lines}\n http-response set-header x %[srv_name]\n{servers}{more}"
+    );
+    (Weir::start(&text, &[port]), origin, port)
+}
+
+/// The servers that answered requests for `paths`.
+fn served(port: u16, paths: &[&str]) -> String {
+    let answers = paths.iter().map(|path| exchange_with(port, path, "").expect("an answer"));
+    answers.map(|answer| answer.header("x").unwrap_or("-")[1..].to_owned()).collect()
+}
+
+/// The first of two words is the server's number and the other its name, of an entry.
+fn noted(weir: &Weir, table: &str, key: &str) -> String {
+    let all = weir.ask(&format!("show table {table}"));
+    let line = all.lines().find(|line| line.contains(&format!("key={key} "))).unwrap_or_default();
+    line.split(' ').filter(|word| word.starts_with("server_")).collect::<Vec<_>>().join(" ")
+}
+
+const PATHS: &[&str] = &["/a", "/b", "/a", "/b", "/c", "/a"];
+
+#[test]
+fn a_key_stays_at_the_server_that_it_was_given() {
+    let (weir, _origin, port) =
+        start("stick-table type string size 10 expire 1h\n stick on path", ["", "", ""], "");
+    assert_eq!(served(port, PATHS), "121231");
+    assert_eq!(noted(&weir, "b", "/b"), "server_id=2 server_key=s2");
+    // Another server by hand: the key goes there.
+    weir.ask("clear table b key /a");
+    weir.ask("set server b/s1 state maint");
+    assert_eq!(served(port, &["/a", "/a", "/b"]).replace('3', "x"), "xx2");
+    assert_eq!(noted(&weir, "b", "/a"), "server_id=3 server_key=s3");
+}
+
+#[test]
+fn a_server_that_is_down_is_left_and_the_next_one_noted() {
+    let (weir, _origin, port) = start("stick-table type string size 10\n stick on path", ["", "", ""], "");
+    assert_eq!(served(port, &["/a", "/a"]), "11");
+    weir.ask("set server b/s1 state maint");
+    let next = served(port, &["/a", "/a"]);
+    assert!(matches!(&*next, "22" | "33"), "{next}");
+    weir.ask("set server b/s1 state ready");
+    assert_eq!(served(port, &["/a"]), next[..1]);
+}
+
+#[test]
+fn servers_that_are_not_to_stick_are_noted_nowhere() {
+    let (weir, _origin, port) =
+        start("stick-table type string size 10\n stick on path", ["", "non-stick", ""], "");
+    // /b met the second server, which was not noted, and the third the next time.
+    assert_eq!(served(port, &["/a", "/b", "/a", "/b", "/b"]), "12133");
+    assert_eq!(noted(&weir, "b", "/b"), "server_id=3 server_key=s3");
+}
+
+#[test]
+fn a_default_server_may_not_stick_and_a_server_takes_that_back() {
+    let (weir, _origin, port) = start(
+        "stick-table type string size 10\n stick on path\n default-server non-stick",
+        ["stick", "", ""],
+        "",
+    );
+    assert_eq!(served(port, &["/a", "/b", "/a", "/b"]), "1213");
+    assert_eq!(noted(&weir, "b", "/a"), "server_id=1 server_key=s1");
+    assert_eq!(noted(&weir, "b", "/b"), "");
+}
+
+#[test]
+fn the_first_rule_that_applies_notes_a_key_in_its_table_and_other_tables_may_be_looked_into() {
+    let (weir, _origin, port) = start(
+        "stick-table type string size 10\n stick match url_param(key) table others\n stick match path table others if { path_beg /m }\n \
+         stick store-request path if { path /a }\n stick store-request method\n stick store-response res.hdr(x-id) table ids",
+        ["", "", ""],
+        "backend others\n stick-table type string size 10\n\
+         backend ids\n stick-table type string size 10\n",
+    );
+    assert_eq!(served(port, &["/a", "/b?id=7"]), "12");
+    assert_eq!(noted(&weir, "b", "/a"), "server_id=1 server_key=s1");
+    assert_eq!(noted(&weir, "b", "GET"), "server_id=2 server_key=s2");
+    assert_eq!(noted(&weir, "ids", "7"), "server_id=2 server_key=s2");
+    weir.ask("set table others key k data.server_id 3");
+    assert_eq!(served(port, &["/a?key=k", "/x?key=k", "/x?key=none"]), "333");
+}
+
+#[test]
+fn a_server_may_be_known_by_its_address() {
+    let (weir, origin, port) =
+        start("stick-table type string size 10 srvkey addr\n stick on path", ["", "", ""], "");
+    served(port, &["/a"]);
+    assert_eq!(noted(&weir, "b", "/a"), format!("server_id=1 server_key=127.0.0.1:{}", origin.port()));
+}
+
+#[test]
+fn a_cookie_counts_more_than_a_table() {
+    let (_weir, _origin, port) = start(
+        "stick-table type string size 10\n stick on path\n cookie S insert indirect",
+        ["cookie one", "cookie two", "cookie three"],
+        "",
+    );
+    let ask = |cookie: &str| {
+        let answer = exchange_with(port, "/a", cookie).expect("an answer");
+        answer.header("x").unwrap_or_default().to_owned()
+    };
+    assert_eq!([ask(""), ask(""), ask("Cookie: S=three\r\n"), ask("")], ["s1", "s1", "s3", "s3"]);
+}
+
+#[test]
+fn streams_of_tcp_stick_as_well() {
+    let port = free_port();
+    let origins = [0, 1].map(|at| {
+        Origin::start(move |_, _| {
+            format!("HTTP/1.1 200 OK\r\nX: {at}\r\nContent-Length: 0\r\n\r\n").into_bytes()
+        })
+    });
+    let text = format!(
+        "global\n stats socket runtime level admin\n\
+         defaults\n mode tcp\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n\
+         listen l\n bind 127.0.0.1:{port}\n balance roundrobin\n tcp-request inspect-delay 10s\n tcp-request content accept if {{ req.len gt 0 }}\n \
+         stick-table type binary len 5 size 10 expire 1h\n stick on req.payload(4,2)\n \
+         server a 127.0.0.1:{}\n server b 127.0.0.1:{}\n",
+        origins[0].port(),
+        origins[1].port()
+    );
+    let weir = Weir::start(&text, &[]);
+    assert!(!weir.ask("show info").is_empty());
+    let ask = |path: &str| {
+        let answer = Client::connect(port).send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).response();
+        answer.and_then(|answer| answer.header("x").map(str::to_owned)).unwrap_or_default()
+    };
+    let served: String = ["/a", "/b", "/a", "/b", "/b", "/a"].map(ask).concat();
+    assert_eq!(served, "010110");
+    assert_eq!(noted(&weir, "l", "2F61000000"), "server_id=1 server_key=a");
+}
+
+/// A recipe started with the ports and servers of this machine in place of its own.
+fn recipe(name: &str, origin: &Origin) -> (Weir, u16) {
+    let path = workspace().join("docs/recipes").join(name);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let port = free_port();
+    let text = text
+        .replace(":8080", &format!("127.0.0.1:{port}"))
+        .replace("192.0.2.10:80", &format!("127.0.0.1:{}", origin.port()));
+    let text = text.replace("192.0.2.11:80", &format!("127.0.0.1:{}", origin.port()));
+    let text = text.replacen("global\n", "global\n    stats socket runtime level admin\n", 1);
+    let weir = Weir::start(&text, &[]);
+    assert!(!weir.ask("show info").is_empty(), "{text}: {}", weir.messages());
+    (weir, port)
+}
+
+fn origin() -> Origin {
+    Origin::start(|head, body| {
+        let wrong = head.starts_with("POST /login ") && body != b"password=right";
+        let status = if wrong { "401 No" } else { "200 OK" };
+        format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").into_bytes()
+    })
+}
+
+fn status(port: u16, request: &str) -> u16 {
+    Client::connect(port).send(request).response().map_or(0, |answer| answer.status)
+}
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+#[test]
+fn the_recipe_for_rate_limits_refuses_who_asks_too_often() {
+    let origin = origin();
+    let (_weir, port) = recipe("rate-limits.cfg", &origin);
+    let begun = Instant::now();
+    let statuses: Vec<u16> = (0..60).map(|_| status(port, GET)).collect();
+    // The limit is 50 in ten seconds: a machine that took longer than that proves nothing.
+    if begun.elapsed() < Duration::from_secs(9) {
+        assert!(statuses[..50].iter().all(|status| *status == 200), "{statuses:?}");
+        assert!(statuses[50..].iter().all(|status| *status == 429), "{statuses:?}");
+    }
+}
+
+#[test]
+fn the_recipe_against_brute_force_shuts_out_who_guesses_passwords() {
+    let origin = origin();
+    let (_weir, port) = recipe("brute-force.cfg", &origin);
+    let login = |password: &str| {
+        let body = format!("password={password}");
+        let length = body.len();
+        status(port, &format!("POST /login HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}"))
+    };
+    assert_eq!(login("right"), 200);
+    let wrong: Vec<u16> = (0..7).map(|_| login("wrong")).collect();
+    assert_eq!(wrong, [401, 401, 401, 401, 401, 403, 403]);
+    assert_eq!(login("right"), 403);
+    assert_eq!(status(port, GET), 200, "the rest of the site stays open");
+}
+
+#[test]
+fn the_recipe_for_connection_limits_closes_those_beyond() {
+    let origin = origin();
+    let (weir, port) = recipe("connection-limits.cfg", &origin);
+    let mut kept: Vec<Client> = (0..10).map(|_| Client::connect(port)).collect();
+    assert!(
+        kept.iter_mut().all(|client| client.send(GET).response().is_some_and(|answer| answer.status == 200))
+    );
+    assert_eq!(status(port, GET), 0);
+    drop(kept);
+    assert!(eventually(|| weir.ask("show table per_address").contains("conn_cur=0")));
+    assert_eq!(status(port, GET), 200);
+}
+
+#[test]
+fn the_recipe_for_sticky_sessions_keeps_a_session_at_its_server() {
+    let origin = Origin::start(|_, _| {
+        b"HTTP/1.1 200 OK\r\nSet-Cookie: JSESSIONID=abc; Path=/\r\nContent-Length: 0\r\n\r\n".to_vec()
+    });
+    let (weir, port) = recipe("sticky-sessions.cfg", &origin);
+    assert_eq!(status(port, GET), 200);
+    let first = noted(&weir, "app", "abc");
+    assert!(first.starts_with("server_id="), "{first}");
+    for _ in 0..4 {
+        assert_eq!(status(port, "GET / HTTP/1.1\r\nHost: a\r\nCookie: JSESSIONID=abc\r\n\r\n"), 200);
+        assert_eq!(noted(&weir, "app", "abc"), first);
+    }
+}
