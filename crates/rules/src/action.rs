@@ -226,6 +226,8 @@ pub(crate) enum Action {
         filter: Arc<BandwidthFilter>,
         limit: Option<Box<Number>>,
         period: Option<Box<Number>>,
+        /// The key of a limit that is shared, and its table.
+        shared: Option<Box<(Expression, Arc<Table>)>>,
     },
     Resolve {
         section: Arc<Section>,

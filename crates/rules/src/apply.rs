@@ -13,7 +13,7 @@ use crate::authority;
 use crate::binary;
 use crate::reply::{Content, Reply};
 use crate::stage::{Final, Hold, Stage};
-use crate::tables;
+use crate::tables::{self, Tracking};
 
 /// What came of an action.
 pub(crate) enum Applied {
@@ -113,7 +113,12 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
                 Applied::Hold(Hold::Resolve { section, name: host.into(), prefer: *prefer, var })
             });
         }
-        Action::Track { counter, key, table } => return tables::track(stage, *counter, key, table),
+        Action::Track { counter, key, table } => {
+            return match tables::track(stage, *counter, key, table) {
+                Tracking::Done => Applied::Next,
+                Tracking::Early => Applied::Wait,
+            };
+        }
         Action::ChangeEntry { change, counted, value } => {
             if let Some(value) = number(value, stage) {
                 tables::change(stage, *change, *counted, value);
@@ -134,15 +139,19 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
             return Applied::Hold(Hold::EarlyHint(bytes.into()));
         }
         Action::Nothing | Action::SetVar { .. } | Action::SetVarFormat { .. } | Action::UnsetVar(_) => {}
-        Action::LimitBandwidth { filter, limit, period } => {
+        Action::LimitBandwidth { filter, limit, period, shared } => {
             let limit = limit.as_ref().and_then(|limit| number(limit, stage));
             let period = period.as_ref().and_then(|period| number(period, stage));
-            let asked = sample::bandwidth::asked(filter, limit, period, &stage.env());
-            return with(stage, |transaction| {
-                if let Some(own) = asked {
-                    sample::bandwidth::enable(&mut transaction.bandwidth, own);
+            let mut entry = None;
+            if let Some(shared) = shared {
+                entry = tables::shared_entry(stage, &shared.0, &shared.1);
+                if entry.is_none() {
+                    // Without a key, or room for it, there is nothing to share.
+                    return Applied::Next;
                 }
-            });
+            }
+            let own = sample::bandwidth::asked(filter, limit, period, entry);
+            return with(stage, |transaction| sample::bandwidth::enable(&mut transaction.bandwidth, own));
         }
         Action::SetAddress { end, value } => set_address(stage, *end, value),
         Action::ChangeList { list, change, key, value } => {

@@ -1,42 +1,59 @@
 //! What actions do with stick tables: tracking, counters, tags.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use sample::expression::Expression;
 use sample::track::{self, Element, Event};
 use sample::{Scratch, Value};
-use state::table::Table;
+use state::table::{Table, Tracked};
 
 use crate::action::{Counted, TableChange};
-use crate::apply::Applied;
 use crate::stage::Stage;
+
+/// What came of a rule that tracks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tracking {
+    /// Nothing is left to be done.
+    Done,
+    /// Its key may still come.
+    Early,
+}
+
+/// The entry that a limit of bandwidth is shared by.
+pub(crate) fn shared_entry(stage: &Stage<'_>, key: &Expression, table: &Arc<Table>) -> Option<Rc<Tracked>> {
+    let env = stage.env();
+    let tracked =
+        track::with_key(key.eval(&env)?, table.settings.kind, |key| Tracked::get(table, key, stage.now_ms));
+    tracked.flatten().map(Rc::new)
+}
 
 /// Tracks the entry of a key, unless the request or its connection tracks something with that number
 /// already: for the request, or for the connection where there is no request yet.
-pub(crate) fn track(stage: &mut Stage<'_>, counter: u8, key: &Expression, table: &Arc<Table>) -> Applied {
+pub(crate) fn track(stage: &mut Stage<'_>, counter: u8, key: &Expression, table: &Arc<Table>) -> Tracking {
     let number = usize::from(counter);
     let of_request = stage.transaction.as_ref().is_some_and(|own| own.trackers.get(number).is_some());
     if of_request || stage.session.trackers().is_some_and(|held| held.borrow().get(number).is_some()) {
-        return Applied::Next;
+        return Tracking::Done;
     }
     let mut bytes = Scratch::new();
     {
         let env = stage.env();
         let value = key.eval(&env);
         if value.is_none() && env.may_change.get() && !env.complete {
-            return Applied::Wait;
+            return Tracking::Early;
         }
         let written = value.and_then(|value: Value<'_>| {
             track::with_key(value, table.settings.kind, |key| bytes.extend_from_slice(key))
         });
         if written.is_none() {
-            return Applied::Next;
+            return Tracking::Done;
         }
     }
     let now = stage.now_ms;
     let Some(transaction) = &mut stage.transaction else {
         stage.session.trackers_to_change().borrow_mut().begin(number, table, &bytes, now);
-        return Applied::Next;
+        return Tracking::Done;
     };
     let (is_http, status) = (transaction.is_http, transaction.response.status());
     let has_response = transaction.has_response;
@@ -54,7 +71,7 @@ pub(crate) fn track(stage: &mut Stage<'_>, counter: u8, key: &Expression, table:
             }
         }
     }
-    Applied::Next
+    Tracking::Done
 }
 
 /// Changes a counter or a tag of what is tracked, if anything is.

@@ -7,16 +7,12 @@ use std::sync::Arc;
 
 use state::table::{Data, Table, Tracked};
 
-use crate::env::Env;
-use crate::expression::Expression;
-use crate::track;
-
 /// What streams share a limit by: the entry of a key in a stick table, whose rate of bytes counts all
 /// that they send.
 #[derive(Debug)]
 pub struct SharedLimit {
-    /// The key.
-    pub key: Expression,
+    /// The key, as an expression; rules compile it.
+    pub key: Box<str>,
     /// The table.
     pub table: Arc<Table>,
 }
@@ -45,21 +41,7 @@ impl BandwidthFilter {
     pub fn rate(&self) -> Data {
         if self.upload { Data::BytesInRate } else { Data::BytesOutRate }
     }
-
-    /// The entry that a stream shares its limit by; an error where there is none, as for a key that is
-    /// missing.
-    fn entry(&self, env: &Env<'_>) -> Result<Option<Rc<Tracked>>, NoEntry> {
-        let Some(shared) = &self.shared else { return Ok(None) };
-        let value = shared.key.eval(env).ok_or(NoEntry)?;
-        let tracked = track::with_key(value, shared.table.settings.kind, |key| {
-            Tracked::get(&shared.table, key, env.now_ms)
-        });
-        tracked.flatten().map(|tracked| Some(Rc::new(tracked))).ok_or(NoEntry)
-    }
 }
-
-/// There is no entry to share a limit by.
-struct NoEntry;
 
 /// A filter that is enabled for a stream.
 #[derive(Debug, Clone)]
@@ -76,31 +58,31 @@ pub struct BandwidthLimit {
 
 /// Enables a filter among those of a stream, in place of what was asked of it before.
 pub fn enable(limits: &mut Vec<BandwidthLimit>, own: BandwidthLimit) {
+    if !own.filter.active {
+        return;
+    }
     match limits.iter_mut().find(|other| Arc::ptr_eq(&other.filter, &own.filter)) {
         Some(other) => *other = own,
         None => limits.push(own),
     }
 }
 
-/// What a rule asks of a filter for a stream: what is `None` or nothing is the filter's own. `None` where the filter is not used, or there is nothing
-/// to share its limit by.
+/// What a rule asks of a filter for a stream: what is `None` or nothing is the filter's own. `entry` is
+/// what the limit is shared by.
 pub fn asked(
     filter: &Arc<BandwidthFilter>,
     limit: Option<i64>,
     period_ms: Option<i64>,
-    env: &Env<'_>,
-) -> Option<BandwidthLimit> {
-    if !filter.active {
-        return None;
-    }
+    entry: Option<Rc<Tracked>>,
+) -> BandwidthLimit {
     let positive =
         |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok()).filter(|value| *value > 0);
-    Some(BandwidthLimit {
+    BandwidthLimit {
         limit: positive(limit).unwrap_or(filter.limit),
         period_ms: positive(period_ms).unwrap_or(filter.period_ms),
-        entry: filter.entry(env).ok()?,
+        entry,
         filter: filter.clone(),
-    })
+    }
 }
 
 #[cfg(test)]
@@ -123,15 +105,11 @@ mod tests {
             })
         };
         let (one, two, off) = (filter("one", true), filter("two", true), filter("off", false));
-        let process = state::Process::default();
-        let env = Env::new(&process, 0);
         let mut limits = Vec::new();
         for (filter, limit, period) in
             [(&one, Some(5), Some(7)), (&two, Some(-1), Some(0)), (&one, None, Some(9)), (&off, None, None)]
         {
-            if let Some(own) = asked(filter, limit, period, &env) {
-                enable(&mut limits, own);
-            }
+            enable(&mut limits, asked(filter, limit, period, None));
         }
         let seen: Vec<_> = limits.iter().map(|own| (&*own.filter.name, own.limit, own.period_ms)).collect();
         assert_eq!(seen, [("one", 1000, 9), ("two", 1000, 1000)]);

@@ -35,6 +35,7 @@ pub mod session;
 mod slots;
 pub mod socket;
 pub mod track;
+mod tracked;
 pub mod transaction;
 pub mod value;
 pub mod vars;

@@ -86,7 +86,7 @@ pub trait Names {
     }
     /// How many counters may be tracked (`tune.stick-counters`).
     fn stick_counters(&self) -> u32 {
-        crate::track::DEFAULT_COUNTERS
+        crate::tracked::DEFAULT_COUNTERS
     }
     /// The `resolvers` section of that name.
     fn resolvers(&self, name: &str) -> Option<Arc<state::resolvers::Section>> {

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use crate::slots::Slots;
-use crate::track::Trackers;
+use crate::tracked::Trackers;
 
 /// One end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,7 +64,7 @@ struct Rare {
     /// TLS.
     tls: OnceCell<Arc<tls::Details>>,
     /// What it tracks in stick tables.
-    trackers: OnceCell<crate::track::Held>,
+    trackers: OnceCell<crate::tracked::Held>,
 }
 
 /// Both ends of a connection.

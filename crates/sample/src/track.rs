@@ -1,141 +1,19 @@
-//! Entries of stick tables that connections and requests track (`track-sc0` …; configuration manual,
-//! 4.3 and 7.3), and what is counted in them.
+//! What is counted in entries of stick tables that are tracked (`track-sc0` …; configuration manual, 4.3
+//! and 7.3), and the keys of tables.
 //!
 //! A request's own counters come first; where it tracks nothing with a number, those of its connection
 //! stand for it. Rules begin to track, the course of requests counts (`proxy`), expressions read.
 
-use std::cell::RefCell;
 use std::net::IpAddr;
-use std::sync::Arc;
 
-use runtime::timer::now_ms;
-use state::table::{Data, KeyType, Table, Tracked, View};
+use state::table::{KeyType, View};
 
 use crate::env::Env;
 pub use crate::fact::{Element, increment, tag};
 use crate::session::Session;
+use crate::tracked::Held;
+pub use crate::tracked::{DEFAULT_COUNTERS, Event, MOST_COUNTERS, Trackers, count};
 use crate::value::{Type, Value};
-
-/// How many counters there may be (`tune.stick-counters`) if nothing else is said.
-pub const DEFAULT_COUNTERS: u32 = 3;
-
-/// The most that may be asked for.
-pub const MOST_COUNTERS: u32 = 100;
-
-/// An entry that is tracked: one connection more for as long as it is.
-#[derive(Debug)]
-struct Tracker(Tracked);
-
-impl Drop for Tracker {
-    fn drop(&mut self) {
-        let view = self.0.view();
-        view.take(Data::ConnCur);
-        view.touch(now_ms());
-    }
-}
-
-/// What a connection or a request tracks, by number. Without anything tracked it is a pointer to
-/// nothing.
-#[derive(Debug, Default)]
-pub struct Trackers(
-    // Twice behind a pointer, so that it takes one where nothing is tracked.
-    #[allow(clippy::box_collection)] Option<Box<Vec<Option<Tracker>>>>,
-);
-
-impl Trackers {
-    /// Whether nothing is tracked, and never was.
-    #[inline]
-    pub fn is_unused(&self) -> bool {
-        self.0.is_none()
-    }
-
-    /// What is tracked with that number.
-    #[inline]
-    pub fn get(&self, number: usize) -> Option<View<'_>> {
-        self.0.as_ref()?.get(number)?.as_ref().map(|tracker| tracker.0.view())
-    }
-
-    /// How many numbers are to be looked at.
-    fn len(&self) -> usize {
-        self.0.as_ref().map_or(0, |all| all.len())
-    }
-
-    /// Begins to track the entry of a key, which counts a connection. Gives what is tracked then;
-    /// `None` where the table has no room.
-    pub fn begin(&mut self, number: usize, table: &Arc<Table>, key: &[u8], now_ms: u64) -> Option<View<'_>> {
-        let tracked = Tracked::get(table, key, now_ms)?;
-        let all = self.0.get_or_insert_default();
-        if all.len() <= number {
-            all.resize_with(number + 1, || None);
-        }
-        let tracker = all[number].insert(Tracker(tracked));
-        let view = tracker.0.view();
-        view.add(Data::ConnCur, 0, 1, now_ms);
-        view.add(Data::ConnCnt, 0, 1, now_ms);
-        view.add(Data::ConnRate, 0, 1, now_ms);
-        view.touch(now_ms);
-        Some(view)
-    }
-
-    /// Counts `event` in all that is tracked.
-    pub fn count(&self, event: Event, now_ms: u64) {
-        for tracker in self.0.iter().flat_map(|all| all.iter()).flatten() {
-            count(tracker.0.view(), event, now_ms);
-        }
-    }
-
-    /// Stops tracking; the memory stays for the next request.
-    #[inline]
-    pub fn end(&mut self) {
-        if let Some(all) = &mut self.0 {
-            all.clear();
-        }
-    }
-}
-
-/// Where a connection keeps what it tracks.
-pub(crate) type Held = RefCell<Trackers>;
-
-/// Something that is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
-    /// A request.
-    Request,
-    /// A request that the client is to blame for.
-    Error,
-    /// A response that the server is to blame for.
-    Failure,
-    /// A session.
-    Session,
-    /// Breaches of the rules of a protocol.
-    Glitches(u32),
-    /// Bytes from the client.
-    BytesIn(u64),
-    /// Bytes to the client.
-    BytesOut(u64),
-}
-
-/// Counts `event` in an entry.
-pub fn count(view: View<'_>, event: Event, now_ms: u64) {
-    let (total, rate, amount) = match event {
-        Event::Request => (Data::HttpReqCnt, Data::HttpReqRate, 1),
-        Event::Error => (Data::HttpErrCnt, Data::HttpErrRate, 1),
-        Event::Failure => (Data::HttpFailCnt, Data::HttpFailRate, 1),
-        Event::Session => (Data::SessCnt, Data::SessRate, 1),
-        Event::Glitches(count) => (Data::GlitchCnt, Data::GlitchRate, u64::from(count)),
-        Event::BytesIn(bytes) => (Data::BytesInCnt, Data::BytesInRate, bytes),
-        Event::BytesOut(bytes) => (Data::BytesOutCnt, Data::BytesOutRate, bytes),
-    };
-    let of_rate = match event {
-        Event::BytesIn(bytes) | Event::BytesOut(bytes) => {
-            bytes.div_ceil(u64::from(view.table().settings.bytes_factor))
-        }
-        _ => amount,
-    };
-    view.add(total, 0, amount, now_ms);
-    view.add(rate, 0, of_rate, now_ms);
-    view.touch(now_ms);
-}
 
 /// Counts `event` in all that a request and its connection track.
 #[inline]

@@ -13,7 +13,7 @@ use state::Server;
 use crate::bandwidth::BandwidthLimit;
 use crate::session::Endpoint;
 use crate::slots::Slots;
-use crate::track::Trackers;
+use crate::tracked::Trackers;
 use crate::value::{Bytes, Scratch};
 
 /// Who ended the stream: the first letter of the termination state (configuration manual, 8.5).

@@ -14,7 +14,7 @@ use syntax::Word;
 
 use crate::draft::keyword::Outcome;
 use crate::draft::settings::{FilterDraft, FilterKind, SharedDraft};
-use crate::resolve::rules::scope;
+use crate::resolve::lines::scope;
 use crate::resolve::{Context, Pending};
 
 /// Resolves the filters of a proxy: those that trace, in the order of their lines. Those of
@@ -102,7 +102,9 @@ fn share(
         ));
     };
     filter.period_ms = column.period_ms.into();
-    filter.shared = Some(Arc::new(SharedLimit { key, table: table.clone() }));
+    let text: Vec<&str> = by.key.iter().map(|word| word.as_str()).collect();
+    let shared = SharedLimit { key: text.join(",").into(), table: table.clone() };
+    filter.shared = Some(Arc::new(shared));
     Ok(())
 }
 

@@ -21,6 +21,7 @@ mod kept;
 mod ktls;
 mod last;
 mod legacy;
+mod lines;
 pub(crate) mod log;
 mod log_sections;
 mod mail;

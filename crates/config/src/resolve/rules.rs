@@ -12,48 +12,15 @@ use sample::condition::Condition;
 use sample::expression::Expression;
 use sample::format::{Format, FormatFor};
 use sample::{Place, Scope, Words};
-use smallvec::SmallVec;
 use state::Mode;
 use syntax::Word;
 
 use crate::draft::Statement;
 use crate::draft::keyword::Outcome;
 use crate::resolve::captures;
+pub(crate) use crate::resolve::lines::{arguments, scope};
 use crate::resolve::rule_sets::Rules;
 use crate::resolve::{Context, Pending, stick, warnings};
-
-/// The words of a statement as `sample` and `rules` read them.
-pub(crate) type WordList<'a> = SmallVec<[sample::Word<'a>; 16]>;
-
-/// The words behind the keyword.
-pub(crate) fn arguments(statement: &Statement) -> WordList<'_> {
-    words(statement.arguments())
-}
-
-/// Any run of words.
-fn words(words: &[Word]) -> WordList<'_> {
-    words.iter().map(|word| sample::Word { text: word.as_str(), span: word.span() }).collect()
-}
-
-/// The scope of a line of `proxy`.
-pub(crate) fn scope<'s>(
-    context: &'s Context<'_>,
-    acls: &'s Acls,
-    proxy: Option<&'s Arc<state::Proxy>>,
-    mode: Mode,
-    place: Place,
-) -> Scope<'s> {
-    Scope {
-        names: &context.names,
-        variables: &context.variables,
-        patterns: &context.patterns,
-        acls,
-        proxy,
-        mode,
-        place,
-        inherited: context.inherited,
-    }
-}
 
 /// Compiles every rule of a proxy, in order.
 pub(crate) fn compile(

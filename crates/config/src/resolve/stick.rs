@@ -8,8 +8,8 @@ use sample::{Place, Words, track};
 
 use crate::draft::Statement;
 use crate::draft::keyword::Outcome;
+use crate::resolve::lines::{arguments, scope};
 use crate::resolve::rule_sets::Rules;
-use crate::resolve::rules::{arguments, scope};
 use crate::resolve::{Context, Pending};
 
 /// Compiles a line and puts it where it belongs.

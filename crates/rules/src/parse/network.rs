@@ -2,6 +2,7 @@
 
 use base::address::Family;
 use diag::{Diagnostic, suggest};
+use sample::expression::Expression;
 
 use super::check_scope;
 use crate::action::Action;
@@ -30,7 +31,14 @@ pub(crate) fn set_bandwidth_limit(context: &mut Context<'_, '_, '_>) -> Parsed {
                         "Proxy '{proxy}': set-bandwidth-limit rule cannot define a {what} for a shared bwlim filter."
                     )));
             }
-            return Ok(Action::LimitBandwidth { filter, limit, period });
+            let shared = match &filter.shared {
+                Some(by) => {
+                    let key = Expression::compile_str(&by.key, name.span, context.scope)?;
+                    Some(Box::new((key, by.table.clone())))
+                }
+                None => None,
+            };
+            return Ok(Action::LimitBandwidth { filter, limit, period, shared });
         }
     }
 }
