@@ -110,3 +110,25 @@ fn two_tables_of_one_name_are_refused() {
                 backend x\n mode http\n stick-table type ip size 10\n";
     assert!(said(text).iter().any(|line| line.contains("two stick tables named 'x'")), "{:?}", said(text));
 }
+
+#[test]
+fn rules_of_defaults_name_their_tables() {
+    let text = |rule: &str| {
+        format!(
+            "defaults d\n mode http\n {rule}\nbackend b from d\n stick-table type ip size 10 store http_req_rate(10s)\n"
+        )
+    };
+    for (rule, expected) in [
+        ("http-request track-sc0 src", "needs `table"),
+        ("http-request deny if { src_http_req_rate gt 1 }", "needs the name of a stick table"),
+        ("http-request track-sc0 src table b", ""),
+        ("http-request deny if { src_http_req_rate(b) gt 1 }", ""),
+    ] {
+        let shown = places(&load_quietly(&text(rule)));
+        let errors: Vec<&String> = shown.iter().filter(|message| message.contains("table")).collect();
+        match expected {
+            "" => assert!(errors.is_empty(), "{rule}: {shown:?}"),
+            expected => assert!(errors.len() == 1 && errors[0].contains(expected), "{rule}: {shown:?}"),
+        }
+    }
+}

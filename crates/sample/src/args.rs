@@ -329,7 +329,8 @@ fn is_own_without_name(kind: Kind) -> bool {
 
 /// The stick table of the current proxy.
 fn own_table(scope: &Scope<'_>) -> Result<Arc<Table>, String> {
-    let Some(own) = scope.proxy else { return Err("needs the name of a stick table here".into()) };
+    let own = scope.proxy.filter(|_| !scope.inherited);
+    let Some(own) = own else { return Err("needs the name of a stick table here".into()) };
     scope
         .names
         .table(&own.name)

@@ -42,6 +42,12 @@ fn named_table(context: &mut Context<'_, '_, '_>, action: &str) -> Result<Arc<Ta
         let word = context.need("the name of a stick table")?;
         return scope.names.table(word.text).ok_or_else(|| no_table(word.text, word.span, action, proxy));
     }
+    if scope.inherited {
+        // The proxies that have it are many, or none.
+        return Err(Diagnostic::alert(format!("`{action}` in a `defaults` section needs `table <table>`"))
+            .at(own)
+            .haproxy(format!("'{action}' in a 'defaults' section must name its table.")));
+    }
     scope.names.table(proxy).ok_or_else(|| no_table(proxy, own, action, proxy))
 }
 
