@@ -94,7 +94,7 @@ fn a_wrong_word_is_underlined_and_the_nearest_right_one_named() {
         ("stick-table type ipp size 10", "3:19"),
         ("stick-table type ip size 10 store conn_cnt,con_rate(1s)", "3:45"),
         ("stick-table type ip size 10 expyre 1m", "3:30"),
-        ("stick on src table here", "3:20"),
+        ("stick on src table here", "3:21"),
     ] {
         let loaded = load_quietly(&format!(
             "backend b\n mode http\n {line}\nbackend there\n stick-table type ip size 1\n"
