@@ -51,6 +51,20 @@ impl<B: AsRef<[u8]>> Output<B> {
         }
     }
 
+    /// The same for payloads of another kind; `None` where some wait.
+    pub(crate) fn repacked<C>(self) -> Option<Output<C>> {
+        let Output { copied, start, position, owned, gathered, answers, mark } = self;
+        owned.is_empty().then(|| Output {
+            copied,
+            start,
+            position,
+            owned: VecDeque::new(),
+            gathered,
+            answers,
+            mark,
+        })
+    }
+
     /// Bytes that wait.
     #[inline]
     pub(crate) fn pending(&self) -> usize {

@@ -82,7 +82,8 @@ impl PeerSettings {
 
 /// The SETTINGS that open a connection, as one frame. What equals the default of the protocol is
 /// left out, but for the number of streams, which some peers take as a sign that it may be raised.
-pub(crate) fn write_ours(role: Role, config: &Config, out: &mut Vec<u8>) {
+/// A reversed connection `began` in another role than it has: it is told what both say.
+pub(crate) fn write_ours(role: Role, began: Role, config: &Config, out: &mut Vec<u8>) {
     let mut settings: [(u16, u32); 7] = [(0, 0); 7];
     let mut count = 0;
     let mut add = |id, value, default| {
@@ -91,13 +92,13 @@ pub(crate) fn write_ours(role: Role, config: &Config, out: &mut Vec<u8>) {
             count += 1;
         }
     };
-    match role {
-        Role::Server => {
-            add(ENABLE_CONNECT_PROTOCOL, u32::from(config.rules.connect_protocol), Some(0));
-            add(NO_RFC7540_PRIORITIES, 1, Some(0));
-            add(MAX_CONCURRENT_STREAMS, config.max_streams(), Some(u32::MAX));
-        }
-        Role::Client => add(ENABLE_PUSH, 0, Some(1)),
+    if began == Role::Client {
+        add(ENABLE_PUSH, 0, Some(1));
+    }
+    if role == Role::Server {
+        add(ENABLE_CONNECT_PROTOCOL, u32::from(config.rules.connect_protocol), Some(0));
+        add(NO_RFC7540_PRIORITIES, 1, Some(0));
+        add(MAX_CONCURRENT_STREAMS, config.max_streams(), Some(u32::MAX));
     }
     add(HEADER_TABLE_SIZE, config.header_table_size, Some(TABLE_DEFAULT));
     add(INITIAL_WINDOW_SIZE, config.initial_window(), Some(WINDOW_DEFAULT));

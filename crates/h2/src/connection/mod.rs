@@ -67,6 +67,8 @@ enum Going {
 #[derive(Debug)]
 pub struct Connection<B> {
     role: Role,
+    /// The role that its settings were exchanged in: another one where it is reversed.
+    began: Role,
     config: Arc<Config>,
     peer: PeerSettings,
     decoder: Decoder,
@@ -108,14 +110,29 @@ impl<B: AsRef<[u8]>> Connection<B> {
     /// A connection whose preface and SETTINGS are in the output.
     #[must_use]
     pub fn new(role: Role, config: &Arc<Config>) -> Connection<B> {
+        Self::begin(role, role, config)
+    }
+
+    /// A connection of reverse HTTP: it begins as any other does, with the preface of the side that
+    /// dialled, and has the other direction once settings were exchanged. `role` is the one that
+    /// this side has from then on: [`Role::Server`] where it dialled, [`Role::Client`] where it
+    /// accepted, which opens no stream before [`Event::Settings`](crate::Event::Settings).
+    #[must_use]
+    pub fn reversed(role: Role, config: &Arc<Config>) -> Connection<B> {
+        let began = if role == Role::Server { Role::Client } else { Role::Server };
+        Self::begin(role, began, config)
+    }
+
+    fn begin(role: Role, began: Role, config: &Arc<Config>) -> Connection<B> {
         let mut output = Output::new();
-        if role == Role::Client {
+        if began == Role::Client {
             output.bytes().extend_from_slice(PREFACE);
         }
-        settings::write_ours(role, config, output.bytes());
-        let reading = if role == Role::Server { Reading::Preface(0) } else { Reading::Header };
+        settings::write_ours(role, began, config, output.bytes());
+        let reading = if began == Role::Server { Reading::Preface(0) } else { Reading::Header };
         Connection {
             role,
+            began,
             peer: PeerSettings::default(),
             // Until our SETTINGS arrive the peer uses the default; less than that is not worth a check.
             decoder: Decoder::new(config.header_table_size.max(TABLE_DEFAULT)),
@@ -144,6 +161,49 @@ impl<B: AsRef<[u8]>> Connection<B> {
             cut: None,
             closed: None,
         }
+    }
+
+    /// What it was told by the configuration.
+    #[must_use]
+    pub fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.config)
+    }
+
+    /// The same connection for payloads of another kind; `None`, and its end, where some wait to be
+    /// sent.
+    #[must_use]
+    pub fn repacked<C: AsRef<[u8]>>(self) -> Option<Connection<C>> {
+        let output = self.output.repacked()?;
+        Some(Connection {
+            output,
+            role: self.role,
+            began: self.began,
+            config: self.config,
+            peer: self.peer,
+            decoder: self.decoder,
+            encoder: self.encoder,
+            head: self.head,
+            block: self.block,
+            gathering: self.gathering,
+            reading: self.reading,
+            streams: self.streams,
+            ready: self.ready,
+            early: self.early,
+            pool: self.pool,
+            used: self.used,
+            counts: self.counts,
+            sendable: self.sendable,
+            credit: self.credit,
+            unacknowledged: self.unacknowledged,
+            total: self.total,
+            is_settled: self.is_settled,
+            is_busy: self.is_busy,
+            is_pinging: self.is_pinging,
+            going: self.going,
+            peer_last: self.peer_last,
+            cut: self.cut,
+            closed: self.closed,
+        })
     }
 
     /// A read begins: what may be received at once is counted anew. `busy` says whether connections

@@ -231,7 +231,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
         let Some(setting) = rest.first_chunk::<SETTING>() else { return Ok(Step::More) };
         let table = self.peer.header_table_size;
-        self.peer.take(setting, self.role)?;
+        self.peer.take(setting, self.began)?;
         if self.peer.header_table_size != table {
             self.encoder.set_limit(self.peer.header_table_size, self.config.header_table_size);
         }

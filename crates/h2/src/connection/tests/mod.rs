@@ -3,6 +3,7 @@
 mod floods;
 mod life;
 mod output;
+mod reversed;
 mod spec;
 mod windows;
 
@@ -128,8 +129,8 @@ impl Side {
         std::mem::take(&mut self.events)
     }
 
-    /// All that is to be sent, as frames.
-    pub(super) fn frames(&mut self) -> Vec<(Header, Vec<u8>)> {
+    /// All that is to be sent.
+    pub(super) fn bytes(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
         while self.engine.pending() > 0 {
             let mut slices = [IoSlice::new(&[]); 64];
@@ -138,6 +139,12 @@ impl Side {
             self.engine.sent(bytes.len());
             all.extend(bytes);
         }
+        all
+    }
+
+    /// The same as frames.
+    pub(super) fn frames(&mut self) -> Vec<(Header, Vec<u8>)> {
+        let all = self.bytes();
         let mut rest = all.strip_prefix(&PREFACE[..]).unwrap_or(&all);
         let mut frames = Vec::new();
         while let Some(header) = Header::read(rest) {
