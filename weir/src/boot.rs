@@ -375,6 +375,15 @@ async fn work(
             }
         }
     }
+    for (frontend, proxy) in shared.plan.proxies.iter().enumerate().filter(|(_, proxy)| !proxy.disabled) {
+        for (number, bind) in proxy.binds.iter().enumerate() {
+            let is_reverse = matches!(bind.address, plan::bind::BindAddress::Reverse(_));
+            if is_reverse && bind.workers.first() == Some(&worker.index) {
+                let task = proxy::serve::preconnect::keep(worker.clone(), frontend, number);
+                tokio::task::spawn_local(task);
+            }
+        }
+    }
     if let Some(link) = link {
         tokio::task::spawn_local(async move {
             if let Err(error) = master::obey(link, runtime, exposed).await {

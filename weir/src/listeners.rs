@@ -61,7 +61,8 @@ pub(crate) fn bind(plan: &Plan, mut inherited: Inherited, backlog: u32) -> Resul
         }
     }
     for (index, proxy) in plan.proxies.iter().enumerate().filter(|(_, proxy)| !proxy.disabled) {
-        for (number, one) in proxy.binds.iter().enumerate() {
+        let has_socket = |bind: &Bind| !matches!(bind.address, BindAddress::Reverse(_));
+        for (number, one) in proxy.binds.iter().enumerate().filter(|(_, one)| has_socket(one)) {
             let length =
                 [one.backlog, proxy.backlog, proxy.state.maxconn.load(std::sync::atomic::Ordering::Relaxed)]
                     .into_iter()
@@ -183,6 +184,8 @@ fn open(bind: &Bind, backlog: u32, global: &Global, inherited: &mut Inherited) -
         BindAddress::Abstract { name, padded } => listen::abstract_unix(name, *padded, backlog),
         BindAddress::Inherited(number) => listen::inherited(*number, &options),
         BindAddress::SocketPair(_) => Err(std::io::Error::other("sockpair@ is not supported yet")),
+        // It has none.
+        BindAddress::Reverse(_) => Err(std::io::ErrorKind::Unsupported.into()),
     }
 }
 
@@ -227,6 +230,7 @@ fn show(address: &BindAddress) -> String {
         BindAddress::Abstract { name, .. } => format!("abns@{}", String::from_utf8_lossy(name)),
         BindAddress::Inherited(number) => format!("fd@{number}"),
         BindAddress::SocketPair(number) => format!("sockpair@{number}"),
+        BindAddress::Reverse(_) => "rev".to_owned(),
     }
 }
 

@@ -109,6 +109,7 @@ fn socket(address: &BindAddress, level: Level) -> SocketView {
         BindAddress::Abstract { name, .. } => format!("abns@{}", String::from_utf8_lossy(name)),
         BindAddress::Inherited(number) => format!("fd@{number}"),
         BindAddress::SocketPair(number) => format!("sockpair@{number}"),
+        BindAddress::Reverse(_) => "rev".to_owned(),
     };
     SocketView { address, level: self::level(level) }
 }

@@ -25,7 +25,7 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("add-header x-seen \"by weir, %[date]\"", "....XXX", ""),
     ("add-headers-bin bin(0178017900) prefix x-", "....XXX", ""),
     ("allow if { always_true }", "....XXX", ""),
-    ("attach-srv l/s", ".X.....", "reverse HTTP"),
+    ("attach-srv l/s", ".X.....", ""),
     ("auth realm Staff if { always_false }", "....X..", ""),
     ("cache-store small", ".....X.", "caches"),
     ("cache-use small", "....X..", "caches"),

@@ -32,13 +32,13 @@ impl From<&Tune> for Buffers {
 }
 
 /// The address of a server as it is now, as something to connect to; `None` while its name has
-/// none.
+/// none, and where clients bring its connections.
 pub fn target(address: &ServerAddress) -> Option<Target> {
     Some(match address {
         ServerAddress::Ip(address) => Target::Ip(*address),
         ServerAddress::Unix(path) => Target::Unix(path.clone()),
         ServerAddress::Abstract { name, padded } => Target::Abstract { name: name.clone(), padded: *padded },
-        ServerAddress::Unresolved => return None,
+        ServerAddress::Unresolved | ServerAddress::Reverse => return None,
     })
 }
 

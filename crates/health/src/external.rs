@@ -34,7 +34,7 @@ pub(crate) async fn run(
     let (address, port) = match &**subject.server().address.load() {
         ServerAddress::Ip(address) => (address.ip().to_string(), address.port().to_string()),
         ServerAddress::Unix(path) => (path.to_string_lossy().into_owned(), NOT_USED.to_owned()),
-        ServerAddress::Abstract { .. } | ServerAddress::Unresolved => {
+        ServerAddress::Abstract { .. } | ServerAddress::Unresolved | ServerAddress::Reverse => {
             (NOT_USED.to_owned(), NOT_USED.to_owned())
         }
     };

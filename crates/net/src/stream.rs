@@ -300,6 +300,17 @@ impl Stream {
         Self { place: Place::apart(socket, is_tcp), tls, breaks_off: Cell::new(false) }
     }
 
+    /// The connection as another stream, for who cannot let go of this one's place: what is left here
+    /// is a descriptor that says nothing when it is closed.
+    ///
+    /// # Errors
+    /// There is no room for another descriptor.
+    pub fn take(&mut self) -> io::Result<Self> {
+        let Plain { socket, is_tcp, .. } = self.place.plain();
+        let place = Place::apart(socket.try_clone()?, *is_tcp);
+        Ok(Self { place, tls: self.tls.take(), breaks_off: Cell::new(self.breaks_off.get()) })
+    }
+
     /// As [`poll_shutdown`](Self::poll_shutdown), but waits for nothing: what the kernel does not
     /// take at once is lost. For the end of connections whose messages were sent.
     #[inline]

@@ -26,6 +26,19 @@ pub enum BindAddress {
     /// One end of a socket pair inherited under this number, over which connections' descriptors
     /// are received (`sockpair@N`).
     SocketPair(i32),
+    /// Connections that are opened to a server and then bring requests (`rhttp@`).
+    Reverse(ReverseTarget),
+}
+
+/// Whom a listener of reverse HTTP opens its connections to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReverseTarget {
+    /// The number of the server's backend.
+    pub backend: usize,
+    /// The server's place there.
+    pub server: usize,
+    /// `nbconn`: how many connections are kept open.
+    pub connections: u32,
 }
 
 /// Who may do what on a runtime socket (`level`).

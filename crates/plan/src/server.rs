@@ -29,6 +29,8 @@ pub struct ServerSettings {
     pub speaks_h2: bool,
     /// `ws`.
     pub ws: Ws,
+    /// `rhttp@`: it is never dialled, clients bring its connections (`attach-srv`).
+    pub is_reverse: bool,
     /// `idle-ping`: how often it is asked on an idle connection of HTTP/2 whether it lives.
     pub idle_ping: Option<Duration>,
     /// What is sent before anything else.

@@ -38,6 +38,8 @@ pub(crate) enum Fault {
     QueueTimeout,
     /// The connection was refused, or failed otherwise.
     ConnectFailed(ConnectionError),
+    /// Clients bring the server's connections (`rhttp@`), and none has one to spare.
+    NoConnection,
     /// Nobody answered in time (`timeout connect`).
     ConnectTimeout,
     /// Descriptors, ports or memory ran out while connecting.
@@ -100,6 +102,7 @@ impl Fault {
             | Self::QueueFull
             | Self::QueueTimeout
             | Self::ConnectFailed(_)
+            | Self::NoConnection
             | Self::ConnectTimeout
             | Self::Unavailable
             | Self::Resource(_) => 503,
@@ -141,7 +144,7 @@ impl Fault {
             Self::NoBackend | Self::NoServer => (Cause::Server, Phase::Connect),
             Self::QueueFull => (Cause::Server, Phase::Queue),
             Self::QueueTimeout => (Cause::ServerTimeout, Phase::Queue),
-            Self::ConnectFailed(_) => (Cause::Server, Phase::Connect),
+            Self::ConnectFailed(_) | Self::NoConnection => (Cause::Server, Phase::Connect),
             Self::ConnectTimeout => (Cause::ServerTimeout, Phase::Connect),
             Self::Resource(_) => (Cause::Resource, Phase::Connect),
             Self::EmptyResponse
@@ -217,6 +220,7 @@ mod tests {
             (Fault::NoServer, Some(503), "SC"),
             (Fault::QueueTimeout, Some(503), "sQ"),
             (Fault::ConnectFailed(ConnectionError::REFUSED), Some(503), "SC"),
+            (Fault::NoConnection, Some(503), "SC"),
             (Fault::ConnectTimeout, Some(503), "sC"),
             (Fault::ClientReset, None, "CD"),
             (Fault::EmptyResponse, Some(502), "SH"),

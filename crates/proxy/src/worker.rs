@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::log::Outbox;
-use crate::server::h2::Carriers;
+use crate::server::carriers::Carriers;
 use crate::server::local::{LocalProxy, Locals};
 use crate::server::pool::Pools;
 use crate::shared::{Prepared, Shared};
@@ -21,6 +21,7 @@ pub async fn close_idle(backend: usize, server: usize) {
                 && let Some(server) = worker.locals.known_server(backend, server)
             {
                 while worker.pools.evict(&server) {}
+                worker.carriers.look(&server);
             }
             // Who asked may be gone.
             let _ = send.send(());

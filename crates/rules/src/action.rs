@@ -120,6 +120,10 @@ pub(crate) struct Counted {
 #[derive(Debug)]
 pub(crate) enum Action {
     Accept,
+    AttachServer {
+        server: Arc<state::Server>,
+        name: Option<Box<Expression>>,
+    },
     Deny(Arc<Reply>),
     Tarpit(Arc<Reply>),
     Return(Arc<Reply>),

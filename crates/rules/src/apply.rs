@@ -127,6 +127,13 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
         Action::SwitchMode(spoken) => return Applied::Final(Final::SwitchMode(*spoken)),
         Action::ExpectProxy => return Applied::Hold(Hold::ExpectProxy),
         Action::ExpectNetscaler => return Applied::Hold(Hold::ExpectNetscaler),
+        Action::AttachServer { server, name } => {
+            let mut bytes = Vec::new();
+            if let Some(name) = name {
+                name.eval_into(&stage.env(), &mut bytes);
+            }
+            return Applied::Hold(Hold::Attach { server: server.clone(), name: bytes.into() });
+        }
         Action::DoLog { origin, profile } => {
             return Applied::Hold(Hold::Log { origin: *origin, profile: profile.clone() });
         }

@@ -87,6 +87,14 @@ pub enum Hold {
     /// Expects a NetScaler Client IP header first
     /// (`tcp-request connection expect-netscaler-cip layer4`).
     ExpectNetscaler,
+    /// The connection is to become one of this server's, once what comes before the first request is
+    /// over (`attach-srv`).
+    Attach {
+        /// The server.
+        server: Arc<state::Server>,
+        /// The name that requests ask for; empty for none.
+        name: Box<[u8]>,
+    },
     /// Sets the type of service of what goes to the client.
     Tos(u32),
     /// Sets the firewall mark of what goes to the client.

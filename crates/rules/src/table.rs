@@ -52,6 +52,7 @@ pub static ACTIONS: &[Row] = &[
     row("add-header",          "<name> <fmt>",                        HTTP,              "adds a header line", parse::header_format),
     row("add-headers-bin",     "<expr> [prefix <str>]",               HTTP,              "adds the headers of a binary value", binary::parse),
     row("allow",               "",                                    HTTP,              "lets it pass", parse::accept),
+    row("attach-srv",          "<backend>/<server> [name <expr>]",    SES,               "makes the connection one of a server's, for requests to that (reverse HTTP)", parse::attach_srv),
     row("auth",                "[realm <realm>]",                     REQ,               "asks for a user and password", parse::auth),
     row("capture",             "<sample> [len <length> | id <id>]",   CNT | HTTP,        "keeps a value for the logs", parse::capture),
     row("close",               "",                                    RCN,               "closes the server's connection", parse::close),
@@ -120,7 +121,6 @@ pub static ACTIONS: &[Row] = &[
     row("wait-for-body",       "time <time> [at-least <bytes>]",      REQ | RES,         "waits for the body", parse::wait_for_body).partial("`use-large-buffer` is not supported yet"),
     row("wait-for-handshake",  "",                                    REQ,               "waits for the TLS handshake", parse::wait_for_handshake),
 
-    unbuilt("attach-srv",        SES,                      "reverse HTTP"),
     unbuilt("cache-store",       RES,                      "caches"),
     unbuilt("cache-use",         REQ,                      "caches"),
     unbuilt_prefix("lua.",       TCP | HTTP,               "Lua"),

@@ -20,6 +20,8 @@ pub enum ServerAddress {
     },
     /// A name that has not been resolved: no connection is possible.
     Unresolved,
+    /// None: clients bring the server's connections (`rhttp@`).
+    Reverse,
 }
 
 impl ServerAddress {

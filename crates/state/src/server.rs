@@ -143,6 +143,9 @@ pub struct Server {
     pub srv_record: OnceLock<Box<str>>,
     /// `guid`; set once, by the configuration.
     pub guid: OnceLock<Box<str>>,
+    /// Whether its connections are told apart by a name that requests have (`pool-conn-name`,
+    /// `sni`); set by the configuration.
+    pub names_connections: AtomicBool,
     /// Whether name servers are asked for its name while it runs (`resolvers`); set by the
     /// configuration.
     pub resolved: AtomicBool,
@@ -257,6 +260,7 @@ impl Server {
         Arc::new(Self {
             id: seed.id,
             forced_id: AtomicBool::new(false),
+            names_connections: AtomicBool::new(false),
             name: seed.name.into(),
             proxy: seed.proxy,
             backup: seed.backup,

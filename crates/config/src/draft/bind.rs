@@ -46,6 +46,10 @@ pub struct BindDraft<'a> {
     pub congestion: Option<&'a str>,
     pub shards: Option<Shards>,
     pub threads: Vec<ThreadSet>,
+    /// `nbconn`, and its word.
+    pub nbconn: Option<(u32, &'a Word)>,
+    /// The first parameter that listeners of reverse HTTP do not take.
+    pub of_sockets: Option<&'static str>,
     pub severity_output: SeverityOutput,
     /// What it says of TLS.
     pub tls: BindTls<'a>,

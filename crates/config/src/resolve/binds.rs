@@ -12,7 +12,7 @@ use crate::draft::Statement;
 use crate::draft::args::Args;
 use crate::resolve::crt_list::{self, Listed};
 use crate::resolve::tls::{self, Owner};
-use crate::resolve::{Context, Pending};
+use crate::resolve::{Context, Pending, reverse};
 use crate::tables::bind;
 
 /// The sockets of a proxy.
@@ -43,6 +43,10 @@ fn bind_line<'a>(
 ) -> Result<Vec<Bind>, Diagnostic> {
     let section = proxy.section.keyword.as_str();
     let unix = context.global.unix_bind.clone();
+    let reversed = match statement.arguments().first() {
+        Some(address) => reverse::listeners(address, context)?,
+        None => None,
+    };
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     let address = args.next().ok_or_else(|| {
         Diagnostic::alert("`bind` expects an address")
@@ -50,9 +54,13 @@ fn bind_line<'a>(
             .label("usage: bind [<address>]:<port_range> [, ...] [param*]")
             .haproxy("'bind' expects {<path>|[addr1]:port1[-end1]}{,[addr]:port[-end]}... as arguments.")
     })?;
-    let addresses = bind::parse_addresses(address, &args, &unix)?;
+    let mut addresses = match reversed {
+        Some(addresses) => addresses,
+        None => bind::parse_addresses(address, &args, &unix)?,
+    };
     let title = format!("bind {address}");
     let draft = bind::parse_params(&mut args, &title, section)?;
+    reverse::finish(&draft, &mut addresses, &title, section, address.span(), context)?;
     if let Some(id) = draft.id
         && let Some((other, line)) = ids.insert(id, (address, statement.line))
     {

@@ -28,6 +28,7 @@ mod mail;
 pub(crate) mod names;
 mod proxies;
 mod resolvers;
+mod reverse;
 mod rule_sets;
 mod rules;
 mod sections;
@@ -116,6 +117,8 @@ pub(crate) struct Context<'a> {
     pub(crate) refused: HashSet<String>,
     /// What `track` says, as `backend/server` of who follows and of who is followed.
     pub(crate) tracks: HashMap<String, String>,
+    /// Servers that a connection can be reversed with (`bind rhttp@`), as `backend/server`.
+    pub(crate) reversible: HashSet<String>,
     /// Addresses that servers had before.
     pub(crate) last: last::LastAddresses,
     /// Addresses of server names already looked up.
@@ -186,6 +189,7 @@ pub(crate) fn resolve(
         log: log::LogNames::default(),
         refused: HashSet::new(),
         tracks: HashMap::new(),
+        reversible: HashSet::new(),
         last: last::LastAddresses::default(),
         hosts: HashMap::new(),
         tls: TlsDefaults::default(),

@@ -51,6 +51,7 @@ pub(crate) fn server_settings(
                 .map(|source| source.as_ref().clone()),
             namespace: draft.namespace.map(Into::into),
             tcp_ut: draft.tcp_ut,
+            is_reverse: **state.address.load() == ServerAddress::Reverse,
             speaks_h2: draft.speaks_h2,
             ws: draft.tls.ws,
             idle_ping: draft.idle_ping,

@@ -19,7 +19,7 @@ use crate::draft::args::Args;
 use crate::draft::server::{InitAddr, ServerDraft};
 use crate::draft::settings::{DefaultServers, Settings};
 use crate::draft::{Kind, Statement, is_name_character};
-use crate::resolve::{Context, Pending};
+use crate::resolve::{Context, Pending, reverse};
 use crate::system::resolve_host;
 use crate::tables::server::{origin, parse_params};
 use crate::tables::server_address::{ServerPlace, host_name, parse_place, refuse_datagrams};
@@ -219,11 +219,19 @@ fn make_server<'a>(
     context: &mut Context<'_>,
 ) -> MadeServer<'a> {
     let address = address(&line, proxy, context);
-    let ServerLine { statement, name, draft, place, .. } = line;
+    let ServerLine { statement, name, draft, place, address_word, .. } = line;
     if let Some(track) = draft.track {
         let own = proxy.settings.name;
         let followed = if track.contains('/') { track.to_string() } else { format!("{own}/{track}") };
         context.tracks.insert(format!("{own}/{name}"), followed);
+    }
+    if address == ServerAddress::Reverse
+        && let Err(error) = reverse::server(address_word, &name, &draft, proxy, context)
+    {
+        context.diagnostics.push(error);
+    }
+    if reverse::is_reversible(&draft) {
+        context.reversible.insert(format!("{}/{name}", proxy.settings.name));
     }
     let unresolved = address == ServerAddress::Unresolved;
     let state = state::Server::new(ServerSeed {
@@ -250,6 +258,7 @@ fn make_server<'a>(
         value.store(number, Relaxed);
     }
     state.forced_id.store(draft.id.is_some(), Relaxed);
+    state.names_connections.store(draft.pool_conn_name.is_some() || draft.tls.sni.is_some(), Relaxed);
     if let Some(guid) = draft.guid {
         context.guids.name(guid.as_str().to_owned(), &state.guid, guid, context.diagnostics);
     }
@@ -302,7 +311,8 @@ fn address(line: &ServerLine<'_>, proxy: &Pending<'_>, context: &mut Context<'_>
             Some(ip) => ServerAddress::Ip(SocketAddr::new(ip, port(ports))),
             None => ServerAddress::Unresolved,
         },
-        Place::Fd(_) | Place::SockPair(_) | Place::ReverseHttp(_) => ServerAddress::Unresolved,
+        Place::ReverseHttp(_) => ServerAddress::Reverse,
+        Place::Fd(_) | Place::SockPair(_) => ServerAddress::Unresolved,
     }
 }
 

@@ -43,6 +43,7 @@ pub static TABLE: &[BindKeyword] = &[
     row("mss",              "<maxseg>",      "TCP's maximum segment size",                       mss),
     row("name",             "<name>",        "its name in the statistics",                       |d, a| text(&mut d.name, a)),
     row("namespace",        "<name>",        "the network namespace it listens in",              |d, a| { d.namespace = Some(a.namespace()?); Ok(()) }),
+    row("nbconn",           "<nbconn>",      "how many connections a reverse HTTP listener keeps", nbconn),
     row("nice",             "<nice>",        "the priority of its connections' tasks",           |_, a| { let word = a.value()?; a.number(word, -1024, 1024).map(|_| ()) }).without_effect("the tasks of a worker take turns"),
     row("process",          "<sets>",        "gone: `thread` says which threads accept",         process),
     row("proto",            "<name>",        "the protocol spoken",                              proto).partial("`quic` and other protocols than HTTP/1 and HTTP/2 are not supported yet"),
@@ -59,6 +60,9 @@ pub static TABLE: &[BindKeyword] = &[
     row("v4v6",             "",              "takes IPv4 connections on `::` too",               |d, _| { d.v6only = Some(false); Ok(()) }),
     row("v6only",           "",              "takes IPv6 connections only",                      |d, _| { d.v6only = Some(true); Ok(()) }),
 ];
+
+/// What a listener of reverse HTTP takes: it has no socket to listen on.
+const OF_REVERSE: &[&str] = &["guid-prefix", "id", "idle-ping", "label", "name", "nbconn", "thread"];
 
 /// Every parameter: those of this file and those about TLS.
 pub fn rows() -> impl Iterator<Item = &'static BindKeyword> {
@@ -78,6 +82,9 @@ pub fn parse_params<'a>(
             return Err(unknown(word, title, section));
         };
         args.parameter = Some(row.name);
+        if !OF_REVERSE.contains(&row.name) {
+            draft.of_sockets = draft.of_sockets.or(Some(row.name));
+        }
         (row.apply)(&mut draft, args).map_err(|mut error| {
             if let Some(text) = error.haproxy.take() {
                 error.haproxy = Some(format!("'{title}' in section '{section}': {text}"));
@@ -175,6 +182,20 @@ fn group<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
 fn expose_fd<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
     draft.expose_fds = args.choice(word, &[("listeners", true)])?;
+    Ok(())
+}
+
+fn nbconn<'a>(draft: &mut BindDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let name = args.last();
+    let word = args.value().map_err(|error| error.haproxy("'nbconn' : missing value."))?;
+    // As atol reads it: what is no number is 0.
+    let count = args.number::<i64>(word, i64::MIN, i64::MAX)?;
+    let Some(count) = u32::try_from(count).ok().filter(|count| *count > 0) else {
+        return Err(args
+            .wrong(format!("`nbconn` is {count}, and has to be more than 0"))
+            .haproxy(format!("'nbconn' : invalid value {count}, must be > 0.")));
+    };
+    draft.nbconn = Some((count, name));
     Ok(())
 }
 
@@ -296,7 +317,9 @@ fn one_address(
         }
         Place::Fd(number) => all.push((BindAddress::Inherited(*number), format!("fd@{number}"))),
         Place::SockPair(number) => all.push((BindAddress::SocketPair(*number), format!("sockpair@{number}"))),
-        Place::ReverseHttp(_) => return Err(not_supported("rhttp@").at(span)),
+        Place::ReverseHttp(_) => {
+            return Err(Diagnostic::alert("`rhttp@` is for listeners of frontends alone").at(span));
+        }
     }
     Ok(())
 }
@@ -322,9 +345,13 @@ pub fn make(
     let name = draft.name.map_or_else(|| format!("sock-{id}"), str::to_owned);
     let is_unix = matches!(address, BindAddress::Unix(_));
     let or = |own: Option<u32>, common: Option<u32>| if is_unix { own.or(common) } else { own };
+    let maxconn = match &address {
+        BindAddress::Reverse(target) => target.connections,
+        _ => draft.maxconn,
+    };
     Ok(Bind {
         address,
-        listener: Arc::new(state::Listener::new(id, name.into(), shown.into(), draft.maxconn)),
+        listener: Arc::new(state::Listener::new(id, name.into(), shown.into(), maxconn)),
         accept_proxy: draft.accept_proxy,
         netscaler_magic: draft.netscaler_magic,
         stays_raw: draft.stays_raw,

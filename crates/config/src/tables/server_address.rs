@@ -88,7 +88,7 @@ pub(crate) fn parse_place(word: &Word, args: &Args<'_, '_>) -> Result<ServerPlac
         // Without a port, or with 0, it is the one that the client came to.
         Place::Ip { ports: Ports::None | Ports::One(0), .. } => Some(0),
         Place::Ip { ports: Ports::Offset(offset), .. } => Some(*offset),
-        Place::Fd(_) | Place::SockPair(_) | Place::ReverseHttp(_) => {
+        Place::Fd(_) | Place::SockPair(_) => {
             return Err(not_supported(&format!("server … {word}")).at(word.span()));
         }
         _ => None,

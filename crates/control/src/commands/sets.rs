@@ -325,6 +325,10 @@ pub(crate) fn disable_frontend(call: &mut Call<'_>) -> Reply {
     with_frontend(call, |call, proxy| match proxy.admission() {
         Admission::Stopped => Reply::Message(Severity::Notice, format!("{SHUT_DOWN}disable.")),
         Admission::Paused => Reply::Message(Severity::Notice, "All sockets are already disabled.".into()),
+        // Connections that are dialled (`bind rhttp@`) cannot be held back.
+        Admission::Open if proxy.listeners.load().iter().any(|listener| &*listener.address == "rev") => {
+            error("Failed to pause frontend, check logs for precise cause.")
+        }
         Admission::Open => {
             admin::admit(call.runtime, proxy, Admission::Paused);
             Reply::Done

@@ -414,7 +414,7 @@ pub(crate) fn address_text(address: &ServerAddress) -> String {
     match address {
         ServerAddress::Ip(address) => address.to_string(),
         ServerAddress::Unix(_) | ServerAddress::Abstract { .. } => "unix".to_owned(),
-        ServerAddress::Unresolved => "-".to_owned(),
+        ServerAddress::Unresolved | ServerAddress::Reverse => "-".to_owned(),
     }
 }
 

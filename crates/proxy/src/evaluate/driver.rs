@@ -3,6 +3,7 @@
 //! over.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Head;
@@ -45,12 +46,22 @@ pub(super) enum About<'a> {
 }
 
 /// How a set ended that lets its message pass.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Ended {
     /// Whether a rule ended it by accepting.
     pub(super) accepted: bool,
     /// The headers that rules on a connection want to come first.
     pub(super) expected: Expected,
+    /// Whose connection a rule makes of it.
+    pub(super) attach: Option<Box<Attach>>,
+}
+
+/// Whose connection a client's is to become (`attach-srv`).
+#[derive(Debug)]
+pub(crate) struct Attach {
+    pub(crate) server: Arc<state::Server>,
+    /// The name that requests ask for; empty for none.
+    pub(crate) name: Box<[u8]>,
 }
 
 /// Runs `rules` to their end.
@@ -80,6 +91,10 @@ pub(super) async fn run(
             }
             Outcome::Hold(Hold::ExpectProxy) => ended.expected.proxy = true,
             Outcome::Hold(Hold::ExpectNetscaler) => ended.expected.netscaler = true,
+            // As in HAProxy, the last one counts.
+            Outcome::Hold(Hold::Attach { server, name }) => {
+                ended.attach = Some(Box::new(Attach { server, name }));
+            }
             Outcome::Hold(hold) => {
                 let waits = matches!(
                     hold,
@@ -247,7 +262,7 @@ async fn do_hold(
             report::on_demand(client, x.as_deref(), origin, profile.as_deref());
         }
         // The others are for streams.
-        (Hold::ExpectProxy | Hold::ExpectNetscaler, _) | (_, None) => {}
+        (Hold::ExpectProxy | Hold::ExpectNetscaler | Hold::Attach { .. }, _) | (_, None) => {}
         (Hold::Body { at_least, timeout_ms }, Some(x)) => {
             let wanted = if at_least == 0 { usize::MAX } else { at_least };
             match about {

@@ -30,7 +30,7 @@ use crate::server::Upstream;
 use driver::{About, Ended};
 use verdict::count_denied_request;
 
-pub(crate) use driver::hold_body;
+pub(crate) use driver::{Attach, hold_body};
 pub(crate) use verdict::count_denied_response;
 
 /// `tcp-request connection`: the headers that rules want before the first byte.
@@ -45,13 +45,14 @@ pub(crate) async fn tcp_connection(client: &mut Client) -> Result<Expected, Stop
     Ok(ended?.expected)
 }
 
-/// `tcp-request session`.
+/// `tcp-request session`; whose connection it is to become, where a rule says so.
 ///
 /// # Errors
 /// The connection is refused.
-pub(crate) async fn tcp_session(client: &mut Client) -> Result<(), Stop> {
+pub(crate) async fn tcp_session(client: &mut Client) -> Result<Option<Box<Attach>>, Stop> {
     let frontend = client.frontend.clone();
-    driver::run(client, None, &frontend.tcp_session, &mut About::Connection).await.map(drop)
+    let ended = driver::run(client, None, &frontend.tcp_session, &mut About::Connection).await?;
+    Ok(ended.attach)
 }
 
 /// All that a frontend says of a request: `tcp-request content`, `http-request`, `redirect`,

@@ -70,6 +70,7 @@ fn of_fault(client: &Client, x: &Exchange, fault: Fault) -> End {
         | Fault::QueueFull
         | Fault::QueueTimeout
         | Fault::ConnectFailed(_)
+        | Fault::NoConnection
         | Fault::ConnectTimeout
         | Fault::Resource(_) => End::NoServer,
     }

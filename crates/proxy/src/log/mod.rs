@@ -182,7 +182,7 @@ impl Outbox {
                 ServerAddress::Abstract { name, .. } => {
                     self.sockets.send(&LogAddress::Abstract(name.clone()), with_end(framed))
                 }
-                ServerAddress::Unresolved => false,
+                ServerAddress::Unresolved | ServerAddress::Reverse => false,
             },
             // A server added at run time to a log backend: nothing carries its lines.
             None => false,

@@ -58,7 +58,7 @@ pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault, last: 
     let of_backend = backend.state.backend.mine();
     for counters in [of_backend, of_server].into_iter().filter(|_| last) {
         match fault {
-            Fault::ConnectFailed(_) | Fault::ConnectTimeout | Fault::Resource(_) => {
+            Fault::ConnectFailed(_) | Fault::NoConnection | Fault::ConnectTimeout | Fault::Resource(_) => {
                 counters.connection_errors.add(1);
             }
             fault if fault.blames_server() => counters.response_errors.add(1),

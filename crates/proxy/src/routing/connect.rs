@@ -45,46 +45,41 @@ pub(crate) async fn obtain(
     let settings = lease.server();
     let key = pool_key(client, x, settings);
     let mut idle = None;
-    if x.txn.is_http && !x.choice.fresh {
-        let ask = Ask { key: &key, reuse: backend.reuse, first: is_first(client, backend) };
-        if let Some(request) = client.worker.carriers.share(settings, ask) {
-            settings.state.counters.mine().reuses.add(1);
-            backend.state.backend.mine().reuses.add(1);
-            x.txn.times.connected = if x.txn.retries == 0 { x.txn.times.queued } else { now_us() };
-            return Ok(Upstream::H2(request));
+    if x.txn.is_http && (!x.choice.fresh || settings.is_reverse) {
+        // A connection that clients bring is not told apart by whose request it serves.
+        let first = is_first(client, backend) && !settings.is_reverse;
+        let ask = Ask { key: &key, reuse: backend.reuse, first };
+        idle = match client.worker.carriers.share(settings, ask) {
+            Some(request) => Some(Upstream::H2(request)),
+            None => reuse(client, settings, ask).map(Upstream::H1),
+        };
+        if idle.is_none() && has_idle_elsewhere(&client.worker, settings, ask) {
+            idle = Box::pin(take_over(&client.worker, settings, ask, true)).await;
         }
     }
-    if x.txn.is_http && !x.choice.fresh {
-        idle = reuse(client, backend, settings, &key);
-        if idle.is_none() {
-            let ask = Ask { key: &key, reuse: backend.reuse, first: is_first(client, backend) };
-            if has_idle_elsewhere(&client.worker, settings, ask) {
-                idle = Box::pin(take_over(&client.worker, settings, ask)).await;
-            }
-        }
-    }
-    if let Some(mut connection) = idle {
-        connection.send_at_once();
-        connection.uses += 1;
+    if let Some(mut upstream) = idle {
+        upstream.begin_again();
         settings.state.counters.mine().reuses.add(1);
         backend.state.backend.mine().reuses.add(1);
         // The clock is read again only where time has passed since: deadlines are counted from
         // here.
         x.txn.times.connected = if x.txn.retries == 0 { x.txn.times.queued } else { now_us() };
-        return Ok(Upstream::H1(connection));
+        return Ok(upstream);
+    }
+    if settings.is_reverse {
+        return Err(Fault::NoConnection);
     }
     Box::pin(open(client, x, backend, settings, key)).await
 }
 
-fn reuse(client: &Client, backend: &Proxy, server: &LocalServer, key: &[u8]) -> Option<Box<Connection>> {
+fn reuse(client: &Client, server: &LocalServer, ask: Ask<'_>) -> Option<Box<Connection>> {
     if let Some(Private(private)) = client.private.borrow_mut().as_deref_mut() {
         private.retain_mut(|private| private.socket.stream.is_idle() && private.open.is_current());
-        let fits = |private: &Connection| private.server().is(server) && *private.key == *key;
+        let fits = |private: &Connection| private.server().is(server) && *private.key == *ask.key;
         if let Some(at) = private.iter().position(|private| fits(private)) {
             return Some(private.swap_remove(at));
         }
     }
-    let ask = Ask { key, reuse: backend.reuse, first: is_first(client, backend) };
     client.worker.pools.take(server, ask)
 }
 
@@ -95,7 +90,8 @@ fn is_first(client: &Client, backend: &Proxy) -> bool {
     client.session.requests.get() <= 1 && !(on.conn_failure && on.empty_response && on.response_timeout)
 }
 
-/// Whether another worker of the group may have an idle connection for this request.
+/// Whether another worker of the group may have an idle connection for this request. One that
+/// clients bring is asked for wherever it is: there is no other.
 pub(crate) fn has_idle_elsewhere(worker: &Worker, settings: &ServerSettings, ask: Ask<'_>) -> bool {
     if worker.group.len() <= 1 || !worker.shared.plan.global.tune.idle_pool_shared {
         return false;
@@ -105,6 +101,9 @@ pub(crate) fn has_idle_elsewhere(worker: &Worker, settings: &ServerSettings, ask
         Reuse::Safe => !ask.first,
         Reuse::Aggressive | Reuse::Always => true,
     };
+    if settings.is_reverse {
+        return allowed && settings.state.open().load(Relaxed) > 0;
+    }
     let own = worker.index;
     // The threshold is one of all that the server has (manual, 5.2 `pool-low-conn`).
     let (mut all, mut elsewhere) = (0, 0);
@@ -117,6 +116,12 @@ pub(crate) fn has_idle_elsewhere(worker: &Worker, settings: &ServerSettings, ask
 }
 
 /// An idle connection on its way to another worker.
+enum Taken {
+    H1(Box<Handed>),
+    H2(Box<server::h2::Handed>),
+}
+
+/// One of HTTP/1.
 struct Handed {
     stream: net::Detached,
     uses: u32,
@@ -126,44 +131,57 @@ struct Handed {
     open: server::Handed,
 }
 
-/// Takes over an idle connection of another worker of the group.
+/// Takes over an idle connection of another worker of the group; with `shared` also one that many
+/// requests may have, as it has none.
 pub(crate) async fn take_over(
     worker: &Worker,
     settings: &Rc<LocalServer>,
     Ask { key, reuse, first }: Ask<'_>,
-) -> Option<Box<Connection>> {
+    shared: bool,
+) -> Option<Upstream> {
     let own = worker.index;
     let counts: Vec<i64> = settings.state.counters.all().map(|shard| shard.idle.get()).collect();
-    let others = worker.group.clone().filter(|index| *index != own && counts[*index] > 0);
-    for other in others {
+    let may_have = |index: &usize| *index != own && (counts[*index] > 0 || settings.is_reverse);
+    for other in worker.group.clone().filter(may_have) {
         let (send, receive) = tokio::sync::oneshot::channel();
         let (proxy, server, key_wanted) = (settings.backend, settings.index, Box::<[u8]>::from(key));
         let posted = runtime::worker::post(other, move || {
-            let handed = crate::worker::current().and_then(|worker| {
-                let ask = Ask { key: &key_wanted, reuse, first };
-                let server = worker.locals.known_server(proxy, server)?;
-                let connection = worker.pools.take(&server, ask)?;
+            let Some(worker) = crate::worker::current() else { return };
+            let Some(server) = worker.locals.known_server(proxy, server) else { return };
+            let ask = Ask { key: &key_wanted, reuse, first };
+            if let Some(connection) = worker.pools.take(&server, ask) {
                 let Connection { socket, uses, glitches, ends, late_nodelay, open, .. } = *connection;
                 let (stream, open) = (socket.stream.detach(), open.hand_over());
-                Some(Handed { stream, uses, glitches, ends, late_nodelay, open })
-            });
-            // Who asked may be gone; the connection is then closed.
-            let _ = send.send(handed);
+                let handed = Handed { stream, uses, glitches, ends, late_nodelay, open };
+                // Who asked may be gone; the connection is then closed.
+                let _ = send.send(Taken::H1(Box::new(handed)));
+            } else if shared {
+                let give = |handed| drop(send.send(Taken::H2(Box::new(handed))));
+                worker.carriers.hand_over(&server, ask, Box::new(give));
+            }
         });
         if !posted {
             continue;
         }
-        if let Ok(Some(handed)) = receive.await {
-            return Some(Box::new(Connection {
-                socket: Socket::new(Stream::attach(handed.stream)),
-                key: key.into(),
-                uses: handed.uses,
-                glitches: handed.glitches,
-                private: false,
-                ends: handed.ends,
-                late_nodelay: handed.late_nodelay,
-                open: handed.open.take(settings),
-            }));
+        match receive.await {
+            Ok(Taken::H1(handed)) => {
+                return Some(Upstream::H1(Box::new(Connection {
+                    socket: Socket::new(Stream::attach(handed.stream)),
+                    key: key.into(),
+                    uses: handed.uses,
+                    glitches: handed.glitches,
+                    private: false,
+                    ends: handed.ends,
+                    late_nodelay: handed.late_nodelay,
+                    open: handed.open.take(settings),
+                })));
+            }
+            Ok(Taken::H2(handed)) => {
+                let backend = worker.local(settings.backend);
+                return Some(Upstream::H2(worker.carriers.take_in(*handed, key, backend, settings)));
+            }
+            // It had none, or lost it meanwhile.
+            Err(_) => {}
         }
     }
     None
@@ -171,6 +189,18 @@ pub(crate) async fn take_over(
 
 /// What distinguishes connections to this server for this request.
 fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings) -> Box<[u8]> {
+    if settings.is_reverse {
+        // Nothing but a name tells apart what clients bring.
+        let name = match &settings.pool_conn_name {
+            Some(name) => {
+                let mut text = Vec::new();
+                view::with(client, x, |env: &Env<'_>| name.eval_into(env, &mut text));
+                text
+            }
+            None => secure::server_name(client, x, settings).unwrap_or_default(),
+        };
+        return name.into();
+    }
     let foreign = settings.source.as_ref().map(|source| &source.transparent);
     let by_source = settings.send_proxy != SendProxy::None
         || !matches!(foreign, None | Some(UseSource::No | UseSource::Fixed(_)));
@@ -279,7 +309,7 @@ async fn open(
     if x.txn.is_http && (spoken || agreed == Some(true)) {
         let preamble = std::mem::take(&mut x.choice.preamble);
         let config = client.worker.proxy(backend.index).h2.back.clone();
-        let opened = server::h2::Opened {
+        let opened = server::carriers::Opened {
             socket: stream,
             preamble,
             key,
@@ -303,7 +333,7 @@ async fn open(
 }
 
 /// What the backend's options say of a connection that stands.
-pub(super) fn set_options(stream: &Stream, backend: &Proxy) {
+pub(crate) fn set_options(stream: &Stream, backend: &Proxy) {
     let options = &backend.options;
     if options.srvtcpka {
         let probe = options.tcp_keepalive_server;

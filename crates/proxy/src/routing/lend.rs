@@ -16,10 +16,10 @@ use sample::Endpoint;
 
 use crate::flow::Socket;
 use crate::routing::connect::{has_idle_elsewhere, set_options, take_over};
-use crate::server::Open;
 use crate::server::h1::{Connection, Key};
 use crate::server::local::LocalServer;
 use crate::server::pool::Ask;
+use crate::server::{Open, Upstream};
 use crate::worker::{Worker, current};
 
 /// An idle connection on loan: closed when it is dropped.
@@ -47,7 +47,10 @@ pub async fn take(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) -> 
     let ask = Ask { key: &key, reuse: backend.reuse, first: true };
     let mut idle = worker.pools.take(&local, ask);
     if idle.is_none() && has_idle_elsewhere(&worker, &local, ask) {
-        idle = take_over(&worker, &local, ask).await;
+        idle = match take_over(&worker, &local, ask, false).await {
+            Some(Upstream::H1(connection)) => Some(connection),
+            _ => None,
+        };
     }
     let mut connection = idle?;
     connection.send_at_once();

@@ -4,7 +4,6 @@
 //! one with fewer connections gets the new one; it goes there as a descriptor, before any reactor
 //! knows it.
 
-use std::cell::OnceCell;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
@@ -20,7 +19,7 @@ use runtime::timer::{self, now_ms, now_us};
 use runtime::worker::{self, Load};
 use state::proxy::Admission;
 
-use crate::serve::newcomer::Newcomer;
+use crate::serve::newcomer::{self, Arrived, Newcomer};
 use crate::worker::Worker;
 
 /// How long accepting pauses when descriptors or memory ran out, unless a connection ends before.
@@ -29,26 +28,9 @@ const SHORTAGE: Duration = Duration::from_millis(100);
 /// How often it is looked meanwhile whether one has ended.
 const LOOK: Duration = Duration::from_millis(1);
 
-thread_local! {
-    /// What the calling worker does with a newcomer; set once when the worker starts to serve.
-    static STARTER: OnceCell<Box<dyn Fn(Newcomer)>> = const { OnceCell::new() };
-}
-
 /// Makes the calling worker ready to serve connections, its own and those handed to it.
 pub fn install(worker: &Rc<Worker>) {
-    let starter = crate::serve::session::starter(worker.clone());
-    STARTER.with(|cell| {
-        // A second call keeps the first worker: there is one a thread.
-        let _ = cell.set(starter);
-    });
-}
-
-fn start(newcomer: Newcomer) {
-    STARTER.with(|cell| {
-        if let Some(start) = cell.get() {
-            start(newcomer);
-        }
-    });
+    newcomer::install(crate::serve::session::starter(worker.clone()));
 }
 
 /// Accepts from `listener`, bind number `bind` of frontend number `frontend`, until the frontend
@@ -275,9 +257,9 @@ fn hand_over(
     let Accepted { socket, peer } = accepted;
     let newcomer = Newcomer { socket, peer, frontend, bind, load, accepted_us: now_us(), tls_place };
     if target == worker.index {
-        start(newcomer);
+        newcomer::start(Arrived::Accepted(newcomer));
     } else {
-        worker::post(target, move || start(newcomer));
+        worker::post(target, move || newcomer::start(Arrived::Accepted(newcomer)));
     }
 }
 

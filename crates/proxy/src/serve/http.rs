@@ -185,7 +185,9 @@ async fn obtain_response(
                     lease.answered(attempt::answer(x.txn.server_status));
                     return Ok((upstream, lease));
                 }
-                Err((fault, true)) if retry::is_stale(x, fault) => {
+                Err((fault, true))
+                    if retry::is_stale(x, fault) && !(lease.server().is_reverse && x.choice.fresh) =>
+                {
                     // The server closed an idle connection just as we used it: not its fault, nor a
                     // retry.
                     x.choice.fresh = true;

@@ -1,17 +1,21 @@
 //! Serving: from accepting a connection to its end. [`http`] serves a request, [`tcp`] a stream.
 
 pub mod accept;
+mod attach;
 mod boxes;
 pub mod feed;
 pub(crate) mod http;
 mod multiplexed;
 mod newcomer;
+pub mod preconnect;
 mod preface;
 mod ready;
 pub mod receive;
 pub(crate) mod reply;
+mod reversal;
 pub(crate) mod session;
 mod share;
+mod slots;
 pub mod stopping;
 pub(crate) mod tcp;
 pub(crate) mod tunnel;

@@ -99,13 +99,31 @@ where
     let config = &client.prepared().h2.front;
     let share = Share::take(&client.worker, config);
     let engine = Engine::new(Role::Server, share.as_ref().map_or(config, |(_, own)| own));
-    let ping = handshake::bind(&client).and_then(|bind| bind.idle_ping);
     let connection = Connection::new(engine, client.side.descriptor());
+    let reader = match &mut client.side {
+        Downstream::H1(socket) => Reader::new(socket.input.take()),
+        Downstream::H2(_) => Reader::default(),
+    };
+    go_on(client, exchanges, connection, reader).await;
+    drop(share);
+}
+
+/// The same for a connection that began already.
+pub(super) async fn go_on<M, F>(
+    client: Boxed<Client>,
+    exchanges: Rc<Exchanges<M, F>>,
+    connection: Rc<Connection>,
+    reader: Reader,
+) where
+    M: Fn(Boxed<Client>, Arrival) -> F,
+    F: Future<Output = (Boxed<Client>, Next)>,
+{
+    let ping = handshake::bind(&client).and_then(|bind| bind.idle_ping);
     let mut front = Front {
         root: client,
         connection,
         exchanges,
-        reader: Reader::default(),
+        reader,
         streams: Vec::new(),
         ready: Arc::new(Ready::default()),
         open: 0,
@@ -115,9 +133,6 @@ where
         is_leaving: false,
         ends_at: None,
     };
-    if let Downstream::H1(socket) = &mut front.root.side {
-        front.reader = Reader::new(socket.input.take());
-    }
     front.root.session.http_major.set(2);
     front.counters().connections.up();
     front.counters().connections_total.add(1);
@@ -125,7 +140,6 @@ where
     front.arm();
     let end = poll_fn(|context| front.poll(context)).await;
     front.conclude(end).await;
-    drop(share);
     front.counters().connections.down();
 }
 
@@ -209,7 +223,7 @@ where
                 Ok(Some(event)) => self.happen(event),
                 Ok(None) => break Ok(true),
                 Err(_) => {
-                    self.tell(LogErrors::Connection);
+                    tell(&self.root, LogErrors::Connection);
                     break Err(End::Broken);
                 }
             }
@@ -240,27 +254,8 @@ where
             }
             Event::End { key } => connection.put_end(key, None),
             Event::Reset { key, code, .. } => connection.put_reset(key, code, false),
-            Event::Refused { .. } => self.tell(LogErrors::Stream),
+            Event::Refused { .. } => tell(&self.root, LogErrors::Stream),
             Event::Goaway { .. } | Event::Settings | Event::Pong => {}
-        }
-    }
-
-    /// What came was no request: counted, and logged where breaches of that weight are
-    /// (`tune.h2.log-errors`).
-    fn tell(&self, what: LogErrors) {
-        self.root.count(|traffic| traffic.request_errors.add(1));
-        let counters = self.root.frontend.state.frontend.mine();
-        counters.requests_total.add(1);
-        counters.request_rate.tick(timer::now_ms());
-        if what <= self.root.worker.shared.plan.global.tune.h2.log_errors {
-            let mut x = Exchange::take();
-            let now = timer::now_us();
-            x.txn.is_http = true;
-            x.txn.termination.set(Cause::Proxy, sample::Phase::Request);
-            (x.txn.times.started, x.txn.times.closed) = (now, now);
-            x.txn.times.started_wall = WallTime::now().since_1970_us();
-            report::no_request(&self.root, &x);
-            x.give();
         }
     }
 
@@ -431,5 +426,24 @@ where
             End::Agreed if !self.is_ended => self.root.linger().await,
             End::Agreed | End::Failed | End::Vanished => {}
         }
+    }
+}
+
+/// What came was no request: counted, and logged where breaches of that weight are
+/// (`tune.h2.log-errors`).
+pub(super) fn tell(client: &Client, what: LogErrors) {
+    client.count(|traffic| traffic.request_errors.add(1));
+    let counters = client.frontend.state.frontend.mine();
+    counters.requests_total.add(1);
+    counters.request_rate.tick(timer::now_ms());
+    if what <= client.worker.shared.plan.global.tune.h2.log_errors {
+        let mut x = Exchange::take();
+        let now = timer::now_us();
+        x.txn.is_http = true;
+        x.txn.termination.set(Cause::Proxy, sample::Phase::Request);
+        (x.txn.times.started, x.txn.times.closed) = (now, now);
+        x.txn.times.started_wall = WallTime::now().since_1970_us();
+        report::no_request(client, &x);
+        x.give();
     }
 }

@@ -8,6 +8,7 @@
 use std::future::poll_fn;
 use std::os::fd::{AsFd, AsRawFd};
 use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
 use base::clock::WallTime;
@@ -17,24 +18,26 @@ use rules::Spoken;
 use runtime::Boxed;
 use runtime::pools::{self, Pool};
 use runtime::profile;
+use runtime::shared::Shared as _;
 use runtime::timer::now_us;
 use runtime::usage::Measured;
 use runtime::watchdog;
+use runtime::worker::Load;
 use sample::track::{self, Trackers};
 use sample::{Accepted, Endpoint, Ends, Session};
 use state::Mode;
 use state::sessions::{self, Activity};
 
 use crate::client::{Client, handshake};
-use crate::evaluate;
+use crate::evaluate::{self, Attach};
 use crate::exchange::{Arrival, Next, Upgrade};
 use crate::serve::boxes::{Exchanges, task_of};
-use crate::serve::newcomer::Newcomer;
-use crate::serve::{multiplexed, preface};
+use crate::serve::newcomer::{Arrived, Dialled, Newcomer};
+use crate::serve::{attach, multiplexed, preface};
 use crate::worker::Worker;
 
 /// What this worker does with each new connection.
-pub(crate) fn starter(worker: Rc<Worker>) -> Box<dyn Fn(Newcomer)> {
+pub(crate) fn starter(worker: Rc<Worker>) -> Box<dyn Fn(Arrived)> {
     let exchanges = Rc::new(Exchanges::new(super::http::exchange));
     pools::register({
         let exchanges = exchanges.clone();
@@ -49,9 +52,16 @@ pub(crate) fn starter(worker: Rc<Worker>) -> Box<dyn Fn(Newcomer)> {
         let allocated = runtime::worker::connections(index);
         Pool { name: "connection", size: size_of::<Client>(), allocated, free: 0 }
     });
-    Box::new(move |newcomer| {
+    Box::new(move |arrived| {
         let (worker, exchanges) = (worker.clone(), exchanges.clone());
-        tokio::task::spawn_local(run(begin(worker, newcomer), exchanges));
+        match arrived {
+            Arrived::Accepted(newcomer) => {
+                tokio::task::spawn_local(run(begin(worker, newcomer), exchanges));
+            }
+            Arrived::Dialled(dialled) => {
+                tokio::task::spawn_local(reversed(worker, dialled, exchanges));
+            }
+        }
     })
 }
 
@@ -60,12 +70,29 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Boxed<Client> {
     let frontend = worker.local(newcomer.frontend);
     let bind = &frontend.binds[newcomer.bind];
     let is_tcp = newcomer.peer.is_some();
+    count_connection(&worker, &frontend, bind, newcomer.accepted_us / 1000);
+    let stream = Stream::from_fd(newcomer.socket, is_tcp);
+    // A socket bound to one address tells the destination; only the wildcard has to ask the kernel.
+    let destination = match &bind.address {
+        BindAddress::Ip(address) if !address.ip().is_unspecified() && !bind.transparent => Some(*address),
+        _ if is_tcp => stream.local(),
+        _ => None,
+    };
+    set_options(&stream, &frontend, is_tcp);
+    let ends = [newcomer.peer, destination];
+    let of = (newcomer.frontend, newcomer.bind);
+    let mut client = client(worker, of, stream, ends, newcomer.accepted_us, newcomer.load);
+    client.tls_place = newcomer.tls_place;
+    client
+}
+
+/// Counts a connection that begins.
+fn count_connection(worker: &Worker, frontend: &plan::Proxy, bind: &Bind, now_ms: u64) {
     let counters = frontend.state.frontend.mine();
     counters.traffic.sessions.up();
     if let Some(of_listener) = bind.listener.mine() {
         of_listener.traffic.sessions.up();
     }
-    let now_ms = newcomer.accepted_us / 1000;
     counters.connections_total.add(1);
     counters.connection_rate.tick(now_ms);
     let of_process = worker.shared.process.counters.mine();
@@ -75,15 +102,10 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Boxed<Client> {
         // Before anything of TLS is done: it is to be kept from too much of it.
         of_process.tls_rate.tick(now_ms);
     }
-    let stream = Stream::from_fd(newcomer.socket, is_tcp);
-    // A socket bound to one address tells the destination; only the wildcard has to ask the kernel.
-    let destination = match &bind.address {
-        BindAddress::Ip(address) if !address.ip().is_unspecified() && !bind.transparent => Some(*address),
-        _ if is_tcp => stream.local(),
-        _ => None,
-    };
-    let endpoint = |address: Option<std::net::SocketAddr>| address.map_or(Endpoint::Local, Endpoint::Ip);
-    let (source, destination) = (endpoint(newcomer.peer), endpoint(destination));
+}
+
+/// What the frontend's options say of a client's socket.
+fn set_options(stream: &Stream, frontend: &plan::Proxy, is_tcp: bool) {
     let options = &frontend.options;
     if options.clitcpka && is_tcp {
         let probe = options.tcp_keepalive_client;
@@ -96,21 +118,75 @@ fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Boxed<Client> {
     if options.nolinger_frontend {
         stream.reset_on_close();
     }
+}
+
+/// What is known of a connection between `ends`, the client's and ours.
+fn client(
+    worker: Rc<Worker>,
+    (frontend, bind): (usize, usize),
+    stream: Stream,
+    ends: [Option<std::net::SocketAddr>; 2],
+    us: u64,
+    load: Load,
+) -> Boxed<Client> {
+    let frontend = worker.local(frontend);
+    let [source, destination] = ends.map(|address| address.map_or(Endpoint::Local, Endpoint::Ip));
     let wall = WallTime::now();
     let id = worker.session_id();
     let session = Session::new(Accepted {
         ends: Ends { source, destination },
         wall_us: wall.since_1970_us(),
-        us: newcomer.accepted_us,
+        us,
         frontend: frontend.held.clone(),
-        listener: frontend.listener(newcomer.bind),
+        listener: frontend.listener(bind),
         id,
     });
-    let entry = sessions::register(&frontend.held, newcomer.peer, destination.address(), now_ms);
+    let entry = sessions::register(&frontend.held, ends[0], destination.address(), us / 1000);
     entry.client_fd.set(stream.as_fd().as_raw_fd());
-    let mut client = Client::new(worker, frontend, stream, session, entry, newcomer.load);
-    client.tls_place = newcomer.tls_place;
-    client
+    Client::new(worker, frontend, stream, session, entry, load)
+}
+
+/// Serves a connection that we opened and that brings requests (`bind rhttp@`).
+async fn reversed<M, F>(worker: Rc<Worker>, dialled: Box<Dialled>, exchanges: Rc<Exchanges<M, F>>)
+where
+    M: Fn(Boxed<Client>, Arrival) -> F,
+    F: Future<Output = (Boxed<Client>, Next)>,
+{
+    let Dialled { socket, connection, reader, frontend, bind, load, slot: _slot } = *dialled;
+    let proxy = worker.local(frontend);
+    let (line, now_us) = (&proxy.binds[bind], now_us());
+    // There is no place to be waited for: who is above the limits gives the connection up.
+    let process = &worker.shared.process;
+    let limit = process.maxconn.load(Relaxed);
+    if process.connections.take_below(if limit == 0 { u32::MAX } else { limit }).is_err() {
+        return;
+    }
+    if !proxy.state.try_connect() {
+        process.connections.sub(1);
+        return;
+    }
+    line.listener.connections.add(1);
+    count_connection(&worker, &proxy, line, now_us / 1000);
+    set_options(&socket, &proxy, socket.peer().is_some());
+    let ends = [socket.peer(), socket.local()];
+    let details = socket.tls().map(|session| session.details().clone());
+    let mut client = client(worker, (frontend, bind), socket, ends, now_us, load);
+    if let Some(details) = details {
+        client.session.set_tls(details);
+    }
+    if is_plain(&client) || Box::pin(follow_rules(&mut client)).await {
+        count_session(&client);
+        Box::pin(multiplexed::go_on(client, exchanges, connection, reader)).await;
+    }
+}
+
+/// The rules on connections and sessions; `false` when it is refused.
+async fn follow_rules(client: &mut Client) -> bool {
+    let refused = evaluate::tcp_connection(client).await.is_err();
+    if refused {
+        count_refused_connection(client);
+    }
+    !refused && accept_session(client).await.is_ok()
 }
 
 async fn run<M, F>(mut connection: Boxed<Client>, exchanges: Rc<Exchanges<M, F>>)
@@ -120,10 +196,21 @@ where
 {
     let starts_at_once =
         is_plain(&connection) && !connection.frontend.binds.iter().any(Bind::begins_with_a_handshake);
-    if !starts_at_once && !Box::pin(open(&mut connection)).await {
-        return;
+    let mut leaves_to = None;
+    if !starts_at_once {
+        match Box::pin(open(&mut connection)).await {
+            Ok(attach) => leaves_to = attach,
+            Err(Refused) => return,
+        }
     }
     count_session(&connection);
+    if let Some(leaves_to) = leaves_to {
+        if !speaks_h2(&connection) {
+            // Only HTTP/2 can be reversed, and nobody looks for its preface here.
+            return connection.side.reset();
+        }
+        return Box::pin(attach::attach(connection, *leaves_to)).await;
+    }
     if connection.frontend.log_forward.is_some() {
         Box::pin(crate::serve::receive::stream(connection)).await;
         return;
@@ -273,15 +360,15 @@ async fn wait_for_request(connection: &mut Client) -> Option<Arrival> {
     .await
 }
 
+/// The connection goes no further.
+struct Refused;
+
 /// What comes before any request: `tcp-request connection` rules, headers of proxies,
-/// `tcp-request session` rules. `false` when the connection is refused.
-async fn open(connection: &mut Client) -> bool {
+/// `tcp-request session` rules; whose connection it is to become, where a rule says so.
+async fn open(connection: &mut Client) -> Result<Option<Box<Attach>>, Refused> {
     let Ok(expected) = evaluate::tcp_connection(connection).await else {
-        connection.frontend.state.frontend.mine().denied_connections.add(1);
-        if let Some(of_listener) = connection.session.listener.mine() {
-            of_listener.denied_connections.add(1);
-        }
-        return false;
+        count_refused_connection(connection);
+        return Err(Refused);
     };
     if let Err(why) = handshake::receive(connection, expected).await {
         connection.session.error.set(why);
@@ -289,21 +376,32 @@ async fn open(connection: &mut Client) -> bool {
             let text = connection.session.tls().and_then(|details| handshake::failure_text(details));
             crate::exchange::report::session_error(connection, text.as_deref().unwrap_or(why.message()));
         }
-        return false;
+        return Err(Refused);
     }
     if connection.session.tls().is_some_and(|details| details.is_challenge) {
         // The client has seen what it wanted to see, and asks for nothing (RFC 8737, 3).
         connection.side.finish();
-        return false;
+        return Err(Refused);
     }
     connection.session.ready_us.set(now_us());
     connection.idle_from = connection.session.ready_us.get();
-    if evaluate::tcp_session(connection).await.is_err() {
+    accept_session(connection).await
+}
+
+/// `tcp-request session` rules.
+async fn accept_session(connection: &mut Client) -> Result<Option<Box<Attach>>, Refused> {
+    evaluate::tcp_session(connection).await.map_err(|_| {
         connection.frontend.state.frontend.mine().denied_sessions.add(1);
         if let Some(of_listener) = connection.session.listener.mine() {
             of_listener.denied_sessions.add(1);
         }
-        return false;
+        Refused
+    })
+}
+
+fn count_refused_connection(connection: &Client) {
+    connection.frontend.state.frontend.mine().denied_connections.add(1);
+    if let Some(of_listener) = connection.session.listener.mine() {
+        of_listener.denied_connections.add(1);
     }
-    true
 }

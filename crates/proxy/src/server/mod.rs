@@ -4,6 +4,7 @@
 //! The steps of a request call the methods of [`Upstream`] and do not know which protocol answers.
 
 mod bell;
+pub(crate) mod carriers;
 pub(crate) mod h1;
 pub(crate) mod h2;
 pub(crate) mod local;
@@ -78,6 +79,21 @@ impl Upstream {
         match self {
             Self::H1(connection) => &connection.open.server,
             Self::H2(request) => request.server(),
+        }
+    }
+
+    /// Another request begins on a connection that others had.
+    #[inline]
+    pub(crate) fn begin_again(&mut self) {
+        match self {
+            Self::H1(connection) => {
+                connection.send_at_once();
+                connection.uses += 1;
+            }
+            // It counts its requests itself.
+            Self::H2(request) => {
+                let _ = request;
+            }
         }
     }
 

@@ -42,6 +42,11 @@ impl Reader {
         Self { input, is_fresh, ..Self::default() }
     }
 
+    /// Whether nothing is left of what was read.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.input.is_none()
+    }
+
     /// Whether there is something to do without a read, once others had their turn.
     pub(crate) fn is_fresh(&self) -> bool {
         self.is_fresh
@@ -111,6 +116,16 @@ impl Reader {
             self.release();
         }
         Ok(event)
+    }
+
+    /// Leaves what stands behind the last event to who reads on.
+    pub(crate) fn pause(&mut self) {
+        if let Some(buffer) = &mut self.input {
+            buffer.consume(self.rest);
+            self.is_fresh = !buffer.is_empty();
+        }
+        (self.event, self.rest) = (0, 0);
+        self.release();
     }
 
     /// The bytes of the last event.

@@ -1,0 +1,204 @@
+//! Reverse HTTP (`rhttp@`): listeners that open their connections themselves, and servers whose
+//! connections clients bring (manual, 4.2 `bind` and 5.2 `server`).
+
+use diag::{Diagnostic, Span};
+use plan::bind::{BindAddress, ReverseTarget};
+use state::Mode;
+use state::server::ServerAddress;
+use syntax::Word;
+
+use crate::draft::bind::BindDraft;
+use crate::draft::keyword::not_supported;
+use crate::draft::server::ServerDraft;
+use crate::resolve::{Context, Pending};
+
+/// How the address begins.
+const PREFIX: &str = "rhttp@";
+
+/// Looks whether what is experimental is allowed; `what` stands before the words of the message.
+///
+/// # Errors
+/// The global section does not allow it.
+fn experimental(what: &str, title: &str, span: Span, context: &Context<'_>) -> Result<(), Diagnostic> {
+    context.names.experiments.set(true);
+    if context.names.experimental || context.around.is_some() {
+        return Ok(());
+    }
+    let text = format!(
+        "{title}{what} is experimental, must be allowed via a global 'expose-experimental-directives'"
+    );
+    Err(Diagnostic::alert(format!("{what} is experimental"))
+        .at(span)
+        .help("`expose-experimental-directives` in the global section allows it")
+        .haproxy(text))
+}
+
+/// The listeners of a `bind` line whose addresses are those of reverse HTTP, each with the text that
+/// shows it; `None` where none is.
+///
+/// # Errors
+/// They are mixed with others, not allowed, or lead to no server that a connection can be reversed
+/// with.
+pub(crate) fn listeners(
+    word: &Word,
+    context: &Context<'_>,
+) -> Result<Option<Vec<(BindAddress, String)>>, Diagnostic> {
+    let parts: Vec<&str> = word.strip_suffix(',').unwrap_or(word).split(',').collect();
+    let count = parts.iter().filter(|part| part.starts_with(PREFIX)).count();
+    if count == 0 {
+        return Ok(None);
+    }
+    if count < parts.len() {
+        return Err(Diagnostic::alert("a line is of reverse HTTP as a whole, or not at all")
+            .at(word.span())
+            .help("write one `bind` line for each kind of address")
+            .haproxy("'bind' : Cannot mix reverse HTTP bind with others."));
+    }
+    experimental(&format!("Address '{word}'"), "'bind' : ", word.span(), context)?;
+    let mut all = Vec::with_capacity(count);
+    let mut offset = 0;
+    for part in parts {
+        let name = &part[PREFIX.len()..];
+        let span = word.part(offset + PREFIX.len(), offset + part.len());
+        all.push((BindAddress::Reverse(target(name, span, context)?), "rev".to_owned()));
+        offset += part.len() + 1;
+    }
+    Ok(Some(all))
+}
+
+/// The server `backend/server`.
+fn target(name: &str, span: Span, context: &Context<'_>) -> Result<ReverseTarget, Diagnostic> {
+    let wrong = |text: String, haproxy: String| {
+        Diagnostic::alert(text).at(span).haproxy(format!("protocol rev: {haproxy}."))
+    };
+    let Some((backend_name, server_name)) = name.split_once('/') else {
+        return Err(wrong(format!("`{name}` names no server"), format!("Invalid server name: '{name}'"))
+            .help("`rhttp@<backend>/<server>` names the server that connections are opened to"));
+    };
+    let backend = context.log.backends.get(backend_name).map(|(index, _)| *index);
+    let (Some(backend), Some(state)) = (backend, context.names.backends.get(backend_name)) else {
+        let known = context.names.backends.keys().map(|known| &**known);
+        return Err(wrong(
+            format!("there is no backend `{backend_name}`"),
+            format!("No such backend: '{backend_name}'"),
+        )
+        .did_you_mean(diag::suggest(backend_name, known)));
+    };
+    let servers = state.servers.load();
+    let found = servers.iter().enumerate().find(|(_, server)| *server.name == *server_name);
+    let Some((place, server)) = found else {
+        return Err(wrong(
+            format!("backend `{backend_name}` has no server `{server_name}`"),
+            format!("No such server: '{name}'"),
+        ));
+    };
+    if **server.address.load() == ServerAddress::Reverse {
+        return Err(wrong(
+            format!("`{name}` has no address: clients bring its connections"),
+            format!("Cannot use reverse HTTP server '{name}' as target to a reverse bind"),
+        ));
+    }
+    if !context.reversible.contains(name) {
+        return Err(wrong(
+            format!("`{name}` need not speak HTTP/2, and only that can be reversed"),
+            format!(
+                "Cannot reverse connect with server '{name}' unless HTTP/2 is activated on it with either proto or alpn keyword"
+            ),
+        )
+        .help("`proto h2`, or `ssl` with `alpn h2`, on its line"));
+    }
+    server.referenced.store(true, std::sync::atomic::Ordering::Relaxed);
+    Ok(ReverseTarget { backend, server: place, connections: 1 })
+}
+
+/// Looks at what the rest of the line says, and how many connections `addresses` are to keep.
+///
+/// # Errors
+/// What it says is for listeners of the other kind.
+pub(crate) fn finish(
+    draft: &BindDraft<'_>,
+    addresses: &mut [(BindAddress, String)],
+    title: &str,
+    section: &str,
+    span: Span,
+    context: &Context<'_>,
+) -> Result<(), Diagnostic> {
+    let place = format!("'{title}' in section '{section}' : ");
+    let targets = || addresses.iter().any(|(address, _)| matches!(address, BindAddress::Reverse(_)));
+    let is_reverse = targets();
+    if let Some((_, word)) = draft.nbconn {
+        experimental("'nbconn'", &place, word.span(), context)?;
+        if !is_reverse {
+            return Err(Diagnostic::alert("`nbconn` is for listeners of reverse HTTP")
+                .at(word.span())
+                .help("their address begins with `rhttp@`")
+                .haproxy(format!("{place}'nbconn' : only valid for reverse HTTP listeners.")));
+        }
+    }
+    if !is_reverse {
+        return Ok(());
+    }
+    if let Some(name) = draft.of_sockets {
+        return Err(Diagnostic::alert(format!("`{name}` means nothing for a listener of reverse HTTP"))
+            .at(span)
+            .help("its connections are opened as the line of the server says")
+            .haproxy(format!("'{name}' option is not accepted for reverse HTTP")));
+    }
+    let placement = &context.placement;
+    let workers = placement.select(&draft.threads);
+    let spans_groups = workers.first().is_some_and(|first| {
+        workers.iter().any(|worker| placement.group_of(*worker) != placement.group_of(*first))
+    });
+    if !draft.threads.is_empty() && spans_groups {
+        return Err(Diagnostic::alert("a listener of reverse HTTP is of one thread group")
+            .at(span)
+            .help("write one `bind` line for each group")
+            .haproxy(format!("{place}'thread' : reverse HTTP bind cannot span multiple thread groups.")));
+    }
+    for (address, _) in addresses {
+        if let (BindAddress::Reverse(target), Some((count, _))) = (address, draft.nbconn) {
+            target.connections = count;
+        }
+    }
+    Ok(())
+}
+
+/// Looks at the line of a server whose connections clients bring.
+///
+/// # Errors
+/// It is not allowed there.
+pub(crate) fn server(
+    word: &Word,
+    name: &str,
+    draft: &ServerDraft<'_>,
+    proxy: &Pending<'_>,
+    context: &Context<'_>,
+) -> Result<(), Diagnostic> {
+    let backend = proxy.settings.name;
+    experimental(
+        &format!("Address '{word}'"),
+        &format!("'server {backend}/{name}' : "),
+        word.span(),
+        context,
+    )?;
+    if proxy.settings.mode != Mode::Http && !proxy.settings.disabled {
+        return Err(Diagnostic::alert("reverse HTTP is for backends in HTTP mode")
+            .at(word.span())
+            .help("`mode http` makes the backend one")
+            .haproxy(format!(
+                "backend '{backend}' : server {name} uses reverse HTTP addressing which can only be used with HTTP mode."
+            )));
+    }
+    if draft.check && !proxy.settings.disabled {
+        return Err(not_supported("`check` of a server whose connections clients bring").at(word.span()));
+    }
+    Ok(())
+}
+
+/// Whether a connection to the server that the line is of can be reversed: HTTP/2 alone is spoken
+/// with it.
+pub(crate) fn is_reversible(draft: &ServerDraft<'_>) -> bool {
+    let tls = &draft.tls;
+    let alone = tls.enabled && !tls.words.no_alpn && tls.words.alpn.is_some_and(|alpn| &*alpn == "h2");
+    draft.speaks_h2 || alone
+}

@@ -1,0 +1,141 @@
+//! `tcp-request session attach-srv`: a client's connection becomes one of a server's, on which
+//! requests go to the client (reverse HTTP, from the side that accepted). Called by `session`.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+use h2::{Code, Role};
+use plan::global::LogErrors;
+use plan::proxy::Reuse;
+use runtime::{Boxed, timer};
+use sample::Endpoint;
+use state::sessions::Activity;
+
+use super::multiplexed;
+use super::reversal::{Failure, Reversal};
+use crate::client::{Client, Downstream};
+use crate::evaluate::Attach;
+use crate::routing::connect::set_options;
+use crate::server::Open;
+use crate::server::carriers::Standing;
+use crate::server::local::LocalServer;
+use crate::stream::{Connection, Engine, Reader};
+use crate::worker::Worker;
+
+/// Why the client keeps its connection to itself.
+enum End {
+    Reversal(Failure),
+    Late,
+    Killed,
+}
+
+/// Hands the connection of `client`, on which HTTP/2 is spoken, to the server that a rule named.
+pub(super) async fn attach(mut client: Boxed<Client>, attach: Attach) {
+    if client.side.is_early() && !Box::pin(client.settle()).await {
+        return;
+    }
+    let worker = client.worker.clone();
+    let Some(server) = find(&worker, &attach.server) else { return client.side.reset() };
+    let config = worker.proxy(server.backend).h2.back.clone();
+    let engine = Engine::reversed(Role::Client, &config);
+    let connection = Connection::new(engine, client.side.descriptor());
+    let reader = match &mut client.side {
+        Downstream::H1(socket) => Reader::new(socket.input.take()),
+        Downstream::H2(_) => Reader::default(),
+    };
+    let busy_from = worker.shared.plan.global.tune.glitches.cpu_usage;
+    let mut reversal = Reversal::new(connection, reader, busy_from);
+    client.session.http_major.set(2);
+    client.entry.activity.set(Activity::Waiting);
+    let timeouts = &client.frontend.timeouts;
+    client.timer.set_after(timer::now_ms(), timeouts.http_request.or(timeouts.client));
+    let reversed = poll_fn(|context| {
+        let Downstream::H1(socket) = &mut client.side else {
+            return Poll::Ready(Err(End::Reversal(Failure::Gone)));
+        };
+        if let Poll::Ready(reversed) = reversal.poll(&mut socket.stream, context) {
+            return Poll::Ready(reversed.map_err(End::Reversal));
+        }
+        if client.poll_killed(context).is_ready() {
+            return Poll::Ready(Err(End::Killed));
+        }
+        client.timer.poll_expired(context).map(|()| Err(End::Late))
+    })
+    .await;
+    reversal.connection.count(&client.frontend.state.frontend.mine().h2);
+    match reversed {
+        Ok(()) if may_have(&server, &worker) => hand_over(client, &attach, &worker, server, reversal),
+        Ok(()) => refuse(client, &reversal, Code::InternalError).await,
+        Err(End::Late | End::Killed) => refuse(client, &reversal, Code::NoError).await,
+        Err(End::Reversal(Failure::Broken)) => {
+            multiplexed::tell(&client, LogErrors::Connection);
+            client.linger().await;
+        }
+        Err(End::Reversal(Failure::Gone)) => {}
+    }
+}
+
+/// The server as this worker knows it.
+fn find(worker: &Rc<Worker>, wanted: &state::Server) -> Option<Rc<LocalServer>> {
+    let is_it = |server: &plan::ServerSettings| std::ptr::eq(&*server.state, wanted);
+    let backend = worker.shared.proxies.iter().find(|proxy| *proxy.plan.state.name == *wanted.proxy)?;
+    let place = backend.plan.servers.iter().position(|server| is_it(&server))?;
+    worker.local(backend.plan.index).server(place)
+}
+
+/// Whether the server takes one more connection.
+fn may_have(server: &LocalServer, worker: &Worker) -> bool {
+    let (limit, process) = (server.pool_max_conn, &worker.shared.process);
+    let idle = || state::counters::current(&server.state.counters, |shard| shard.idle.get()) as i64;
+    worker.proxy(server.backend).plan.reuse != Reuse::Never
+        && !server.state.admin().in_maintenance()
+        && !server.pool_purge_delay.is_zero()
+        // Nothing else limits them: they are no connections of clients any more.
+        && !process.uses(&process.idle_from_fds)
+        && (limit < 0 || idle() < limit)
+}
+
+/// Tells the client that its connection is of no use.
+async fn refuse(mut client: Boxed<Client>, reversal: &Reversal, code: Code) {
+    reversal.connection.engine.borrow_mut().close(code);
+    if let Downstream::H1(socket) = &mut client.side {
+        poll_fn(|context| {
+            let _ = reversal.connection.send(&mut socket.stream, context);
+            Poll::Ready(())
+        })
+        .await;
+    }
+    client.linger().await;
+}
+
+/// The connection leaves the client's session, which ends.
+fn hand_over(
+    mut client: Boxed<Client>,
+    attach: &Attach,
+    worker: &Rc<Worker>,
+    server: Rc<LocalServer>,
+    reversal: Reversal,
+) {
+    let Downstream::H1(socket) = &mut client.side else { return };
+    // Where there is no descriptor left for it, the client is free to come again.
+    let Ok(socket) = socket.stream.take() else { return client.side.reset() };
+    let Reversal { connection, reader, .. } = reversal;
+    let Some(connection) = Rc::into_inner(connection) else { return };
+    let backend = worker.local(server.backend);
+    set_options(&socket, &backend);
+    let end = |address: Option<std::net::SocketAddr>| address.map_or(Endpoint::Local, Endpoint::Ip);
+    let ends = Some((end(socket.local()), end(socket.peer())));
+    let open = Open::new(&server);
+    worker.carriers.attach(Standing {
+        socket,
+        engine: connection.engine.into_inner(),
+        reader,
+        is_settled: true,
+        uses: 0,
+        key: attach.name.clone(),
+        ends,
+        backend,
+        open,
+    });
+}

@@ -1,0 +1,255 @@
+//! `bind rhttp@…`: a listener that opens its connections itself and keeps so many of them open
+//! (`nbconn`), on which requests then come (reverse HTTP, from the side that dials).
+//!
+//! One task a listener, on the first of its workers, opens one connection after the other. Each
+//! lives on one of the listener's workers, which opens it, and is counted until it ends. As in
+//! HAProxy, what fails is tried again after a second, and at once where `timeout connect` has
+//! passed already.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use h2::Role;
+use net::{Stream, proxy_protocol, socks4};
+use plan::bind::{BindAddress, ReverseTarget};
+use plan::server::{SendProxy, ServerName};
+use plan::{Proxy, ServerSettings};
+use runtime::timer::{Timer, now_ms};
+use runtime::worker::{self, Load};
+use sample::Env;
+use state::proxy::Admission;
+
+use super::newcomer::{self, Arrived, Dialled};
+use super::reversal::Reversal;
+use super::slots::{Kept, PAUSE, Slot};
+use crate::log::Line;
+use crate::stream::{Connection, Engine, Reader};
+use crate::worker::Worker;
+
+/// Why none was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    /// `timeout connect`.
+    Late,
+    Else,
+}
+
+/// What was told last of a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Beginning,
+    Failure,
+    Complete,
+}
+
+/// Keeps the connections of bind number `bind` of frontend number `frontend` open until the frontend
+/// stops.
+pub async fn keep(worker: Rc<Worker>, frontend: usize, bind: usize) {
+    let proxy = worker.local(frontend);
+    let line = &proxy.binds[bind];
+    let BindAddress::Reverse(target) = line.address else { return };
+    let workers = &line.workers;
+    let kept = Arc::new(Kept::default());
+    let mut told = Told::Beginning;
+    tell(&worker, &proxy, target, told);
+    for turn in 0_usize.. {
+        if !is_wanted(&proxy, &line.listener, &kept, target.connections).await {
+            return;
+        }
+        let to = workers[turn % workers.len()];
+        if kept.forgive() {
+            // Whoever turns connections away at once is not to be asked all the time.
+            pause(&proxy, &line.listener).await;
+        }
+        let slot = Slot::take(&kept);
+        let outcome = dial_on(to, (frontend, bind), target, slot).await;
+        let now = match outcome {
+            Ok(()) if kept.open() >= target.connections => Told::Complete,
+            Ok(()) => told,
+            Err(_) => Told::Failure,
+        };
+        if now != told {
+            told = now;
+            tell(&worker, &proxy, target, told);
+        }
+        if outcome == Err(Failure::Late) {
+            kept.forgive();
+        }
+    }
+}
+
+/// Waits until one more connection is wanted; `false` when the frontend has stopped for good.
+async fn is_wanted(proxy: &Proxy, listener: &state::Listener, kept: &Kept, most: u32) -> bool {
+    poll_fn(|context: &mut Context<'_>| {
+        listener.wait(context.waker().clone());
+        kept.wait(context.waker());
+        match proxy.state.admission() {
+            Admission::Stopped => Poll::Ready(false),
+            Admission::Open if kept.open() < most => Poll::Ready(true),
+            _ => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Waits a while, or until the frontend stops.
+async fn pause(proxy: &Proxy, listener: &state::Listener) {
+    let timer = Timer::new();
+    timer.set_after(now_ms(), Some(PAUSE));
+    poll_fn(|context: &mut Context<'_>| {
+        listener.wait(context.waker().clone());
+        if proxy.state.admission() == Admission::Stopped {
+            return Poll::Ready(());
+        }
+        timer.poll_expired(context)
+    })
+    .await;
+}
+
+/// Has a worker open one.
+async fn dial_on(to: usize, of: (usize, usize), target: ReverseTarget, slot: Slot) -> Result<(), Failure> {
+    let (send, receive) = tokio::sync::oneshot::channel();
+    let posted = worker::post(to, move || {
+        let Some(worker) = crate::worker::current() else { return };
+        let load = Load::add(worker.index);
+        tokio::task::spawn_local(async move {
+            let opened = Box::pin(open(&worker, of, target, slot, load)).await;
+            // Who asked may be gone: the process stops.
+            let _ = send.send(opened.as_ref().map(drop).map_err(|failure| *failure));
+            if let Ok(dialled) = opened {
+                newcomer::start(Arrived::Dialled(Box::new(dialled)));
+            }
+        });
+    });
+    if !posted {
+        return Err(Failure::Else);
+    }
+    receive.await.unwrap_or(Err(Failure::Else))
+}
+
+/// Opens one on the calling worker, within `timeout connect`.
+async fn open(
+    worker: &Rc<Worker>,
+    (frontend, bind): (usize, usize),
+    target: ReverseTarget,
+    slot: Slot,
+    load: Load,
+) -> Result<Dialled, Failure> {
+    let backend = worker.local(target.backend);
+    let server = backend.server(target.server).ok_or(Failure::Else)?;
+    let timer = Timer::new();
+    timer.set_after(now_ms(), backend.timeouts.connect);
+    let mut opening = pin!(reverse(worker, frontend, &backend, &server));
+    let opened = poll_fn(|context: &mut Context<'_>| {
+        if let Poll::Ready(opened) = opening.as_mut().poll(context) {
+            return Poll::Ready(opened.map_err(|_| Failure::Else));
+        }
+        timer.poll_expired(context).map(|()| Err(Failure::Late))
+    });
+    let (socket, Reversal { connection, reader, .. }) = opened.await?;
+    connection.count(&backend.state.backend.mine().h2);
+    Ok(Dialled { socket, connection, reader, frontend, bind, load, slot })
+}
+
+/// Connects to the server and reverses the connection.
+async fn reverse(
+    worker: &Rc<Worker>,
+    frontend: usize,
+    backend: &Proxy,
+    server: &ServerSettings,
+) -> io::Result<(Stream, Reversal)> {
+    let mut socket = connect(worker, server).await?;
+    crate::routing::connect::set_options(&socket, backend);
+    let header = header(server, &socket);
+    write_all(&mut socket, &header).await?;
+    if let Some(tls) = server.speaks_tls() {
+        let name = name(worker, tls);
+        let keep = tls::Keep::default();
+        socket.connect_tls(&tls.connector, name.as_deref(), keep).map_err(io::Error::other)?;
+        poll_fn(|context| socket.poll_handshake(context)).await.map_err(io::Error::other)?;
+    }
+    let agreed = socket.tls().is_some_and(|session| session.details().alpn.as_deref() == Some(b"h2"));
+    if !agreed && !server.speaks_h2 {
+        return Err(io::Error::other("the server does not speak HTTP/2"));
+    }
+    let config = &worker.proxy(frontend).h2.front;
+    let engine = Engine::reversed(Role::Server, config);
+    let connection = Connection::new(engine, socket.as_fd().as_raw_fd());
+    let busy_from = worker.shared.plan.global.tune.glitches.cpu_usage;
+    let mut reversal = Reversal::new(connection, Reader::default(), busy_from);
+    let reversed = poll_fn(|context| reversal.poll(&mut socket, context)).await;
+    match reversed {
+        Ok(()) => Ok((socket, reversal)),
+        Err(_) => Err(io::ErrorKind::ConnectionAborted.into()),
+    }
+}
+
+/// The bare connection, as the server's line says.
+async fn connect(worker: &Worker, server: &ServerSettings) -> io::Result<Stream> {
+    let unresolved = || io::Error::from(io::ErrorKind::AddrNotAvailable);
+    let address = dial::target(&server.state.address.load()).ok_or_else(unresolved)?;
+    let target = server.socks4.map_or_else(|| address.clone(), net::Target::Ip);
+    let mut dial = dial::to_server(server, (&worker.shared.plan.global.tune).into(), &target);
+    dial.fast_open = server.tfo;
+    let mut socket = dial.connect(&target).await?;
+    if server.socks4.is_some() {
+        // SOCKS4 knows no others.
+        let net::Target::Ip(SocketAddr::V4(wanted)) = address else { return Err(unresolved()) };
+        let mut handshake = socks4::Handshake::new(wanted);
+        let refused = |_| io::Error::from(io::ErrorKind::ConnectionRefused);
+        poll_fn(|context| handshake.poll(context, &mut socket)).await.map_err(refused)?;
+    }
+    Ok(socket)
+}
+
+/// The PROXY header: no client stands behind the connection.
+fn header(server: &ServerSettings, socket: &Stream) -> Vec<u8> {
+    let mut header = Vec::new();
+    match server.send_proxy {
+        SendProxy::None => {}
+        SendProxy::V1 => proxy_protocol::write_v1(socket.local().zip(socket.peer()), &mut header),
+        SendProxy::V2 { crc32c, .. } => {
+            proxy_protocol::write_v2(None, std::iter::empty(), crc32c.then_some(0), &mut header);
+        }
+    }
+    header
+}
+
+async fn write_all(socket: &mut Stream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match poll_fn(|context| socket.poll_write(context, bytes)).await? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written => bytes = &bytes[written..],
+        }
+    }
+    Ok(())
+}
+
+/// The name that the server is sent in TLS: there is no request that could have a say in it.
+fn name(worker: &Worker, tls: &plan::server::ServerTls) -> Option<String> {
+    let ServerName::Expression(expression) = &tls.name else { return None };
+    let mut name = Vec::new();
+    expression.eval_into(&Env::new(&worker.shared.process, now_ms()), &mut name);
+    String::from_utf8(name).ok().filter(|name| !name.is_empty())
+}
+
+/// Tells the loggers of the frontend, as HAProxy does.
+fn tell(worker: &Worker, proxy: &Proxy, target: ReverseTarget, told: Told) {
+    let backend = &worker.proxy(target.backend).plan;
+    let server = backend.servers.get(target.server);
+    let server = server.as_ref().map_or("", |server| &*server.state.name);
+    let (level, what) = match told {
+        Told::Beginning => (6, "Initiating.".to_owned()),
+        Told::Failure => (3, "Error encountered.".to_owned()),
+        Told::Complete => (6, format!("Running with nbconn {} reached.", target.connections)),
+    };
+    let text = format!("preconnect {}::{}/{server}: {what}", proxy.state.name, backend.state.name);
+    let line = Line::own(level, &proxy.log_tag, text.as_bytes());
+    worker.outbox.borrow_mut().send_all(&worker.shared, &proxy.loggers, &line);
+}

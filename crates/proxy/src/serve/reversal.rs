@@ -1,0 +1,80 @@
+//! The beginning of a connection of reverse HTTP, on either side: the preface and settings of HTTP/2
+//! in the direction in which it was opened, after which requests go the other way. Called by
+//! [`attach`](super::attach), which accepted it, and [`preconnect`](super::preconnect), which opened
+//! it.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use h2::{Closed, Event};
+use net::Stream as Socket;
+
+use crate::glitch;
+use crate::stream::{Connection, Reader, Received};
+
+/// Why a connection is not reversed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// The peer, or the socket, ended it.
+    Gone,
+    /// The peer broke the protocol, which it was told.
+    Broken,
+}
+
+/// A connection that is being reversed.
+pub(super) struct Reversal {
+    pub(super) connection: Rc<Connection>,
+    pub(super) reader: Reader,
+    is_settled: bool,
+    busy_from: u8,
+}
+
+impl Reversal {
+    /// At its beginning.
+    pub(super) fn new(connection: Rc<Connection>, reader: Reader, busy_from: u8) -> Self {
+        Self { connection, reader, is_settled: false, busy_from }
+    }
+
+    /// Ready once the peer's settings are known.
+    ///
+    /// # Errors
+    /// That will not be.
+    pub(super) fn poll(
+        &mut self,
+        socket: &mut Socket,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Failure>> {
+        loop {
+            if self.connection.send(socket, context).is_err() {
+                return Poll::Ready(Err(Failure::Gone));
+            }
+            if self.is_settled {
+                return Poll::Ready(Ok(()));
+            }
+            let busy = || glitch::is_busy(self.busy_from);
+            match self.reader.receive(&self.connection, socket, context, busy) {
+                Ok(Received::Nothing) => return Poll::Pending,
+                Ok(Received::Bytes) => {}
+                Ok(Received::End) | Err(_) => return Poll::Ready(Err(Failure::Gone)),
+            }
+            if self.take().is_err() {
+                // Why, as far as the socket takes it.
+                let _ = self.connection.send(socket, context);
+                return Poll::Ready(Err(Failure::Broken));
+            }
+        }
+    }
+
+    /// Takes apart what was received, up to the settings: what stands behind them is for who has the
+    /// connection then.
+    fn take(&mut self) -> Result<(), Closed> {
+        while let Some(event) = self.reader.next(&self.connection)? {
+            if event == Event::Settings {
+                self.reader.pause();
+                self.is_settled = true;
+                break;
+            }
+        }
+        Ok(())
+    }
+}

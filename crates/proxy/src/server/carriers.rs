@@ -1,0 +1,392 @@
+//! The connections of one worker that requests share (HTTP/2): how requests find them, how they come
+//! from clients and other workers and go to these, and the task of each.
+//!
+//! The task owns the socket ([`run`]): it reads, puts what came into the places of the streams, and
+//! sends what their requests left once after all of them.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::os::fd::{AsFd, AsRawFd};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use ::h2::{Event, Role};
+use net::Stream as Socket;
+use runtime::timer::{Timer, now_ms};
+use sample::Endpoint;
+
+use super::h1::Key;
+use super::h2::{Give, Handed, Held, Multiplexed, Request};
+use super::local::{LocalProxy, LocalServer};
+use super::open::Open;
+use super::pool::Ask;
+use crate::glitch;
+use crate::stream::{Connection, Engine, Ping, Reader, Received};
+
+/// A connection that stands already, with nothing outstanding on it.
+pub(crate) struct Standing {
+    pub(crate) socket: Socket,
+    pub(crate) engine: Engine,
+    pub(crate) reader: Reader,
+    /// Whether the server's settings are known.
+    pub(crate) is_settled: bool,
+    /// Requests sent over it so far.
+    pub(crate) uses: u32,
+    pub(crate) key: Key,
+    pub(crate) ends: Option<(Endpoint, Endpoint)>,
+    /// The backend of its server.
+    pub(crate) backend: Rc<LocalProxy>,
+    pub(crate) open: Open,
+}
+
+/// What is known of a connection when it is opened.
+pub(crate) struct Opened {
+    pub(crate) socket: Socket,
+    /// What is sent before anything else (PROXY protocol).
+    pub(crate) preamble: Vec<u8>,
+    pub(crate) key: Key,
+    pub(crate) ends: Option<(Endpoint, Endpoint)>,
+    /// The backend of its server.
+    pub(crate) backend: Rc<LocalProxy>,
+    /// Whether it serves one request alone (`http-reuse never`).
+    pub(crate) for_one: bool,
+    pub(crate) open: Open,
+}
+
+/// The connections of one worker that requests share.
+pub(crate) struct Carriers {
+    all: RefCell<Vec<Weak<Multiplexed>>>,
+    /// How busy the worker has to be for connections to end that glitch too often, in percent.
+    busy_from: u8,
+}
+
+impl Carriers {
+    /// None yet.
+    pub(crate) fn new(busy_from: u8) -> Rc<Self> {
+        Rc::new(Self { all: RefCell::default(), busy_from })
+    }
+
+    /// A connection that has room for a request, if there is one that this may use.
+    #[inline]
+    pub(crate) fn share(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Held> {
+        if self.all.borrow().is_empty() { None } else { self.find(server, ask) }
+    }
+
+    fn find(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Held> {
+        let all = self.all.borrow();
+        let mut fitting = all.iter().filter_map(Weak::upgrade).filter(|one| one.may_serve(server, ask));
+        Some(Request::begin(fitting.find(|one| one.has_room())?))
+    }
+
+    /// How many connections lead to this server.
+    fn count(&self, server: &LocalServer) -> usize {
+        self.all.borrow().iter().filter_map(Weak::upgrade).filter(|one| one.open.server.is(server)).count()
+    }
+
+    /// Makes a connection of a socket on which HTTP/2 is spoken; its first request comes back.
+    pub(crate) fn begin(self: &Rc<Self>, opened: Opened, config: &Arc<::h2::Config>) -> Held {
+        let Opened { socket, preamble, key, ends, backend, for_one, open } = opened;
+        let engine = Engine::new(Role::Client, config);
+        let reader = Reader::default();
+        let standing =
+            Standing { socket, engine, reader, is_settled: false, uses: 0, key, ends, backend, open };
+        let (shared, request) = self.start(standing, preamble, Request::begin);
+        shared.is_leaving.set(for_one);
+        shared.counters().connections_total.add(1);
+        request
+    }
+
+    /// Takes in a connection that a client brought: requests find it from now on.
+    pub(crate) fn attach(self: &Rc<Self>, standing: Standing) {
+        let (shared, ()) = self.start(standing, Vec::new(), drop);
+        shared.counters().connections_total.add(1);
+    }
+
+    /// Takes in a connection of another worker, for a request to begin with.
+    pub(crate) fn take_in(
+        self: &Rc<Self>,
+        handed: Handed,
+        key: &[u8],
+        backend: Rc<LocalProxy>,
+        server: &Rc<LocalServer>,
+    ) -> Held {
+        let Handed { stream, engine, is_settled, uses, ends, open } = handed;
+        // Nothing waits in it to be sent.
+        let engine = engine.repacked().unwrap_or_else(|| unreachable!("it was repacked before"));
+        let standing = Standing {
+            socket: Socket::attach(stream),
+            engine,
+            reader: Reader::default(),
+            is_settled,
+            uses,
+            key: key.into(),
+            ends,
+            backend,
+            open: open.take(server),
+        };
+        self.start(standing, Vec::new(), Request::begin).1
+    }
+
+    /// Has a connection that is idle, and that this may use, given away; nothing where there is none.
+    pub(crate) fn hand_over(&self, server: &LocalServer, ask: Ask<'_>, give: Give) {
+        let all = self.all.borrow();
+        let found = all
+            .iter()
+            .filter_map(Weak::upgrade)
+            .find(|one| one.is_idle() && one.may_serve(server, ask) && one.has_room());
+        if let Some(one) = found {
+            *one.leaves_to.borrow_mut() = Some(give);
+            one.connection.touch();
+        }
+    }
+
+    /// Has the connections to a server end that are idle, and tells those that are not.
+    pub(crate) fn look(&self, server: &LocalServer) {
+        let all = self.all.borrow();
+        let mine = |one: &Rc<Multiplexed>| one.open.server.is(server);
+        all.iter().filter_map(Weak::upgrade).filter(mine).for_each(|one| one.connection.touch());
+    }
+
+    fn start<T>(
+        self: &Rc<Self>,
+        standing: Standing,
+        preamble: Vec<u8>,
+        begin: impl FnOnce(Rc<Multiplexed>) -> T,
+    ) -> (Rc<Multiplexed>, T) {
+        let Standing { socket, engine, reader, is_settled, uses, key, ends, backend, open } = standing;
+        let tls = socket.tls().map(|session| session.details().clone());
+        let shared = Rc::new(Multiplexed {
+            connection: Connection::new(engine, socket.as_fd().as_raw_fd()),
+            key,
+            uses: Cell::new(uses),
+            waiting: Cell::new(0),
+            is_settled: Cell::new(is_settled),
+            unsettled: RefCell::default(),
+            is_leaving: Cell::new(false),
+            ends,
+            tls,
+            backend,
+            open,
+            leaves_to: RefCell::default(),
+        });
+        shared.counters().connections.up();
+        let mut all = self.all.borrow_mut();
+        all.retain(|one| one.strong_count() > 0);
+        all.push(Rc::downgrade(&shared));
+        drop(all);
+        // Before the task begins: a connection that is to serve a request is not idle.
+        let begun = begin(shared.clone());
+        tokio::task::spawn_local(run(self.clone(), shared.clone(), socket, preamble, reader));
+        (shared, begun)
+    }
+}
+
+/// Why a connection ends.
+enum End {
+    Socket,
+    Protocol,
+    Agreed,
+    Idle,
+    /// Another worker has it.
+    Left,
+}
+
+/// Serves the socket of a connection until it ends.
+async fn run(
+    all: Rc<Carriers>,
+    shared: Rc<Multiplexed>,
+    mut socket: Socket,
+    mut preamble: Vec<u8>,
+    mut reader: Reader,
+) {
+    let timer = Timer::new();
+    let mut idle_since = None;
+    let mut ping = shared.open.server.idle_ping.map(|every| Box::new(Ping::new(every)));
+    let end = poll_fn(|context| {
+        shared.connection.set_owner(context.waker());
+        loop {
+            shared.connection.take_touched();
+            let received = match receive(&shared, &mut socket, &mut reader, all.busy_from, context) {
+                Ok(received) => received,
+                Err(end) => return Poll::Ready(end),
+            };
+            if let Err(end) = send(&shared, &mut socket, &mut preamble, context) {
+                return Poll::Ready(end);
+            }
+            // What was sent made room for those that wait.
+            shared.connection.wake_writable();
+            if !received {
+                break;
+            }
+            if reader.is_fresh() {
+                // Others of the worker have their turn too.
+                context.waker().wake_by_ref();
+                break;
+            }
+            if let Some(ping) = &mut ping {
+                ping.note_life();
+            }
+        }
+        if shared.is_idle()
+            && let Some(ping) = &mut ping
+        {
+            if ping.poll_silence(&shared.connection, context).is_ready() {
+                return Poll::Ready(End::Socket);
+            }
+            if let Err(end) = send(&shared, &mut socket, &mut preamble, context) {
+                return Poll::Ready(end);
+            }
+        }
+        if shared.leaves_to.borrow().is_some() {
+            if may_leave(&shared, &reader, &preamble) {
+                return Poll::Ready(End::Left);
+            }
+            // Who asked does not wait for this one.
+            shared.leaves_to.take();
+        }
+        poll_idle(&all, &shared, &timer, &mut idle_since, context)
+    })
+    .await;
+    shared.is_leaving.set(true);
+    shared.counters().connections.down();
+    if idle_since.is_some() {
+        shared.open.server.state.counters.mine().idle.down();
+    }
+    shared.unsettled.take().iter().for_each(Waker::wake_by_ref);
+    if matches!(end, End::Left) {
+        return leave(shared, socket);
+    }
+    shared.connection.put_end_of_all();
+    if matches!(end, End::Protocol | End::Agreed | End::Idle) {
+        // GOAWAY, if there is one; a socket that takes nothing does without.
+        poll_fn(|context| {
+            let _ = send(&shared, &mut socket, &mut preamble, context);
+            Poll::Ready(())
+        })
+        .await;
+    }
+    socket.close();
+}
+
+/// Whether nothing is outstanding on it, in either direction.
+fn may_leave(shared: &Rc<Multiplexed>, reader: &Reader, preamble: &[u8]) -> bool {
+    let is_quiet = reader.is_empty() && preamble.is_empty() && !shared.is_leaving.get();
+    is_quiet
+        && Rc::strong_count(shared) == 1
+        && shared.is_idle()
+        && shared.connection.engine.borrow().pending() == 0
+}
+
+/// Gives it away.
+fn leave(shared: Rc<Multiplexed>, socket: Socket) {
+    let Some(give) = shared.leaves_to.take() else { return };
+    let config = shared.connection.engine.borrow().config();
+    let engine = shared.connection.engine.replace(Engine::new(Role::Client, &config));
+    let (is_settled, uses, ends) = (shared.is_settled.get(), shared.uses.get(), shared.ends);
+    let (Some(engine), Some(shared)) = (engine.repacked(), Rc::into_inner(shared)) else { return };
+    let open = shared.open.hand_over();
+    give(Handed { stream: socket.detach(), engine, is_settled, uses, ends, open });
+}
+
+/// Reads once, and puts what came where it belongs; whether there was anything.
+fn receive(
+    shared: &Multiplexed,
+    socket: &mut Socket,
+    reader: &mut Reader,
+    busy_from: u8,
+    context: &mut Context<'_>,
+) -> Result<bool, End> {
+    match reader.receive(&shared.connection, socket, context, || glitch::is_busy(busy_from)) {
+        Ok(Received::Nothing) => return Ok(false),
+        Ok(Received::Bytes) => {}
+        Ok(Received::End) | Err(_) => return Err(End::Socket),
+    }
+    let outcome = loop {
+        match reader.next(&shared.connection) {
+            Ok(Some(event)) => happen(shared, event, reader),
+            Ok(None) => break Ok(true),
+            Err(_) => break Err(End::Protocol),
+        }
+    };
+    shared.connection.count(shared.counters());
+    outcome
+}
+
+fn happen(shared: &Multiplexed, event: Event, reader: &Reader) {
+    let connection = &shared.connection;
+    match event {
+        Event::Head { key, end, .. } => {
+            connection.put_head(key);
+            if end {
+                connection.put_end(key, None);
+            }
+        }
+        Event::Data { key, range, end } => connection.put(key, reader.bytes(range), end),
+        Event::Trailers { key } => connection.put_end(key, Some(connection.engine.borrow_mut().head_mut())),
+        Event::End { key } => connection.put_end(key, None),
+        Event::Reset { key, code, by } => connection.put_reset(key, code, by.is_unprocessed(code)),
+        Event::Goaway { .. } => shared.is_leaving.set(true),
+        Event::Settings => {
+            shared.is_settled.set(true);
+            shared.unsettled.take().iter().for_each(Waker::wake_by_ref);
+        }
+        Event::Refused { .. } | Event::Pong => {}
+    }
+}
+
+/// Sends what is in the output, as much as the socket takes.
+fn send(
+    shared: &Multiplexed,
+    socket: &mut Socket,
+    preamble: &mut Vec<u8>,
+    context: &mut Context<'_>,
+) -> Result<(), End> {
+    while !preamble.is_empty() {
+        match socket.poll_write(context, preamble) {
+            Poll::Pending => return Ok(()),
+            Poll::Ready(Ok(n)) if n > 0 => drop(preamble.drain(..n)),
+            Poll::Ready(_) => return Err(End::Socket),
+        }
+    }
+    shared.connection.send(socket, context).map_err(|_| End::Socket)
+}
+
+/// Whether the connection is of no more use.
+fn poll_idle(
+    all: &Carriers,
+    shared: &Multiplexed,
+    timer: &Timer,
+    idle_since: &mut Option<u64>,
+    context: &mut Context<'_>,
+) -> Poll<End> {
+    let server = &shared.open.server;
+    if !shared.is_idle() {
+        if idle_since.take().is_some() {
+            server.state.counters.mine().idle.down();
+        }
+        return Poll::Pending;
+    }
+    // Whoever brings connections cannot know that a check has found the server down.
+    let is_left = match server.is_reverse {
+        true => server.state.admin().in_maintenance(),
+        false => !server.state.is_up(),
+    };
+    if !shared.has_room() || is_left || server.pool_purge_delay.is_zero() {
+        return Poll::Ready(End::Agreed);
+    }
+    if idle_since.is_none() {
+        *idle_since = Some(now_ms());
+        server.state.counters.mine().idle.up();
+        timer.set_after(now_ms(), Some(server.pool_purge_delay));
+    }
+    while timer.poll_expired(context).is_ready() {
+        // One is always kept, and so is what could not be opened again.
+        if all.count(server) > 1 && !server.is_reverse {
+            return Poll::Ready(End::Idle);
+        }
+        shared.connection.shrink();
+        timer.set_after(now_ms(), Some(server.pool_purge_delay));
+    }
+    Poll::Pending
+}

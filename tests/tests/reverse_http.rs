@@ -1,0 +1,497 @@
+//! Reverse HTTP: clients whose connections become a server's (`attach-srv`, `rhttp@` servers), and
+//! listeners that open theirs themselves (`bind rhttp@…`, `nbconn`).
+
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+
+use weir_tests::client::{Client, get, get_now};
+use weir_tests::multiplexed::{
+    ACK, DATA, END_STREAM, Frames, GOAWAY, HEADERS, PREFACE, PROTOCOL_ERROR, SETTINGS,
+};
+use weir_tests::tls::shown;
+use weir_tests::versions::TIMEOUTS;
+use weir_tests::{Authority, Origin, Weir, check, eventually, free_port, scratch};
+
+/// The code of a GOAWAY that gives no reason.
+const INTERNAL_ERROR: u32 = 2;
+
+const GLOBAL: &str = "global\n expose-experimental-directives\n stats socket runtime level admin\n log stderr format raw local0\n";
+
+/// A program that has clients attach themselves to a server.
+struct Edge {
+    weir: Weir,
+    /// Where requests come.
+    public: u16,
+    /// Where clients attach themselves.
+    private: u16,
+}
+
+impl Edge {
+    /// `front` are more lines of the frontend that attaches, `rule` what stands behind the server's
+    /// name there; `back` and `server` are those of the server's backend.
+    fn start(global: &str, (bind, rule): (&str, &str), back: &str, server: &str) -> Edge {
+        let (public, private) = (free_port(), free_port());
+        let weir = Weir::start(
+            &format!(
+                "{GLOBAL}{global}{TIMEOUTS} option httplog\n\
+                 frontend public\n bind 127.0.0.1:{public}\n default_backend b\n\
+                 frontend private\n bind 127.0.0.1:{private} {bind}\n tcp-request session attach-srv b/s {rule}\n\
+                 backend b\n{back}\n server s rhttp@ {server}\n"
+            ),
+            &[public, private],
+        );
+        Edge { weir, public, private }
+    }
+
+    fn plain() -> Edge {
+        Edge::start(" nbthread 1\n", ("proto h2", ""), "", "")
+    }
+
+    /// How many connections of the server are idle.
+    fn idle(&self) -> String {
+        let answer = self.weir.ask("show servers conn b");
+        let line = answer.lines().nth(1).unwrap_or_default().to_owned();
+        line.split(' ').nth(14).unwrap_or_default().to_owned()
+    }
+
+    /// A client that is attached, and waits for requests.
+    fn attach(&self) -> Frames {
+        let mut device = Frames::connect(self.private);
+        device.find(|frame| frame.kind == SETTINGS && frame.flags & ACK != 0).expect("an acknowledgement");
+        device.send(SETTINGS, ACK, 0, b"");
+        device
+    }
+}
+
+/// Answers requests with their paths until the connection ends.
+fn serve(mut device: Frames) {
+    while let Some(frame) = device.find(|frame| frame.kind == HEADERS) {
+        let path =
+            device.fields(&frame).into_iter().find_map(|line| Some(line.strip_prefix(":path: ")?.to_owned()));
+        let body = path.unwrap_or_default();
+        device.head(frame.stream, 0, &[(":status", "200")]).send(
+            DATA,
+            END_STREAM,
+            frame.stream,
+            body.as_bytes(),
+        );
+    }
+}
+
+/// The next connection of a listener, as its server's end.
+fn accept(listener: &TcpListener) -> Frames {
+    Frames::take(accept_raw(listener))
+}
+
+fn accept_raw(listener: &TcpListener) -> TcpStream {
+    listener.set_nonblocking(true).expect("a socket");
+    let mut accepted = None;
+    eventually(|| {
+        accepted = listener.accept().ok();
+        accepted.is_some()
+    });
+    let (stream, _) = accepted.expect("a connection");
+    stream.set_nonblocking(false).expect("a socket");
+    stream
+}
+
+#[test]
+fn requests_go_to_a_client_that_attached_its_connection() {
+    let edge = Edge::plain();
+    assert_eq!(get_now(edge.public, "/before").expect("an answer").status, 503);
+    let logged = || edge.weir.messages().lines().find(|line| line.contains("GET /before")).map(str::to_owned);
+    assert!(eventually(|| logged().is_some()));
+    let line = logged().unwrap_or_default();
+    let words: Vec<&str> = line.split(' ').collect();
+    let times: Vec<&str> = words.get(4).map_or(vec![], |times| times.split('/').collect());
+    assert_eq!((words[3], &times[2..4], words[5]), ("b/s", &["-1", "-1"][..], "503"), "{line}");
+    assert!(line.contains(" SC-- "), "{line}");
+    let mut device = edge.attach();
+    assert!(eventually(|| edge.idle() == "1"), "{}", edge.weir.ask("show servers conn b"));
+    let mut client = Client::connect(edge.public);
+    // Streams of the side that accepted have odd numbers: it is the client now.
+    for (number, stream) in [1, 3].into_iter().enumerate() {
+        client.send(format!("GET /{number} HTTP/1.1\r\nHost: a.test\r\n\r\n"));
+        let frame = device.next_of(HEADERS);
+        assert_eq!(frame.stream, stream);
+        let fields = device.fields(&frame);
+        assert!(
+            fields.contains(&format!(":path: /{number}")) && fields.contains(&":method: GET".into()),
+            "{fields:?}"
+        );
+        device.head(stream, 0, &[(":status", "200")]).send(DATA, END_STREAM, stream, b"hello");
+        let answer = client.response().expect("an answer");
+        assert_eq!((answer.status, answer.text().contains("hello")), (200, true));
+    }
+    // The connection is a client's no more.
+    assert!(eventually(|| stat(&edge.weir, "private", "FRONTEND", "scur") == "0"));
+    assert_eq!(stat(&edge.weir, "b", "s", "econ"), "1");
+    assert_eq!(
+        (stat(&edge.weir, "b", "s", "connect"), stat(&edge.weir, "b", "s", "reuse")),
+        ("0".into(), "2".into())
+    );
+    assert_eq!(stat(&edge.weir, "b", "BACKEND", "h2_total_connections"), "1");
+    assert_eq!(stat(&edge.weir, "private", "FRONTEND", "h2_total_connections"), "0");
+    // It goes with the client.
+    drop(device);
+    assert!(eventually(|| edge.idle() == "0"));
+    assert_eq!(get_now(edge.public, "/after").expect("an answer").status, 503);
+}
+
+/// A column of a line of the statistics.
+fn stat(weir: &Weir, proxy: &str, line: &str, column: &str) -> String {
+    let table = weir.ask("show stat");
+    let mut lines = table.lines();
+    let names: Vec<&str> = lines.next().unwrap_or_default().trim_start_matches("# ").split(',').collect();
+    let row = lines.find(|row| row.starts_with(&format!("{proxy},{line},"))).unwrap_or_default();
+    let at = names.iter().position(|name| *name == column).expect("a column of that name");
+    row.split(',').nth(at).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_server_that_may_have_no_idle_connection_takes_none() {
+    let cases =
+        [("http-reuse never", ""), ("", "pool-max-conn 0"), ("", "pool-purge-delay 0"), ("", "disabled")];
+    for (back, server) in cases {
+        let edge = Edge::start(" nbthread 1\n", ("proto h2", ""), &format!(" {back}\n"), server);
+        let mut device = Frames::connect(edge.private);
+        let end = device.next_of(GOAWAY);
+        assert_eq!(end.number(4), INTERNAL_ERROR, "{back} {server}");
+        assert!(device.rest().is_empty());
+    }
+}
+
+#[test]
+fn a_client_that_asks_for_something_itself_is_not_attached() {
+    let edge = Edge::plain();
+    let mut device = Frames::connect(edge.private);
+    device.get(1, "/");
+    assert_eq!(device.next_of(GOAWAY).number(4), PROTOCOL_ERROR);
+    let mut other = Client::connect(edge.private);
+    other.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    let answer = other.read_to_end();
+    assert!(!answer.starts_with(b"HTTP/1"), "{}", String::from_utf8_lossy(&answer));
+    assert_eq!(edge.idle(), "0");
+}
+
+#[test]
+fn a_connection_that_does_not_begin_with_http2_is_reset() {
+    let edge = Edge::start(" nbthread 1\n", ("", ""), "", "");
+    for bytes in [PREFACE, b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"] {
+        let mut client = Client::connect(edge.private);
+        client.send(bytes);
+        assert_eq!(client.read_to_end(), b"");
+    }
+}
+
+#[test]
+fn a_client_that_attaches_and_says_nothing_is_closed_in_time() {
+    let (public, private) = (free_port(), free_port());
+    let _weir = Weir::start(
+        &format!(
+            "{GLOBAL}defaults\n mode http\n timeout client 100ms\n timeout connect 20s\n timeout server 20s\n\
+             frontend public\n bind 127.0.0.1:{public}\n default_backend b\n\
+             frontend private\n bind 127.0.0.1:{private} proto h2\n tcp-request session attach-srv b/s\n\
+             backend b\n server s rhttp@\n"
+        ),
+        &[public, private],
+    );
+    let mut client = Client::connect(private);
+    client.send(PREFACE);
+    let answer = client.read_to_end();
+    assert_eq!(answer.get(answer.len() - 14..answer.len() - 13), Some(&[GOAWAY][..]), "{answer:?}");
+}
+
+#[test]
+fn the_name_of_a_request_says_whose_connection_it_gets() {
+    let (public, one, two) = (free_port(), free_port(), free_port());
+    let edge = Weir::start(
+        &format!(
+            "{GLOBAL} nbthread 1\n{TIMEOUTS}\
+             frontend public\n bind 127.0.0.1:{public}\n default_backend b\n\
+             frontend private\n bind 127.0.0.1:{one} proto h2\n bind 127.0.0.1:{two} proto h2\n \
+             tcp-request session attach-srv b/s name dst_port\n\
+             backend b\n server s rhttp@ pool-conn-name req.hdr(x-name)\n"
+        ),
+        &[public, one, two],
+    );
+    let attached = |port: u16| {
+        let mut device = Frames::connect(port);
+        device.find(|frame| frame.kind == SETTINGS && frame.flags & ACK != 0).expect("an acknowledgement");
+        device
+    };
+    let (mut first, mut second) = (attached(one), attached(two));
+    assert!(
+        eventually(|| edge.ask("show servers conn b").contains(" 2 -1 2 2")),
+        "{}",
+        edge.ask("show servers conn b")
+    );
+    for (device, port) in [(&mut second, two), (&mut first, one)] {
+        let mut client = Client::connect(public);
+        client.send(format!("GET / HTTP/1.1\r\nHost: a.test\r\nX-Name: {port}\r\n\r\n"));
+        assert!(device.next_head().0.contains(&format!("x-name: {port}")));
+        device.head(1, END_STREAM, &[(":status", "204")]);
+        assert_eq!(client.response().expect("an answer").status, 204);
+    }
+    let nobody = weir_tests::client::exchange_with(public, "/", "X-Name: nobody\r\n");
+    assert_eq!(nobody.expect("an answer").status, 503);
+}
+
+#[test]
+fn workers_find_a_connection_that_another_one_has() {
+    let (one, two, private) = (free_port(), free_port(), free_port());
+    let edge = Weir::start(
+        &format!(
+            "{GLOBAL} nbthread 2\n{TIMEOUTS}\
+             frontend public\n bind 127.0.0.1:{one} thread 1\n bind 127.0.0.1:{two} thread 2\n default_backend b\n\
+             frontend private\n bind 127.0.0.1:{private} proto h2 thread 1\n tcp-request session attach-srv b/s\n\
+             backend b\n server s rhttp@\n"
+        ),
+        &[one, two, private],
+    );
+    let device = Frames::connect(private);
+    let served = thread::spawn(move || serve(device));
+    for number in 0..20 {
+        let (port, path) = ([two, one][number % 2], format!("/{number}"));
+        // It is free again as soon as the request before has ended, which its client may see first.
+        let mut answer = None;
+        assert!(eventually(|| {
+            answer = get(port, &path).filter(|answer| answer.status == 200);
+            answer.is_some()
+        }));
+        assert!(answer.expect("an answer").text().contains(&path), "{path}");
+    }
+    assert_eq!(stat(&edge, "b", "BACKEND", "h2_total_connections"), "1");
+    drop(edge);
+    served.join().expect("the device ends with the connection");
+}
+
+#[test]
+fn a_server_in_maintenance_loses_its_connections() {
+    let edge = Edge::plain();
+    let mut device = edge.attach();
+    assert!(eventually(|| edge.idle() == "1"));
+    edge.weir.ask("disable server b/s");
+    assert!(device.rest().iter().all(|frame| frame.kind != HEADERS));
+    edge.weir.ask("enable server b/s");
+    assert_eq!(get_now(edge.public, "/").expect("an answer").status, 503);
+}
+
+/// A program that opens connections to `listener`, on which requests for an origin come.
+fn dialler(listener: &TcpListener, bind: &str, front: &str, server: &str, origin: &Origin) -> Weir {
+    let port = listener.local_addr().expect("a bound socket has an address").port();
+    Weir::start(
+        &format!(
+            "{GLOBAL}{TIMEOUTS}\
+             frontend f\n bind rhttp@out/s {bind}\n{front}\n default_backend b\n\
+             backend out\n server s 127.0.0.1:{port} {server}\n\
+             backend b\n server o 127.0.0.1:{}\n",
+            origin.port()
+        ),
+        &[],
+    )
+}
+
+#[test]
+fn a_reverse_listener_keeps_its_connections_open_and_serves_what_comes_on_them() {
+    let (listener, origin) = (TcpListener::bind("127.0.0.1:0").expect("a port"), Origin::echo());
+    let weir = dialler(&listener, "nbconn 2", " option socket-stats\n", "proto h2", &origin);
+    let mut peers = [accept(&listener), accept(&listener)];
+    for (number, peer) in peers.iter_mut().enumerate() {
+        let (head, _) = peer.get(1, &format!("/{number}")).next_head();
+        assert_eq!(head[0], ":status: 200");
+        let body = peer.next_of(DATA).payload;
+        assert!(String::from_utf8_lossy(&body).starts_with(&format!("GET /{number} HTTP/1.1")));
+    }
+    let told = |text: &str| weir.messages().lines().filter(|line| line.contains(text)).count();
+    assert!(
+        eventually(|| told("preconnect f::out/s: Running with nbconn 2 reached.") == 1),
+        "{}",
+        weir.messages()
+    );
+    assert_eq!(told("preconnect f::out/s: Initiating."), 1);
+    let columns = ["status", "scur", "slim", "stot"].map(|column| stat(&weir, "f", "sock-1", column));
+    assert_eq!(columns, ["FULL", "2", "2", "2"]);
+    // Each that ends is opened anew; what fails is told once.
+    drop(peers);
+    for _ in 0..2 {
+        drop(accept_raw(&listener));
+    }
+    assert!(eventually(|| told("preconnect f::out/s: Error encountered.") == 1), "{}", weir.messages());
+    let mut again = [accept(&listener), accept(&listener)];
+    assert_eq!(again[1].get(1, "/again").next_head().0[0], ":status: 200");
+    assert!(eventually(|| told("Running with nbconn 2 reached.") == 2), "{}", weir.messages());
+    assert_eq!(told("Error encountered."), 1);
+    let answer = weir.ask("disable frontend f");
+    assert!(answer.starts_with("Failed to pause frontend"), "{answer}");
+    // A soft stop ends what it opened, and opens nothing more.
+    weir.signal("USR1");
+    for peer in &mut again {
+        peer.next_of(GOAWAY);
+    }
+    drop(again);
+    let mut weir = weir;
+    assert_eq!(weir.await_end(), Some(0));
+}
+
+#[test]
+fn a_connection_that_is_opened_is_introduced_as_the_line_of_the_server_says() {
+    use std::io::Read;
+    let (listener, origin) = (TcpListener::bind("127.0.0.1:0").expect("a port"), Origin::text("x"));
+    let port = listener.local_addr().expect("a bound socket has an address").port();
+    let expected_v2 = b"\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00".to_vec();
+    for (words, expected) in [("send-proxy", None), ("send-proxy-v2", Some(expected_v2))] {
+        let _weir = dialler(&listener, "", "", &format!("proto h2 {words}"), &origin);
+        let mut stream = accept_raw(&listener);
+        let peer = stream.peer_addr().expect("an address").port();
+        let expected = expected
+            .unwrap_or_else(|| format!("PROXY TCP4 127.0.0.1 127.0.0.1 {peer} {port}\r\n").into_bytes());
+        let mut received = vec![0; expected.len()];
+        stream.read_exact(&mut received).expect("a header");
+        assert_eq!(received, expected, "{words}");
+        assert_eq!(Frames::take(stream).get(1, "/").next_head().0[0], ":status: 200");
+    }
+}
+
+#[test]
+fn rules_on_connections_and_sessions_see_those_that_are_opened() {
+    let origin = Origin::text("x");
+    for set in ["connection", "session"] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("a bound socket has an address").port();
+        let rule = format!(" tcp-request {set} reject if {{ src_port {port} }} {{ str(no) -m str no }}\n");
+        let weir = dialler(&listener, "", &rule, "proto h2", &origin);
+        let mut peer = accept(&listener);
+        peer.get(1, "/");
+        assert!(peer.rest().iter().all(|frame| frame.kind != HEADERS), "{set}");
+        let column = if set == "connection" { "dcon" } else { "dses" };
+        assert!(eventually(|| stat(&weir, "f", "FRONTEND", column) != "0"), "{set}");
+    }
+}
+
+#[test]
+fn requests_pass_two_programs_over_tls_that_the_other_side_began() {
+    let authority = Authority::new();
+    let (own, device) = (authority.issue(&["edge.test"]), authority.issue(&["device1"]));
+    let (public, private) = (free_port(), free_port());
+    let edge = Weir::start(
+        &format!(
+            "{GLOBAL} nbthread 2\n{TIMEOUTS}\
+             frontend public\n bind 127.0.0.1:{public}\n default_backend b\n\
+             frontend private\n bind 127.0.0.1:{private} ssl crt {} verify required ca-file {} alpn h2\n \
+             tcp-request session attach-srv b/s name ssl_c_s_dn(CN)\n\
+             backend b\n server s rhttp@ ssl sni req.hdr(x-name) verify none\n",
+            shown(&own),
+            shown(&authority.own())
+        ),
+        &[public, private],
+    );
+    let origin = Origin::start(|head, body| {
+        let first = head.lines().next().unwrap_or_default();
+        let text = format!("{first} {}", body.len()).into_bytes();
+        [format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", text.len()).into_bytes(), text].concat()
+    });
+    let device = Weir::start(
+        &format!(
+            "{GLOBAL} nbthread 2\n{TIMEOUTS}\
+             frontend f\n bind rhttp@out/s nbconn 4\n http-request set-header x-tls %[ssl_fc],%[fc_http_major]\n \
+             default_backend b\n\
+             backend out\n server s 127.0.0.1:{private} ssl crt {} ca-file {} verifyhost edge.test alpn h2\n\
+             backend b\n server o 127.0.0.1:{}\n",
+            shown(&device),
+            shown(&authority.own()),
+            origin.port()
+        ),
+        &[],
+    );
+    let body = "x".repeat(300_000);
+    let ask = |name: &str| {
+        let mut client = Client::connect(public);
+        client.send(format!(
+            "POST /up HTTP/1.1\r\nHost: a.test\r\nX-Name: {name}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        ));
+        client.response()
+    };
+    let mut answer = None;
+    let served = eventually(|| {
+        answer = ask("device1").filter(|answer| answer.status == 200);
+        answer.is_some()
+    });
+    assert!(served, "{}\n{}", edge.messages(), device.messages());
+    assert!(answer.expect("an answer").text().contains("POST /up HTTP/1.1 300000"));
+    assert_eq!(ask("device2").expect("an answer").status, 503);
+    assert_eq!(ask("").expect("an answer").status, 503);
+}
+
+#[test]
+fn what_a_configuration_says_wrong_of_reverse_http_is_told_as_haproxy_does() {
+    let directory = scratch("reverse");
+    let common = " mode http\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n";
+    let servers = "backend b\n mode http\n server s rhttp@\n server n rhttp@ pool-conn-name req.hdr(x)\n\
+                   backend p\n mode http\n server t 127.0.0.1:1 proto h2\n server u 127.0.0.1:1\n \
+                   server v 127.0.0.1:1 ssl verify none alpn h2,http/1.1\n";
+    let said = |global: &str, line: &str, more: &str| {
+        let file = directory.join("reverse.cfg");
+        let text = format!(
+            "global\n {global}\nfrontend f\n{common} bind 127.0.0.1:1\n {line}\n default_backend b\n{servers}{more}"
+        );
+        std::fs::write(&file, text).expect("a file");
+        check(&file, &directory)
+    };
+    let allowed = "expose-experimental-directives";
+    #[rustfmt::skip]
+    let cases = [
+        ("bind rhttp@p/t nbconn 0", "'nbconn' : invalid value 0, must be > 0."),
+        ("bind rhttp@p/t nbconn -1", "'nbconn' : invalid value -1, must be > 0."),
+        ("bind rhttp@p/t nbconn many", "'nbconn' : invalid value 0, must be > 0."),
+        ("bind rhttp@p/t nbconn", "'nbconn' : missing value."),
+        ("bind 127.0.0.1:2 nbconn 2", "'nbconn' : only valid for reverse HTTP listeners."),
+        ("bind rhttp@p/t ssl", "'ssl' option is not accepted for reverse HTTP"),
+        ("bind rhttp@p/t proto h2", "'proto' option is not accepted for reverse HTTP"),
+        ("bind rhttp@p/t maxconn 2", "'maxconn' option is not accepted for reverse HTTP"),
+        ("bind rhttp@p/t,127.0.0.1:2", "'bind' : Cannot mix reverse HTTP bind with others."),
+        ("bind rhttp@pt", "Invalid server name: 'pt'"),
+        ("bind rhttp@x/t", "No such backend: 'x'"),
+        ("bind rhttp@p/x", "No such server: 'p/x'"),
+        ("bind rhttp@b/s", "Cannot use reverse HTTP server 'b/s' as target to a reverse bind"),
+        ("bind rhttp@p/u", "Cannot reverse connect with server 'p/u' unless HTTP/2 is activated on it"),
+        ("bind rhttp@p/v", "Cannot reverse connect with server 'p/v' unless HTTP/2 is activated on it"),
+        ("tcp-request session attach-srv b/t", "Proxy 'f': attach-srv rule: no such server 'b/t'."),
+        ("tcp-request session attach-srv x/s", "Proxy 'f': attach-srv rule: no such backend 'x/s'."),
+        ("tcp-request session attach-srv s", "Proxy 'f': attach-srv rule: invalid server name 's'."),
+        ("tcp-request session attach-srv b/s name", "missing name value"),
+        ("tcp-request session attach-srv b/s name src", "attach-srv rule has a name argument while server 'b/s' does not use pool-conn-name"),
+        ("tcp-request session attach-srv b/n", "attach-srv rule has no name argument while server 'b/n' uses pool-conn-name"),
+        ("tcp-request content attach-srv b/s", "attach-srv"),
+        ("mode tcp\n tcp-request session attach-srv b/s", "Proxy 'f': attach-srv rule requires HTTP proxy mode."),
+    ];
+    for (line, text) in cases {
+        let verdict = said(allowed, line, "");
+        assert!(verdict.code == Some(1) && verdict.messages.contains(text), "{line}: {}", verdict.messages);
+    }
+    let text = "server s uses reverse HTTP addressing which can only be used with HTTP mode.";
+    let verdict = said(allowed, "", "backend c\n mode tcp\n server s rhttp@\n");
+    assert!(verdict.code == Some(1) && verdict.messages.contains(text), "{}", verdict.messages);
+    let verdict = said(allowed, "", "backend c\n mode http\n server s rhttp@ check\n");
+    assert!(verdict.messages.contains("not supported yet"), "{}", verdict.messages);
+    for right in [
+        "bind rhttp@p/t name x id 7",
+        "bind rhttp@p/t,rhttp@p/t nbconn 3 idle-ping 3s thread 1",
+        "tcp-request session attach-srv b/n name src",
+    ] {
+        let verdict = said(allowed, right, "");
+        assert_eq!(verdict.code, Some(0), "{right}: {}", verdict.messages);
+    }
+    let experimental = [
+        ("bind rhttp@p/t", "'bind' : Address 'rhttp@p/t' is experimental"),
+        ("bind 127.0.0.1:2 nbconn 2", "'nbconn' is experimental"),
+        ("tcp-request session attach-srv b/s", "'attach-srv' action is experimental"),
+        ("", "'server b/s' : Address 'rhttp@' is experimental"),
+    ];
+    for (line, text) in experimental {
+        let verdict = said("", line, "");
+        let whole = format!("{text}, must be allowed via a global 'expose-experimental-directives'");
+        assert!(verdict.code == Some(1) && verdict.messages.contains(&whole), "{line}: {}", verdict.messages);
+    }
+}
