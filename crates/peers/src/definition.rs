@@ -1,0 +1,242 @@
+//! What a shared table is: its name, its keys, when entries expire and what they hold, and the
+//! message that tells a peer so (doc/peers.txt, "Definition message format").
+//!
+//! Callers: `row`, which reads and writes entries by it, and whoever has the tables.
+
+use crate::integer::{self, Reader};
+
+/// The most elements an array has (manual, section 11.1, `gpc(<nb>)`).
+pub const LONGEST_ARRAY: u64 = 100;
+
+/// The longest name of a table that is accepted.
+const LONGEST_NAME: usize = 1024;
+
+/// The kind of a table's keys. The discriminants are those of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyKind {
+    /// A signed number of 32 bits, in network order.
+    Integer = 2,
+    /// An IPv4 address.
+    Ipv4 = 4,
+    /// An IPv6 address.
+    Ipv6 = 5,
+    /// A string.
+    String = 6,
+    /// Bytes, padded with zeros.
+    Binary = 7,
+}
+
+/// How a value is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// A number.
+    Number,
+    /// A rate over a period.
+    Rate,
+    /// A string out of a dictionary.
+    Name,
+}
+
+/// What an entry can hold. The discriminants are the bits of a definition's bitfield.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs, reason = "the manual's own names, section 11.1")]
+#[rustfmt::skip]
+pub enum Kind {
+    ServerId, Gpt0, Gpc0, Gpc0Rate, ConnCnt, ConnRate, ConnCur, SessCnt, SessRate, HttpReqCnt, HttpReqRate,
+    HttpErrCnt, HttpErrRate, BytesInCnt, BytesInRate, BytesOutCnt, BytesOutRate, Gpc1, Gpc1Rate, ServerKey,
+    HttpFailCnt, HttpFailRate, Gpt, Gpc, GpcRate, GlitchCnt, GlitchRate,
+}
+
+/// One row for each kind, in the order of the bits: the manual's name, how values are written,
+/// whether it is an array.
+#[rustfmt::skip]
+const KINDS: [(Kind, &str, Shape, bool); 27] = [
+    (Kind::ServerId,     "server_id",      Shape::Number, false),
+    (Kind::Gpt0,         "gpt0",           Shape::Number, false),
+    (Kind::Gpc0,         "gpc0",           Shape::Number, false),
+    (Kind::Gpc0Rate,     "gpc0_rate",      Shape::Rate,   false),
+    (Kind::ConnCnt,      "conn_cnt",       Shape::Number, false),
+    (Kind::ConnRate,     "conn_rate",      Shape::Rate,   false),
+    (Kind::ConnCur,      "conn_cur",       Shape::Number, false),
+    (Kind::SessCnt,      "sess_cnt",       Shape::Number, false),
+    (Kind::SessRate,     "sess_rate",      Shape::Rate,   false),
+    (Kind::HttpReqCnt,   "http_req_cnt",   Shape::Number, false),
+    (Kind::HttpReqRate,  "http_req_rate",  Shape::Rate,   false),
+    (Kind::HttpErrCnt,   "http_err_cnt",   Shape::Number, false),
+    (Kind::HttpErrRate,  "http_err_rate",  Shape::Rate,   false),
+    (Kind::BytesInCnt,   "bytes_in_cnt",   Shape::Number, false),
+    (Kind::BytesInRate,  "bytes_in_rate",  Shape::Rate,   false),
+    (Kind::BytesOutCnt,  "bytes_out_cnt",  Shape::Number, false),
+    (Kind::BytesOutRate, "bytes_out_rate", Shape::Rate,   false),
+    (Kind::Gpc1,         "gpc1",           Shape::Number, false),
+    (Kind::Gpc1Rate,     "gpc1_rate",      Shape::Rate,   false),
+    (Kind::ServerKey,    "server_key",     Shape::Name,   false),
+    (Kind::HttpFailCnt,  "http_fail_cnt",  Shape::Number, false),
+    (Kind::HttpFailRate, "http_fail_rate", Shape::Rate,   false),
+    (Kind::Gpt,          "gpt",            Shape::Number, true),
+    (Kind::Gpc,          "gpc",            Shape::Number, true),
+    (Kind::GpcRate,      "gpc_rate",       Shape::Rate,   true),
+    (Kind::GlitchCnt,    "glitch_cnt",     Shape::Number, false),
+    (Kind::GlitchRate,   "glitch_rate",    Shape::Rate,   false),
+];
+
+impl Kind {
+    /// All there are, in the order in which values are sent.
+    pub fn all() -> impl Iterator<Item = Kind> {
+        KINDS.iter().map(|row| row.0)
+    }
+
+    /// The manual's name.
+    pub fn name(self) -> &'static str {
+        KINDS[self as usize].1
+    }
+
+    /// How values are written.
+    pub fn shape(self) -> Shape {
+        KINDS[self as usize].2
+    }
+
+    /// Whether there are several values.
+    pub fn is_array(self) -> bool {
+        KINDS[self as usize].3
+    }
+
+    fn bit(self) -> u64 {
+        1 << self as u64
+    }
+}
+
+/// One kind of data in the entries of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Column {
+    /// What it is.
+    pub kind: Kind,
+    /// How many values it has: 1 unless the kind is an array.
+    pub count: u32,
+    /// The period of a rate in milliseconds, otherwise 0.
+    pub period: u32,
+}
+
+/// A shared table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Definition {
+    /// Its name among peers: of a table in a `peers` section, with `/` in front.
+    pub name: Box<[u8]>,
+    /// The kind of its keys.
+    pub key: KeyKind,
+    /// How long keys are: 4 and 16 for numbers and addresses, the most bytes of a string.
+    pub key_length: usize,
+    /// How long entries live, in milliseconds; 0 if they do not expire.
+    pub expire: u32,
+    /// What entries hold, in the order of the kinds.
+    pub columns: Box<[Column]>,
+}
+
+/// What a peer says of one of its tables.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Announced {
+    /// The number by which it names the table from now on.
+    pub(crate) id: u64,
+    /// The kind of keys as a number; nothing else is known of keys that are not in this protocol.
+    pub(crate) key: u64,
+    pub(crate) definition: Definition,
+}
+
+impl Definition {
+    /// A table whose columns are brought into order.
+    pub fn new(
+        name: &[u8],
+        key: KeyKind,
+        key_length: usize,
+        expire: u32,
+        mut columns: Vec<Column>,
+    ) -> Definition {
+        columns.sort_by_key(|column| column.kind);
+        columns.dedup_by_key(|column| column.kind);
+        Definition { name: name.into(), key, key_length, expire, columns: columns.into() }
+    }
+
+    /// How many values an entry has.
+    pub fn values(&self) -> usize {
+        self.columns.iter().map(|column| column.count as usize).sum()
+    }
+
+    /// The length of keys as the protocol says it: of strings with the zero at their end.
+    fn told_key_length(&self) -> u64 {
+        self.key_length as u64 + u64::from(self.key == KeyKind::String)
+    }
+
+    /// Appends what stands in the message that defines the table.
+    pub(crate) fn write(&self, id: u64, out: &mut Vec<u8>) {
+        integer::write(out, id);
+        integer::write(out, self.name.len() as u64);
+        out.extend_from_slice(&self.name);
+        integer::write(out, self.key as u64);
+        integer::write(out, self.told_key_length());
+        integer::write(out, self.columns.iter().map(|column| column.kind.bit()).sum());
+        integer::write(out, u64::from(self.expire));
+        for column in &self.columns {
+            let (array, rate) = (column.kind.is_array(), column.kind.shape() == Shape::Rate);
+            if array || rate {
+                integer::write(out, column.kind as u64);
+            }
+            if array {
+                integer::write(out, u64::from(column.count));
+            }
+            if rate {
+                integer::write(out, u64::from(column.period));
+            }
+        }
+    }
+
+    /// Reads what stands in a message that defines a table. Kinds of data that are not known end
+    /// the columns: their values come last in each entry, and are passed over.
+    pub(crate) fn read(body: &[u8]) -> Option<Announced> {
+        let mut body = Reader::new(body);
+        let id = body.number()?;
+        let name = body.counted()?;
+        let key = body.number()?;
+        let told = usize::try_from(body.number()?).ok()?;
+        let bits = body.number()?;
+        // Older peers end here.
+        let expire = if body.is_empty() { 0 } else { body.number()? };
+        if name.is_empty() || name.len() > LONGEST_NAME {
+            return None;
+        }
+        let known = [KeyKind::Integer, KeyKind::Ipv4, KeyKind::Ipv6, KeyKind::String, KeyKind::Binary];
+        let kind = known.into_iter().find(|kind| *kind as u64 == key).unwrap_or(KeyKind::Binary);
+        let definition = Definition {
+            name: name.into(),
+            key: kind,
+            key_length: told.saturating_sub(usize::from(kind == KeyKind::String)),
+            expire: u32::try_from(expire).unwrap_or(u32::MAX),
+            columns: read_columns(bits, &mut body)?,
+        };
+        Some(Announced { id, key, definition })
+    }
+}
+
+fn read_columns(bits: u64, body: &mut Reader<'_>) -> Option<Box<[Column]>> {
+    let mut columns = Vec::new();
+    for kind in Kind::all().filter(|kind| bits & kind.bit() != 0) {
+        let (array, rate) = (kind.is_array(), kind.shape() == Shape::Rate);
+        let mut column = Column { kind, count: 1, period: 0 };
+        // Peers of the version before do not tell periods.
+        if array || rate && !body.is_empty() {
+            if body.number()? != kind as u64 {
+                return None;
+            }
+            if array {
+                column.count = body.number().filter(|count| (1..=LONGEST_ARRAY).contains(count))? as u32;
+            }
+            if rate {
+                column.period = u32::try_from(body.number()?).unwrap_or(u32::MAX);
+            }
+        }
+        columns.push(column);
+    }
+    Some(columns.into())
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,138 @@
+//! From whom a process learns what was known before it began (doc/peers-v2.0.txt, "Initial full
+//! resync process"): from the process that it follows, then from one peer after the other
+//! until one says that it knows everything, each for five seconds at most before it begins.
+
+use super::Link;
+
+/// For how many milliseconds somebody is waited for who could teach.
+const WAIT: u64 = 5000;
+
+/// How far a process is with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// The process before this one is waited for, or teaches.
+    Local,
+    /// Another peer is waited for, or teaches.
+    Remote,
+    /// This process knows what can be known.
+    Finished,
+}
+
+#[derive(Debug)]
+pub(super) struct Resync {
+    stage: Stage,
+    /// Until when somebody is waited for; `None` while somebody teaches.
+    until: Option<u64>,
+    teacher: Option<Link>,
+    /// The number of the process that teaches, of those before this one.
+    before: Option<u32>,
+}
+
+impl Resync {
+    pub(super) fn new(successor: bool, now: u64) -> Resync {
+        let stage = if successor { Stage::Local } else { Stage::Remote };
+        Resync { stage, until: Some(now + WAIT), teacher: None, before: None }
+    }
+
+    pub(super) fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.stage == Stage::Finished
+    }
+
+    pub(super) fn is_local(&self) -> bool {
+        self.stage == Stage::Local
+    }
+
+    pub(super) fn until(&self) -> Option<u64> {
+        self.until
+    }
+
+    pub(super) fn teacher(&self) -> Option<Link> {
+        self.teacher
+    }
+
+    pub(super) fn next(&self) -> Option<u64> {
+        self.until.filter(|_| !self.is_finished())
+    }
+
+    pub(super) fn tick(&mut self, now: u64) {
+        if self.until.is_none_or(|until| now < until) {
+            return;
+        }
+        match self.stage {
+            Stage::Local => self.go(Stage::Remote, now),
+            Stage::Remote | Stage::Finished => self.finish(),
+        }
+    }
+
+    fn go(&mut self, stage: Stage, now: u64) {
+        self.stage = stage;
+        self.until = Some(now + WAIT);
+        self.teacher = None;
+    }
+
+    fn finish(&mut self) {
+        self.stage = Stage::Finished;
+        self.until = None;
+        self.teacher = None;
+    }
+
+    /// The process before this one has connected, and shows its number.
+    pub(super) fn local_came(&mut self, process: Option<u32>) {
+        self.before = process;
+        if self.is_local() {
+            self.until = None;
+        }
+    }
+
+    /// It has taught everything, or what it knows. Answers the number to be shown from now on: the
+    /// others need not teach again what they taught that process.
+    pub(super) fn local_taught(&mut self, everything: bool, now: u64) -> Option<u32> {
+        if !self.is_local() {
+            return None;
+        }
+        if everything {
+            self.finish();
+            return self.before;
+        }
+        self.until = Some(now + WAIT);
+        None
+    }
+
+    pub(super) fn local_left(&mut self, now: u64) {
+        if self.is_local() {
+            self.until = Some(now + WAIT);
+        }
+    }
+
+    pub(super) fn wants_teacher(&self) -> bool {
+        self.stage == Stage::Remote && self.teacher.is_none()
+    }
+
+    pub(super) fn assigned(&mut self, link: Link) {
+        self.teacher = Some(link);
+        self.until = None;
+    }
+
+    /// A peer has taught everything, or what it knows; whether it was asked to.
+    pub(super) fn taught(&mut self, link: Link, everything: bool, now: u64) -> bool {
+        if self.teacher != Some(link) {
+            return false;
+        }
+        match everything {
+            true => self.finish(),
+            false => self.go(Stage::Remote, now),
+        }
+        true
+    }
+
+    /// A connection is gone.
+    pub(super) fn left(&mut self, link: Link, now: u64) {
+        if self.teacher == Some(link) {
+            self.go(Stage::Remote, now);
+        }
+    }
+}

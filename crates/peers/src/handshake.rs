@@ -1,0 +1,181 @@
+//! How a session begins (doc/peers.txt, "Handshake"): the side that connects says which version it
+//! speaks, whom it wants and who it is; the other answers with a number of three digits.
+
+use crate::message::Breach;
+
+/// The longest greeting that is waited for.
+const LONGEST: usize = 2048;
+
+/// What the side that listens answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// Come in.
+    Success,
+    /// Later.
+    TryAgain,
+    /// That was no greeting.
+    Protocol,
+    /// A version that is not spoken here.
+    Version,
+    /// Somebody else was asked for.
+    LocalName,
+    /// Who asks is not known.
+    RemoteName,
+}
+
+const STATUSES: [(Status, &str); 6] = [
+    (Status::Success, "200"),
+    (Status::TryAgain, "300"),
+    (Status::Protocol, "501"),
+    (Status::Version, "502"),
+    (Status::LocalName, "503"),
+    (Status::RemoteName, "504"),
+];
+
+impl Status {
+    /// Its three digits.
+    pub fn code(self) -> &'static str {
+        STATUSES[self as usize].1
+    }
+}
+
+/// A greeting.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Hello {
+    /// Which of the peers it comes from.
+    pub(crate) peer: usize,
+    /// 0 or 1: the version is 2.0 or 2.1.
+    pub(crate) minor: u8,
+    /// The number of the process.
+    pub(crate) process: u32,
+    /// How many bytes it takes.
+    pub(crate) length: usize,
+}
+
+/// Appends a greeting.
+pub(crate) fn greet(minor: u8, remote: &[u8], local: &[u8], process: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("HAProxyS 2.{minor}\n").as_bytes());
+    out.extend_from_slice(remote);
+    out.push(b'\n');
+    out.extend_from_slice(local);
+    out.extend_from_slice(format!(" {process} 1\n").as_bytes());
+}
+
+/// Appends the answer to a greeting.
+pub(crate) fn answer(status: Status, out: &mut Vec<u8>) {
+    out.extend_from_slice(status.code().as_bytes());
+    out.push(b'\n');
+}
+
+/// A line without its end, and where the next begins.
+fn line(bytes: &[u8], from: usize) -> Option<(&[u8], usize)> {
+    let rest = bytes.get(from..)?;
+    let end = rest.iter().position(|byte| *byte == b'\n')?;
+    let line = &rest[..end];
+    Some((line.strip_suffix(b"\r").unwrap_or(line), from + end + 1))
+}
+
+/// Reads a greeting that should be for `local` and from one of `peers`. What is wrong is said as
+/// soon as the line has come in which it is wrong; `None`: go on.
+pub(crate) fn read_hello(bytes: &[u8], local: &[u8], peers: &[Box<[u8]>]) -> Result<Option<Hello>, Status> {
+    // What comes behind a greeting of the longest length is not looked at.
+    let whole = bytes.len() >= LONGEST;
+    let bytes = &bytes[..bytes.len().min(LONGEST)];
+    let missing = if whole { Err(Status::Protocol) } else { Ok(None) };
+    let Some((version, next)) = line(bytes, 0) else { return missing };
+    let minor = match version.strip_prefix(b"HAProxyS ") {
+        None => return Err(Status::Protocol),
+        Some(b"2.1") => 1,
+        Some(b"2.0") => 0,
+        Some(_) => return Err(Status::Version),
+    };
+    let Some((wanted, next)) = line(bytes, next) else { return missing };
+    if wanted != local {
+        return Err(Status::LocalName);
+    }
+    let Some((from, length)) = line(bytes, next) else { return missing };
+    let mut words = from.split(|byte| *byte == b' ');
+    let (Some(name), Some(process)) = (words.next(), words.next()) else { return Err(Status::Protocol) };
+    let Some(peer) = peers.iter().position(|peer| **peer == *name) else { return Err(Status::RemoteName) };
+    let process = std::str::from_utf8(process).ok().and_then(|process| process.parse().ok()).unwrap_or(0);
+    Ok(Some(Hello { peer, minor, process, length }))
+}
+
+/// Reads the answer to a greeting and says how long it is; `None`: go on.
+pub(crate) fn read_status(bytes: &[u8]) -> Result<Option<(Status, usize)>, Breach> {
+    let strange = Breach::Protocol("no answer to the greeting");
+    let Some((digits, length)) = line(bytes, 0) else {
+        return if bytes.len() > 5 { Err(strange) } else { Ok(None) };
+    };
+    let known = STATUSES.iter().find(|(_, code)| code.as_bytes() == digits);
+    known.map(|(status, _)| Some((*status, length))).ok_or(strange)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Read = Result<Option<Hello>, Status>;
+
+    fn read(bytes: &[u8]) -> Read {
+        read_hello(bytes, b"A", &[(*b"A").into(), (*b"B").into()])
+    }
+
+    #[test]
+    fn greetings_are_answered_as_haproxy_answers_them() {
+        let hello = |minor, process, length| Ok(Some(Hello { peer: 1, minor, process, length }));
+        let cases: [(&[u8], Read); 19] = [
+            (b"HAProxyS 2.1\nA\nB 31162 1\n", hello(1, 31162, 25)),
+            (b"HAProxyS 2.0\nA\nB 1 1\n", hello(0, 1, 21)),
+            (b"HAProxyS 2.1\r\nA\r\nB 1 1\r\n", hello(1, 1, 24)),
+            (b"HAProxyS 2.1\nA\nB 1\n", hello(1, 1, 19)),
+            (b"HAProxyS 2.1\nA\nB x y\n", hello(1, 0, 21)),
+            (b"HAProxyS 2.1\nA\nB 1 1\nmore", hello(1, 1, 21)),
+            (b"HAProxyS 2.2\n", Err(Status::Version)),
+            (b"HAProxyS 3.0\n", Err(Status::Version)),
+            (b"HAProxyS 2\n", Err(Status::Version)),
+            (b"HAProxyS 2.10\n", Err(Status::Version)),
+            (b"HAProxyS 2.1 more\n", Err(Status::Version)),
+            (b"HAProxyS x.1\n", Err(Status::Version)),
+            (b"GET / HTTP/1.0\n", Err(Status::Protocol)),
+            (b"\n", Err(Status::Protocol)),
+            (b"HAProxyS 2.1\nX\n", Err(Status::LocalName)),
+            (b"HAProxyS 2.1\nA\nX 1 1\n", Err(Status::RemoteName)),
+            (b"HAProxyS 2.1\nA\nB\n", Err(Status::Protocol)),
+            (b"HAProxyS 2.1\nA\nB 1 1", Ok(None)),
+            (b"", Ok(None)),
+        ];
+        for (bytes, expected) in cases {
+            assert_eq!(read(bytes), expected, "{}", bytes.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_greeting_without_end_is_none() {
+        assert_eq!(read(&[b'H'; LONGEST - 1]), Ok(None));
+        assert_eq!(read(&[b'H'; LONGEST]), Err(Status::Protocol));
+    }
+
+    #[test]
+    fn answers_are_read_to_their_end_and_nothing_else_is_one() {
+        for (status, code) in STATUSES {
+            let mut out = Vec::new();
+            answer(status, &mut out);
+            assert_eq!(out, format!("{code}\n").as_bytes());
+            out.extend_from_slice(&[0, 0]);
+            assert_eq!(read_status(&out), Ok(Some((status, 4))));
+            assert_eq!(read_status(&out[..3]), Ok(None));
+        }
+        for strange in [&b"201\n"[..], b"200 OK\n", b"\n", b"HTTP/1.1 200"] {
+            assert!(read_status(strange).is_err(), "{}", strange.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_greeting_is_read_by_the_other_side() {
+        let mut out = Vec::new();
+        greet(1, b"A", b"B", 77, &mut out);
+        let length = out.len();
+        assert_eq!(read(&out), Ok(Some(Hello { peer: 1, minor: 1, process: 77, length })));
+    }
+}

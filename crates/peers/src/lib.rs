@@ -1,0 +1,28 @@
+//! Stick tables shared with other processes: HAProxy's peers protocol 2.1, without sockets, clock or
+//! tables.
+//!
+//! [`message`], [`handshake`], [`definition`] and [`row`] are the bytes; [`Session`] is one
+//! connection; [`Group`] is a `peers` section: who is connected to whom, and who teaches a
+//! process that has just begun. The tables are behind [`Tables`].
+
+#![forbid(unsafe_code)]
+
+pub mod definition;
+mod dictionary;
+mod group;
+mod handshake;
+pub mod integer;
+pub mod message;
+mod row;
+mod session;
+mod shard;
+mod tables;
+
+pub use definition::{Column, Definition, KeyKind, Kind, Shape};
+pub use group::{Command, Group, Link, Progress, Settings, Stage, View};
+pub use handshake::Status;
+pub use message::Breach;
+pub use row::{Rate, Row, Value};
+pub use session::{Counts, Event, HEARTBEAT, Over, Section, Session, TIMEOUT};
+pub use shard::of as shard_of;
+pub use tables::{Origin, Tables};

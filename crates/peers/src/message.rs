@@ -1,0 +1,230 @@
+//! The messages of a session: classes, types and how they are told apart (doc/peers.txt). What
+//! stands in definitions and updates is read by `definition` and `row`.
+
+use crate::integer::{self, Flaw, Reader};
+
+/// The most bytes that what follows the length of a message may have.
+pub const LONGEST: usize = 16384;
+
+/// Why a session is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Breach {
+    /// The peer broke a rule of the protocol, named in a few words.
+    Protocol(&'static str),
+    /// It sent a message that is too long.
+    Size,
+}
+
+/// Messages without content: the state of a resync, and that somebody is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    /// "Teach me everything."
+    ResyncRequest = 0,
+    /// "That was everything."
+    ResyncFinished = 1,
+    /// "That was everything that I know, but I may not know all."
+    ResyncPartial = 2,
+    /// "I have heard that it is over."
+    ResyncConfirm = 3,
+    /// "I am there."
+    Heartbeat = 4,
+}
+
+/// A message as it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// A message without content.
+    Control(Control),
+    /// The peer says that the protocol was broken.
+    ProtocolError,
+    /// The peer says that a message was too long.
+    SizeError,
+    /// An entry.
+    Update {
+        /// Whether its number is left out: it is the one after the last.
+        incremental: bool,
+        /// Whether it says how long the entry lives.
+        timed: bool,
+        /// What `row` reads.
+        body: &'a [u8],
+    },
+    /// What a table is; entries of it follow.
+    Define(&'a [u8]),
+    /// Entries of a table that is known follow: its number.
+    Switch(u64),
+    /// The peer has entries of one of our tables.
+    Ack {
+        /// The number that we gave to the table.
+        table: u64,
+        /// The number of the last entry.
+        update: u32,
+    },
+    /// Nothing that this version knows.
+    Unknown,
+}
+
+const CONTROL: u8 = 0;
+const ERROR: u8 = 1;
+const TABLES: u8 = 10;
+
+const UPDATE: u8 = 128;
+const UPDATE_INCREMENTAL: u8 = 129;
+const DEFINE: u8 = 130;
+const SWITCH: u8 = 131;
+const ACK: u8 = 132;
+const UPDATE_TIMED: u8 = 133;
+const UPDATE_INCREMENTAL_TIMED: u8 = 134;
+
+/// Takes the first message off `bytes`, and says how long it is; `None` while it is not complete.
+pub fn read(bytes: &[u8]) -> Result<Option<(Message<'_>, usize)>, Breach> {
+    let [class, kind, rest @ ..] = bytes else { return Ok(None) };
+    if *kind < 128 {
+        return Ok(Some((short(*class, *kind), 2)));
+    }
+    let (length, taken) = match integer::read(rest) {
+        Ok(read) => read,
+        Err(Flaw::Short) => return Ok(None),
+        Err(Flaw::Big) => return Err(Breach::Size),
+    };
+    if length > LONGEST as u64 {
+        return Err(Breach::Size);
+    }
+    let length = length as usize;
+    let Some(body) = rest.get(taken..taken + length) else { return Ok(None) };
+    Ok(Some((long(*class, *kind, body)?, 2 + taken + length)))
+}
+
+fn short(class: u8, kind: u8) -> Message<'static> {
+    match (class, kind) {
+        (CONTROL, 0) => Message::Control(Control::ResyncRequest),
+        (CONTROL, 1) => Message::Control(Control::ResyncFinished),
+        (CONTROL, 2) => Message::Control(Control::ResyncPartial),
+        (CONTROL, 3) => Message::Control(Control::ResyncConfirm),
+        (CONTROL, 4) => Message::Control(Control::Heartbeat),
+        (ERROR, 0) => Message::ProtocolError,
+        (ERROR, 1) => Message::SizeError,
+        _ => Message::Unknown,
+    }
+}
+
+fn long(class: u8, kind: u8, body: &[u8]) -> Result<Message<'_>, Breach> {
+    if class != TABLES {
+        return Ok(Message::Unknown);
+    }
+    let mut fields = Reader::new(body);
+    Ok(match kind {
+        UPDATE => Message::Update { incremental: false, timed: false, body },
+        UPDATE_INCREMENTAL => Message::Update { incremental: true, timed: false, body },
+        UPDATE_TIMED => Message::Update { incremental: false, timed: true, body },
+        UPDATE_INCREMENTAL_TIMED => Message::Update { incremental: true, timed: true, body },
+        DEFINE => Message::Define(body),
+        SWITCH => Message::Switch(fields.number().ok_or(Breach::Protocol("a switch to no table"))?),
+        ACK => {
+            let (table, update) = (fields.number(), fields.word());
+            let (table, update) =
+                table.zip(update).ok_or(Breach::Protocol("an acknowledgement cut short"))?;
+            Message::Ack { table, update }
+        }
+        _ => Message::Unknown,
+    })
+}
+
+/// Appends a message without content.
+pub fn control(control: Control, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[CONTROL, control as u8]);
+}
+
+/// Appends what tells the peer why its session ends.
+pub fn error(breach: Breach, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[ERROR, u8::from(breach == Breach::Size)]);
+}
+
+/// Appends the definition of a table out of what stands in it.
+pub(crate) fn define(body: &[u8], out: &mut Vec<u8>) {
+    framed(DEFINE, body, out);
+}
+
+/// Appends an entry out of what stands in its message.
+pub(crate) fn update(incremental: bool, timed: bool, body: &[u8], out: &mut Vec<u8>) {
+    let kind = match (incremental, timed) {
+        (false, false) => UPDATE,
+        (true, false) => UPDATE_INCREMENTAL,
+        (false, true) => UPDATE_TIMED,
+        (true, true) => UPDATE_INCREMENTAL_TIMED,
+    };
+    framed(kind, body, out);
+}
+
+/// Appends that entries of the peer's table were learned.
+pub fn ack(table: u64, update: u32, out: &mut Vec<u8>) {
+    let mut body = Vec::with_capacity(integer::LONGEST + 4);
+    integer::write(&mut body, table);
+    body.extend_from_slice(&update.to_be_bytes());
+    framed(ACK, &body, out);
+}
+
+fn framed(kind: u8, body: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&[TABLES, kind]);
+    integer::write(out, body.len() as u64);
+    out.extend_from_slice(body);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_told_apart_by_class_and_type() {
+        let cases: [(&[u8], Message<'_>); 10] = [
+            (&[0, 0], Message::Control(Control::ResyncRequest)),
+            (&[0, 4], Message::Control(Control::Heartbeat)),
+            (&[1, 0], Message::ProtocolError),
+            (&[1, 1], Message::SizeError),
+            (&[0, 9], Message::Unknown),
+            (&[255, 200, 1, 7], Message::Unknown),
+            (&[10, 131, 1, 9], Message::Switch(9)),
+            (&[10, 132, 5, 3, 0, 0, 1, 2], Message::Ack { table: 3, update: 258 }),
+            (&[10, 134, 2, 8, 9], Message::Update { incremental: true, timed: true, body: &[8, 9] }),
+            (&[10, 128, 0], Message::Update { incremental: false, timed: false, body: &[] }),
+        ];
+        for (bytes, message) in cases {
+            assert_eq!(read(bytes), Ok(Some((message, bytes.len()))), "{bytes:?}");
+            for cut in 0..bytes.len() {
+                assert_eq!(read(&bytes[..cut]), Ok(None), "{bytes:?} up to {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_length_that_is_too_long_is_refused_before_what_it_announces_came() {
+        let mut bytes = vec![10, 128];
+        integer::write(&mut bytes, LONGEST as u64 + 1);
+        assert_eq!(read(&bytes), Err(Breach::Size));
+        assert_eq!(read(&[10, 130, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255]), Err(Breach::Size));
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut out = Vec::new();
+        ack(300, 7, &mut out);
+        control(Control::ResyncPartial, &mut out);
+        error(Breach::Size, &mut out);
+        update(true, false, b"abc", &mut out);
+        let mut rest = &out[..];
+        let mut seen = Vec::new();
+        while let Some((message, length)) = read(rest).unwrap() {
+            seen.push(message);
+            rest = &rest[length..];
+        }
+        let body: &[u8] = b"abc";
+        assert_eq!(
+            seen,
+            [
+                Message::Ack { table: 300, update: 7 },
+                Message::Control(Control::ResyncPartial),
+                Message::SizeError,
+                Message::Update { incremental: true, timed: false, body }
+            ]
+        );
+    }
+}

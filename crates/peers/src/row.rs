@@ -1,0 +1,178 @@
+//! Entries of tables: what a message with one holds (doc/peers.txt, "Entry update message
+//! format"), and how a table of a peer corresponds to one here.
+
+use std::sync::Arc;
+
+use crate::definition::{Announced, Column, Definition, KeyKind, Shape};
+use crate::dictionary::{Received, Sent};
+use crate::integer::{self, Reader};
+
+/// A value of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// Of an entry that was learned: the peer did not tell it. Taught as zero.
+    Absent,
+    /// A count, a number, a tag.
+    Number(u64),
+    /// A rate.
+    Rate(Rate),
+    /// The key of a server, if there is one.
+    Name(Option<Arc<[u8]>>),
+}
+
+/// A rate as it is kept: what was counted in this period, and in the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rate {
+    /// How many milliseconds ago this period began.
+    pub age: u32,
+    /// The count of this period.
+    pub current: u32,
+    /// The count of the period before.
+    pub previous: u32,
+}
+
+/// An entry on its way.
+#[derive(Debug, Clone, Copy)]
+pub struct Row<'a> {
+    /// Its key: a string, or as many bytes as the table says; numbers in network order.
+    pub key: &'a [u8],
+    /// In how many milliseconds it expires. `None`: as entries of the table do.
+    pub expire: Option<u32>,
+    /// Its values, in the order of the table's columns, arrays with all their elements.
+    pub values: &'a [Value],
+}
+
+/// Appends what stands in the message of an entry: its number unless that is left out, how long it
+/// lives if that is told, its key and its values.
+pub(crate) fn write(
+    definition: &Definition,
+    number: Option<u32>,
+    timed: bool,
+    row: &Row<'_>,
+    names: &mut Sent,
+    out: &mut Vec<u8>,
+) {
+    if let Some(number) = number {
+        out.extend_from_slice(&number.to_be_bytes());
+    }
+    if timed {
+        out.extend_from_slice(&row.expire.unwrap_or(definition.expire).to_be_bytes());
+    }
+    let key = &row.key[..row.key.len().min(definition.key_length)];
+    if definition.key == KeyKind::String {
+        integer::write(out, key.len() as u64);
+    }
+    out.extend_from_slice(key);
+    if definition.key != KeyKind::String {
+        out.resize(out.len() + definition.key_length - key.len(), 0);
+    }
+    let mut values = row.values.iter();
+    for column in &definition.columns {
+        for _ in 0..column.count {
+            write_value(column.kind.shape(), values.next(), names, out);
+        }
+    }
+}
+
+fn write_value(shape: Shape, value: Option<&Value>, names: &mut Sent, out: &mut Vec<u8>) {
+    match (shape, value) {
+        (Shape::Number, Some(Value::Number(number))) => integer::write(out, *number),
+        (Shape::Number, _) => out.push(0),
+        (Shape::Rate, value) => {
+            // What was never counted is as old as can be.
+            let rate = match value {
+                Some(Value::Rate(rate)) => *rate,
+                _ => Rate { age: u32::MAX, ..Rate::default() },
+            };
+            for part in [rate.age, rate.current, rate.previous] {
+                integer::write(out, u64::from(part));
+            }
+        }
+        (Shape::Name, Some(Value::Name(name))) => names.write(name.as_ref(), out),
+        (Shape::Name, _) => names.write(None, out),
+    }
+}
+
+/// A table of a peer that corresponds to one here.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    /// The number by which the peer names it.
+    pub(crate) id: u64,
+    definition: Definition,
+    /// For each column, where its values belong here, and how many of them.
+    places: Vec<(usize, u32)>,
+}
+
+impl Remote {
+    /// What the peer announced, if it fits the table here of the same name: keys are of one kind
+    /// and length.
+    pub(crate) fn new(announced: Announced, local: &Definition) -> Option<Remote> {
+        let Announced { id, key, definition } = announced;
+        if key != local.key as u64 || definition.key_length != local.key_length {
+            return None;
+        }
+        let places = definition.columns.iter().map(|column| place(column, local)).collect();
+        Some(Remote { id, definition, places })
+    }
+
+    /// Whether the peer has said so before.
+    pub(crate) fn is(&self, announced: &Announced) -> bool {
+        self.id == announced.id && self.definition == announced.definition
+    }
+
+    /// Reads an entry behind its number. The values are put in their places; `values` has as many
+    /// as the table here. `None`: the message lies about its lengths.
+    pub(crate) fn read<'a>(
+        &self,
+        body: &mut Reader<'a>,
+        timed: bool,
+        names: &mut Received,
+        values: &mut [Value],
+    ) -> Option<(&'a [u8], Option<u32>)> {
+        let definition = &self.definition;
+        let expire = if timed { Some(body.word()?) } else { None };
+        let key = match definition.key {
+            KeyKind::String => body.counted().filter(|key| key.len() <= definition.key_length)?,
+            _ => body.bytes(definition.key_length)?,
+        };
+        values.fill(Value::Absent);
+        for (column, (place, wanted)) in definition.columns.iter().zip(&self.places) {
+            for element in 0..column.count {
+                let value = read_value(column.kind.shape(), body, names)?;
+                if element < *wanted {
+                    values[place + element as usize] = value;
+                }
+            }
+        }
+        // What never expires there is told as zero.
+        Some((key, expire.filter(|expire| *expire > 0 || definition.expire > 0)))
+    }
+}
+
+/// Where the values of a peer's column belong here.
+fn place(column: &Column, local: &Definition) -> (usize, u32) {
+    let mut place = 0;
+    for own in &local.columns {
+        if own.kind == column.kind {
+            return (place, own.count.min(column.count));
+        }
+        place += own.count as usize;
+    }
+    (0, 0)
+}
+
+fn read_value(shape: Shape, body: &mut Reader<'_>, names: &mut Received) -> Option<Value> {
+    let small = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+    Some(match shape {
+        Shape::Number => Value::Number(body.number()?),
+        Shape::Rate => Value::Rate(Rate {
+            age: small(body.number()?),
+            current: small(body.number()?),
+            previous: small(body.number()?),
+        }),
+        Shape::Name => Value::Name(names.read(body)?),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::definition::Kind;
+use crate::definition::tests::any_definition;
+
+fn column(kind: Kind, count: u32) -> Column {
+    Column { kind, count, period: 0 }
+}
+
+fn remote(definition: &Definition, local: &Definition) -> Option<Remote> {
+    Remote::new(Announced { id: 1, key: definition.key as u64, definition: definition.clone() }, local)
+}
+
+fn number(value: u64) -> Value {
+    Value::Number(value)
+}
+
+/// Values that fit a table, made from whatever numbers there are.
+fn values(definition: &Definition, seed: u64) -> Vec<Value> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut values = Vec::new();
+    for column in &definition.columns {
+        for _ in 0..column.count {
+            values.push(match column.kind.shape() {
+                Shape::Number => number(random.u64(..) >> random.u32(0..64)),
+                Shape::Rate => {
+                    let mut part = || random.u32(..) >> random.u32(0..32);
+                    Value::Rate(Rate { age: part(), current: part(), previous: part() })
+                }
+                Shape::Name => {
+                    Value::Name(random.bool().then(|| format!("server{}", random.u8(..)).into_bytes().into()))
+                }
+            });
+        }
+    }
+    values
+}
+
+#[test]
+fn entries_are_written_as_haproxy_writes_them() {
+    let columns = vec![
+        column(Kind::ServerId, 1),
+        column(Kind::Gpc0, 1),
+        column(Kind::Gpc0Rate, 1),
+        column(Kind::ServerKey, 1),
+    ];
+    let definition = Definition::new(b"t", KeyKind::Ipv4, 4, 600_000, columns);
+    let rate = Rate { age: 300, current: 2, previous: 0 };
+    let values = [number(1), number(1000), Value::Rate(rate), Value::Name(Some(Arc::from(*b"s2")))];
+    let row = Row { key: &[127, 0, 0, 1], expire: None, values: &values };
+    let mut names = Sent::default();
+    let mut out = Vec::new();
+    write(&definition, Some(2), false, &row, &mut names, &mut out);
+    assert_eq!(out, [0, 0, 0, 2, 127, 0, 0, 1, 1, 0xf8, 0x2f, 0xfc, 3, 2, 0, 4, 1, 2, b's', b'2']);
+    out.clear();
+    write(&definition, None, true, &row, &mut names, &mut out);
+    assert_eq!(out, [0, 9, 0x27, 0xc0, 127, 0, 0, 1, 1, 0xf8, 0x2f, 0xfc, 3, 2, 0, 1, 1]);
+
+    let strings = Definition::new(b"t", KeyKind::String, 20, 0, vec![column(Kind::Gpt, 3)]);
+    let row = Row { key: b"/h", expire: None, values: &[number(0), number(0), number(300)] };
+    out.clear();
+    write(&strings, None, true, &row, &mut names, &mut out);
+    assert_eq!(out, [0, 0, 0, 0, 2, b'/', b'h', 0, 0, 0xfc, 3]);
+
+    let binary = Definition::new(b"t", KeyKind::Binary, 4, 0, Vec::new());
+    out.clear();
+    write(&binary, None, false, &Row { key: b"ab", expire: None, values: &[] }, &mut names, &mut out);
+    assert_eq!(out, [b'a', b'b', 0, 0]);
+}
+
+#[test]
+fn values_go_where_the_table_here_has_them() {
+    let there = Definition::new(
+        b"t",
+        KeyKind::Integer,
+        4,
+        0,
+        vec![column(Kind::Gpt, 4), column(Kind::Gpc0, 1), column(Kind::ConnCnt, 1)],
+    );
+    let here = Definition::new(
+        b"t",
+        KeyKind::Integer,
+        4,
+        0,
+        vec![column(Kind::Gpt, 2), column(Kind::ConnCnt, 1), column(Kind::ServerId, 1)],
+    );
+    let mut out = Vec::new();
+    let all: Vec<Value> = [10, 11, 12, 13, 14, 15].map(number).into();
+    let row = Row { key: &[0, 0, 0, 7], expire: None, values: &all };
+    write(&there, None, false, &row, &mut Sent::default(), &mut out);
+    let mut values = vec![number(99); 4];
+    let remote = remote(&there, &here).unwrap();
+    let read = remote.read(&mut Reader::new(&out), false, &mut Received::default(), &mut values);
+    assert_eq!(read, Some((&[0, 0, 0, 7][..], None)));
+    assert_eq!(values, [Value::Absent, number(11), number(12), number(13)]);
+}
+
+#[test]
+fn tables_of_other_keys_are_not_learned() {
+    let table = |kind, length| Definition::new(b"t", kind, length, 0, Vec::new());
+    let here = table(KeyKind::String, 20);
+    assert!(remote(&table(KeyKind::String, 20), &here).is_some());
+    assert!(remote(&table(KeyKind::String, 30), &here).is_none());
+    assert!(remote(&table(KeyKind::Binary, 20), &here).is_none());
+    let strange = Announced { id: 1, key: 9, definition: table(KeyKind::Binary, 8) };
+    assert!(Remote::new(strange, &table(KeyKind::Binary, 8)).is_none());
+}
+
+#[test]
+fn what_never_expires_there_lives_as_entries_do_here() {
+    let table = |expire| Definition::new(b"t", KeyKind::Integer, 4, expire, Vec::new());
+    for (there, told, expected) in [(0, 0, None), (0, 5, Some(5)), (1000, 0, Some(0)), (1000, 7, Some(7))] {
+        let remote = remote(&table(there), &table(60_000)).unwrap();
+        let bytes = [0, 0, 0, told, 0, 0, 0, 1];
+        let read = remote.read(&mut Reader::new(&bytes), true, &mut Received::default(), &mut []);
+        assert_eq!(read.unwrap().1, expected, "{there} {told}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_entry_comes_back_and_none_that_is_cut(
+        definition in any_definition(),
+        key in proptest::collection::vec(any::<u8>(), 0..300),
+        seed: u64,
+        timed: bool,
+        expire: u32,
+    ) {
+        let values = values(&definition, seed);
+        let mut key = key;
+        key.truncate(definition.key_length);
+        if definition.key != KeyKind::String {
+            key.resize(definition.key_length, 0);
+        }
+        let mut out = Vec::new();
+        let row = Row { key: &key, expire: Some(expire), values: &values };
+        write(&definition, Some(5), timed, &row, &mut Sent::default(), &mut out);
+        let remote = remote(&definition, &definition).unwrap();
+        let mut read = vec![Value::Absent; definition.values()];
+        let mut body = Reader::new(&out);
+        prop_assert_eq!(body.word(), Some(5));
+        let (got, lives) = remote.read(&mut body, timed, &mut Received::default(), &mut read).unwrap();
+        prop_assert!(body.is_empty());
+        prop_assert_eq!((got, read), (&key[..], values));
+        prop_assert_eq!(lives, timed.then_some(expire).filter(|expire| *expire > 0 || definition.expire > 0));
+        for cut in 4..out.len() {
+            let mut read = vec![Value::Absent; definition.values()];
+            let mut body = Reader::new(&out[4..cut]);
+            prop_assert_eq!(remote.read(&mut body, timed, &mut Received::default(), &mut read), None);
+        }
+    }
+}

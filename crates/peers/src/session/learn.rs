@@ -1,0 +1,145 @@
+//! What a peer teaches in a session: its tables, which of ours they are, entries, and what is owed for
+//! them: an acknowledgement for each table, of the last entry, however many came.
+
+use std::collections::HashMap;
+
+use crate::definition::Definition;
+use crate::dictionary::Received;
+use crate::integer::Reader;
+use crate::message::{self, Breach};
+use crate::row::{Remote, Row, Value};
+use crate::tables::{Origin, Tables};
+
+/// A table of ours that the peer has announced.
+#[derive(Debug)]
+struct Course {
+    remote: Remote,
+    /// The number of the last entry.
+    last: u32,
+    acknowledged: u32,
+    /// Whether it waits in `owed`.
+    owed: bool,
+    values: Box<[Value]>,
+}
+
+#[derive(Debug)]
+pub(super) struct Learning {
+    /// By the places of our tables.
+    courses: Vec<Option<Course>>,
+    /// Our table by the peer's number.
+    numbers: HashMap<u64, usize>,
+    /// Of which of our tables the next entries are; `None`: of one that we do not have.
+    current: Option<usize>,
+    /// Whether the peer has announced any table.
+    announced: bool,
+    /// The tables that are to be acknowledged.
+    owed: Vec<usize>,
+    names: Received,
+}
+
+impl Learning {
+    pub(super) fn new(tables: &[Definition]) -> Learning {
+        Learning {
+            courses: tables.iter().map(|_| None).collect(),
+            numbers: HashMap::new(),
+            current: None,
+            announced: false,
+            owed: Vec::new(),
+            names: Received::default(),
+        }
+    }
+
+    pub(super) fn view(&self, table: usize) -> Option<(u64, u32, u32)> {
+        let course = self.courses.get(table)?.as_ref()?;
+        Some((course.remote.id, course.last, course.acknowledged))
+    }
+
+    /// A table of the peer's. One that we do not have, or that is another kind of table here, is no
+    /// error: its entries are passed over.
+    pub(super) fn define(&mut self, body: &[u8], tables: &[Definition]) -> Result<(), Breach> {
+        let announced = Definition::read(body).ok_or(Breach::Protocol("a table that is none"))?;
+        self.announced = true;
+        let id = announced.id;
+        let name = &announced.definition.name;
+        let Some(place) = tables.iter().position(|table| table.name == *name) else {
+            self.forget(id);
+            return Ok(());
+        };
+        // The same table again, as it comes before each run of entries.
+        if let Some(course) = &self.courses[place]
+            && course.remote.is(&announced)
+        {
+            self.current = Some(place);
+            return Ok(());
+        }
+        let Some(remote) = Remote::new(announced, &tables[place]) else {
+            self.forget(id);
+            return Ok(());
+        };
+        if let Some(other) = self.numbers.insert(id, place)
+            && other != place
+        {
+            self.courses[other] = None;
+        }
+        let values = vec![Value::Absent; tables[place].values()].into();
+        let course = Course { remote, last: 0, acknowledged: 0, owed: false, values };
+        if let Some(before) = self.courses[place].replace(course)
+            && before.remote.id != id
+        {
+            self.numbers.remove(&before.remote.id);
+        }
+        self.current = Some(place);
+        Ok(())
+    }
+
+    /// The peer's number is of a table that is not learned.
+    fn forget(&mut self, id: u64) {
+        self.current = None;
+        if let Some(place) = self.numbers.remove(&id) {
+            self.courses[place] = None;
+        }
+    }
+
+    pub(super) fn switch(&mut self, id: u64) {
+        self.current = self.numbers.get(&id).copied();
+    }
+
+    /// An entry; whether it was learned.
+    pub(super) fn update(
+        &mut self,
+        incremental: bool,
+        timed: bool,
+        body: &[u8],
+        origin: Origin,
+        now: u64,
+        tables: &mut impl Tables,
+    ) -> Result<bool, Breach> {
+        let Some(place) = self.current else {
+            let lost = Breach::Protocol("an entry of no table");
+            return if self.announced { Ok(false) } else { Err(lost) };
+        };
+        let Some(course) = &mut self.courses[place] else { return Ok(false) };
+        let short = Breach::Protocol("an entry that ends too early");
+        let mut body = Reader::new(body);
+        let number = if incremental { course.last.wrapping_add(1) } else { body.word().ok_or(short)? };
+        let read = course.remote.read(&mut body, timed, &mut self.names, &mut course.values);
+        let (key, expire) = read.ok_or(short)?;
+        tables.learn(place, &Row { key, expire, values: &course.values }, origin, now);
+        course.last = number;
+        if !course.owed {
+            course.owed = true;
+            self.owed.push(place);
+        }
+        Ok(true)
+    }
+
+    /// Appends the acknowledgements that are owed.
+    pub(super) fn acks(&mut self, out: &mut Vec<u8>) {
+        for place in self.owed.drain(..) {
+            let Some(course) = &mut self.courses[place] else { continue };
+            course.owed = false;
+            course.acknowledged = course.last;
+            message::ack(course.remote.id, course.last, out);
+        }
+    }
+}

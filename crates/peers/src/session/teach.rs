@@ -1,0 +1,253 @@
+//! What a peer is taught in a session: changes as they are made, and everything in a resync.
+//!
+//! A change is sent with its number, of which the wire has the lower 32 bits. What is sent in a resync
+//! carries the number of the last change that was sent before it: the peer acknowledges in
+//! order, so whoever has learned that entry has learned that change.
+
+use crate::definition::Definition;
+use crate::dictionary::Sent;
+use crate::message::{self, Control};
+use crate::row::{self, Row};
+use crate::session::Section;
+use crate::shard;
+use crate::tables::Tables;
+
+/// The longest key that is sent: what may stand beside it in a message takes less than the rest.
+const LONGEST_KEY: usize = message::LONGEST - 6144;
+
+/// How far the peer is with a table.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cursor {
+    acknowledged: u64,
+    sent: u64,
+}
+
+/// How far a resync is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lesson {
+    None,
+    /// The table, and where in it.
+    At(usize, u64),
+    /// Everything is sent; the peer has not confirmed.
+    Told,
+}
+
+#[derive(Debug)]
+pub(super) struct Teaching {
+    cursors: Vec<Cursor>,
+    lesson: Lesson,
+    /// Whether the peer asked again while it was taught.
+    again: bool,
+    /// The table that was defined last.
+    defined: Option<usize>,
+    /// The number of the last entry since.
+    last: Option<u32>,
+    /// Which part of the keys it gets, of how many.
+    shard: Option<(u32, u32)>,
+    names: Sent,
+    silent: bool,
+    /// How many entries were sent.
+    taught: u64,
+    body: Vec<u8>,
+}
+
+impl Teaching {
+    pub(super) fn new(tables: usize) -> Teaching {
+        Teaching {
+            cursors: vec![Cursor::default(); tables],
+            lesson: Lesson::None,
+            again: false,
+            defined: None,
+            last: None,
+            shard: None,
+            names: Sent::default(),
+            silent: false,
+            taught: 0,
+            body: Vec::new(),
+        }
+    }
+
+    pub(super) fn resume(&mut self, known: &[u64], shard: Option<(u32, u32)>) {
+        for (cursor, known) in self.cursors.iter_mut().zip(known) {
+            *cursor = Cursor { acknowledged: *known, sent: *known };
+        }
+        self.shard = shard;
+    }
+
+    pub(super) fn cursor(&self, table: usize) -> (u64, u64) {
+        self.cursors.get(table).map_or((0, 0), |cursor| (cursor.acknowledged, cursor.sent))
+    }
+
+    /// Whether the last word is spoken.
+    pub(super) fn is_silent(&self) -> bool {
+        self.silent
+    }
+
+    pub(super) fn silence(&mut self) {
+        self.silent = true;
+    }
+
+    pub(super) fn begin_lesson(&mut self) {
+        match self.lesson {
+            // Whatever it learned of the one before: it wants another.
+            Lesson::None | Lesson::Told => self.lesson = Lesson::At(0, 0),
+            Lesson::At(..) => self.again = true,
+        }
+    }
+
+    /// The peer knows that the resync is over. Whether there was one.
+    pub(super) fn confirmed(&mut self) -> bool {
+        let told = self.lesson == Lesson::Told;
+        if told {
+            self.lesson = Lesson::None;
+        }
+        told
+    }
+
+    /// The peer has learned up to the change whose number ends with `update`. Numbers that were never
+    /// sent are passed over: versions of HAProxy send such after a resync.
+    pub(super) fn ack(&mut self, table: u64, update: u32) {
+        let place = table.checked_sub(1).and_then(|place| usize::try_from(place).ok());
+        let Some(cursor) = place.and_then(|place| self.cursors.get_mut(place)) else { return };
+        let behind = u64::from((cursor.sent as u32).wrapping_sub(update));
+        if behind < cursor.sent - cursor.acknowledged {
+            cursor.acknowledged = cursor.sent - behind;
+        }
+    }
+
+    /// Appends what there is to teach, as long as there is room; says how many entries that is.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn output(
+        &mut self,
+        section: &Section,
+        timed: bool,
+        up_to_date: bool,
+        out: &mut Vec<u8>,
+        limit: usize,
+        now: u64,
+        tables: &mut impl Tables,
+    ) -> u64 {
+        let before = self.taught;
+        let mut left = section.at_once.max(1);
+        for place in 0..self.cursors.len() {
+            if left == 0 || out.len() >= limit {
+                break;
+            }
+            if self.cursors[place].sent < tables.latest(place) {
+                self.changes(place, section, out, limit, &mut left, now, tables);
+            }
+        }
+        while let Lesson::At(place, cursor) = self.lesson {
+            if left == 0 || out.len() >= limit {
+                break;
+            }
+            if place == section.tables.len() {
+                self.end_lesson(up_to_date, out);
+                break;
+            }
+            let next = self.everything(place, cursor, section, timed, out, limit, &mut left, now, tables);
+            self.lesson = next.map_or(Lesson::At(place + 1, 0), |cursor| Lesson::At(place, cursor));
+        }
+        self.taught - before
+    }
+
+    fn end_lesson(&mut self, up_to_date: bool, out: &mut Vec<u8>) {
+        if std::mem::take(&mut self.again) {
+            self.lesson = Lesson::At(0, 0);
+            return;
+        }
+        let end = if up_to_date { Control::ResyncFinished } else { Control::ResyncPartial };
+        message::control(end, out);
+        self.lesson = Lesson::Told;
+    }
+
+    /// Sends changes of a table that were not sent.
+    #[allow(clippy::too_many_arguments)]
+    fn changes(
+        &mut self,
+        place: usize,
+        section: &Section,
+        out: &mut Vec<u8>,
+        limit: usize,
+        left: &mut usize,
+        now: u64,
+        tables: &mut impl Tables,
+    ) {
+        let latest = tables.latest(place);
+        let mut all = true;
+        let after = self.cursors[place].sent;
+        tables.changed(place, after, now, &mut |number, row| {
+            self.cursors[place].sent = number;
+            self.entry(place, section, number as u32, false, row, out);
+            *left -= 1;
+            all = *left > 0 && out.len() < limit;
+            all
+        });
+        if all {
+            self.cursors[place].sent = self.cursors[place].sent.max(latest);
+        }
+    }
+
+    /// Sends entries of a table, whatever became of them; answers where to go on.
+    #[allow(clippy::too_many_arguments)]
+    fn everything(
+        &mut self,
+        place: usize,
+        cursor: u64,
+        section: &Section,
+        timed: bool,
+        out: &mut Vec<u8>,
+        limit: usize,
+        left: &mut usize,
+        now: u64,
+        tables: &mut impl Tables,
+    ) -> Option<u64> {
+        if cursor == 0 {
+            // A table without entries is announced too.
+            self.define(place, &section.tables[place], out);
+        }
+        let number = self.cursors[place].sent as u32;
+        tables.walk(place, cursor, now, &mut |row| {
+            self.entry(place, section, number, timed, row, out);
+            *left -= 1;
+            *left > 0 && out.len() < limit
+        })
+    }
+
+    fn define(&mut self, place: usize, definition: &Definition, out: &mut Vec<u8>) {
+        if self.defined == Some(place) {
+            return;
+        }
+        self.body.clear();
+        definition.write(place as u64 + 1, &mut self.body);
+        message::define(&self.body, out);
+        self.defined = Some(place);
+        self.last = None;
+    }
+
+    /// Sends an entry, unless it is of another part of the keys, or too long for a message.
+    fn entry(
+        &mut self,
+        place: usize,
+        section: &Section,
+        number: u32,
+        timed: bool,
+        row: &Row<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        let definition = &section.tables[place];
+        let elsewhere = |(shard, shards)| shard::of(&section.ids[place], row.key, shards) != shard;
+        let long = row.key.len().min(definition.key_length) > LONGEST_KEY;
+        if long || self.shard.is_some_and(elsewhere) {
+            return;
+        }
+        self.define(place, definition, out);
+        let incremental = self.last.is_some_and(|last| last.wrapping_add(1) == number);
+        self.body.clear();
+        let told = (!incremental).then_some(number);
+        row::write(definition, told, timed, row, &mut self.names, &mut self.body);
+        message::update(incremental, timed, &self.body, out);
+        self.last = Some(number);
+        self.taught += 1;
+    }
+}

@@ -1,0 +1,356 @@
+//! A `peers` section whose connections are made by hand: who is asked for what, which connections
+//! stay, and what is said when.
+
+mod memory;
+
+use std::collections::BTreeMap;
+
+use memory::{Memory, counters, section};
+use peers::{Command, Group, Link, Settings, Stage, TIMEOUT, Tables};
+
+/// A process of the section `A`, `B`, `C`.
+struct Node {
+    group: Group,
+    memory: Memory,
+}
+
+fn node(name: &str, process: u32, successor: bool, now: u64) -> Node {
+    let section = section(name, &["A", "B", "C"], vec![counters("t", 60_000)]);
+    let memory = Memory::new(&section.tables);
+    let settings =
+        Settings { section, shards: 0, parts: Box::default(), process, successor, seed: u64::from(process) };
+    Node { group: Group::new(settings, now), memory }
+}
+
+impl Node {
+    /// Who is to be connected to now.
+    fn dials(&mut self) -> BTreeMap<usize, Link> {
+        let mut dials = BTreeMap::new();
+        while let Some(command) = self.group.command() {
+            if let Command::Connect { peer, link } = command {
+                dials.insert(peer, link);
+            }
+        }
+        dials
+    }
+
+    fn commands(&mut self) -> Vec<Command> {
+        std::iter::from_fn(|| self.group.command()).collect()
+    }
+
+    fn says(&mut self, link: Link, now: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        loop {
+            let before = out.len();
+            self.group.output(link, &mut out, usize::MAX, now, &mut self.memory);
+            if out.len() == before {
+                return out;
+            }
+        }
+    }
+
+    fn hears(&mut self, link: Link, bytes: &[u8], now: u64) {
+        self.group.receive(link, bytes, now, &mut self.memory);
+    }
+
+    /// A peer connects and greets; the connection, and what is answered.
+    fn greeted(&mut self, greeting: &str, now: u64) -> (Link, Vec<u8>) {
+        let link = self.group.accept(now).expect("there is room");
+        self.hears(link, greeting.as_bytes(), now);
+        (link, self.says(link, now))
+    }
+}
+
+/// Carries what two nodes have to say to each other over a connection until they are silent.
+fn talk(a: &mut Node, a_link: Link, b: &mut Node, b_link: Link, now: u64) {
+    loop {
+        let (to_b, to_a) = (a.says(a_link, now), b.says(b_link, now));
+        if to_a.is_empty() && to_b.is_empty() {
+            return;
+        }
+        b.hears(b_link, &to_b, now);
+        a.hears(a_link, &to_a, now);
+    }
+}
+
+/// Lets `a` connect to `b`, whose place is given.
+fn join(a: &mut Node, b: &mut Node, place: usize, now: u64) -> (Link, Link) {
+    let a_link = a.dials()[&place];
+    let b_link = b.group.accept(now).expect("there is room");
+    a.group.connected(a_link, now);
+    talk(a, a_link, b, b_link, now);
+    (a_link, b_link)
+}
+
+const TABLE: &[u8] = &[10, 130, 8, 1, 1, b't', 6, 32, 4, 0xf0, 0];
+
+#[test]
+fn all_peers_but_this_one_are_connected_to_and_one_of_them_is_asked_for_everything() {
+    let mut a = node("A", 10, false, 0);
+    let dials = a.dials();
+    assert_eq!(dials.keys().copied().collect::<Vec<_>>(), [1, 2]);
+    let mut asked = 0;
+    for (peer, name) in [(1, "B"), (2, "C")] {
+        a.group.connected(dials[&peer], 0);
+        assert_eq!(a.says(dials[&peer], 0), format!("HAProxyS 2.1\n{name}\nA 10 1\n").as_bytes());
+        a.hears(dials[&peer], b"200\n", 0);
+        asked += usize::from(a.says(dials[&peer], 0) == [0, 0]);
+    }
+    assert_eq!((asked, a.group.stage()), (1, Stage::Remote));
+}
+
+#[test]
+fn a_peer_that_does_not_know_everything_is_followed_by_another() {
+    let mut a = node("A", 10, false, 0);
+    let dials = a.dials();
+    for link in dials.values() {
+        a.group.connected(*link, 0);
+        a.hears(*link, b"200\n", 0);
+    }
+    let asked = |a: &mut Node| {
+        let asks: Vec<Link> =
+            dials.values().copied().filter(|link| a.says(*link, 0).ends_with(&[0, 0])).collect();
+        assert_eq!(asks.len(), 1, "{asks:?}");
+        asks[0]
+    };
+    let first = asked(&mut a);
+    a.hears(first, &[0, 2], 0);
+    assert_eq!(a.says(first, 0), [0, 3]);
+    assert_eq!(a.group.stage(), Stage::Remote);
+    let second = dials.values().copied().find(|link| *link != first).unwrap();
+    assert_eq!(a.says(second, 0), [0, 0]);
+    a.hears(second, &[0, 1], 0);
+    assert_eq!(a.says(second, 0), [0, 3]);
+    assert_eq!(a.group.stage(), Stage::Finished);
+}
+
+#[test]
+fn the_loss_of_a_teacher_is_the_turn_of_another() {
+    let mut a = node("A", 10, false, 0);
+    let dials = a.dials();
+    for link in dials.values() {
+        a.group.connected(*link, 0);
+        a.hears(*link, b"200\n", 0);
+        a.says(*link, 0);
+    }
+    let teacher = (1..3).find(|peer| a.group.view(*peer).unwrap().teaches).unwrap();
+    a.group.closed(dials[&teacher], 100);
+    a.group.tick(100);
+    let other = 3 - teacher;
+    assert!(a.group.view(other).unwrap().teaches);
+    // Its own end is not waited for without limit when nobody is left.
+    a.group.closed(dials[&other], 200);
+    a.group.tick(200 + 5000);
+    assert_eq!(a.group.stage(), Stage::Finished);
+}
+
+#[test]
+fn a_process_that_nobody_teaches_takes_itself_to_know_everything() {
+    let mut a = node("A", 10, false, 0);
+    for link in a.dials().into_values() {
+        a.group.closed(link, 1);
+    }
+    a.group.tick(4999);
+    assert_eq!(a.group.stage(), Stage::Remote);
+    a.group.tick(5000);
+    assert_eq!(a.group.stage(), Stage::Finished);
+}
+
+#[test]
+fn a_successor_is_taught_by_the_process_before_it_and_shows_its_number() {
+    let mut old = node("A", 10, false, 0);
+    let dials = old.dials();
+    old.group.connected(dials[&1], 0);
+    old.hears(dials[&1], b"200\n", 0);
+    old.hears(dials[&1], &[0, 1], 0);
+    for number in 0..1000_u64 {
+        old.memory.count(0, format!("k{number}").as_bytes(), number, 0);
+    }
+    let mut new = node("A", 20, true, 1000);
+    assert_eq!((new.dials().len(), new.group.stage()), (0, Stage::Local));
+    // Others come later.
+    let (_, answer) = new.greeted("HAProxyS 2.1\nA\nB 1 1\n", 1000);
+    assert_eq!(answer, b"300\n");
+
+    old.group.stop(3, 1000);
+    let commands = old.commands();
+    assert!(commands.contains(&Command::Close(dials[&1])), "{commands:?}");
+    let link = commands.iter().find_map(|command| match command {
+        Command::Connect { peer: 0, link } => Some(*link),
+        _ => None,
+    });
+    let link = link.unwrap();
+    let new_link = new.group.accept(1000).unwrap();
+    old.group.connected(link, 1000);
+    talk(&mut old, link, &mut new, new_link, 1000);
+    assert_eq!(new.memory.contents(), old.memory.contents());
+    assert_eq!(new.group.stage(), Stage::Finished);
+    assert_eq!(old.commands(), [Command::Done, Command::Close(link)]);
+
+    new.group.closed(new_link, 1000);
+    new.group.tick(1000);
+    let dials = new.dials();
+    new.group.connected(dials[&1], 1000);
+    assert_eq!(new.says(dials[&1], 1000), b"HAProxyS 2.1\nB\nA 10 1\n");
+}
+
+#[test]
+fn a_successor_whom_nobody_teaches_turns_to_the_others() {
+    let mut new = node("A", 20, true, 0);
+    assert_eq!(new.group.next(), Some(5000));
+    new.group.tick(5000);
+    assert_eq!((new.dials().len(), new.group.stage()), (2, Stage::Remote));
+}
+
+#[test]
+fn a_process_that_ends_gives_up_a_successor_that_does_not_listen() {
+    let mut old = node("A", 10, false, 0);
+    old.dials();
+    let mut now = 0;
+    old.group.stop(3, now);
+    for attempt in 0..3 {
+        let commands = old.commands();
+        let link = commands.iter().find_map(|command| match command {
+            Command::Connect { peer: 0, link } => Some(*link),
+            _ => None,
+        });
+        assert!(link.is_some(), "attempt {attempt}: {commands:?}");
+        old.group.closed(link.unwrap(), now);
+        now += 1000;
+        old.group.tick(now);
+    }
+    assert_eq!(old.commands(), [Command::Done]);
+}
+
+#[test]
+fn the_last_to_connect_wins() {
+    let mut a = node("A", 10, false, 0);
+    let dials = a.dials();
+    a.group.connected(dials[&1], 0);
+    a.hears(dials[&1], b"200\n", 0);
+    let (first, answer) = a.greeted("HAProxyS 2.1\nA\nB 5 1\n", 0);
+    assert!(answer.starts_with(b"200\n"));
+    assert_eq!(a.commands(), [Command::Close(dials[&1])]);
+    let (second, _) = a.greeted("HAProxyS 2.1\nA\nB 5 1\n", 0);
+    assert_eq!(a.commands(), [Command::Close(first)]);
+    let view = a.group.view(1).unwrap();
+    assert_eq!((view.is_established, view.sessions, view.collisions), (true, 3, 2));
+    a.group.closed(second, 0);
+    assert!(!a.group.view(1).unwrap().is_established);
+}
+
+#[test]
+fn of_two_connections_made_at_once_both_sides_keep_the_same() {
+    for (one, other) in [(0, 1), (1, 0)] {
+        let mut nodes = [node("A", 10, false, 0), node("B", 20, false, 0)];
+        let mine = [nodes[0].dials()[&1], nodes[1].dials()[&0]];
+        let theirs = [nodes[0].group.accept(0).unwrap(), nodes[1].group.accept(0).unwrap()];
+        let mut greetings = [Vec::new(), Vec::new()];
+        for side in 0..2 {
+            nodes[side].group.connected(mine[side], 0);
+            greetings[side] = nodes[side].says(mine[side], 0);
+        }
+        // Both have greeted before either hears the other, in either order.
+        nodes[one].hears(theirs[one], &greetings[other], 0);
+        nodes[other].hears(theirs[other], &greetings[one], 0);
+        let answers = [nodes[0].says(theirs[0], 0), nodes[1].says(theirs[1], 0)];
+        for side in [one, other] {
+            nodes[side].hears(mine[side], &answers[1 - side], 0);
+        }
+        let closed = nodes.each_mut().map(|node| node.commands());
+        assert_eq!(closed[0], [Command::Close(theirs[0])]);
+        assert_eq!(closed[1], [Command::Close(mine[1])]);
+        assert!(
+            nodes.iter().enumerate().all(|(side, node)| node.group.view(1 - side).unwrap().is_established)
+        );
+    }
+}
+
+#[test]
+fn a_peer_that_was_restarted_is_taught_all_changes_again_and_one_that_was_not_only_new_ones() {
+    let mut a = node("A", 10, false, 0);
+    a.dials();
+    a.memory.count(0, b"k", 1, 0);
+    let (first, answer) = a.greeted("HAProxyS 2.1\nA\nB 5 1\n", 0);
+    assert!(answer.windows(2).any(|two| two == [1, b'k']), "{answer:?}");
+    a.hears(first, &[10, 132, 5, 1, 0, 0, 0, 1], 0);
+    a.group.closed(first, 0);
+    for (process, again) in [(5, false), (6, true)] {
+        let (link, answer) = a.greeted(&format!("HAProxyS 2.1\nA\nB {process} 1\n"), 0);
+        assert_eq!(answer.windows(2).any(|two| two == [1, b'k']), again, "{process}: {answer:?}");
+        a.group.closed(link, 0);
+    }
+}
+
+#[test]
+fn peers_that_were_first_to_connect_are_asked_too() {
+    let mut a = node("A", 10, false, 0);
+    a.dials();
+    for (name, process) in [("B", 1), ("C", 2)] {
+        let (link, answer) = a.greeted(&format!("HAProxyS 2.1\nA\n{name} {process} 1\n"), 0);
+        assert!(answer.ends_with(&[0, 0]), "{name}: {answer:?}");
+        a.hears(link, &[0, 1], 0);
+        assert_eq!((a.says(link, 0), a.group.stage()), (vec![0, 3], Stage::Finished));
+        a.group.closed(link, 0);
+        // It knows this process by now.
+        let (link, answer) = a.greeted(&format!("HAProxyS 2.1\nA\n{name} {process} 1\n"), 0);
+        assert_eq!(answer, b"200\n");
+        a.group.closed(link, 0);
+    }
+}
+
+#[test]
+fn two_processes_share_what_each_of_them_changes() {
+    let (mut a, mut b) = (node("A", 10, false, 0), node("B", 20, false, 0));
+    b.dials();
+    let (a_link, b_link) = join(&mut a, &mut b, 1, 0);
+    for number in 0..500_u64 {
+        a.memory.count(0, format!("a{}", number % 100).as_bytes(), number, 0);
+        b.memory.count(0, format!("b{}", number % 100).as_bytes(), number, 0);
+    }
+    talk(&mut a, a_link, &mut b, b_link, 0);
+    assert_eq!(a.memory.contents(), b.memory.contents());
+    let progress = a.group.progress(1, 0);
+    assert_eq!((progress.sent, progress.acknowledged, progress.remote_id), (500, 500, 1));
+    assert_eq!((progress.learned, progress.confirmed), (500, 500));
+    assert_eq!(a.memory.latest(0), 500);
+}
+
+#[test]
+fn connections_that_do_not_say_who_they_are_are_few_and_short() {
+    let mut a = node("A", 10, false, 0);
+    a.dials();
+    let links: Vec<Link> = std::iter::from_fn(|| a.group.accept(0)).take(1000).collect();
+    assert!(links.len() < 50, "{}", links.len());
+    a.group.tick(TIMEOUT);
+    let closed = a.commands().iter().filter(|command| matches!(command, Command::Close(_))).count();
+    assert!(closed >= links.len(), "{closed} of {}", links.len());
+    links.iter().for_each(|link| a.group.closed(*link, TIMEOUT));
+    assert!(a.group.accept(TIMEOUT).is_some());
+}
+
+#[test]
+fn a_peer_that_lies_is_left_for_a_while() {
+    let mut a = node("A", 10, false, 0);
+    a.dials();
+    let (link, _) = a.greeted("HAProxyS 2.1\nA\nB 5 1\n", 0);
+    a.hears(link, &[TABLE, &[10, 128, 3, 0, 0, 0]].concat(), 0);
+    assert_eq!(a.commands(), [Command::Close(link)]);
+    assert_eq!(a.says(link, 0), [1, 0]);
+    a.group.closed(link, 0);
+    let view = a.group.view(1).unwrap();
+    assert_eq!((view.is_established, view.breaches), (false, 1));
+    assert_eq!(view.retry, 5000);
+}
+
+#[test]
+fn an_attempt_that_hangs_is_given_up_and_made_again() {
+    let mut a = node("A", 10, false, 0);
+    let dials = a.dials();
+    a.group.tick(TIMEOUT);
+    let commands = a.commands();
+    assert!(dials.values().all(|link| commands.contains(&Command::Close(*link))), "{commands:?}");
+    dials.values().for_each(|link| a.group.closed(*link, TIMEOUT));
+    a.group.tick(TIMEOUT + 2050);
+    assert_eq!(a.dials().len(), 2);
+}
