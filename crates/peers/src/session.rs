@@ -270,6 +270,10 @@ impl Session {
         if self.over().is_some() {
             return;
         }
+        if self.greeted().is_some() && self.input.len() > message::LONGEST {
+            self.end(Over::Breach(Breach::Protocol("more than a greeting before its answer")));
+            return;
+        }
         if self.input.is_empty() {
             let used = self.take(bytes, now, tables);
             if self.over().is_none() {
@@ -288,9 +292,14 @@ impl Session {
 
     /// Reads on after a greeting was answered: what came behind it.
     pub fn resume_input(&mut self, now: u64, tables: &mut impl Tables) {
-        if !self.input.is_empty() {
+        if !self.input.is_empty() && self.is_open() {
             self.receive(&[], now, tables);
         }
+    }
+
+    /// How many bytes are kept of a message that is not complete.
+    pub fn kept(&self) -> usize {
+        self.input.len()
     }
 
     /// Takes what is complete off the bytes; says how much that was.
@@ -302,10 +311,7 @@ impl Session {
                 Phase::Hello => self.take_hello(rest),
                 Phase::Status => self.take_status(rest, now),
                 Phase::Open => self.take_message(rest, now, tables),
-                // What comes behind a greeting waits for its answer, up to one message.
-                Phase::Greeted(_) if rest.len() > message::LONGEST => {
-                    Err(Breach::Protocol("more than a greeting before its answer"))
-                }
+                // What comes behind a greeting waits for its answer.
                 Phase::Greeted(_) | Phase::Over(_) => Ok(None),
             };
             match step {

@@ -1,0 +1,268 @@
+//! A peers section over real sockets, and the machine's HAProxy as a peer, for `tests/haproxy.rs`.
+//!
+//! Nothing runs beside the test: [`Driver::until`] turns the section until something is so.
+
+use std::collections::HashMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Program, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use peers::{Command, Group, Link, Section, Settings};
+
+use crate::memory::Memory;
+
+/// How long something is waited for that must happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A connection.
+struct Socket {
+    stream: TcpStream,
+    /// What could not be written yet.
+    out: Vec<u8>,
+    /// Whether it is closed once that is written.
+    ends: bool,
+}
+
+/// A section at work.
+pub(crate) struct Driver {
+    pub(crate) group: Group,
+    pub(crate) memory: Memory,
+    listener: TcpListener,
+    /// Where peers are; `None` for those that have to come here.
+    places: Vec<Option<SocketAddr>>,
+    sockets: HashMap<Link, Socket>,
+    start: Instant,
+}
+
+/// An address that nothing listens at.
+pub(crate) fn free() -> SocketAddr {
+    listener().1
+}
+
+pub(crate) fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there are ports");
+    listener.set_nonblocking(true).expect("sockets can be told not to wait");
+    let address = listener.local_addr().expect("it is bound");
+    (listener, address)
+}
+
+impl Driver {
+    pub(crate) fn new(
+        section: &Arc<Section>,
+        listener: TcpListener,
+        places: Vec<Option<SocketAddr>>,
+        process: u32,
+    ) -> Driver {
+        let settings = Settings {
+            section: section.clone(),
+            shards: 0,
+            parts: Box::default(),
+            process,
+            successor: false,
+            seed: process.into(),
+        };
+        let memory = Memory::new(&section.tables);
+        let group = Group::new(settings, 0);
+        Driver { group, memory, listener, places, sockets: HashMap::new(), start: Instant::now() }
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.start.elapsed().as_millis() as u64
+    }
+
+    /// Turns until something is so.
+    pub(crate) fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Driver) -> bool) {
+        let begun = Instant::now();
+        while !is_so(self) {
+            assert!(begun.elapsed() < PATIENCE, "{what}: never; {:?}", self.group.view(1));
+            if !self.turn() {
+                std::thread::yield_now();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    /// Breaks all connections off, as a network does.
+    pub(crate) fn cut(&mut self) {
+        let now = self.now();
+        for (link, socket) in self.sockets.drain() {
+            let _ = socket.stream.shutdown(Shutdown::Both);
+            self.group.closed(link, now);
+        }
+    }
+
+    fn turn(&mut self) -> bool {
+        let now = self.now();
+        let mut busy = false;
+        while let Ok((stream, _)) = self.listener.accept() {
+            busy = true;
+            if let Some(link) = self.group.accept(now) {
+                self.enter(link, stream);
+            }
+        }
+        self.group.tick(now);
+        let links: Vec<Link> = self.sockets.keys().copied().collect();
+        for link in links {
+            busy |= self.read(link, now);
+        }
+        while let Some(command) = self.group.command() {
+            match command {
+                Command::Connect { peer, link } => {
+                    let place = self.places[peer];
+                    match place.map(|place| TcpStream::connect_timeout(&place, Duration::from_secs(5))) {
+                        Some(Ok(stream)) => {
+                            self.enter(link, stream);
+                            self.group.connected(link, now);
+                        }
+                        _ => self.group.closed(link, now),
+                    }
+                }
+                Command::Close(link) => {
+                    if let Some(socket) = self.sockets.get_mut(&link) {
+                        socket.ends = true;
+                    }
+                }
+                Command::Done => {}
+            }
+        }
+        let links: Vec<Link> = self.sockets.keys().copied().collect();
+        for link in links {
+            busy |= self.write(link, now);
+        }
+        busy
+    }
+
+    fn enter(&mut self, link: Link, stream: TcpStream) {
+        stream.set_nonblocking(true).expect("sockets can be told not to wait");
+        self.sockets.insert(link, Socket { stream, out: Vec::new(), ends: false });
+    }
+
+    fn read(&mut self, link: Link, now: u64) -> bool {
+        let Some(socket) = self.sockets.get_mut(&link) else { return false };
+        let mut bytes = [0; 16_384];
+        match socket.stream.read(&mut bytes) {
+            Ok(0) => self.gone(link, now),
+            Ok(length) => self.group.receive(link, &bytes[..length], now, &mut self.memory),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+            Err(_) => self.gone(link, now),
+        }
+        true
+    }
+
+    fn write(&mut self, link: Link, now: u64) -> bool {
+        let Some(socket) = self.sockets.get_mut(&link) else { return false };
+        if socket.out.len() < 65_536 {
+            self.group.output(link, &mut socket.out, 65_536, now, &mut self.memory);
+        }
+        if socket.out.is_empty() {
+            if socket.ends {
+                self.gone(link, now);
+            }
+            return false;
+        }
+        match socket.stream.write(&socket.out) {
+            Ok(length) => drop(socket.out.drain(..length)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+            Err(_) => self.gone(link, now),
+        }
+        true
+    }
+
+    fn gone(&mut self, link: Link, now: u64) {
+        self.sockets.remove(&link);
+        self.group.closed(link, now);
+    }
+}
+
+/// HAProxy, with a runtime socket. Ends with the value.
+pub(crate) struct Haproxy {
+    child: Option<Child>,
+    directory: PathBuf,
+}
+
+/// The machine's HAProxy; a reason is printed if there is none.
+pub(crate) fn haproxy() -> Option<PathBuf> {
+    let path = std::env::var_os("HAPROXY").map_or_else(|| "/usr/sbin/haproxy".into(), PathBuf::from);
+    if !path.exists() {
+        println!("skipped: {} is missing", path.display());
+        return None;
+    }
+    Some(path)
+}
+
+impl Haproxy {
+    /// Starts with a configuration, behind a global section with the runtime socket.
+    pub(crate) fn start(path: &Path, configuration: &str) -> Haproxy {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let directory = std::env::temp_dir().join(format!("weir-peers-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("the temporary directory takes files");
+        let socket = directory.join("socket");
+        let global = format!(
+            "global\n  stats socket {} level admin\n  localpeer theirs\n\
+             defaults\n  mode http\n  timeout client 10s\n  timeout server 10s\n  timeout connect 10s\n",
+            socket.display()
+        );
+        std::fs::write(directory.join("haproxy.cfg"), global + configuration).expect("it takes files");
+        let mut haproxy = Haproxy { child: None, directory };
+        haproxy.begin(path);
+        haproxy
+    }
+
+    /// Begins, again if it was killed.
+    pub(crate) fn begin(&mut self, path: &Path) {
+        let _ = std::fs::remove_file(self.directory.join("socket"));
+        let file = self.directory.join("haproxy.cfg");
+        let child = Program::new(path).args(["-db", "-q", "-f"]).arg(&file).stdin(Stdio::null()).spawn();
+        self.child = Some(child.expect("haproxy runs"));
+        let begun = Instant::now();
+        while UnixStream::connect(self.directory.join("socket")).is_err() {
+            let ended = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
+            assert!(ended.is_none() && begun.elapsed() < PATIENCE, "haproxy does not start: {ended:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// What the runtime socket answers.
+    pub(crate) fn ask(&self, command: &str) -> String {
+        let mut stream = UnixStream::connect(self.directory.join("socket")).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("there are limits");
+        stream.write_all(format!("{command}\n").as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        answer
+    }
+
+    /// The entries of a table: for each key, its fields.
+    pub(crate) fn table(&self, name: &str) -> HashMap<String, HashMap<String, String>> {
+        let answer = self.ask(&format!("show table {name}"));
+        let mut entries = HashMap::new();
+        for line in answer.lines().filter(|line| line.starts_with("0x")) {
+            let fields = line.split(' ').filter_map(|field| field.split_once('='));
+            let fields: HashMap<String, String> = fields
+                .map(|(name, value)| (name.split('(').next().unwrap_or(name).into(), value.into()))
+                .collect();
+            entries.insert(fields["key"].clone(), fields);
+        }
+        entries
+    }
+}
+
+impl Drop for Haproxy {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
