@@ -7,6 +7,7 @@
 mod expressions;
 mod h2;
 mod h2_connection;
+mod peers;
 mod tls;
 
 use std::sync::OnceLock;
@@ -20,6 +21,7 @@ use sample::{Env, Transaction};
 
 pub use self::h2::{h2_request, hpack};
 pub use self::h2_connection::h2_connection;
+pub use self::peers::peers_session;
 pub use self::tls::{ciphers, client_hello, crt_list, ocsp, pem, x509};
 pub use expressions::{cookies, expression, json, jwt, url};
 
@@ -49,6 +51,7 @@ pub const TARGETS: &[Target] = &[
     ("h2_connection", h2_connection),
     ("hpack", hpack),
     ("h2_request", h2_request),
+    ("peers_session", peers_session),
 ];
 
 /// A configuration gives a plan or at least one error, never both, and every message can be shown

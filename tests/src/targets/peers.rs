@@ -1,0 +1,90 @@
+//! A session of the peers protocol against whatever a peer sends.
+
+use std::sync::Arc;
+
+use ::peers::{
+    Column, Definition, Event, KeyKind, Kind, Origin, Row, Section, Session, Shape, Status, Tables, Value,
+    message,
+};
+
+/// Tables that write down what they learn, and have an entry to teach.
+#[derive(Debug, Default)]
+struct Learned(Vec<(usize, Vec<u8>, Option<u32>, Vec<Value>)>);
+
+impl Tables for Learned {
+    fn latest(&self, table: usize) -> u64 {
+        u64::from(table == 0)
+    }
+
+    fn changed(&mut self, table: usize, after: u64, _: u64, take: &mut dyn FnMut(u64, &Row<'_>) -> bool) {
+        if table == 0 && after == 0 {
+            take(1, &Row { key: b"own", expire: None, values: &[Value::Number(300)] });
+        }
+    }
+
+    fn walk(&mut self, table: usize, _: u64, _: u64, take: &mut dyn FnMut(&Row<'_>) -> bool) -> Option<u64> {
+        if table == 0 {
+            take(&Row { key: b"own", expire: None, values: &[Value::Number(300)] });
+        }
+        None
+    }
+
+    fn learn(&mut self, table: usize, row: &Row<'_>, _: Origin, _: u64) {
+        self.0.push((table, row.key.to_vec(), row.expire, row.values.to_vec()));
+    }
+}
+
+fn section() -> Arc<Section> {
+    let column = |kind: Kind| Column {
+        kind,
+        count: if kind.is_array() { 2 } else { 1 },
+        period: if kind.shape() == Shape::Rate { 1000 } else { 0 },
+    };
+    let tables: Box<[Definition]> = [
+        Definition::new(b"t", KeyKind::String, 20, 0, vec![column(Kind::Gpc0)]),
+        Definition::new(b"all", KeyKind::Ipv4, 4, 1000, Kind::all().map(column).collect()),
+    ]
+    .into();
+    let ids = tables.iter().map(|table| table.name.clone()).collect();
+    let peers = [&b"A"[..], b"B"].map(Into::into).into();
+    Arc::new(Section { local: (*b"A").into(), peers, tables, ids, at_once: 50 })
+}
+
+/// The first byte chooses the side and whether greetings were exchanged, the second how the rest, which
+/// is what the peer sends, is cut. What is learned and told does not depend on the cuts, and what is
+/// kept and said is bounded.
+pub fn peers_session(bytes: &[u8]) {
+    let [choice, cut, rest @ ..] = bytes else { return };
+    let greeting: &[u8] = match choice & 3 {
+        0 => b"HAProxyS 2.1\nA\nB 1 1\n",
+        1 => b"200\n",
+        _ => b"",
+    };
+    let sent = [greeting, rest].concat();
+    let whole = run(choice & 1 == 1, sent.len(), &sent);
+    assert_eq!(whole, run(choice & 1 == 1, usize::from(*cut), &sent));
+}
+
+type Outcome = (Vec<Event>, Vec<(usize, Vec<u8>, Option<u32>, Vec<Value>)>, Vec<u8>);
+
+fn run(client: bool, cut: usize, bytes: &[u8]) -> Outcome {
+    let section = section();
+    let mut tables = Learned::default();
+    let mut session = if client { Session::client(&section, 1, 1, 0) } else { Session::server(&section, 0) };
+    let mut events = Vec::new();
+    for piece in bytes.chunks(cut.max(1)) {
+        session.receive(piece, 0, &mut tables);
+        if session.greeted().is_some() {
+            session.welcome(Status::Success);
+            session.resume_input(0, &mut tables);
+        }
+        events.extend(session.take_events());
+        assert!(session.kept() <= message::LONGEST + 16 + piece.len(), "{} bytes are kept", session.kept());
+    }
+    let mut out = Vec::new();
+    for _ in 0..4 {
+        session.output(&mut out, 4096, true, 0, &mut tables);
+    }
+    assert!(out.len() < 16_384, "{} bytes are said", out.len());
+    (events, tables.0, out)
+}
