@@ -1,9 +1,9 @@
-//! Stick tables shared with other processes: HAProxy's peers protocol 2.1, without sockets, clock or
-//! tables.
+//! Stick tables shared with other processes: HAProxy's peers protocol 2.1.
 //!
-//! [`message`], [`handshake`], [`definition`] and [`row`] are the bytes; [`Session`] is one
-//! connection; [`Group`] is a `peers` section: who is connected to whom, and who teaches a
-//! process that has just begun. The tables are behind [`Tables`].
+//! `message`, `handshake`, `definition` and `row` are the bytes; [`Session`] is one connection;
+//! [`Group`] is a `peers` section: who is connected to whom, and who teaches a process that has
+//! just begun. None of these has a socket, a clock or a table. [`Desk`] is a section at work on its
+//! worker; tables are behind [`Tables`], the making of connections is behind [`Ways`].
 
 #![forbid(unsafe_code)]
 
@@ -17,6 +17,8 @@ mod row;
 mod session;
 mod shard;
 mod tables;
+mod task;
+mod transport;
 
 pub use definition::{Column, Definition, KeyKind, Kind, Shape};
 pub use group::{Command, Group, Link, Progress, Settings, Stage, View};
@@ -26,3 +28,4 @@ pub use row::{Rate, Row, Value};
 pub use session::{Counts, Event, HEARTBEAT, Over, Section, Session, TIMEOUT};
 pub use shard::of as shard_of;
 pub use tables::{Origin, Tables};
+pub use task::{Desk, Making, Ways};

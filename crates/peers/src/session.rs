@@ -131,6 +131,8 @@ pub struct Session {
     /// When the last message came, and when the last went.
     heard: u64,
     said: u64,
+    /// Whether the peer has heard nothing for so long that it is told that somebody is there.
+    beat: bool,
     controls: u32,
     learning: Learning,
     teaching: Teaching,
@@ -166,6 +168,7 @@ impl Session {
             greeting: Vec::new(),
             heard: now,
             said: now,
+            beat: false,
             controls: 0,
             learning: Learning::new(&section.tables),
             teaching: Teaching::new(section.tables.len()),
@@ -448,6 +451,7 @@ impl Session {
         }
         if out.len() > before {
             self.said = now;
+            self.beat = false;
         }
     }
 
@@ -470,7 +474,7 @@ impl Session {
         let timed = self.minor > 0;
         let taught = self.teaching.output(&self.section, timed, up_to_date, out, limit, now, tables);
         self.counts.taught += taught;
-        if out.len() == before && now >= self.said + HEARTBEAT {
+        if out.len() == before && (self.beat || now >= self.said + HEARTBEAT) {
             message::control(Control::Heartbeat, out);
             self.counts.heartbeats_sent += 1;
         }
@@ -480,13 +484,15 @@ impl Session {
     pub fn next(&self) -> Option<u64> {
         match self.phase {
             Phase::Over(_) => None,
-            Phase::Open => Some((self.heard + TIMEOUT).min(self.said + HEARTBEAT)),
+            Phase::Open if !self.beat => Some((self.heard + TIMEOUT).min(self.said + HEARTBEAT)),
             _ => Some(self.heard + TIMEOUT),
         }
     }
 
     /// Time has passed.
     pub fn tick(&mut self, now: u64) {
+        // A peer that reads nothing is not told again and again.
+        self.beat |= self.is_open() && now >= self.said + HEARTBEAT;
         if self.over().is_none() && now >= self.heard + TIMEOUT {
             self.end(Over::Timeout);
         }

@@ -201,6 +201,19 @@ fn silence_is_filled_with_heartbeats_and_ends_a_session_without_them() {
     assert_eq!(pair.ends[0].over(), Some(Over::Timeout));
 }
 
+#[test]
+fn a_heartbeat_that_cannot_be_sent_is_waited_with_and_not_due_again() {
+    let section = section("A", &["A", "B"], vec![counters("t", 0)]);
+    let mut tables = Memory::new(&section.tables);
+    let (mut session, _) = told(&section, &mut tables, &[]);
+    assert_eq!(session.next(), Some(HEARTBEAT));
+    session.tick(HEARTBEAT);
+    assert_eq!(session.next(), Some(TIMEOUT));
+    let mut out = Vec::new();
+    session.output(&mut out, LIMIT, true, HEARTBEAT, &mut tables);
+    assert_eq!((out, session.next()), (vec![0, 4], Some(TIMEOUT)));
+}
+
 /// A side that was connected to and greeted; and what it says to bytes of the peer.
 fn told(section: &Arc<Section>, tables: &mut Memory, bytes: &[u8]) -> (Session, Vec<u8>) {
     let mut session = Session::server(section, 0);
