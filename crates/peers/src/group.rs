@@ -490,7 +490,7 @@ impl Group {
         let was_session = peer.link == Some(link);
         if peer.dialing == Some(link) {
             peer.dialing = None;
-            peer.retry = now + if over == Over::Ended { delay } else { RETRY };
+            peer.retry = now + RETRY;
         }
         if was_session {
             peer.link = None;

@@ -188,6 +188,11 @@ fn tables_are_equal_after_cuts_kills_and_restarts_of_either_side() {
         assert_eq!(scene.ours.memory.tables[OUR_NUMBERS].entries.len(), 0);
         scene.join();
         scene.equal(100);
+
+        // This side knows all from the other, which forgets it.
+        scene.theirs.kill();
+        scene.theirs.begin(&scene.path);
+        scene.equal(100);
         scene.exchange(1000);
     });
 }

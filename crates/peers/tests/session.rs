@@ -156,6 +156,29 @@ fn a_resync_teaches_everything_and_says_how_much_that_is() {
 }
 
 #[test]
+fn a_resync_goes_on_and_tables_have_their_turn_however_much_changes() {
+    let definitions: Vec<_> = ["busy", "a", "b"].map(|name| counters(name, 0)).into();
+    let mut pair = Pair::new(definitions);
+    pair.settle();
+    (0..2000_u64).for_each(|number| pair.tables[0].count(1, format!("k{number}").as_bytes(), number, 0));
+    pair.ends[1].request_resync();
+    let mut turns = 0;
+    while !pair.events[1].contains(&Event::ResyncFinished) || pair.tables[1].tables[1].entries.len() < 2000 {
+        turns += 1;
+        assert!(turns < 1000, "{:?}", pair.events[1]);
+        // More than is sent in a turn.
+        (0..500_u64).for_each(|number| pair.tables[0].count(0, format!("k{number}").as_bytes(), turns, 0));
+        for side in [1, 0] {
+            let mut out = Vec::new();
+            pair.ends[side].output(&mut out, LIMIT, true, 0, &mut pair.tables[side]);
+            pair.receive(1 - side, &out);
+        }
+    }
+    pair.settle();
+    assert_eq!(pair.tables[0].contents(), pair.tables[1].contents());
+}
+
+#[test]
 fn a_session_goes_on_where_the_one_before_was_acknowledged() {
     let mut pair = Pair::new(vec![counters("t", 0)]);
     for number in 0..10 {

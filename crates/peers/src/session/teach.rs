@@ -46,6 +46,8 @@ pub(super) struct Teaching {
     shard: Option<(u32, u32)>,
     names: Sent,
     silent: bool,
+    /// Which table has its turn.
+    first: usize,
     /// How many entries were sent.
     taught: u64,
     body: Vec<u8>,
@@ -62,6 +64,7 @@ impl Teaching {
             shard: None,
             names: Sent::default(),
             silent: false,
+            first: 0,
             taught: 0,
             body: Vec::new(),
         }
@@ -128,15 +131,15 @@ impl Teaching {
         tables: &mut impl Tables,
     ) -> u64 {
         let before = self.taught;
-        let mut left = section.at_once.max(1);
-        for place in 0..self.cursors.len() {
-            if left == 0 || out.len() >= limit {
-                break;
-            }
-            if self.cursors[place].sent < tables.latest(place) {
-                self.changes(place, section, out, limit, &mut left, now, tables);
-            }
-        }
+        let most = section.at_once.max(1);
+        // A resync goes on however much changes meanwhile.
+        let lesson = matches!(self.lesson, Lesson::At(..));
+        let (share, until) = match lesson {
+            true => (most.div_ceil(2), out.len() + limit.saturating_sub(out.len()) / 2),
+            false => (most, limit),
+        };
+        let left = self.all_changes(section, out, until, share, now, tables);
+        let mut left = most - share + left;
         while let Lesson::At(place, cursor) = self.lesson {
             if left == 0 || out.len() >= limit {
                 break;
@@ -149,6 +152,31 @@ impl Teaching {
             self.lesson = next.map_or(Lesson::At(place + 1, 0), |cursor| Lesson::At(place, cursor));
         }
         self.taught - before
+    }
+
+    /// Sends changes of all tables, each in its turn; says how many of `left` entries more it could
+    /// have sent.
+    fn all_changes(
+        &mut self,
+        section: &Section,
+        out: &mut Vec<u8>,
+        limit: usize,
+        mut left: usize,
+        now: u64,
+        tables: &mut impl Tables,
+    ) -> usize {
+        let count = self.cursors.len();
+        for step in 0..count {
+            let place = (self.first + step) % count;
+            if left == 0 || out.len() >= limit {
+                self.first = place;
+                break;
+            }
+            if self.cursors[place].sent < tables.latest(place) {
+                self.changes(place, section, out, limit, &mut left, now, tables);
+            }
+        }
+        left
     }
 
     fn end_lesson(&mut self, up_to_date: bool, out: &mut Vec<u8>) {
