@@ -4,7 +4,7 @@
 mod driver;
 mod memory;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -85,20 +85,26 @@ struct Scene {
     section: Arc<Section>,
     path: std::path::PathBuf,
     front: SocketAddr,
-    places: [SocketAddr; 2],
-    caller: Caller,
+    listener: TcpListener,
+    /// Where they listen, if they are called.
+    place: Option<SocketAddr>,
 }
 
 impl Scene {
     fn new(path: &Path, caller: Caller) -> Scene {
         let (listener, here) = listener();
-        let [nowhere, there, front, origin] = [(); 4].map(|()| free());
-        let ours = if caller == Caller::We { nowhere } else { here };
-        let theirs = Haproxy::start(path, &configuration(ours, there, [front, origin]));
+        let started = (0..10).find_map(|_| {
+            let [nowhere, there, front, origin] = [(); 4].map(|()| free());
+            let ours = if caller == Caller::We { nowhere } else { here };
+            let theirs = Haproxy::start(path, &configuration(ours, there, [front, origin]))?;
+            Some((theirs, there, front))
+        });
+        let (theirs, there, front) = started.expect("haproxy starts");
         let section = section("ours", &["ours", "theirs"], tables());
         let place = Some(there).filter(|_| caller != Caller::They);
-        let ours = Driver::new(&section, listener, vec![None, place], 100);
-        Scene { ours, theirs, section, path: path.into(), front, places: [here, there], caller }
+        let again = listener.try_clone().expect("there are descriptors");
+        let ours = Driver::new(&section, again, vec![None, place], 100);
+        Scene { ours, theirs, section, path: path.into(), front, listener, place }
     }
 
     /// Waits for a session, and until both sides know what was known before.
@@ -112,13 +118,8 @@ impl Scene {
     /// This side dies, and another begins in its place.
     fn restart(&mut self) {
         self.ours.cut();
-        let [here, there] = self.places;
-        // The old one lets the port go.
-        self.ours = Driver::new(&self.section, listener().0, vec![None, None], 0);
-        let again = std::net::TcpListener::bind(here).expect("the port is free again");
-        again.set_nonblocking(true).expect("sockets can be told not to wait");
-        let place = Some(there).filter(|_| self.caller != Caller::They);
-        self.ours = Driver::new(&self.section, again, vec![None, place], 200);
+        let again = self.listener.try_clone().expect("there are descriptors");
+        self.ours = Driver::new(&self.section, again, vec![None, self.place], 200);
     }
 
     /// Teaches numbers of both sides, and waits until both have all of the other.

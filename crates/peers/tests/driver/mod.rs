@@ -196,8 +196,9 @@ pub(crate) fn haproxy() -> Option<PathBuf> {
 }
 
 impl Haproxy {
-    /// Starts with a configuration, behind a global section with the runtime socket.
-    pub(crate) fn start(path: &Path, configuration: &str) -> Haproxy {
+    /// Starts with a configuration, behind a global section with the runtime socket; `None` if it
+    /// does not, as where somebody has a port by now.
+    pub(crate) fn start(path: &Path, configuration: &str) -> Option<Haproxy> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("weir-peers-{}-{number}", std::process::id()));
@@ -210,22 +211,33 @@ impl Haproxy {
         );
         std::fs::write(directory.join("haproxy.cfg"), global + configuration).expect("it takes files");
         let mut haproxy = Haproxy { child: None, directory };
-        haproxy.begin(path);
-        haproxy
+        haproxy.runs(path).then_some(haproxy)
     }
 
-    /// Begins, again if it was killed.
+    /// Begins again after it was killed.
     pub(crate) fn begin(&mut self, path: &Path) {
-        let _ = std::fs::remove_file(self.directory.join("socket"));
+        let begun = Instant::now();
+        while !self.runs(path) {
+            assert!(begun.elapsed() < PATIENCE, "haproxy does not start again");
+        }
+    }
+
+    /// Starts the program and waits until it listens or has ended.
+    fn runs(&mut self, path: &Path) -> bool {
+        let socket = self.directory.join("socket");
+        let _ = std::fs::remove_file(&socket);
         let file = self.directory.join("haproxy.cfg");
         let child = Program::new(path).args(["-db", "-q", "-f"]).arg(&file).stdin(Stdio::null()).spawn();
-        self.child = Some(child.expect("haproxy runs"));
+        let child = self.child.insert(child.expect("haproxy runs"));
         let begun = Instant::now();
-        while UnixStream::connect(self.directory.join("socket")).is_err() {
-            let ended = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
-            assert!(ended.is_none() && begun.elapsed() < PATIENCE, "haproxy does not start: {ended:?}");
+        while UnixStream::connect(&socket).is_err() {
+            assert!(begun.elapsed() < PATIENCE, "haproxy neither starts nor ends");
+            if matches!(child.try_wait(), Ok(Some(_))) {
+                return false;
+            }
             std::thread::sleep(Duration::from_millis(5));
         }
+        true
     }
 
     pub(crate) fn kill(&mut self) {
