@@ -161,6 +161,11 @@ impl Definition {
         self.columns.iter().map(|column| column.count as usize).sum()
     }
 
+    /// The kinds of its columns, a bit each.
+    pub(crate) fn bits(&self) -> u64 {
+        self.columns.iter().map(|column| column.kind.bit()).sum()
+    }
+
     /// The length of keys as the protocol says it: of strings with the zero at their end.
     fn told_key_length(&self) -> u64 {
         self.key_length as u64 + u64::from(self.key == KeyKind::String)
@@ -173,7 +178,7 @@ impl Definition {
         out.extend_from_slice(&self.name);
         integer::write(out, self.key as u64);
         integer::write(out, self.told_key_length());
-        integer::write(out, self.columns.iter().map(|column| column.kind.bit()).sum());
+        integer::write(out, self.bits());
         integer::write(out, u64::from(self.expire));
         for column in &self.columns {
             let (array, rate) = (column.kind.is_array(), column.kind.shape() == Shape::Rate);

@@ -43,6 +43,11 @@ impl Sent {
         out.extend_from_slice(name);
     }
 
+    /// All strings, with their numbers.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        (1..).zip(self.entries.iter().map(|name| &**name))
+    }
+
     fn enter(&mut self, name: Arc<[u8]>) -> usize {
         let place = if self.entries.len() < ENTRIES {
             self.entries.push(name.clone());
@@ -64,6 +69,12 @@ impl Sent {
 pub(crate) struct Received(Vec<Option<Arc<[u8]>>>);
 
 impl Received {
+    /// All strings, with their numbers.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        let known = (1..).zip(&self.0);
+        known.filter_map(|(number, name)| Some((number, name.as_deref()?)))
+    }
+
     /// Reads a string. The outer `None`: the bytes are none, or name what was never sent.
     pub(crate) fn read(&mut self, body: &mut Reader<'_>) -> Option<Option<Arc<[u8]>>> {
         let mut field = Reader::new(body.counted()?);

@@ -9,6 +9,7 @@
 //! it asks them itself.
 
 mod resync;
+mod show;
 mod view;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,6 +21,7 @@ use crate::tables::Tables;
 
 use resync::Resync;
 pub use resync::Stage;
+pub use show::Shown;
 pub use view::{Progress, View};
 
 /// The name of a connection; none is used twice.
@@ -82,6 +84,8 @@ struct Peer {
     met: bool,
     /// It has said that it does not know everything.
     partial: bool,
+    /// Which version it is greeted with: 2.1, or 2.0 if it knows nothing newer.
+    minor: u8,
     /// How its last attempt or session ended.
     last: Option<Over>,
     established: Option<u64>,
@@ -139,6 +143,7 @@ impl Group {
                 process: None,
                 met: false,
                 partial: false,
+                minor: 1,
                 last: None,
                 established: None,
                 sessions: 0,
@@ -196,7 +201,8 @@ impl Group {
     pub fn connected(&mut self, link: Link, now: u64) {
         let Some(line) = self.lines.get_mut(&link) else { return };
         let Line::Dialing(peer, _) = *line else { return };
-        let session = Session::client(&self.settings.section, peer, self.life, now);
+        let minor = self.peers[peer].minor;
+        let session = Session::client_of_version(minor, &self.settings.section, peer, self.life, now);
         *line = Line::Up(Box::new(session));
     }
 
@@ -484,6 +490,9 @@ impl Group {
         let peer = &mut self.peers[place];
         if !matches!(over, Over::Ended) {
             peer.last = Some(over);
+        }
+        if over == Over::Refused(Status::Version) && peer.dialing == Some(link) {
+            peer.minor = 1 - peer.minor;
         }
         peer.breaches += u64::from(matches!(over, Over::Breach(_)));
         peer.timeouts += u64::from(over == Over::Timeout);

@@ -21,7 +21,7 @@ mod task;
 mod transport;
 
 pub use definition::{Column, Definition, KeyKind, Kind, Shape};
-pub use group::{Command, Group, Link, Progress, Settings, Stage, View};
+pub use group::{Command, Group, Link, Progress, Settings, Shown, Stage, View};
 pub use handshake::Status;
 pub use message::Breach;
 pub use row::{Rate, Row, Value};

@@ -115,6 +115,11 @@ impl Remote {
         Some(Remote { id, definition, places })
     }
 
+    /// The kinds of data that the peer sends, a bit each.
+    pub(crate) fn bits(&self) -> u64 {
+        self.definition.bits()
+    }
+
     /// Whether the peer has said so before.
     pub(crate) fn is(&self, announced: &Announced) -> bool {
         self.id == announced.id && self.definition == announced.definition

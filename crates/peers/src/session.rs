@@ -146,10 +146,21 @@ pub struct Session {
 impl Session {
     /// The side that connected, to the peer at `peer`; `process` is the number that it shows.
     pub fn client(section: &Arc<Section>, peer: usize, process: u32, now: u64) -> Session {
+        Session::client_of_version(1, section, peer, process, now)
+    }
+
+    /// The side that connected, which speaks version 2.`minor`.
+    pub(crate) fn client_of_version(
+        minor: u8,
+        section: &Arc<Section>,
+        peer: usize,
+        process: u32,
+        now: u64,
+    ) -> Session {
         let mut session = Session::new(section, Phase::Status, now);
         session.peer = Some(peer);
-        session.minor = 1;
-        handshake::greet(1, &section.peers[peer], &section.local, process, &mut session.greeting);
+        session.minor = minor;
+        handshake::greet(minor, &section.peers[peer], &section.local, process, &mut session.greeting);
         session
     }
 
@@ -198,6 +209,11 @@ impl Session {
         }
     }
 
+    /// When something was last sent.
+    pub(crate) fn said_at(&self) -> u64 {
+        self.said
+    }
+
     /// How much went each way.
     pub fn counts(&self) -> Counts {
         self.counts
@@ -212,6 +228,17 @@ impl Session {
     /// What the peer said of a table: its number there, the last number learned and the last acknowledged.
     pub fn learned(&self, table: usize) -> Option<(u64, u32, u32)> {
         self.learning.view(table)
+    }
+
+    /// Of which table the peer's next entries are, which table it was told of last, and the kinds of
+    /// data that it sends of a table, a bit each.
+    pub(crate) fn at(&self, table: usize) -> (Option<usize>, Option<usize>, u64) {
+        (self.learning.current(), self.teaching.defined(), self.learning.bits(table))
+    }
+
+    /// The strings that were sent to the peer, and those that it sent, with their numbers.
+    pub(crate) fn names(&self) -> [Vec<(usize, &[u8])>; 2] {
+        [self.teaching.names().collect(), self.learning.names().collect()]
     }
 
     /// The peer knows each table up to these numbers, from sessions before; of `shards` parts of the

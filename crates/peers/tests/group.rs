@@ -6,7 +6,7 @@ mod memory;
 use std::collections::BTreeMap;
 
 use memory::{Memory, counters, section};
-use peers::{Command, Group, Link, Settings, Stage, TIMEOUT, Tables};
+use peers::{Command, Group, Link, Settings, Shown, Stage, TIMEOUT, Tables};
 
 /// A process of the section `A`, `B`, `C`.
 struct Node {
@@ -341,6 +341,66 @@ fn a_peer_that_lies_is_left_for_a_while() {
     let view = a.group.view(1).unwrap();
     assert_eq!((view.is_established, view.breaches), (false, 1));
     assert_eq!(view.retry, 5000);
+}
+
+#[test]
+fn a_section_is_shown_as_haproxy_shows_it() {
+    let (mut a, mut b) = (node("A", 10, false, 0), node("B", 20, false, 0));
+    b.dials();
+    a.memory.count(0, b"k", 1, 0);
+    let (a_link, b_link) = join(&mut a, &mut b, 1, 0);
+    talk(&mut a, a_link, &mut b, b_link, 0);
+    let addresses = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"].map(str::to_owned);
+    let mut shown = Shown {
+        name: "P",
+        date: "24/Nov/2026:21:04:36",
+        is_disabled: false,
+        addresses: &addresses,
+        number: 0x10_0000,
+        with_names: false,
+    };
+    let mut out = String::new();
+    a.group.show(&shown, 65_000, &mut out);
+    let wanted = [
+        "0x100000: [24/Nov/2026:21:04:36] id=P disabled=0 flags=0x1 resync_timeout=<PAST> task_calls=0\n",
+        "  0x101000: id=A(local,inactive) addr=127.0.0.1:1 app_state=STOPPED learn_state=NOTASSIGNED \
+         last_status=NONE last_hdshk=<NEVER>\n        reconnect=<NEVER> heartbeat=<NEVER> ",
+        "  0x102000: id=B(remote,active) addr=127.0.0.1:2 app_state=RUNNING learn_state=NOTASSIGNED \
+         last_status=ESTA last_hdshk=1m05s\n        reconnect=<PAST> heartbeat=<PAST> confirm=0 tx_hbt=0 rx_hbt=0 \
+         no_hbt=0 new_conn=1 proto_err=0 coll=0\n        flags=0x0 appctx:0x102001 st0=7 st1=0 task_calls=0 state=EST\n",
+        "        last_local_table:0x102010 id=t local_id=1 remote_id=1\n        shared tables:\n          \
+         0x102010 local_id=1 remote_id=1 flags=0x0 remote_data=0x4\n              \
+         last_acked=0 last_pushed=1 last_get=0 teaching_origin=0 update=1\n              \
+         table:0x100001 id=t update=1 localupdate=1 refcnt=1\n        \
+         Dictionary cache not dumped (use \"show peers dict\")\n",
+        "id=C(remote,active) addr=127.0.0.1:3 app_state=STOPPED learn_state=NOTASSIGNED last_status=CONN ",
+    ];
+    for text in wanted {
+        assert!(out.contains(text), "{text}\n{out}");
+    }
+    shown.with_names = true;
+    out.clear();
+    a.group.show(&shown, 65_000, &mut out);
+    let names = "        TX dictionary cache:\n        RX dictionary cache:\n            0 -> -    1 -> -    2 -> -    3 -> -\n";
+    assert!(
+        out.contains(names) && out.contains("\n          124 -> -  125 -> -  126 -> -  127 -> -\n"),
+        "{out}"
+    );
+}
+
+#[test]
+fn a_peer_that_knows_no_newer_version_is_greeted_with_the_older() {
+    let mut a = node("A", 10, false, 0);
+    let mut now = 0;
+    for version in ["2.1", "2.0", "2.1"] {
+        let link = a.dials()[&1];
+        a.group.connected(link, now);
+        assert_eq!(a.says(link, now), format!("HAProxyS {version}\nB\nA 10 1\n").as_bytes());
+        a.hears(link, b"502\n", now);
+        a.group.closed(link, now);
+        now += 5000;
+        a.group.tick(now);
+    }
 }
 
 #[test]

@@ -54,6 +54,21 @@ impl Learning {
         Some((course.remote.id, course.last, course.acknowledged))
     }
 
+    /// The kinds of data that the peer sends of a table, a bit each.
+    pub(super) fn bits(&self, table: usize) -> u64 {
+        self.courses.get(table).and_then(Option::as_ref).map_or(0, |course| course.remote.bits())
+    }
+
+    /// Of which table the next entries are.
+    pub(super) fn current(&self) -> Option<usize> {
+        self.current
+    }
+
+    /// The strings that the peer has sent, with their numbers.
+    pub(super) fn names(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        self.names.all()
+    }
+
     /// A table of the peer's. One that we do not have, or that is another kind of table here, is no
     /// error: its entries are passed over.
     pub(super) fn define(&mut self, body: &[u8], tables: &[Definition]) -> Result<(), Breach> {

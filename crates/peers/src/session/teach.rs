@@ -81,6 +81,16 @@ impl Teaching {
         self.cursors.get(table).map_or((0, 0), |cursor| (cursor.acknowledged, cursor.sent))
     }
 
+    /// Which table was defined last.
+    pub(super) fn defined(&self) -> Option<usize> {
+        self.defined
+    }
+
+    /// The strings that were sent, with their numbers.
+    pub(super) fn names(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        self.names.all()
+    }
+
     /// Whether the last word is spoken.
     pub(super) fn is_silent(&self) -> bool {
         self.silent
