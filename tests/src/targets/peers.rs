@@ -7,9 +7,12 @@ use ::peers::{
     message,
 };
 
+/// What was learned: the table, the key, how long it lives, the values.
+type Entry = (usize, Vec<u8>, Option<u32>, Vec<Value>);
+
 /// Tables that write down what they learn, and have an entry to teach.
 #[derive(Debug, Default)]
-struct Learned(Vec<(usize, Vec<u8>, Option<u32>, Vec<Value>)>);
+struct Learned(Vec<Entry>);
 
 impl Tables for Learned {
     fn latest(&self, table: usize) -> u64 {
@@ -65,9 +68,7 @@ pub fn peers_session(bytes: &[u8]) {
     assert_eq!(whole, run(choice & 1 == 1, usize::from(*cut), &sent));
 }
 
-type Outcome = (Vec<Event>, Vec<(usize, Vec<u8>, Option<u32>, Vec<Value>)>, Vec<u8>);
-
-fn run(client: bool, cut: usize, bytes: &[u8]) -> Outcome {
+fn run(client: bool, cut: usize, bytes: &[u8]) -> (Vec<Event>, Vec<Entry>, Vec<u8>) {
     let section = section();
     let mut tables = Learned::default();
     let mut session = if client { Session::client(&section, 1, 1, 0) } else { Session::server(&section, 0) };
