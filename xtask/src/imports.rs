@@ -33,13 +33,14 @@ const CRATES: &[Crate] = &[
     ("proxy",      "crates/proxy",   &["balance", "base", "dial", "h2", "http", "net", "plan", "rules", "runtime", "sample", "state", "tls"]),
     ("health",     "crates/health",  &["base", "dial", "h2", "http", "net", "plan", "process", "runtime", "sample", "state", "tls"]),
     ("resolvers",  "crates/resolvers", &["base", "net", "plan", "runtime", "state", "tls"]),
+    ("peers",      "crates/peers",   &["base", "net", "runtime"]),
     ("client",     "crates/client",  &["base", "http", "net", "plan", "resolvers", "runtime", "state", "tls"]),
     ("ocsp",       "crates/ocsp",    &["base", "client", "runtime", "state", "tls"]),
     ("acme",       "crates/acme",    &["base", "client", "plan", "resolvers", "runtime", "sample", "state", "tls"]),
     ("control",    "crates/control", &["base", "http", "runtime", "sample", "state", "tls"]),
     ("weir",       "weir",           &["acme", "balance", "base", "client", "config", "control", "diag", "health", "http", "net", "ocsp", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "syntax"]),
     ("xtask",      "xtask",          &["base", "config", "control", "rules", "sample"]),
-    ("weir-tests", "tests",          &["config", "diag", "h2", "http", "net", "plan", "rules", "sample", "state", "tls"]),
+    ("weir-tests", "tests",          &["config", "diag", "h2", "http", "net", "peers", "plan", "rules", "sample", "state", "tls"]),
 ];
 
 /// The crates that may switch the check of `unsafe` off for one of their files, and these files.
