@@ -11,6 +11,7 @@ use syntax::Word;
 
 use crate::draft::Statement;
 use crate::draft::args::Args;
+use crate::draft::keyword::not_supported;
 use crate::resolve::{Context, Pending};
 
 /// A line, read: what its table is made of, and what it names.
@@ -30,7 +31,7 @@ pub(crate) fn tables(pending: &[Pending<'_>], context: &mut Context<'_>) -> Vec<
         match read(name, statement, sticky.contains(name), context) {
             Ok(line) => {
                 if let Some(peers) = line.peers {
-                    context.diagnostics.push(no_peers(name, peers));
+                    context.diagnostics.push(not_supported("peers").at(peers.span()));
                 }
                 let table = Table::new(line.settings);
                 if let Some(target) = line.write_to {
@@ -54,12 +55,6 @@ pub(crate) fn tables(pending: &[Pending<'_>], context: &mut Context<'_>) -> Vec<
         context.note(outcome);
     }
     tables
-}
-
-fn no_peers(name: &str, peers: &Word) -> Diagnostic {
-    Diagnostic::alert(format!("`peers {peers}` is not supported yet"))
-        .at(peers.span())
-        .haproxy_whole(format!("Proxy '{name}': unable to find sync peers '{peers}'."))
 }
 
 /// `write-to`: another table of the same keys.
