@@ -175,7 +175,7 @@ fn what_e_mails_lack_is_said_when_the_configuration_is_read() {
             "'mailer one' : TCP not supported for this address family.",
         ),
         ("mailers m\n  timeout mail\n", "", false, "'timeout mail' expects"),
-        ("mailers m\n  timeout maul 1s\n", "", false, "timeout mail"),
+        ("mailers m\n  timeout maul 1s\n", "", false, "'timeout' does not know 'maul'"),
         (
             "mailers m\nmailers m\n",
             "",

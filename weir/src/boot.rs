@@ -17,7 +17,7 @@ use state::Process;
 use tokio::sync::Barrier;
 
 use crate::args::Args;
-use crate::checks::Teller;
+use crate::checks::{self, Teller};
 use crate::emails::Emails;
 use crate::hand_over::{Exposed, Inherited};
 use crate::listeners::{self, Bound};
@@ -208,10 +208,10 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let sections = resolvers::Sections::new(plan.clone(), process.clone(), tell);
     let services = services(runtime.clone(), sections.clone());
     let shared = Arc::new(Shared::new(plan.clone(), process.clone(), services));
-    let emails = Emails::start(&shared, messages)
+    let emails = Emails::start(&plan, &checks::refused_emails(&shared, messages))
         .map_err(|error| format!("cannot start the threads for e-mails: {error}"))?;
     teller.bind(&shared, emails);
-    let checks = Arc::new(crate::checks::gather(&shared, &teller, messages));
+    let checks = Arc::new(checks::gather(&shared, &teller, messages));
     crate::servers::keep(&shared, &runtime, &checks, &sections);
     // Before connections can take all descriptors there are.
     let signals = signals::watch()?;
@@ -286,7 +286,7 @@ fn ask_about_certificates(shared: &Arc<Shared>, sections: &resolvers::Sections) 
     let mut settings = client::Settings::of(plan, sections);
     settings.proxy = plan.global.ocsp_proxy;
     let told = shared.clone();
-    let tell = std::rc::Rc::new(move |level: u8, text: &str| crate::checks::log_global(&told, level, text));
+    let tell = std::rc::Rc::new(move |level: u8, text: &str| checks::log_global(&told, level, text));
     let (files, process) = (plan.tls.clone(), shared.process.clone());
     tokio::task::spawn_local(ocsp::run(ocsp::Asking { files, process, settings, tell }));
 }
@@ -299,7 +299,7 @@ fn order_certificates(shared: &Arc<Shared>, sections: &resolvers::Sections, mess
         if level <= 3 {
             messages.say(Severity::Warning, text);
         }
-        crate::checks::log_global(&told, level, text);
+        checks::log_global(&told, level, text);
     });
     acme::start(plan, &shared.process, client::Settings::of(plan, sections), tell);
 }

@@ -10,9 +10,10 @@ use net::Stream;
 use plan::Logger;
 use proxy::log::{Line, Outbox};
 use proxy::{Shared, lend};
+use state::transition;
 
 use crate::emails::Emails;
-use crate::messages::Messages;
+use crate::messages::{Messages, without_numbers};
 
 thread_local! {
     /// The calling thread's way out for these messages.
@@ -70,6 +71,18 @@ pub(crate) fn log(shared: &Shared, proxy: &state::Proxy, level: u8, text: &str) 
 
 fn planned<'a>(shared: &'a Shared, proxy: &state::Proxy) -> Option<&'a Arc<plan::Proxy>> {
     shared.plan.proxies.iter().find(|plan| plan.state.id == proxy.id)
+}
+
+/// What is done where an e-mail is not taken: it is a warning, on standard error and in the log.
+pub(crate) fn refused_emails(shared: &Arc<Shared>, messages: Messages) -> mail::Failed {
+    let shared = Arc::downgrade(shared);
+    Arc::new(move |mailer: &str, why: &str| {
+        let text = format!("Can't send email alert to {mailer}: {}.", without_numbers(why));
+        messages.say(Severity::Warning, &text);
+        if let Some(shared) = shared.upgrade() {
+            log_global(&shared, transition::WARNING, &text);
+        }
+    })
 }
 
 /// Tells the loggers of the process.

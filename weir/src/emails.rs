@@ -1,19 +1,11 @@
 //! E-mails about servers: the posts of the configuration, and which messages go there.
 
 use std::io;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use diag::Severity;
 use mail::{Failed, Letter, Post};
 use plan::Plan;
 use plan::mail::{EmailAlert, Mailers};
-use proxy::Shared;
-
-use crate::checks::log_global;
-use crate::messages::{Messages, without_numbers};
-
-/// The syslog level of a failure.
-const WARNING: u8 = 4;
 
 /// The ways to all mail servers that proxies name. Starts no thread where none does.
 pub(crate) struct Emails {
@@ -27,10 +19,8 @@ impl Emails {
     ///
     /// # Errors
     /// The system has none left.
-    pub(crate) fn start(shared: &Arc<Shared>, messages: Messages) -> io::Result<Self> {
-        let failed = failures(Arc::downgrade(shared), messages);
-        let used =
-            used(&shared.plan).map(|mailers| Ok((mailers.clone(), Post::start(&mailers.mailers, &failed)?)));
+    pub(crate) fn start(plan: &Plan, failed: &Failed) -> io::Result<Self> {
+        let used = used(plan).map(|mailers| Ok((mailers.clone(), Post::start(&mailers.mailers, failed)?)));
         let posts = used.collect::<io::Result<_>>()?;
         let hello = rustix::system::uname().nodename().to_string_lossy().into_owned();
         Ok(Self { posts, hello })
@@ -52,15 +42,4 @@ impl Emails {
 fn used(plan: &Plan) -> impl Iterator<Item = &Arc<Mailers>> {
     let is_named = plan.proxies.iter().any(|proxy| proxy.email_alert.is_some());
     plan.mailers.iter().filter(move |_| is_named)
-}
-
-/// What is done with failures: they are warnings, on standard error and in the log.
-fn failures(shared: Weak<Shared>, messages: Messages) -> Failed {
-    Arc::new(move |mailer: &str, why: &str| {
-        let text = format!("Can't send email alert to {mailer}: {}.", without_numbers(why));
-        messages.say(Severity::Warning, &text);
-        if let Some(shared) = shared.upgrade() {
-            log_global(&shared, WARNING, &text);
-        }
-    })
 }

@@ -33,6 +33,7 @@ const WHILE_LOADING: &[&str] = &[
     "logasap",
     "pp2_never_send_local",
     "renice_startup",
+    "stick_counters",
     "unix_bind",
     "vars_max",
 ];

@@ -105,7 +105,12 @@ fn uses(line: &str, place: Place<'_>, name: &str) -> bool {
         Place::Command => begins(line.trim_start_matches(['@', '!', '1', ' ']), name),
         Place::Action(set) => {
             let rest = line.strip_prefix(set).or_else(|| without_prefix(line).strip_prefix(set));
-            rest.is_some_and(|rest| begins(rest.trim_start(), name))
+            // `track-sc` stands for `track-sc0` and the others.
+            let numbered = |rest: &str| {
+                let behind = rest.strip_prefix("track-sc").filter(|_| name == "track-sc");
+                behind.is_some_and(|behind| behind.starts_with(|first: char| first.is_ascii_digit()))
+            };
+            rest.map(str::trim_start).is_some_and(|rest| begins(rest, name) || numbered(rest))
         }
         Place::Parameter(_) if name.contains('-') || name.contains("md5sig") => {
             occurrences(line, name).any(|(before, _)| before.ends_with(' ') || before.is_empty())

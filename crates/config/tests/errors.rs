@@ -459,10 +459,10 @@ const HAPROXY: &[(&str, &[&str])] = &[
         &["[ALERT] [1] : defaults section 'nope' not found for frontend 'f'."],
     ),
     (
-        "peers p\n peer a 1.1.1.1:1\nmailers m\n mailer a 1.1.1.1:25\n",
+        "peers p\n peer a 1.1.1.1:1\ncache c\n total-max-size 4\n",
         &[
             "[ALERT] [1] : section 'peers' is not supported yet",
-            "[ALERT] [3] : section 'mailers' is not supported yet",
+            "[ALERT] [3] : section 'cache' is not supported yet",
         ],
     ),
     (

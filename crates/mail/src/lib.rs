@@ -6,6 +6,8 @@
 //! server may be blocked as long as that server likes, without a worker noticing; what waits for it
 //! is bounded. The binary makes a [`Post`] and hands it what is told of servers.
 
+#![forbid(unsafe_code)]
+
 mod dialog;
 mod letter;
 mod post;

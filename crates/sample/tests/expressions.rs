@@ -32,7 +32,7 @@ fn constants_and_the_connection() {
         ("nbsrv(nope)", "error: `nbsrv` argument 1: there is no backend `nope`"), ("fe_conn(fe)", "sint:0"),
         ("rand(1)", "sint:0"), ("uuid,length", "sint:36"), ("uuid(7),bytes(14,1)", "bin:7"), ("thread", "sint:0"), ("nbproc", "sint:1"),
         ("wait_end", "bool:1"), ("unique-id", "str:id-77"), ("txn.id32", "sint:31"), ("srcc", "error: unknown fetch method `srcc`"),
-        ("sc0_http_req_rate", "error: `sc0_http_req_rate` is not supported yet: it needs stick tables"), ("src,", "ipv4:192.0.2.7"),
+        ("src,", "ipv4:192.0.2.7"),
         ("src)", "error: unexpected `)` behind the expression `src`"), ("src(1)", "error: `src` takes no argument"),
         ("str", "error: `str` needs argument 1: a string"), ("str()", "str:"), ("int(x)", "error: `int` argument 1: `x` is no integer"), ("str(a),bytes(x)", "error: `bytes`: the offset is a number from 0 on, or the name of a variable"), ("str(a),bytes(0,0)", "error: `bytes`: the length is a number from 1 on, or the name of a variable"),
         ("str(a", "error: the arguments of `str` have no closing parenthesis"),
@@ -299,7 +299,7 @@ fn conditions_hold_as_their_acls_do() {
     let errors = [
         ("nope", "there is no ACL `nope`"), ("", "a condition needs an ACL"), ("img or", "an ACL is missing behind the last `or`"), ("{ src 10.0.0.1", "the anonymous ACL has no closing brace"),
         ("{ foo bar }", "unknown fetch method `foo` in ACL expression `foo`"), ("{ var(txn.x) 1 }", "`var(txn.x)` gives values of the type any, which has no match method of its own"), ("{ dst_port x }", "`x` is neither a number nor a range of numbers"),
-        ("{ path -m xx /a }", "unknown match method `xx`"), ("{ src,table_conn_cnt(t) gt 1 }", "`table_conn_cnt` is not supported yet: it needs stick tables"),
+        ("{ path -m xx /a }", "unknown match method `xx`"), ("{ src,table_conn_cnt(t) gt 1 }", "`table_conn_cnt` argument 1: there is no stick table `t`"),
     ];
     for (text, expected) in errors {
         assert_eq!(world.test(text), Err(expected.to_owned()), "{text}");

@@ -9,7 +9,7 @@ use syntax::{Environment, Word};
 
 use crate::draft::acme::AcmeDraft;
 use crate::draft::args::Args;
-use crate::draft::mail::ReadMailers;
+use crate::draft::mail::MailersDraft;
 use crate::draft::resolvers::ReadResolvers;
 use crate::draft::settings::{GlobalSettings, Settings};
 
@@ -117,6 +117,9 @@ pub mod places {
 
 /// What a keyword function gives.
 pub type Outcome = Result<(), Diagnostic>;
+
+/// Reads a line into a `mailers` section.
+pub type ReadMailers = for<'a> fn(&mut MailersDraft, &mut Args<'a, '_>) -> Outcome;
 
 /// Reads a line into an `acme` section.
 pub type ReadAcme = for<'a> fn(&mut AcmeDraft<'a>, &mut Args<'a, '_>) -> Outcome;

@@ -5,12 +5,6 @@ use std::time::Duration;
 use mail::Mailer;
 use syntax::Word;
 
-use crate::draft::args::Args;
-use crate::draft::keyword::Outcome;
-
-/// Reads a line into a section.
-pub type ReadMailers = for<'a> fn(&mut MailersDraft, &mut Args<'a, '_>) -> Outcome;
-
 /// A section while its lines are read.
 #[derive(Debug)]
 pub struct MailersDraft {

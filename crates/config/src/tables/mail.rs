@@ -8,8 +8,8 @@ use syntax::Word;
 
 use crate::draft::args::Args;
 use crate::draft::keyword::places::DFLB;
-use crate::draft::keyword::{self, Apply, Keyword, Outcome, Where, proxy};
-use crate::draft::mail::{EmailDraft, MailersDraft, ReadMailers};
+use crate::draft::keyword::{self, Apply, Keyword, Outcome, ReadMailers, Where, proxy};
+use crate::draft::mail::{EmailDraft, MailersDraft};
 use crate::system::resolve_host;
 use crate::tables::log::LEVELS;
 
