@@ -32,17 +32,15 @@ fn serve(socket: TcpStream, replies: &[&str]) -> Vec<String> {
     let mut writer = socket;
     let (mut said, mut is_message) = (Vec::new(), false);
     for (place, reply) in replies.iter().enumerate() {
-        while place > 0 {
+        let mut is_due = place == 0;
+        while !is_due {
             let mut line = String::new();
             if reader.read_line(&mut line).unwrap_or(0) == 0 {
                 return said;
             }
-            let is_over = line == ".\r\n";
-            is_message &= !is_over;
+            is_message &= line != ".\r\n";
             said.push(line);
-            if !is_message {
-                break;
-            }
+            is_due = !is_message;
         }
         is_message = said.last().is_some_and(|line| line == "DATA\r\n");
         writer.write_all(reply.as_bytes()).expect("the client is there");
