@@ -23,7 +23,7 @@ const FEATURES: &[(&str, bool)] = &[
     ("LINUX_SPLICE", true), ("LINUX_TPROXY", true), ("LUA", false), ("MATH", true), ("MEMORY_PROFILING", false),
     ("NETFILTER", true), ("NS", true), ("OPENSSL", cfg!(feature = "legacy-tls")), ("OPENSSL_AWSLC", false), ("OPENSSL_WOLFSSL", false),
     ("OT", false), ("PCRE", false), ("PCRE2", true), ("POLL", false), ("PRCTL", true), ("PROCCTL", false),
-    ("PROMEX", false), ("PTHREAD_EMULATION", false), ("QUIC", false), ("QUIC_OPENSSL_COMPAT", false), ("RT", true),
+    ("PROMEX", true), ("PTHREAD_EMULATION", false), ("QUIC", false), ("QUIC_OPENSSL_COMPAT", false), ("RT", true),
     ("SLZ", false), ("SSL", true), ("STATIC_PCRE", false), ("TFO", true), ("THREAD", true), ("TPROXY", true), ("WURFL", false),
     ("ZLIB", false),
 ];

@@ -13,7 +13,7 @@ use crate::event::Event;
 use crate::fault::{Breach, Reason};
 use crate::frame::{HEADER, Header, MAX_SIZE_DEFAULT, flag, kind, number};
 use crate::limits;
-use crate::message::{self, Refusal};
+use crate::message::{self, Cause, Refusal};
 use crate::settings::WINDOW_DEFAULT;
 use crate::stream::{
     ANY_LENGTH, CONNECT, Gone, HEAD_METHOD, HEAD_RECEIVED, Place, REMOTE_ENDED, RESET, RESET_BY_US,
@@ -192,7 +192,10 @@ impl<B: AsRef<[u8]>> Connection<B> {
             self.output.answer(kind::RST_STREAM, 0, block.id, Code::NoError.number().to_be_bytes());
         }
         self.counts.stream_errors += 1;
-        self.glitch();
+        // To HAProxy a scheme is a matter of the request, and none of the connection.
+        if reason != Reason::Message(Cause::Scheme) {
+            self.glitch();
+        }
         Event::Refused { id: block.id, code, reason }
     }
 
