@@ -41,14 +41,15 @@ pub(crate) fn of_request(client: &mut Client, x: &mut Exchange, backend: &Proxy)
         return Ok(());
     }
     let old = !x.txn.request.version().is_11_or_above();
-    // What the client said of its own connection is gone: this is a rule's word.
-    x.closes_server = x.txn.request.take_close();
+    // What the client said of its own connection is gone: this is a rule's word. Chunks of HTTP/1.0
+    // may be understood otherwise behind us (RFC 9112 section 6.1): nobody else's request follows.
+    x.closes_server = x.txn.request.take_close() || old && x.txn.request.must_close();
     if !client.keeps_server(backend) || x.closes_server {
         // HTTP/1.0 means just that by saying nothing.
         if !pretend && !old {
             x.txn.request.append(b"connection", b"close");
         }
-    } else if old && !x.txn.request.must_close() {
+    } else if old {
         x.txn.request.append(b"connection", b"keep-alive");
     }
     Ok(())
