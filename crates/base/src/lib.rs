@@ -1,4 +1,4 @@
-//! Clock, time and size units, addresses, hashes, raw bytes in text and whole files: what three or
+//! Clock, time and size units, addresses, hashes, integers of variable length, raw bytes in text and whole files: what three or
 //! more crates use and that knows no word of the domain.
 //!
 //! No socket or environment variable is touched here, except by [`clock`], which asks the system
@@ -14,3 +14,4 @@ pub mod network;
 pub mod raw;
 pub mod support;
 pub mod units;
+pub mod varint;

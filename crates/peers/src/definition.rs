@@ -3,7 +3,9 @@
 //!
 //! Callers: `row`, which reads and writes entries by it, and whoever has the tables.
 
-use crate::integer::{self, Reader};
+use base::varint;
+
+use crate::integer::Reader;
 
 /// The most elements an array has (manual, section 11.1, `gpc(<nb>)`).
 pub const LONGEST_ARRAY: u64 = 100;
@@ -173,23 +175,23 @@ impl Definition {
 
     /// Appends what stands in the message that defines the table.
     pub(crate) fn write(&self, id: u64, out: &mut Vec<u8>) {
-        integer::write(out, id);
-        integer::write(out, self.name.len() as u64);
+        varint::write(out, id);
+        varint::write(out, self.name.len() as u64);
         out.extend_from_slice(&self.name);
-        integer::write(out, self.key as u64);
-        integer::write(out, self.told_key_length());
-        integer::write(out, self.bits());
-        integer::write(out, u64::from(self.expire));
+        varint::write(out, self.key as u64);
+        varint::write(out, self.told_key_length());
+        varint::write(out, self.bits());
+        varint::write(out, u64::from(self.expire));
         for column in &self.columns {
             let (array, rate) = (column.kind.is_array(), column.kind.shape() == Shape::Rate);
             if array || rate {
-                integer::write(out, column.kind as u64);
+                varint::write(out, column.kind as u64);
             }
             if array {
-                integer::write(out, u64::from(column.count));
+                varint::write(out, u64::from(column.count));
             }
             if rate {
-                integer::write(out, u64::from(column.period));
+                varint::write(out, u64::from(column.period));
             }
         }
     }

@@ -5,7 +5,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::integer::{self, Reader};
+use base::varint;
+
+use crate::integer::Reader;
 
 /// How many strings a side keeps; numbers go from 1 to this.
 const ENTRIES: usize = 128;
@@ -35,9 +37,9 @@ impl Sent {
             return;
         }
         let number = self.enter(name.clone());
-        let mut head = Vec::with_capacity(integer::LONGEST);
-        integer::write(&mut head, name.len() as u64);
-        integer::write(out, (1 + head.len() + name.len()) as u64);
+        let mut head = Vec::with_capacity(varint::LONGEST);
+        varint::write(&mut head, name.len() as u64);
+        varint::write(out, (1 + head.len() + name.len()) as u64);
         out.push(number as u8);
         out.extend_from_slice(&head);
         out.extend_from_slice(name);
@@ -140,9 +142,9 @@ mod tests {
             assert_eq!(Received::default().read(&mut Reader::new(bytes)), None, "{bytes:?}");
         }
         let mut long = Vec::new();
-        integer::write(&mut long, 2003);
+        varint::write(&mut long, 2003);
         long.push(1);
-        integer::write(&mut long, 2000);
+        varint::write(&mut long, 2000);
         long.resize(long.len() + 2000, b'a');
         assert_eq!(Received::default().read(&mut Reader::new(&long)), None);
     }

@@ -1,56 +1,7 @@
-//! Integers of variable length as the peers protocol writes them (doc/peers.txt, "Encoding"):
-//! below 240 in one byte, otherwise 4 bits in the first and 7 bits in each that follows, every byte
-//! standing for itself plus what its continuation adds, so that a number has one encoding alone.
-//! Callers: everything in this crate that reads or writes a message.
+//! Taking the parts of a message off its bytes, integers of variable length ([`base::varint`])
+//! among them. Callers: everything in this crate that reads a message.
 
-/// The longest encoding of a number of 64 bits.
-pub const LONGEST: usize = 10;
-
-/// What is wrong with bytes that should be a number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flaw {
-    /// They end before the number does.
-    Short,
-    /// The number does not fit in 64 bits.
-    Big,
-}
-
-/// Appends a number.
-pub fn write(out: &mut Vec<u8>, value: u64) {
-    if value < 0xf0 {
-        out.push(value as u8);
-        return;
-    }
-    out.push(value as u8 | 0xf0);
-    let mut rest = (value - 0xf0) >> 4;
-    while rest >= 0x80 {
-        out.push(rest as u8 | 0x80);
-        rest = (rest - 0x80) >> 7;
-    }
-    out.push(rest as u8);
-}
-
-/// Reads a number from the beginning of `bytes`: its value and how many bytes it takes.
-pub fn read(bytes: &[u8]) -> Result<(u64, usize), Flaw> {
-    let first = *bytes.first().ok_or(Flaw::Short)?;
-    let mut value = u64::from(first);
-    if first < 0xf0 {
-        return Ok((value, 1));
-    }
-    let mut shift = 4;
-    for (place, byte) in bytes.iter().enumerate().skip(1) {
-        let part = u64::from(*byte);
-        if shift >= u64::BITS || part > u64::MAX >> shift {
-            return Err(Flaw::Big);
-        }
-        value = value.checked_add(part << shift).ok_or(Flaw::Big)?;
-        if *byte < 0x80 {
-            return Ok((value, place + 1));
-        }
-        shift += 7;
-    }
-    Err(if bytes.len() >= LONGEST { Flaw::Big } else { Flaw::Short })
-}
+use base::varint;
 
 /// The bytes of a message that are not read yet.
 #[derive(Debug, Clone, Copy)]
@@ -67,7 +18,7 @@ impl<'a> Reader<'a> {
 
     /// A number; `None` when there is none, or none that fits.
     pub(crate) fn number(&mut self) -> Option<u64> {
-        let (value, length) = read(self.0).ok()?;
+        let (value, length) = varint::read(self.0).ok()?;
         self.0 = &self.0[length..];
         Some(value)
     }
@@ -90,70 +41,5 @@ impl<'a> Reader<'a> {
         let (word, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(u32::from_be_bytes(*word))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn written(value: u64) -> Vec<u8> {
-        let mut out = Vec::new();
-        write(&mut out, value);
-        out
-    }
-
-    #[test]
-    fn numbers_take_the_bytes_that_the_protocol_says() {
-        let cases: [(u64, &[u8]); 9] = [
-            (0, &[0]),
-            (239, &[239]),
-            (240, &[0xf0, 0]),
-            (0x1234, &[0xf4, 0x94, 0x01]),
-            (2287, &[0xff, 0x7f]),
-            (2288, &[0xf0, 0x80, 0]),
-            (264_431, &[0xff, 0xff, 0x7f]),
-            (33_818_863, &[0xff, 0xff, 0xff, 0x7f]),
-            (4_328_786_159, &[0xff, 0xff, 0xff, 0xff, 0x7f]),
-        ];
-        for (value, bytes) in cases {
-            assert_eq!(written(value), bytes, "{value}");
-            assert_eq!(read(bytes), Ok((value, bytes.len())), "{value}");
-        }
-    }
-
-    #[test]
-    fn what_does_not_fit_in_64_bits_is_refused_and_never_wraps() {
-        let most = written(u64::MAX);
-        assert_eq!((read(&most), most.len()), (Ok((u64::MAX, LONGEST)), LONGEST));
-        let mut more = most.clone();
-        *more.last_mut().unwrap() += 1;
-        assert_eq!(read(&more), Err(Flaw::Big));
-        assert_eq!(read(&[0xff; 10]), Err(Flaw::Big));
-        assert_eq!(read(&[0xff; 9]), Err(Flaw::Short));
-        assert_eq!(read(&[]), Err(Flaw::Short));
-    }
-
-    proptest! {
-        #[test]
-        fn every_number_comes_back_whatever_follows(value: u64, shift in 0u32..64, rest: Vec<u8>) {
-            let value = value >> shift;
-            let mut bytes = written(value);
-            let length = bytes.len();
-            bytes.extend_from_slice(&rest);
-            prop_assert_eq!(read(&bytes), Ok((value, length)));
-            for cut in 0..length {
-                prop_assert_eq!(read(&bytes[..cut]), Err(Flaw::Short));
-            }
-        }
-
-        #[test]
-        fn a_number_has_one_encoding(bytes in proptest::collection::vec(any::<u8>(), 0..12)) {
-            if let Ok((value, length)) = read(&bytes) {
-                prop_assert_eq!(written(value), bytes[..length].to_vec());
-            }
-        }
     }
 }

@@ -1,7 +1,9 @@
 //! The messages of a session: classes, types and how they are told apart (doc/peers.txt). What
 //! stands in definitions and updates is read by `definition` and `row`.
 
-use crate::integer::{self, Flaw, Reader};
+use base::varint::{self, Flaw};
+
+use crate::integer::Reader;
 
 /// The most bytes that what follows the length of a message may have.
 pub const LONGEST: usize = 16384;
@@ -81,7 +83,7 @@ pub fn read(bytes: &[u8]) -> Result<Option<(Message<'_>, usize)>, Breach> {
     if *kind < 128 {
         return Ok(Some((short(*class, *kind), 2)));
     }
-    let (length, taken) = match integer::read(rest) {
+    let (length, taken) = match varint::read(rest) {
         Ok(read) => read,
         Err(Flaw::Short) => return Ok(None),
         Err(Flaw::Big) => return Err(Breach::Size),
@@ -157,15 +159,15 @@ pub(crate) fn update(incremental: bool, timed: bool, body: &[u8], out: &mut Vec<
 
 /// Appends that entries of the peer's table were learned.
 pub fn ack(table: u64, update: u32, out: &mut Vec<u8>) {
-    let mut body = Vec::with_capacity(integer::LONGEST + 4);
-    integer::write(&mut body, table);
+    let mut body = Vec::with_capacity(varint::LONGEST + 4);
+    varint::write(&mut body, table);
     body.extend_from_slice(&update.to_be_bytes());
     framed(ACK, &body, out);
 }
 
 fn framed(kind: u8, body: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&[TABLES, kind]);
-    integer::write(out, body.len() as u64);
+    varint::write(out, body.len() as u64);
     out.extend_from_slice(body);
 }
 
@@ -198,7 +200,7 @@ mod tests {
     #[test]
     fn a_length_that_is_too_long_is_refused_before_what_it_announces_came() {
         let mut bytes = vec![10, 128];
-        integer::write(&mut bytes, LONGEST as u64 + 1);
+        varint::write(&mut bytes, LONGEST as u64 + 1);
         assert_eq!(read(&bytes), Err(Breach::Size));
         assert_eq!(read(&[10, 130, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255]), Err(Breach::Size));
     }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use crate::definition::{Announced, Column, Definition, KeyKind, Shape};
 use crate::dictionary::{Received, Sent};
-use crate::integer::{self, Reader};
+use base::varint;
+
+use crate::integer::Reader;
 
 /// A value of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +62,7 @@ pub(crate) fn write(
     }
     let key = &row.key[..row.key.len().min(definition.key_length)];
     if definition.key == KeyKind::String {
-        integer::write(out, key.len() as u64);
+        varint::write(out, key.len() as u64);
     }
     out.extend_from_slice(key);
     if definition.key != KeyKind::String {
@@ -76,7 +78,7 @@ pub(crate) fn write(
 
 fn write_value(shape: Shape, value: Option<&Value>, names: &mut Sent, out: &mut Vec<u8>) {
     match (shape, value) {
-        (Shape::Number, Some(Value::Number(number))) => integer::write(out, *number),
+        (Shape::Number, Some(Value::Number(number))) => varint::write(out, *number),
         (Shape::Number, _) => out.push(0),
         (Shape::Rate, value) => {
             // What was never counted is as old as can be.
@@ -85,7 +87,7 @@ fn write_value(shape: Shape, value: Option<&Value>, names: &mut Sent, out: &mut 
                 _ => Rate { age: u32::MAX, ..Rate::default() },
             };
             for part in [rate.age, rate.current, rate.previous] {
-                integer::write(out, u64::from(part));
+                varint::write(out, u64::from(part));
             }
         }
         (Shape::Name, Some(Value::Name(name))) => names.write(name.as_ref(), out),

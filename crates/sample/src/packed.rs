@@ -1,41 +1,17 @@
 //! Texts one after another, each behind its length in the variable-length form of the SPOP
 //! specification: `req.hdrs_bin` writes them, the actions on binary headers read them.
 
+use base::varint;
+
 /// Appends a length.
 pub fn write_length(out: &mut Vec<u8>, length: usize) {
-    if length < 240 {
-        out.push(length as u8);
-        return;
-    }
-    out.push(length as u8 | 240);
-    let mut rest = (length - 240) >> 4;
-    while rest >= 128 {
-        out.push(rest as u8 | 128);
-        rest = (rest - 128) >> 7;
-    }
-    out.push(rest as u8);
+    varint::write(out, length as u64);
 }
 
 /// Takes a length off `bytes`; `None` if it is cut short or too large for any text.
 fn take_length(bytes: &mut &[u8]) -> Option<usize> {
-    let (first, mut rest) = bytes.split_first()?;
-    let mut length = u64::from(*first);
-    if length >= 240 {
-        let mut shift = 4;
-        loop {
-            let (byte, after) = rest.split_first()?;
-            rest = after;
-            length = length.checked_add(u64::from(*byte) << shift)?;
-            shift += 7;
-            if *byte < 128 {
-                break;
-            }
-            if shift > 32 {
-                return None;
-            }
-        }
-    }
-    *bytes = rest;
+    let (length, taken) = varint::read(bytes).ok()?;
+    *bytes = &bytes[taken..];
     usize::try_from(length).ok()
 }
 

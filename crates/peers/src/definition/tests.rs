@@ -76,7 +76,7 @@ fn definitions_are_written_as_haproxy_writes_them() {
 fn what_comes_behind_the_kinds_that_are_known_is_passed_over() {
     let mut out = Vec::new();
     for number in [7, 1, u64::from(b'a'), 2, 4, 1 << 2 | 1 << 40, 0, 40, 12, 13] {
-        integer::write(&mut out, number);
+        varint::write(&mut out, number);
     }
     let announced = Definition::read(&out).unwrap();
     assert_eq!(*announced.definition.columns, [Column { kind: Kind::Gpc0, count: 1, period: 0 }]);
@@ -97,7 +97,7 @@ fn tables_that_lie_about_themselves_are_refused() {
     ];
     for (what, numbers) in cases {
         let mut out = Vec::new();
-        numbers.iter().for_each(|number| integer::write(&mut out, *number));
+        numbers.iter().for_each(|number| varint::write(&mut out, *number));
         assert_eq!(Definition::read(&out), None, "{what}");
     }
 }
