@@ -7,7 +7,8 @@ use mail::{Failed, Letter, Post};
 use plan::Plan;
 use plan::mail::{EmailAlert, Mailers};
 
-/// The ways to all mail servers that proxies name. Starts no thread where none does.
+/// The ways to the mail servers of all `mailers` sections: backends that are added at run time may
+/// name any of them.
 pub(crate) struct Emails {
     posts: Vec<(Arc<Mailers>, Post)>,
     /// The machine's name.
@@ -20,8 +21,8 @@ impl Emails {
     /// # Errors
     /// The system has none left.
     pub(crate) fn start(plan: &Plan, failed: &Failed) -> io::Result<Self> {
-        let used = used(plan).map(|mailers| Ok((mailers.clone(), Post::start(&mailers.mailers, failed)?)));
-        let posts = used.collect::<io::Result<_>>()?;
+        let start = |mailers: &Arc<Mailers>| Ok((mailers.clone(), Post::start(&mailers.mailers, failed)?));
+        let posts = plan.mailers.iter().map(start).collect::<io::Result<_>>()?;
         let hello = rustix::system::uname().nodename().to_string_lossy().into_owned();
         Ok(Self { posts, hello })
     }
@@ -36,10 +37,4 @@ impl Emails {
             post.send(Letter::new(&alert.from, &alert.to, hello, text));
         }
     }
-}
-
-/// The sections that proxies name, or that backends which are added may name.
-fn used(plan: &Plan) -> impl Iterator<Item = &Arc<Mailers>> {
-    let is_named = plan.proxies.iter().any(|proxy| proxy.email_alert.is_some());
-    plan.mailers.iter().filter(move |_| is_named)
 }
