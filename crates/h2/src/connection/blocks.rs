@@ -13,7 +13,7 @@ use crate::event::Event;
 use crate::fault::{Breach, Reason};
 use crate::frame::{HEADER, Header, MAX_SIZE_DEFAULT, flag, kind, number};
 use crate::limits;
-use crate::message::{self, Cause, Refusal};
+use crate::message::{self, Refusal};
 use crate::settings::WINDOW_DEFAULT;
 use crate::stream::{
     ANY_LENGTH, CONNECT, Gone, HEAD_METHOD, HEAD_RECEIVED, Place, REMOTE_ENDED, RESET, RESET_BY_US,
@@ -191,11 +191,8 @@ impl<B: AsRef<[u8]>> Connection<B> {
             // The rest of it is of no interest.
             self.output.answer(kind::RST_STREAM, 0, block.id, Code::NoError.number().to_be_bytes());
         }
+        // No glitch: what is answered is a matter of the request, and none of the connection.
         self.counts.stream_errors += 1;
-        // To HAProxy a scheme is a matter of the request, and none of the connection.
-        if reason != Reason::Message(Cause::Scheme) {
-            self.glitch();
-        }
         Event::Refused { id: block.id, code, reason }
     }
 

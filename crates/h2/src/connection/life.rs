@@ -86,7 +86,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         if self.used.waste() { Err(Breach::Flood) } else { Ok(()) }
     }
 
-    /// Counts a glitch (`fc_glitches`): what HAProxy counts, which is every error of a stream, a
+    /// Counts a glitch (`fc_glitches`): what HAProxy counts, which is every reset of a stream for an error, a
     /// request that its client resets, a window that SETTINGS make smaller, and a header block in many
     /// pieces.
     pub(super) fn glitch(&mut self) {
