@@ -15,6 +15,7 @@ mod check;
 mod crt_list;
 mod filters;
 mod formats;
+mod global;
 mod guids;
 mod inherited;
 mod kept;
@@ -42,7 +43,6 @@ mod track;
 mod unique;
 mod warnings;
 
-use base::support::Support;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -54,7 +54,6 @@ use diag::{Diagnostic, Diagnostics, SourceMap, Span};
 use plan::global::Global;
 use plan::{Kept, Plan};
 use runtime::placement::Placement;
-use runtime::{shard, topology};
 use state::proxy::ProxySeed;
 use syntax::Environment;
 
@@ -202,7 +201,7 @@ pub(crate) fn resolve(
         inherited: false,
         around,
     };
-    let global = read_global(draft, &mut context);
+    let global = global::read(draft, &mut context);
     context.tls = global.tls.clone();
     if around.is_none() && context.tls.extra.replaces_ending {
         context.tls_files.all.replace_endings();
@@ -248,99 +247,6 @@ pub(crate) fn resolve(
         );
     }
     (context.diagnostics.error_count() == errors_before && !context.diagnostics.has_errors()).then_some(plan)
-}
-
-fn read_global<'a>(draft: &'a Draft, context: &mut Context<'a>) -> GlobalSettings<'a> {
-    let mut global = GlobalSettings::default();
-    let plan = &mut global.plan;
-    if let Some(around) = context.around {
-        *plan = around.global();
-    }
-    plan.stats_timeout = std::time::Duration::from_secs(10);
-    plan.stats_maxconn = 10;
-    plan.strict_limits = true;
-    let mut said = Vec::new();
-    for section in draft.sections.iter().filter(|section| section.kind == Kind::Global) {
-        for statement in &section.statements {
-            if was_said(statement, &mut said, context.diagnostics) {
-                continue;
-            }
-            match statement.keyword.apply {
-                Apply::Global(apply) => {
-                    let mut args = Args::new(statement, context.diagnostics, context.environment);
-                    let outcome = apply(&mut global, &mut args);
-                    context.note(outcome);
-                    if let Support::None(reason) = statement.keyword.support {
-                        warn_ineffective(statement, reason, context.diagnostics);
-                    }
-                }
-                Apply::Ineffective(reason) => warn_ineffective(statement, reason, context.diagnostics),
-                _ => {}
-            }
-        }
-        context.tls_steps.push((section.keyword.span(), global.tls.clone()));
-    }
-    global.plan.insecure_fork_wanted |= context.setting.insecure_fork;
-    if let (Some(set), Some(priority)) = (context.setting.set_priority, global.plan.tune.renice_startup)
-        && let Err(error) = set(priority)
-    {
-        let text = format!("the priority {priority} of `tune.renice.startup` cannot be set: {error}");
-        context.diagnostics.push(Diagnostic::warning(text));
-    }
-    global.plan.unix_bind = global.unix_bind.clone();
-    context.names.experimental = global.experimental;
-    context.names.default_path = global.plan.default_path.clone();
-    context.names.stick_counters = global.plan.tune.stick_counters;
-    // What follows is of the process: a plan in use has decided it.
-    if let Some(around) = context.around {
-        context.placement = around.placement().clone();
-        global.plan.placement = context.placement.clone();
-    } else {
-        sample::limits::limit(global.plan.tune.vars_max);
-        let (algorithms, encryptions) = sample::convert::jwe::DEFAULT_ALLOWED;
-        let [own_algorithms, own_encryptions] = global.allowed_jwt;
-        sample::convert::jwe::allow(
-            own_algorithms.unwrap_or(algorithms),
-            own_encryptions.unwrap_or(encryptions),
-        );
-        place_workers(&mut global, context);
-    }
-    global
-}
-
-/// Whether an earlier line of `global` counts instead of this one, with a warning. What is behind
-/// the keyword is not read then, as in HAProxy.
-fn was_said(statement: &Statement, said: &mut Vec<&'static str>, diagnostics: &mut Diagnostics) -> bool {
-    let Some(name) = statement.keyword.once else { return false };
-    if !said.contains(&name) {
-        said.push(name);
-        return false;
-    }
-    let shown = if name == statement.keyword.name { format!("'{name}'") } else { name.to_owned() };
-    diagnostics.push(
-        Diagnostic::warning(format!("`{name}` was said before: the first line counts"))
-            .tolerated()
-            .at(statement.keyword_span())
-            .haproxy(format!("{shown} already specified. Continuing.")),
-    );
-    true
-}
-
-/// Decides how many workers run and where: what is made from here on has a copy of its counters for
-/// each.
-fn place_workers(global: &mut GlobalSettings<'_>, context: &mut Context<'_>) {
-    match Placement::new(topology::machine(), &topology::allowed(), &global.plan.wishes) {
-        Ok((placement, warnings)) => {
-            context.placement = placement.clone();
-            global.plan.placement = placement;
-            for warning in warnings {
-                context.diagnostics.push(Diagnostic::warning(warning));
-            }
-        }
-        Err(message) => context.diagnostics.push(Diagnostic::alert(message)),
-    }
-    shard::set_workers(global.plan.workers());
-    shard::set_groups(global.plan.placement.groups.len());
 }
 
 /// The defaults sections read so far.

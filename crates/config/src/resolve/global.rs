@@ -1,0 +1,106 @@
+//! The `global` sections, and what is decided by them before anything else is made: the workers.
+
+use base::support::Support;
+use diag::{Diagnostic, Diagnostics};
+use runtime::placement::Placement;
+use runtime::{shard, topology};
+
+use crate::draft::args::Args;
+use crate::draft::keyword::Apply;
+use crate::draft::settings::GlobalSettings;
+use crate::draft::{Draft, Kind, Statement};
+use crate::resolve::{Context, warn_ineffective};
+
+/// What they say together. Decides how many workers run, so that counters can be made for each.
+pub(crate) fn read<'a>(draft: &'a Draft, context: &mut Context<'a>) -> GlobalSettings<'a> {
+    let mut global = GlobalSettings::default();
+    let plan = &mut global.plan;
+    if let Some(around) = context.around {
+        *plan = around.global();
+    }
+    plan.stats_timeout = std::time::Duration::from_secs(10);
+    plan.stats_maxconn = 10;
+    plan.strict_limits = true;
+    let mut said = Vec::new();
+    for section in draft.sections.iter().filter(|section| section.kind == Kind::Global) {
+        for statement in &section.statements {
+            if was_said(statement, &mut said, context.diagnostics) {
+                continue;
+            }
+            match statement.keyword.apply {
+                Apply::Global(apply) => {
+                    let mut args = Args::new(statement, context.diagnostics, context.environment);
+                    let outcome = apply(&mut global, &mut args);
+                    context.note(outcome);
+                    if let Support::None(reason) = statement.keyword.support {
+                        warn_ineffective(statement, reason, context.diagnostics);
+                    }
+                }
+                Apply::Ineffective(reason) => warn_ineffective(statement, reason, context.diagnostics),
+                _ => {}
+            }
+        }
+        context.tls_steps.push((section.keyword.span(), global.tls.clone()));
+    }
+    global.plan.insecure_fork_wanted |= context.setting.insecure_fork;
+    if let (Some(set), Some(priority)) = (context.setting.set_priority, global.plan.tune.renice_startup)
+        && let Err(error) = set(priority)
+    {
+        let text = format!("the priority {priority} of `tune.renice.startup` cannot be set: {error}");
+        context.diagnostics.push(Diagnostic::warning(text));
+    }
+    global.plan.unix_bind = global.unix_bind.clone();
+    context.names.experimental = global.experimental;
+    context.names.default_path = global.plan.default_path.clone();
+    context.names.stick_counters = global.plan.tune.stick_counters;
+    // What follows is of the process: a plan in use has decided it.
+    if let Some(around) = context.around {
+        context.placement = around.placement().clone();
+        global.plan.placement = context.placement.clone();
+    } else {
+        sample::limits::limit(global.plan.tune.vars_max);
+        let (algorithms, encryptions) = sample::convert::jwe::DEFAULT_ALLOWED;
+        let [own_algorithms, own_encryptions] = global.allowed_jwt;
+        sample::convert::jwe::allow(
+            own_algorithms.unwrap_or(algorithms),
+            own_encryptions.unwrap_or(encryptions),
+        );
+        place_workers(&mut global, context);
+    }
+    global
+}
+
+/// Whether an earlier line of `global` counts instead of this one, with a warning. What is behind
+/// the keyword is not read then, as in HAProxy.
+fn was_said(statement: &Statement, said: &mut Vec<&'static str>, diagnostics: &mut Diagnostics) -> bool {
+    let Some(name) = statement.keyword.once else { return false };
+    if !said.contains(&name) {
+        said.push(name);
+        return false;
+    }
+    let shown = if name == statement.keyword.name { format!("'{name}'") } else { name.to_owned() };
+    diagnostics.push(
+        Diagnostic::warning(format!("`{name}` was said before: the first line counts"))
+            .tolerated()
+            .at(statement.keyword_span())
+            .haproxy(format!("{shown} already specified. Continuing.")),
+    );
+    true
+}
+
+/// Decides how many workers run and where: what is made from here on has a copy of its counters for
+/// each.
+fn place_workers(global: &mut GlobalSettings<'_>, context: &mut Context<'_>) {
+    match Placement::new(topology::machine(), &topology::allowed(), &global.plan.wishes) {
+        Ok((placement, warnings)) => {
+            context.placement = placement.clone();
+            global.plan.placement = placement;
+            for warning in warnings {
+                context.diagnostics.push(Diagnostic::warning(warning));
+            }
+        }
+        Err(message) => context.diagnostics.push(Diagnostic::alert(message)),
+    }
+    shard::set_workers(global.plan.workers());
+    shard::set_groups(global.plan.placement.groups.len());
+}
