@@ -244,8 +244,9 @@ fn a_server_that_talks_nonsense_is_answered_with_502() {
     for (request, response, why) in cases {
         let origin = says(response);
         let scene = Scene::start("", "", &format!("server s 127.0.0.1:{}", origin.port()));
-        let answer = scene.talk(request);
-        assert!(answer.starts_with("HTTP/1.1 502 "), "{why}: {answer:?}");
+        // Who still owes a body need not send it.
+        let answer = Client::connect(scene.port).send(request).response();
+        assert_eq!(answer.map(|answer| answer.status), Some(502), "{why}");
         assert_eq!(scene.line(), "b/s 0/0/0/-1 502 PH-- 0 GET /x HTTP/1.1", "{why}");
         let counts = scene.counts("b,BACKEND", &["eresp", "hrsp_1xx", "hrsp_2xx", "hrsp_5xx"]);
         assert_eq!(counts, ["eresp=1", "hrsp_1xx=0", "hrsp_2xx=0", "hrsp_5xx=1"], "{why}");

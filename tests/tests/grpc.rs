@@ -141,12 +141,12 @@ fn the_calls_of_grpc_go_come_and_go_with_their_streams_trailers_and_deadlines() 
         let far = free_port();
         let mut command = Command::new(&server);
         let mut running = Running(silent(command.arg("--use_tls=false").arg(format!("--port={far}"))));
-        let mut has_ended = false;
+        let mut listens = false;
         eventually(|| {
-            has_ended = running.0.try_wait().is_ok_and(|status| status.is_some());
-            has_ended || is_there(far)
+            listens = is_there(far);
+            listens || running.0.try_wait().is_ok_and(|status| status.is_some())
         });
-        (!has_ended && is_there(far)).then_some((running, far))
+        listens.then_some((running, far))
     });
     let (_server, far) = started.expect("the server of grpc-go listens");
     let (weir, port) = between("", far);
