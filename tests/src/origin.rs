@@ -1,11 +1,12 @@
 //! A server for the program to talk to: a thread a connection, and a function that answers heads.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::client::{field, read_head};
+use crate::request::{more, read_chunked};
 
 /// A listening server. Ends with the value.
 #[derive(Debug)]
@@ -98,21 +99,17 @@ fn converse(mut stream: TcpStream, answer: &Answer, requests: &AtomicUsize) {
         let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
         bytes.drain(..end + 4);
         let length: usize = field(&head, "content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
-        // Of a body in chunks the last one ends it: no test sends trailers to an origin like this.
-        let chunked = field(&head, "transfer-encoding").is_some();
-        let is_short = |bytes: &[u8]| match chunked {
-            true => !bytes.windows(5).any(|end| end == b"0\r\n\r\n"),
-            false => bytes.len() < length,
-        };
-        while is_short(&bytes) {
-            let mut part = [0; 16384];
-            match stream.read(&mut part) {
-                Ok(0) | Err(_) => return,
-                Ok(count) => bytes.extend_from_slice(&part[..count]),
+        let body = if field(&head, "transfer-encoding").is_some() {
+            let Some(Ok(body)) = read_chunked(&mut stream, &mut bytes, usize::MAX) else { return };
+            body
+        } else {
+            while bytes.len() < length {
+                if more(&mut stream, &mut bytes).is_none() {
+                    return;
+                }
             }
-        }
-        let end = if chunked { bytes.len() } else { length };
-        let body: Vec<u8> = bytes.drain(..end).collect();
+            bytes.drain(..length).collect()
+        };
         requests.fetch_add(1, Ordering::Relaxed);
         if stream.write_all(&answer(&head, &body)).is_err() {
             return;

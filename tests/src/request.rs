@@ -42,7 +42,6 @@ impl Request {
         unread: &mut Vec<u8>,
         most: usize,
     ) -> Option<Result<Vec<u8>, String>> {
-        let mut body = Vec::new();
         let lines = |name: &str| {
             let named =
                 |line: &&str| line.split_once(':').is_some_and(|(own, _)| own.eq_ignore_ascii_case(name));
@@ -59,32 +58,48 @@ impl Request {
             while unread.len() < length.min(most) {
                 more(stream, unread)?;
             }
-            body.extend(unread.drain(..length.min(most)));
-            return Some(Ok(body));
+            return Some(Ok(unread.drain(..length.min(most)).collect()));
         }
         if coding != Some("chunked") {
             return Some(Err(format!("another coding: {}", self.head)));
         }
-        while body.len() < most {
-            let end = loop {
-                if let Some(at) = unread.windows(2).position(|window| window == b"\r\n") {
-                    break at;
-                }
-                more(stream, unread)?;
-            };
-            let line = String::from_utf8_lossy(&unread[..end]).into_owned();
-            let Ok(size) = usize::from_str_radix(&line, 16) else { return Some(Err(line)) };
-            while unread.len() < end + 2 + size + 2 {
-                more(stream, unread)?;
-            }
-            unread.drain(..end + 2);
-            body.extend(unread.drain(..size));
-            unread.drain(..2);
-            if size == 0 {
-                break;
-            }
+        read_chunked(stream, unread, most)
+    }
+}
+
+/// Reads a body in chunks and its trailers, which are dropped (RFC 9112, 7.1); at most about `most`
+/// bytes of it. `None` where the connection ends before, an error with the line that is no size.
+pub fn read_chunked(
+    stream: &mut TcpStream,
+    unread: &mut Vec<u8>,
+    most: usize,
+) -> Option<Result<Vec<u8>, String>> {
+    let mut body = Vec::new();
+    while body.len() < most {
+        let line = read_line(stream, unread)?;
+        let Ok(size) = usize::from_str_radix(&line, 16) else { return Some(Err(line)) };
+        if size == 0 {
+            while !read_line(stream, unread)?.is_empty() {}
+            break;
         }
-        Some(Ok(body))
+        while unread.len() < size + 2 {
+            more(stream, unread)?;
+        }
+        body.extend(unread.drain(..size));
+        unread.drain(..2);
+    }
+    Some(Ok(body))
+}
+
+/// The next line, without its end.
+fn read_line(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<String> {
+    loop {
+        if let Some(end) = unread.windows(2).position(|window| window == b"\r\n") {
+            let line = String::from_utf8_lossy(&unread[..end]).into_owned();
+            unread.drain(..end + 2);
+            return Some(line);
+        }
+        more(stream, unread)?;
     }
 }
 

@@ -135,6 +135,35 @@ fn the_level_says_what_is_told() {
 }
 
 #[test]
+fn backends_that_are_added_tell_too_though_no_other_does() {
+    let server = Server::start();
+    let port = free_port();
+    let text = format!(
+        "global\n  stats socket runtime level admin\nmailers m\n  mailer one 127.0.0.1:{}\n\
+         defaults base\n  mode http\n  balance roundrobin\n  timeout client 9s\n  timeout connect 9s\n  timeout server 9s\n  \
+         email-alert mailers m\n  email-alert from weir@a.test\n  email-alert to root\n\
+         defaults quiet\n  mode http\n  timeout client 9s\nfrontend f from quiet\n  bind 127.0.0.1:{port}\n",
+        server.port
+    );
+    let weir = Weir::start(&text, &[port]);
+    for command in [
+        "add backend new from base",
+        "add server new/s 127.0.0.1:1",
+        "enable server new/s",
+        "publish backend new",
+        "set server new/s health down",
+    ] {
+        weir.ask(command);
+    }
+    assert!(
+        eventually(|| server.subjects() == ["Server new/s is DOWN"]),
+        "{:?} {}",
+        server.subjects(),
+        weir.messages()
+    );
+}
+
+#[test]
 fn a_mail_server_that_takes_no_e_mail_is_told_of() {
     let nobody = free_port();
     let weir = start(&format!("  mailer one 127.0.0.1:{nobody}\n"), "", "check inter 1h");
