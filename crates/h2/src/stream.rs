@@ -133,8 +133,10 @@ pub(crate) struct Streams {
     free: u32,
     /// Numbers and places of those that are there, by number.
     index: Vec<(u32, u32)>,
-    /// Numbers of those that are gone without their last bit, and how, in the upper two bits.
-    gone: [u32; REMEMBERED],
+    /// Numbers of the last that are gone without their last bit, and how, in the upper two bits; at
+    /// most [`REMEMBERED`].
+    gone: Vec<u32>,
+    /// The oldest of them, once there are as many.
     gone_at: u8,
     /// The highest number that is no longer in `gone`.
     forgotten: u32,
@@ -148,7 +150,7 @@ impl Streams {
             slots: Vec::new(),
             free: NONE,
             index: Vec::new(),
-            gone: [0; REMEMBERED],
+            gone: Vec::new(),
             gone_at: 0,
             forgotten: 0,
             last: 0,
@@ -174,6 +176,11 @@ impl Streams {
                 slot
             }
             None => {
+                // Many connections have one stream at a time: no memory for four is taken then.
+                if self.slots.is_empty() {
+                    self.slots.reserve_exact(1);
+                    self.index.reserve_exact(1);
+                }
                 self.slots.push(stream);
                 self.slots.len() as u32 - 1
             }
@@ -191,7 +198,7 @@ impl Streams {
         if let Ok(at) = self.index.binary_search_by_key(&id, |entry| entry.0) {
             return Place::Here(self.index[at].1);
         }
-        let known = self.gone.iter().find(|entry| **entry & 0x3fff_ffff == id >> 1 && **entry >> 30 != 0);
+        let known = self.gone.iter().find(|entry| **entry & 0x3fff_ffff == id >> 1);
         Place::Gone(match known.map(|entry| entry >> 30) {
             Some(1) => Gone::Ended,
             Some(2) => Gone::ResetByPeer,
@@ -252,9 +259,13 @@ impl Streams {
             Gone::ResetByPeer => 2,
             _ => 3,
         };
-        let entry = &mut self.gone[self.gone_at as usize];
-        self.forgotten = self.forgotten.max((*entry & 0x3fff_ffff) << 1 | 1);
-        *entry = id >> 1 | how << 30;
+        let new = id >> 1 | how << 30;
+        if self.gone.len() < REMEMBERED {
+            self.gone.push(new);
+            return;
+        }
+        let oldest = std::mem::replace(&mut self.gone[self.gone_at as usize], new);
+        self.forgotten = self.forgotten.max((oldest & 0x3fff_ffff) << 1 | 1);
         self.gone_at = (self.gone_at + 1) % REMEMBERED as u8;
     }
 
@@ -277,7 +288,9 @@ impl Streams {
 
     /// Bytes of memory on the heap.
     pub(crate) fn heap(&self) -> usize {
-        self.slots.capacity() * size_of::<Stream>() + self.index.capacity() * size_of::<(u32, u32)>()
+        self.slots.capacity() * size_of::<Stream>()
+            + self.index.capacity() * size_of::<(u32, u32)>()
+            + self.gone.capacity() * size_of::<u32>()
     }
 }
 

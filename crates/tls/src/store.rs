@@ -181,13 +181,14 @@ fn key(file: &str, block: &Block<'_>, passphrases: Option<&Passphrases>) -> Resu
 
 /// A key that rustls takes, else one for OpenSSL.
 fn key_of(der: &[u8]) -> Result<PrivateKey, &'static str> {
-    PrivateKey::from_der(der).or_else(|error| {
-        #[cfg(feature = "legacy-tls")]
-        if let Some(facts) = legacy::key_facts(der) {
-            return Ok(PrivateKey::elsewhere(der, facts));
-        }
-        Err(error)
-    })
+    let key = PrivateKey::from_der(der);
+    #[cfg(feature = "legacy-tls")]
+    if key.is_err()
+        && let Some(facts) = legacy::key_facts(der)
+    {
+        return Ok(PrivateKey::elsewhere(der, facts));
+    }
+    key
 }
 
 impl Certificate {

@@ -11,7 +11,7 @@ use super::known::NameKind;
 /// What an entry costs beside its bytes (RFC 7541 section 4.1).
 const OVERHEAD: usize = 32;
 /// The ring's first size.
-const FIRST: usize = 512;
+const FIRST: usize = 128;
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {

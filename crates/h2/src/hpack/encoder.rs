@@ -13,8 +13,9 @@ use super::{FieldName, integer};
 
 /// The size that both sides begin with (RFC 9113 section 6.5.2).
 const INITIAL: usize = 4096;
-/// Places for fields that were seen: a power of two.
-const SEEN: usize = 64;
+/// Places for fields that were seen, at first and at most: powers of two.
+const SEEN_FIRST: usize = 8;
+const SEEN_MOST: usize = 64;
 /// Cookies shorter than this could be guessed one by one by somebody who sees sizes (RFC 7541
 /// section 7.1.3).
 const SHORT_COOKIE: usize = 20;
@@ -32,7 +33,8 @@ struct Seen {
 #[derive(Debug)]
 pub struct Encoder {
     table: Table,
-    seen: Option<Box<[Seen; SEEN]>>,
+    /// By the last bits of the hash.
+    seen: Box<[Seen]>,
     /// The smallest size since the last block, where it has to be told.
     smallest: Option<usize>,
 }
@@ -54,14 +56,14 @@ enum Form {
 impl Encoder {
     /// Gives memory back: for a connection that becomes idle. Fields that were seen are new again.
     pub fn shrink(&mut self) {
-        self.seen = None;
+        self.seen = Box::default();
         self.table.shrink();
     }
 
     /// An encoder for a peer of which no settings are known yet.
     #[must_use]
     pub fn new() -> Encoder {
-        Encoder { table: Table::new(INITIAL), seen: None, smallest: None }
+        Encoder { table: Table::new(INITIAL), seen: Box::default(), smallest: None }
     }
 
     /// Takes the peer's SETTINGS_HEADER_TABLE_SIZE and the most that we want to use of it. A change
@@ -74,7 +76,7 @@ impl Encoder {
         self.smallest = Some(self.smallest.unwrap_or(usize::MAX).min(limit));
         self.table.set_limit(limit);
         if limit == 0 {
-            self.seen = None;
+            self.seen = Box::default();
         }
     }
 
@@ -131,8 +133,11 @@ impl Encoder {
             return Found::Nothing;
         }
         let hash = hash(name, value);
-        let seen = self.seen.get_or_insert_with(|| Box::new([Seen { hash: 0, number: NEVER }; SEEN]));
-        let place = &mut seen[hash as usize % SEEN];
+        while self.seen.len() < SEEN_MOST && is_crowded(&self.seen, hash) {
+            self.grow_seen();
+        }
+        let count = self.seen.len();
+        let place = &mut self.seen[hash as usize % count];
         if place.hash != hash {
             *place = Seen { hash, number: NEVER };
             return Found::Nothing;
@@ -149,6 +154,17 @@ impl Encoder {
         if self.table.is(age, kind, own, value) { Found::Entry(age) } else { Found::Nothing }
     }
 
+    /// Makes twice as many places: two fields that share one then do not share one before.
+    #[cold]
+    fn grow_seen(&mut self) {
+        let count = (self.seen.len() * 2).max(SEEN_FIRST);
+        let mut seen = vec![Seen { hash: 0, number: NEVER }; count];
+        for place in &self.seen {
+            seen[place.hash as usize % count] = *place;
+        }
+        self.seen = seen.into();
+    }
+
     fn insert(&mut self, name: FieldName<'_>, value: &[u8]) {
         let (kind, own) = kind_of(name);
         if own.iter().any(u8::is_ascii_uppercase) {
@@ -157,6 +173,11 @@ impl Encoder {
             self.table.insert(kind, own, value, true);
         }
     }
+}
+
+/// Whether another field has the place of the one with this hash.
+fn is_crowded(seen: &[Seen], hash: u32) -> bool {
+    seen.is_empty() || ![0, hash].contains(&seen[hash as usize % seen.len()].hash)
 }
 
 enum Found {

@@ -108,18 +108,20 @@ where
     drop(share);
 }
 
-/// The same for a connection that began already.
-pub(super) async fn go_on<M, F>(
+/// The same for a connection that began already. (What it is given is moved once, into what the
+/// future keeps: this is memory of each idle connection.)
+pub(super) fn go_on<M, F>(
     client: Boxed<Client>,
     exchanges: Rc<Exchanges<M, F>>,
     connection: Rc<Connection>,
     reader: Reader,
-) where
+) -> impl Future<Output = ()>
+where
     M: Fn(Boxed<Client>, Arrival) -> F,
     F: Future<Output = (Boxed<Client>, Next)>,
 {
     let ping = handshake::bind(&client).and_then(|bind| bind.idle_ping);
-    let mut front = Front {
+    let front = Front {
         root: client,
         connection,
         exchanges,
@@ -133,14 +135,7 @@ pub(super) async fn go_on<M, F>(
         is_leaving: false,
         ends_at: None,
     };
-    front.root.session.http_major.set(2);
-    front.counters().connections.up();
-    front.counters().connections_total.add(1);
-    front.root.entry.activity.set(Activity::Waiting);
-    front.arm();
-    let end = poll_fn(|context| front.poll(context)).await;
-    front.conclude(end).await;
-    front.counters().connections.down();
+    front.run()
 }
 
 impl<M, F> Front<M, F>
@@ -148,6 +143,17 @@ where
     M: Fn(Boxed<Client>, Arrival) -> F,
     F: Future<Output = (Boxed<Client>, Next)>,
 {
+    async fn run(mut self) {
+        self.root.session.http_major.set(2);
+        self.counters().connections.up();
+        self.counters().connections_total.add(1);
+        self.root.entry.activity.set(Activity::Waiting);
+        self.arm();
+        let end = poll_fn(|context| self.poll(context)).await;
+        self.conclude(end).await;
+        self.counters().connections.down();
+    }
+
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
         self.ready.enter(context.waker());
         self.told.get_or_insert_with(|| stopping::tell(context.waker()));
@@ -276,6 +282,9 @@ where
         let mut client = Client::of_stream(link.clone(), stream, entry);
         client.idle_from = self.root.idle_from;
         let index = key.index();
+        // Most have one stream at a time: no memory for four is taken at first.
+        let is_first = self.streams.is_empty();
+        self.streams.reserve_exact(usize::from(is_first));
         while self.streams.len() <= index {
             let slot = Slot::new(&self.ready, self.streams.len());
             self.streams.push(Place { running: None, waker: slot.clone().into(), slot });
