@@ -15,6 +15,7 @@
 #                           exchanges instead (SEED=S, HAPROXY=path of a HAProxy 3.5)
 #   make bench-h2           HTTP/2 on either side, beside haproxy and nginx
 #   make bench-lookups      large lists of patterns: load, memory, lookups
+#   make bench-tables       stick tables: requests that track and stick, a million entries, beside haproxy
 #   make bench-threads      what sharing costs, groups of threads
 #   make bench-trials       reloads, dying servers, memory, floods, the runtime socket, beside haproxy (TRIALS="reload memory" SCALE=10)
 #   make bench-variables    many variables, many accesses
@@ -24,7 +25,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-.PHONY: run build release test test-configs lint fmt bench bench-balance bench-busy-polling bench-checks bench-diff bench-expressions bench-h2 bench-load bench-lookups bench-threads bench-tls bench-trials bench-variables tools docs clean
+.PHONY: run build release test test-configs lint fmt bench bench-balance bench-busy-polling bench-checks bench-diff bench-expressions bench-h2 bench-load bench-lookups bench-tables bench-threads bench-tls bench-trials bench-variables tools docs clean
 
 run: build
 	@./tools/quickstart.sh $(TARGET)/quick/weir
@@ -94,9 +95,16 @@ bench-trials: tools
 	@ulimit -n "$$(ulimit -Hn)"; $(TARGET)/debug/weir-trials $(TARGET)/quick/weir \
 		"$${HAPROXY:-$$(PATH=$$PATH:/usr/sbin command -v haproxy)}" $(TRIALS) scale=$(or $(SCALE),1)
 
+bench-tables: tools
+	$(CARGO) build --release -p weir -p weir-bench
+	./bench/tables.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
+
 bench-threads: tools
 	$(CARGO) build --release -p weir -p weir-bench
 	$(CARGO) run --release -q -p weir-runtime --example contention
+	@echo
+	$(CARGO) run --release -q -p weir-state --example hot_key
+	@echo
 	./bench/threads.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
 
 bench-load: tools

@@ -108,6 +108,7 @@ fn prepare(
     messages: Messages,
 ) -> Result<(system::Limits, Vec<Bound>), String> {
     let memory = system::limit_memory(args.memory_limit)?;
+    system::try_tables(plan, memory, messages)?;
     let limits = system::Limits { memory, ..system::limits(plan, messages)? };
     let inherited = match resumed {
         // A path given by hand is for the first start, but for the one that forbids taking sockets

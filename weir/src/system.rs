@@ -110,6 +110,59 @@ pub(crate) fn limit_memory(megabytes: Option<u64>) -> Result<u64, String> {
         .map_err(|error| format!("[haproxy.main()] Cannot limit memory to {bytes} bytes: {error}."))
 }
 
+/// Whether all stick tables fit into memory when they are full. Else it is an error, or a warning
+/// under `no strict-limits`: a flood from many addresses would have the kernel end the process.
+pub(crate) fn try_tables(plan: &Plan, limit: u64, messages: Messages) -> Result<(), String> {
+    let wanted: u64 = plan.tables.iter().map(|table| table.full_bytes()).fold(0, u64::saturating_add);
+    let (most, whose) = memory(limit);
+    let Some(largest) = plan.tables.iter().max_by_key(|table| table.full_bytes()) else { return Ok(()) };
+    if wanted <= most {
+        return Ok(());
+    }
+    let text = format!(
+        "[haproxy.main()] Stick tables take {} of memory when they are full, {whose} {}: the largest is '{}' with \
+         {} entries of {} bytes. Lower its 'size', or say 'no strict-limits' in 'global' to start all the same.",
+        shown(wanted),
+        shown(most),
+        largest.name(),
+        largest.settings.size,
+        largest.entry_bytes(),
+    );
+    if plan.global.strict_limits {
+        return Err(text);
+    }
+    messages.say(Severity::Warning, &text);
+    Ok(())
+}
+
+/// The memory that the process may have in bytes, and what it says so: `limit` (`-m`, 0 for none),
+/// the control group that it runs in (the kernel's cgroup-v2.rst, "memory.max"), the machine.
+fn memory(limit: u64) -> (u64, &'static str) {
+    let machine = rustix::system::sysinfo();
+    let machine = (machine.totalram as u64).saturating_mul(u64::from(machine.mem_unit));
+    let group = std::fs::read_to_string("/proc/self/cgroup").ok().and_then(|groups| {
+        let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+        std::fs::read_to_string(Path::new("/sys/fs/cgroup").join(own).join("memory.max")).ok()
+    });
+    let group = group.and_then(|text| text.trim().parse().ok());
+    let limits = [
+        (Some(machine), "more than the machine's"),
+        (group, "more than its control group's"),
+        (Some(limit).filter(|limit| *limit > 0), "more than the limit (-m) of"),
+    ];
+    let least =
+        limits.into_iter().filter_map(|(limit, whose)| Some((limit?, whose))).min_by_key(|(limit, _)| *limit);
+    least.unwrap_or((u64::MAX, ""))
+}
+
+/// A number of bytes as people read it.
+fn shown(bytes: u64) -> String {
+    match bytes {
+        ..0x4000_0000 => format!("{} MiB", bytes >> 20),
+        _ => format!("{} GiB", bytes >> 30),
+    }
+}
+
 /// `-dL`: the program and its libraries, as the kernel has mapped them, and where if that is asked
 /// for.
 pub(crate) fn list_objects(with_addresses: bool) {

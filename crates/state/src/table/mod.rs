@@ -162,6 +162,11 @@ impl Table {
         self.layout.words * 4 + self.layout.longs * 8 + 4
     }
 
+    /// How many bytes it takes when it is full.
+    pub fn full_bytes(&self) -> u64 {
+        u64::from(self.settings.size) * self.entry_bytes() as u64
+    }
+
     /// The entry of a key, if there is one that is not too old.
     pub fn find(&self, key: &[u8], now_ms: u64) -> Option<Entry<'_>> {
         let mut words = [0; LONGEST_KEY / 4 + 1];

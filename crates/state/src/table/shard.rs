@@ -51,7 +51,8 @@ impl Index {
 #[derive(Debug)]
 pub(super) struct Shard {
     index: Mutex<Index>,
-    chunks: Box<[OnceLock<Chunk>]>,
+    /// Made with the first entry: a table may be far larger than what it ever holds.
+    chunks: OnceLock<Box<[OnceLock<Chunk>]>>,
     /// The most entries that it can have.
     most: u32,
 }
@@ -77,9 +78,8 @@ impl Row<'_> {
 
 impl Shard {
     pub(super) fn new(most: u32) -> Self {
-        let chunks = (most as usize).div_ceil(CHUNK);
         let index = Index { buckets: Vec::new(), free: NONE, unused: 0, oldest: NONE, newest: NONE, live: 0 };
-        Self { index: Mutex::new(index), chunks: (0..chunks).map(|_| OnceLock::new()).collect(), most }
+        Self { index: Mutex::new(index), chunks: OnceLock::new(), most }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Index> {
@@ -91,7 +91,7 @@ impl Shard {
     #[inline]
     pub(super) fn row(&self, layout: &Layout, at: u32) -> Row<'_> {
         let (chunk, within) = (at as usize / CHUNK, at as usize % CHUNK);
-        let Some(chunk) = self.chunks.get(chunk).and_then(OnceLock::get) else {
+        let Some(chunk) = self.chunks.get().and_then(|all| all.get(chunk)?.get()) else {
             return Row { words: &[], longs: &[] };
         };
         let (words, longs) = (within * layout.words, within * layout.longs);
@@ -154,7 +154,9 @@ impl Shard {
             return None;
         }
         let at = index.unused;
-        let chunk = self.chunks.get(at as usize / CHUNK)?;
+        let count = (self.most as usize).div_ceil(CHUNK);
+        let chunks = self.chunks.get_or_init(|| (0..count).map(|_| OnceLock::new()).collect());
+        let chunk = chunks.get(at as usize / CHUNK)?;
         chunk.get_or_init(|| {
             let entries = CHUNK.min((self.most as usize).saturating_sub(at as usize / CHUNK * CHUNK));
             Chunk {
