@@ -133,11 +133,8 @@ impl Encoder {
             return Found::Nothing;
         }
         let hash = hash(name, value);
-        while self.seen.len() < SEEN_MOST && is_crowded(&self.seen, hash) {
-            self.grow_seen();
-        }
-        let count = self.seen.len();
-        let place = &mut self.seen[hash as usize % count];
+        let at = self.place_of(hash);
+        let place = &mut self.seen[at];
         if place.hash != hash {
             *place = Seen { hash, number: NEVER };
             return Found::Nothing;
@@ -154,7 +151,25 @@ impl Encoder {
         if self.table.is(age, kind, own, value) { Found::Entry(age) } else { Found::Nothing }
     }
 
-    /// Makes twice as many places: two fields that share one then do not share one before.
+    /// The place of a field with this hash, made free of another field as long as there may be more
+    /// places.
+    #[inline]
+    fn place_of(&mut self, hash: u32) -> usize {
+        loop {
+            let count = self.seen.len();
+            // A power of two, or none.
+            let at = hash as usize & count.wrapping_sub(1);
+            match self.seen.get(at) {
+                Some(place) if place.hash == hash || place.hash == 0 || count >= SEEN_MOST => {
+                    return at;
+                }
+                _ => self.grow_seen(),
+            }
+        }
+    }
+
+    /// Makes twice as many places. Fields that have places of their own keep them: those that would
+    /// share one among more had to share one among fewer.
     #[cold]
     fn grow_seen(&mut self) {
         let count = (self.seen.len() * 2).max(SEEN_FIRST);
@@ -173,11 +188,6 @@ impl Encoder {
             self.table.insert(kind, own, value, true);
         }
     }
-}
-
-/// Whether another field has the place of the one with this hash.
-fn is_crowded(seen: &[Seen], hash: u32) -> bool {
-    seen.is_empty() || ![0, hash].contains(&seen[hash as usize % seen.len()].hash)
 }
 
 enum Found {
