@@ -11,10 +11,12 @@
 #   make bench-checks       what health checks cost, many threads (PAGES=5000000 ROUNDS=1 for p99.9999)
 #   make bench-expressions  ns a fetch, a converter, a condition, a format
 #   make bench-load         time and memory to load 33,000 backends
+#   make bench-compression  bodies compressed, beside haproxy
 #   make bench-diff         random expressions over random requests, results beside haproxy's; with EXCHANGES=N whole
 #                           exchanges instead (SEED=S, HAPROXY=path of a HAProxy 3.5)
 #   make bench-h2           HTTP/2 on either side, beside haproxy and nginx
 #   make bench-lookups      large lists of patterns: load, memory, lookups
+#   make bench-peers      what it takes to teach a table of a million entries, beside haproxy
 #   make bench-tables       stick tables: requests that track and stick, a million entries, beside haproxy
 #   make bench-threads      what sharing costs, groups of threads
 #   make bench-trials       reloads, dying servers, memory, floods, the runtime socket, beside haproxy (TRIALS="reload memory" SCALE=10)
@@ -25,7 +27,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-.PHONY: run build release test test-configs lint fmt bench bench-balance bench-busy-polling bench-checks bench-diff bench-expressions bench-h2 bench-load bench-lookups bench-tables bench-threads bench-tls bench-trials bench-variables tools docs clean
+.PHONY: run build release test test-configs lint fmt bench bench-balance bench-busy-polling bench-checks bench-compression bench-diff bench-expressions bench-h2 bench-load bench-lookups bench-peers bench-tables bench-threads bench-tls bench-trials bench-variables tools docs clean
 
 run: build
 	@./tools/quickstart.sh $(TARGET)/quick/weir
@@ -85,6 +87,10 @@ bench-lookups: tools
 	$(CARGO) build --release -p weir -p weir-bench
 	./bench/lookups.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
 
+bench-peers: tools
+	$(CARGO) build --release -p weir
+	./bench/peers.sh $(TARGET)/release/weir
+
 bench-variables: tools
 	$(CARGO) build --release -p weir -p weir-bench
 	./bench/variables.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
@@ -101,9 +107,7 @@ bench-tables: tools
 
 bench-threads: tools
 	$(CARGO) build --release -p weir -p weir-bench
-	$(CARGO) run --release -q -p weir-runtime --example contention
-	@echo
-	$(CARGO) run --release -q -p weir-state --example hot_key
+	$(TARGET)/release/weir-contention
 	@echo
 	./bench/threads.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
 
@@ -127,6 +131,11 @@ bench-h2: tools
 	@./tools/need.sh h2load
 	$(CARGO) build --release -p weir -p weir-bench
 	./bench/h2.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
+
+bench-compression: tools
+	@./tools/need.sh h2load node curl
+	$(CARGO) build --release -p weir -p weir-bench
+	./bench/compression.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
 
 bench-tls: tools
 	$(CARGO) build --release -p weir -p weir-bench

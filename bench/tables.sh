@@ -88,7 +88,7 @@ fill() { # as many requests as make all entries
     ask run "target=127.0.0.1:$PORT" connections=16 "requests=$((entries / 3))" path=/fill >/dev/null
 }
 waits() { # seconds: p99 and the longest wait of requests in µs, one connection at a time
-    ask run "target=127.0.0.1:$PORT" connections=4 "seconds=$1" | awk '{print}' | sed -n 's/.* p99=\([0-9.]*\).* max=\([0-9.]*\).*/\1 \2/p'
+    ask run "target=127.0.0.1:$PORT" connections=4 "seconds=$1" | sed -n 's/.* p99=\([0-9.]*\).* max=\([0-9.]*\).*/\1 \2/p'
 }
 
 declare -A result

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Threads and groups: what sharing costs on this machine with a model for more cores (an example of the runtime room), then
+# Threads and groups: what sharing costs on this machine with a model for more cores (weir-contention), then
 # connections and requests a second of two threads in one group and in two, beside haproxy. HAProxy's authors published, for 64
 # cores: groups of 16 instead of one of 64 gave 172,000 instead of 85,000 connections/s and 1.71 instead of 1.58 million requests/s.
 #

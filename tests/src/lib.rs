@@ -11,6 +11,7 @@ pub mod acme;
 mod authority;
 pub mod client;
 mod haproxy;
+pub mod load;
 pub mod multiplexed;
 mod nameserver;
 mod origin;

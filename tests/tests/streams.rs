@@ -120,3 +120,38 @@ fn a_stream_of_tcp_ends_for_its_server_with_a_reset_where_nolinger_is_said() {
     assert_eq!(end_of_server("option tcpka"), None);
     assert_eq!(end_of_server("option nolinger"), Some(ErrorKind::ConnectionReset));
 }
+
+#[test]
+fn rules_on_the_content_of_a_tcp_stream_understand_the_request_in_it() {
+    let (port, origin) = (free_port(), Origin::echo());
+    let text = format!(
+        "global\n  stats socket runtime level admin\n\
+         defaults\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n\
+         backend t\n  stick-table type string len 40 size 100 store gpc0\n\
+         frontend f\n  bind 127.0.0.1:{port}\n  tcp-request inspect-delay 20s\n  tcp-request content track-sc0 url table t\n\
+         \x20 tcp-request content sc-inc-gpc0(0)\n  tcp-request content reject if {{ path /no }}\n\
+         \x20 use_backend elsewhere if {{ req.hdr(host) other }}\n  default_backend b\n\
+         backend b\n  server s 127.0.0.1:{}\nbackend elsewhere\n",
+        origin.port()
+    );
+    let weir = Weir::start(&text, &[port]);
+    let answer = |pieces: &[&str]| {
+        let mut client = Client::connect(port);
+        for piece in pieces {
+            client.send(*piece);
+        }
+        client.response().map(|response| response.status)
+    };
+    assert_eq!(answer(&["GET /yes?x HTTP/1.1\r\nHost: a\r\n\r\n"]), Some(200));
+    assert_eq!(answer(&["GET /in/pie", "ces HTTP/1.1\r\nHost: a\r\n", "\r\n"]), Some(200));
+    assert_eq!(answer(&["GET /no HTTP/1.1\r\nHost: a\r\n\r\n"]), None);
+    assert_eq!(answer(&["GET /other HTTP/1.1\r\nHost: other\r\n\r\n"]), None);
+    let shown = weir.ask("show table t");
+    for url in ["/yes?x", "/in/pieces", "/no", "/other"] {
+        assert!(shown.contains(&format!(" key={url} use=0 ")), "{url}: {shown}");
+    }
+    // What is something else is not waited for.
+    let mut client = Client::connect(port);
+    client.send("\u{16}\u{3}\u{1}");
+    assert!(eventually(|| origin.connections() == 3), "{}", weir.messages());
+}

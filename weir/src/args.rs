@@ -253,6 +253,7 @@ Try a configuration:
   weir -c -V -f haproxy.cfg          check it, and say so when it is valid
   weir -db -f haproxy.cfg            run it in the foreground; Ctrl-C stops
   weir -cc 'version_atleast(3.0)'    evaluate a condition as in .if
+  weir diff -f new.cfg --socket S    what it would change in the process with socket S
 
 Configuration:
   -f, --config FILE|DIR      a file, or all *.cfg files of a directory by name; repeatable

@@ -10,18 +10,19 @@ use std::time::Duration;
 use control::Runtime;
 use diag::Severity;
 use plan::Plan;
-use proxy::shared::{Found, ServiceReply, ServiceRequest};
-use proxy::{Life, Services, Shared, Worker};
+use proxy::{Life, Worker};
 use runtime::watchdog::{self, Task};
 use state::Process;
 use tokio::sync::Barrier;
 
 use crate::args::Args;
-use crate::checks::{self, Teller};
-use crate::emails::Emails;
+use crate::checks::Teller;
+use crate::desk::{Common, Desk, InUse};
 use crate::hand_over::{Exposed, Inherited};
 use crate::listeners::{self, Bound};
 use crate::messages::Messages;
+use crate::peers::Sections;
+use crate::reload::Reloader;
 use crate::signals::{self, Ending};
 use crate::{confine, master, states, system, version, view};
 
@@ -97,7 +98,9 @@ fn start(
     let exposed = Exposed::of(&plan, &bound);
     let exposed = Arc::new(exposed.map_err(|error| format!("cannot keep sockets for a successor: {error}"))?);
     let old = if first { args.clone() } else { Args::default() };
-    run_workers(Start { plan, bound, limits, link, launch, exposed, old, messages })
+    let successor = !first || !old.finish.is_empty() || !old.terminate.is_empty();
+    let args = args.clone();
+    run_workers(Start { plan, bound, limits, link, launch, exposed, old, args, successor, messages })
 }
 
 /// Takes what the plan needs of the system and can be refused: limits, and all sockets.
@@ -129,11 +132,11 @@ fn prepare(
 /// alone can have.
 fn bind(
     plan: &Plan,
-    inherited: Inherited,
+    mut inherited: Inherited,
     limits: &system::Limits,
     args: &Args,
 ) -> Result<Vec<Bound>, String> {
-    let mut bound = listeners::bind(plan, inherited, limits.max_connections);
+    let mut bound = listeners::bind(plan, &mut inherited, limits.max_connections);
     let old = || args.finish.iter().chain(&args.terminate).copied();
     if bound.is_ok() || old().next().is_none() {
         return bound;
@@ -141,7 +144,7 @@ fn bind(
     system::signal(old(), rustix::process::Signal::TTOU);
     for _ in 0..RETRIES {
         std::thread::sleep(RETRY);
-        bound = listeners::bind(plan, Vec::new(), limits.max_connections);
+        bound = listeners::bind(plan, &mut Vec::new(), limits.max_connections);
         if bound.is_ok() {
             return bound;
         }
@@ -167,11 +170,15 @@ struct Start {
     exposed: Arc<Exposed>,
     /// The arguments that name processes to be replaced.
     old: Args,
+    /// All of them, for reading the configuration anew.
+    args: Args,
+    /// Whether there is a process before this one.
+    successor: bool,
     messages: Messages,
 }
 
 fn run_workers(start: Start) -> Result<Ending, String> {
-    let Start { plan, bound, limits, mut link, launch, exposed, old, messages } = start;
+    let Start { plan, bound, limits, mut link, launch, exposed, old, args, successor, messages } = start;
     let has_master = link.is_some();
     let threads = plan.global.workers();
     runtime::profile::switch(plan.global.profile_tasks);
@@ -180,9 +187,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let process = Arc::new(Process { counted: plan.global.counted, ..Process::default() });
     process.maxconn.store(limits.max_connections, Relaxed);
     process.hard_maxconn.store(limits.max_connections, Relaxed);
-    process.connection_limit.store(plan.global.max_connection_rate, Relaxed);
-    process.session_limit.store(plan.global.max_session_rate, Relaxed);
-    process.tls_limit.store(plan.global.max_tls_rate, Relaxed);
+    limit_rates(&plan, &process);
     plan.global.limit_tls();
     limit_descriptors(&plan, &process, &limits);
     count_panics(&process);
@@ -200,45 +205,58 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     if !plan.global.no_splice && plan.proxies.iter().any(|proxy| splices(&proxy.options)) {
         runtime.pipes = net::splice::pipes;
     }
+    runtime.compression_memory = || compress::memory_used() as u64;
     runtime.anonymous_key.store(plan.global.anonymous_key, Relaxed);
-    let runtime = Arc::new(runtime);
-    let moved = Arc::new(|backend, server| {
-        tokio::task::spawn_local(proxy::worker::close_idle(backend, server));
-    });
-    let tell = resolvers::Tell { notify: teller.notify(messages), moved };
-    let sections = resolvers::Sections::new(plan.clone(), process.clone(), tell);
-    let services = services(runtime.clone(), sections.clone());
-    let shared = Arc::new(Shared::new(plan.clone(), process.clone(), services));
-    let emails = Emails::start(&plan, &checks::refused_emails(&shared, messages))
-        .map_err(|error| format!("cannot start the threads for e-mails: {error}"))?;
-    teller.bind(&shared, emails);
-    let checks = Arc::new(checks::gather(&shared, &teller, messages));
-    crate::servers::keep(&shared, &runtime, &checks, &sections);
+    let peers = Arc::new(Sections::new(plan.clone(), process.clone(), successor));
+    let showing = peers.clone();
+    let show =
+        Box::new(move |name: Option<&str>, with_names: bool| crate::peers::show(&showing, name, with_names));
+    // The runtime is new.
+    let _ = runtime.peers.set(show);
+    let common =
+        Common { process: process.clone(), runtime: Arc::new(runtime), teller, exposed, limits, messages };
+    let common = Arc::new(common);
+    let placement = plan.global.placement.clone();
+    let limit = plan.global.blocked_traffic;
+    let desk = Arc::new(Desk::new(&common, plan)?);
+    let process_in_use = Arc::new(InUse::new(desk.clone()));
+    let reloader = Arc::new(Reloader::new(common.clone(), process_in_use.clone(), args));
+    common.runtime.reload_by(reloader.clone());
     // Before connections can take all descriptors there are.
     let signals = signals::watch()?;
     let ready = Arc::new(Barrier::new(threads));
     let shares = listeners::share(bound, threads);
     for (index, share) in shares.into_iter().enumerate() {
-        let placement = &plan.global.placement;
         let place = runtime::worker::Place {
             group: placement.group_index(index),
             cpus: placement.cpus[index].clone(),
             busy_polling: placement.busy_polling[index],
         };
         let group = placement.group_of(index);
-        let desk = Desk {
-            shared: shared.clone(),
-            runtime: runtime.clone(),
-            checks: checks.clone(),
-            sections: sections.clone(),
-            exposed: exposed.clone(),
-            ready: ready.clone(),
+        let (desk, common, ready, link) = (desk.clone(), common.clone(), ready.clone(), link.take());
+        let peers = peers.clone();
+        let main = move || async move {
+            let worker = Worker::new(desk.shared.clone(), group);
+            proxy::tell_of_process(&desk.shared.plan, Life::WorkerBegins(worker.index));
+            proxy::serve::accept::install();
+            tokio::task::spawn_local(proxy::worker::background(worker.clone()));
+            proxy::serve::feed::start(&worker);
+            // Whoever looks a name up finds the sections of all workers at work.
+            desk.sections.start();
+            ready.wait().await;
+            peers.start();
+            desk.attend(&worker, share, &common);
+            if let Some(link) = link {
+                obey(link, &common);
+            }
+            // What is of a plan is not kept beyond it.
+            drop((worker, desk, common));
+            std::future::pending::<()>().await;
         };
-        let link = link.take();
-        let main = move || async move { work(desk, share, group, link, messages).await };
         inboxes.spawn(index, place, main).map_err(|error| format!("cannot start thread {index}: {error}"))?;
     }
-    watch(&plan, &process, messages);
+    drop(desk);
+    watch(limit, &process_in_use, &process, messages);
     if !has_master {
         system::announce(messages);
     }
@@ -246,18 +264,40 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     if let Some(launch) = launch {
         launch.succeed();
     }
-    let ending = signals::wait(signals, &shared, &exposed, messages);
-    (0..threads).rev().for_each(|index| proxy::tell_of_process(&plan, Life::WorkerEnds(index)));
-    proxy::tell_of_process(&plan, Life::Ends);
+    let ending = signals::wait(signals, &process_in_use, &common.exposed, &reloader, &peers, messages);
+    let shared = process_in_use.shared();
+    (0..threads).rev().for_each(|index| proxy::tell_of_process(&shared.plan, Life::WorkerEnds(index)));
+    proxy::tell_of_process(&shared.plan, Life::Ends);
     Ok(ending)
 }
 
+/// The limits on rates of the whole process.
+pub(crate) fn limit_rates(plan: &Plan, process: &Process) {
+    process.connection_limit.store(plan.global.max_connection_rate, Relaxed);
+    process.session_limit.store(plan.global.max_session_rate, Relaxed);
+    process.compression_limit.store(plan.global.compression.rate, Relaxed);
+    process.tls_limit.store(plan.global.max_tls_rate, Relaxed);
+}
+
+/// Does what the master asks for.
+fn obey(link: UnixStream, common: &Arc<Common>) {
+    let (runtime, exposed, messages) = (common.runtime.clone(), common.exposed.clone(), common.messages);
+    tokio::task::spawn_local(async move {
+        if let Err(error) = master::obey(link, runtime, exposed).await {
+            messages.say(Severity::Alert, &format!("the master cannot be heard: {error}"));
+        }
+    });
+}
+
 /// Tells of workers that one task holds up.
-fn watch(plan: &Arc<Plan>, process: &Arc<Process>, messages: Messages) {
-    let (plan, process) = (plan.clone(), process.clone());
-    let limit = plan.global.blocked_traffic.unwrap_or(Duration::from_millis(100));
-    let name =
-        move |proxy: u32| plan.proxies.get(proxy as usize).map_or("?".into(), |own| own.state.name.clone());
+fn watch(limit: Option<Duration>, in_use: &Arc<InUse>, process: &Arc<Process>, messages: Messages) {
+    let (in_use, process) = (in_use.clone(), process.clone());
+    let limit = limit.unwrap_or(Duration::from_millis(100));
+    let name = move |proxy: u32| {
+        let shared = in_use.shared();
+        let own = shared.plan.proxies.get(proxy as usize);
+        own.map_or("?".into(), |own| own.state.name.clone())
+    };
     let started = watchdog::start(limit, process::thread_cpu_time, move |held| {
         if !held.again {
             process.held_up.fetch_add(1, Relaxed);
@@ -279,121 +319,6 @@ fn watch(plan: &Arc<Plan>, process: &Arc<Process>, messages: Messages) {
     if let Err(error) = started {
         messages.say(Severity::Warning, &format!("threads that are held up will not be told of: {error}"));
     }
-}
-
-/// Begins the updates of OCSP answers.
-fn ask_about_certificates(shared: &Arc<Shared>, sections: &resolvers::Sections) {
-    let plan = &shared.plan;
-    let mut settings = client::Settings::of(plan, sections);
-    settings.proxy = plan.global.ocsp_proxy;
-    let told = shared.clone();
-    let tell = std::rc::Rc::new(move |level: u8, text: &str| checks::log_global(&told, level, text));
-    let (files, process) = (plan.tls.clone(), shared.process.clone());
-    tokio::task::spawn_local(ocsp::run(ocsp::Asking { files, process, settings, tell }));
-}
-
-/// Begins with the orders of certificates.
-fn order_certificates(shared: &Arc<Shared>, sections: &resolvers::Sections, messages: Messages) {
-    let plan = &shared.plan;
-    let told = shared.clone();
-    let tell = std::rc::Rc::new(move |level: u8, text: &str| {
-        if level <= 3 {
-            messages.say(Severity::Warning, text);
-        }
-        checks::log_global(&told, level, text);
-    });
-    acme::start(plan, &shared.process, client::Settings::of(plan, sections), tell);
-}
-
-/// What the workers have in common.
-struct Desk {
-    shared: Arc<Shared>,
-    runtime: Arc<Runtime>,
-    checks: Arc<health::Checks>,
-    sections: resolvers::Sections,
-    exposed: Arc<Exposed>,
-    /// Nobody is let in before each worker can serve what others hand to it, and has what it needs
-    /// for itself.
-    ready: Arc<Barrier>,
-}
-
-/// One worker's life: its share of the listeners, its part of what is common, then whatever its
-/// connections ask.
-async fn work(
-    desk: Desk,
-    share: Vec<Bound>,
-    group: std::ops::Range<usize>,
-    link: Option<UnixStream>,
-    messages: Messages,
-) {
-    let Desk { shared, runtime, checks, sections, exposed, ready } = desk;
-    let worker = Worker::new(shared.clone(), group.clone());
-    proxy::tell_of_process(&shared.plan, Life::WorkerBegins(worker.index));
-    proxy::serve::accept::install(&worker);
-    tokio::task::spawn_local(proxy::worker::background(worker.clone()));
-    proxy::serve::feed::start(&worker);
-    // Whoever looks a name up finds the sections of all workers at work.
-    sections.start();
-    ready.wait().await;
-    if worker.index == 0 {
-        ask_about_certificates(&shared, &sections);
-        order_certificates(&shared, &sections, messages);
-        crate::tables::sweep(&shared.plan);
-    }
-    for bound in share {
-        if let listeners::Owner::Datagrams { proxy, .. } = bound.owner {
-            let task = proxy::serve::receive::datagrams(worker.clone(), bound.socket, proxy);
-            tokio::task::spawn_local(async move {
-                if let Err(error) = task.await {
-                    messages.say(Severity::Alert, &format!("cannot receive log messages: {error}"));
-                }
-            });
-            continue;
-        }
-        let listener = match net::Listener::from_fd(bound.socket) {
-            Ok(listener) => listener,
-            Err(error) => {
-                messages.say(Severity::Alert, &format!("cannot watch a listener: {error}"));
-                continue;
-            }
-        };
-        match bound.owner {
-            listeners::Owner::Frontend { proxy, bind } => {
-                let task = proxy::serve::accept::serve(worker.clone(), listener, proxy, bind, bound.workers);
-                let exposed = exposed.clone();
-                tokio::task::spawn_local(async move {
-                    task.await;
-                    // `shutdown frontend`: the address is free only when no copy of the socket is
-                    // left.
-                    exposed.close_of(bound.owner);
-                });
-            }
-            listeners::Owner::Datagrams { .. } => {}
-            listeners::Owner::RuntimeSocket(number) => {
-                let (runtime, shared, exposed) = (runtime.clone(), shared.clone(), exposed.clone());
-                let task = crate::control_socket::serve(runtime, shared, exposed, listener, number);
-                tokio::task::spawn_local(task);
-            }
-        }
-    }
-    for (frontend, proxy) in shared.plan.proxies.iter().enumerate().filter(|(_, proxy)| !proxy.disabled) {
-        for (number, bind) in proxy.binds.iter().enumerate() {
-            let is_reverse = matches!(bind.address, plan::bind::BindAddress::Reverse(_));
-            if is_reverse && bind.workers.first() == Some(&worker.index) {
-                let task = proxy::serve::preconnect::keep(worker.clone(), frontend, number);
-                tokio::task::spawn_local(task);
-            }
-        }
-    }
-    if let Some(link) = link {
-        tokio::task::spawn_local(async move {
-            if let Err(error) = master::obey(link, runtime, exposed).await {
-                messages.say(Severity::Alert, &format!("the master cannot be heard: {error}"));
-            }
-        });
-    }
-    let _running = checks.start();
-    std::future::pending::<()>().await;
 }
 
 /// From how many descriptors on idle connections and pipes are one too many.
@@ -421,45 +346,4 @@ fn count_panics(process: &Arc<Process>) {
         process.counters.mine().panics.add(1);
         default(info);
     }));
-}
-
-/// What other crates do for requests.
-fn services(runtime: Arc<Runtime>, sections: resolvers::Sections) -> Services {
-    let of_page = runtime.clone();
-    let statistics =
-        move |_: &plan::Proxy, page: &plan::proxy::StatsPage, request: &ServiceRequest<'_>| -> ServiceReply {
-            let settings = view::page(page);
-            let uri = String::from_utf8_lossy(request.target);
-            let request = control::page::PageRequest {
-                method: http::Method::from_bytes(request.method),
-                uri: &uri,
-                body: request.body,
-                admin: request.admin,
-            };
-            reply(control::page::respond(&of_page, &settings, &request))
-        };
-    let metrics = move |request: &ServiceRequest<'_>| -> ServiceReply {
-        let uri = String::from_utf8_lossy(request.target);
-        let request = control::page::PageRequest {
-            method: http::Method::from_bytes(request.method),
-            uri: &uri,
-            body: request.body,
-            admin: false,
-        };
-        reply(control::prometheus::respond(&runtime, &request))
-    };
-    let resolve = move |section: &Arc<state::resolvers::Section>, name: Box<str>, prefer| -> Found {
-        let (sections, section) = (sections.clone(), section.clone());
-        Box::pin(async move { sections.lookup(&section, &name, prefer).await })
-    };
-    Services { statistics: Box::new(statistics), metrics: Box::new(metrics), resolve: Box::new(resolve) }
-}
-
-/// A page in the proxy's terms.
-fn reply(response: control::page::PageResponse) -> ServiceReply {
-    ServiceReply {
-        status: response.status,
-        headers: response.headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-        body: response.body,
-    }
 }

@@ -63,7 +63,7 @@ fn no_listener(messages: Messages) -> ExitCode {
 }
 
 /// What the command line says goes before what the file says.
-fn apply(args: &Args, plan: &mut Plan) {
+pub(crate) fn apply(args: &Args, plan: &mut Plan) {
     let global = &mut plan.global;
     global.maxconn = args.maxconn.or(global.maxconn);
     if let Some(pidfile) = &args.pidfile {
@@ -102,6 +102,7 @@ pub(crate) fn boot(args: &Args) -> Boot {
         default_maxconn: args.proxy_maxconn,
         insecure_fork: args.insecure_fork,
         no_kernel_tls: args.no_kernel_tls,
+        is_running: false,
         kernel_has_tls: Some(net::sys::kernel_has_tls),
         set_priority: Some(system::set_priority),
     };

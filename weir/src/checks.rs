@@ -2,8 +2,9 @@
 //! standard error.
 
 use std::cell::RefCell;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
+use arc_swap::ArcSwapOption;
 use diag::Severity;
 use health::Wanted;
 use net::Stream;
@@ -23,16 +24,18 @@ thread_local! {
 /// Tells changes of servers. Made before what it needs to know of the plan, which comes with
 /// [`Teller::bind`].
 #[derive(Clone, Default)]
-pub(crate) struct Teller {
-    shared: Arc<OnceLock<Weak<Shared>>>,
-    emails: Arc<OnceLock<Emails>>,
+pub(crate) struct Teller(Arc<ArcSwapOption<Bound>>);
+
+/// What it needs to know of the plan in use.
+struct Bound {
+    shared: Weak<Shared>,
+    emails: Emails,
 }
 
 impl Teller {
     /// Says which plan's loggers are to be used, and who sends its e-mails.
     pub(crate) fn bind(&self, shared: &Arc<Shared>, emails: Emails) {
-        // A second call could only come with the same plan.
-        let _ = (self.shared.set(Arc::downgrade(shared)), self.emails.set(emails));
+        self.0.store(Some(Arc::new(Bound { shared: Arc::downgrade(shared), emails })));
     }
 
     /// The function that health checks and the runtime socket call.
@@ -46,11 +49,12 @@ impl Teller {
             } else {
                 messages.say(Severity::Warning, text);
             }
-            let Some(shared) = teller.shared.get().and_then(Weak::upgrade) else { return };
+            let Some(bound) = teller.0.load_full() else { return };
+            let Some(shared) = bound.shared.upgrade() else { return };
             log(&shared, proxy, level, text);
             let alert = planned(&shared, proxy).and_then(|plan| plan.email_alert.as_ref());
-            if let Some((emails, alert)) = teller.emails.get().zip(alert) {
-                emails.tell(alert, level, text);
+            if let Some(alert) = alert {
+                bound.emails.tell(alert, level, text);
             }
         })
     }

@@ -3,40 +3,54 @@
 use std::future::poll_fn;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::Poll;
 use std::time::Duration;
 
 use control::socket::session::{HandOver, Place};
-use control::{Level, Runtime, SeverityOutput};
+use control::{Level, SeverityOutput};
 use net::{Listener, Stream};
-use proxy::Shared;
+use plan::Bind;
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::desk::Common;
 use crate::hand_over::Exposed;
 use crate::view;
 
-/// Serves runtime socket number `number` of the plan, until a soft stop.
-pub(crate) async fn serve(
-    runtime: Arc<Runtime>,
-    shared: Arc<Shared>,
-    exposed: Arc<Exposed>,
+/// Serves a runtime socket, until a soft stop, or until the task of another plan does.
+pub(crate) fn serve(
+    common: Arc<Common>,
+    bind: &Bind,
+    listener: Listener,
+    is_old: Arc<AtomicBool>,
+) -> impl Future<Output = ()> + 'static {
+    // The plan is not kept by it.
+    let facts = (view::level(bind.level), view::severity(bind.severity_output), bind.expose_fds);
+    accept(common, bind.listener.clone(), facts, listener, is_old)
+}
+
+async fn accept(
+    common: Arc<Common>,
+    entry: Arc<state::Listener>,
+    (level, severity, exposes): (Level, SeverityOutput, bool),
     mut listener: Listener,
-    number: usize,
+    is_old: Arc<AtomicBool>,
 ) {
-    let bind = &shared.plan.global.stats_sockets[number];
-    let (level, severity) = (view::level(bind.level), view::severity(bind.severity_output));
     // A process that stops leaves the address to its successor.
     let stopped = || {
         poll_fn(|context| {
-            bind.listener.wait(context.waker().clone());
-            if shared.process.closing.load(Relaxed) { Poll::Ready(()) } else { Poll::Pending }
+            entry.wait(context.waker().clone());
+            if common.process.closing.load(Relaxed) || is_old.load(Relaxed) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
     };
     loop {
         // Who comes when all places are taken waits in the kernel, as in HAProxy.
         let accepted = async {
-            Place::free(&runtime).await;
+            Place::free(&common.runtime).await;
             poll_fn(|context| listener.poll_accept(context)).await
         };
         let accepted = tokio::select! {
@@ -49,10 +63,10 @@ pub(crate) async fn serve(
             continue;
         };
         let stream = Stream::from_fd(accepted.socket, accepted.peer.is_some());
-        let exposed = bind.expose_fds.then(|| exposed.clone());
+        let exposed = exposes.then(|| common.exposed.clone());
         // A client of another socket may have come first.
         let place = tokio::select! {
-            place = Place::take(runtime.clone()) => place,
+            place = Place::take(common.runtime.clone()) => place,
             () = stopped() => return,
         };
         tokio::task::spawn_local(converse(stream, level, severity, place, exposed));

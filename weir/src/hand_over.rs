@@ -25,6 +25,8 @@ pub(crate) struct Taken {
     pub(crate) namespace: String,
     pub(crate) interface: String,
     pub(crate) socket: OwnedFd,
+    /// Whose it was in the plan in use, where it is the process's own.
+    pub(crate) owner: Option<Owner>,
 }
 
 /// Sockets of an earlier process.
@@ -61,7 +63,7 @@ fn taken(passed: Passed<OwnedFd>) -> Option<Taken> {
     } else {
         abstract_name(address.as_abstract_namespace()?)
     };
-    Some(Taken { address, datagrams, namespace, interface, socket })
+    Some(Taken { address, datagrams, namespace, interface, socket, owner: None })
 }
 
 /// Sockets are bound as `path.PID.tmp` and renamed, which their own address does not tell.
@@ -150,6 +152,26 @@ impl Exposed {
                 listen::turn_away(passed.socket.as_fd(), own as u32);
             }
         }
+    }
+
+    /// Copies of them, for a plan that takes the place of the one in use.
+    pub(crate) fn copies(&self) -> io::Result<Inherited> {
+        let mut all = Vec::new();
+        for (owner, passed) in self.lock().iter() {
+            let copy = Passed {
+                socket: passed.socket.try_clone()?,
+                namespace: passed.namespace.clone(),
+                interface: passed.interface.clone(),
+            };
+            all.extend(taken(copy).map(|taken| Taken { owner: Some(*owner), ..taken }));
+        }
+        Ok(all)
+    }
+
+    /// Keeps those of `other` instead.
+    pub(crate) fn replace(&self, other: Self) {
+        let other = std::mem::take(&mut *other.lock());
+        *self.lock() = other;
     }
 
     /// Closes them: what was not asked for is nobody's.

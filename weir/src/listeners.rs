@@ -42,13 +42,14 @@ pub(crate) struct Bound {
     pub(crate) workers: Arc<[usize]>,
 }
 
-/// Binds everything, or says all that could not be bound.
-pub(crate) fn bind(plan: &Plan, mut inherited: Inherited, backlog: u32) -> Result<Vec<Bound>, String> {
+/// Binds everything, or says all that could not be bound. Of sockets that there are already those
+/// are left that nothing asks for.
+pub(crate) fn bind(plan: &Plan, inherited: &mut Inherited, backlog: u32) -> Result<Vec<Bound>, String> {
     let mut bound = Vec::new();
     let mut failures = Vec::new();
     // Operators first: whoever finds a frontend open finds the way to ask about it too.
     for (number, one) in plan.global.stats_sockets.iter().enumerate() {
-        match open(one, 128, &plan.global, &mut inherited) {
+        match open(one, 128, &plan.global, inherited) {
             Ok(socket) => bound.push(Bound {
                 socket,
                 owner: Owner::RuntimeSocket(number),
@@ -71,7 +72,7 @@ pub(crate) fn bind(plan: &Plan, mut inherited: Inherited, backlog: u32) -> Resul
                     .unwrap_or(if plan.global.maxconn.is_some() { backlog } else { backlog.max(1024) });
             let owner = Owner::Frontend { proxy: index, bind: number };
             let shards = shards(one, &plan.global);
-            match open_all(one, shards.len(), length, &plan.global, &mut inherited) {
+            match open_all(one, shards.len(), length, &plan.global, inherited) {
                 Ok(sockets) => bound.extend(sockets.into_iter().enumerate().map(|(at, socket)| {
                     let workers = shards[at % shards.len()].as_slice().into();
                     Bound { socket, owner, workers }
@@ -86,7 +87,7 @@ pub(crate) fn bind(plan: &Plan, mut inherited: Inherited, backlog: u32) -> Resul
             }
         }
     }
-    bind_datagrams(plan, &mut inherited, &mut bound, &mut failures);
+    bind_datagrams(plan, inherited, &mut bound, &mut failures);
     if failures.is_empty() { Ok(bound) } else { Err(failures.join("\n")) }
 }
 

@@ -3,10 +3,13 @@
 
 mod args;
 mod boot;
+mod changes;
 mod check;
 mod checks;
 mod confine;
 mod control_socket;
+mod desk;
+mod differences;
 mod dump;
 mod emails;
 mod hand_over;
@@ -14,7 +17,12 @@ mod keywords;
 mod listeners;
 mod master;
 mod messages;
+mod peers;
+mod reload;
+mod remote;
+mod running;
 mod servers;
+mod services;
 mod signals;
 mod soft_stop;
 mod states;
@@ -39,6 +47,11 @@ fn main() -> ExitCode {
     let program = words.next().unwrap_or_default();
     // Tools that call `haproxy` get the version lines of HAProxy.
     let as_haproxy = Path::new(&program).file_name().is_some_and(|name| name == "haproxy");
+    let own: Vec<String> =
+        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some(code) = remote::run(&own) {
+        return code;
+    }
     let args = match args::parse(words) {
         Ok(args) => args,
         Err(error) => {

@@ -196,15 +196,16 @@ impl Keeper for Servers {
         }
         if let Some(place) = place_of(proxy, server) {
             proxy.servers.remove(place);
-            proxy::worker::forget(index, place);
+            proxy::worker::forget(self.shared.generation, index, place);
         }
     }
 
     fn close_idle(&self, backend: &str, server: &Arc<Server>) -> Pin<Box<dyn Future<Output = ()>>> {
         let found = self.backend(backend).and_then(|(index, proxy)| Some((index, place_of(proxy, server)?)));
+        let generation = self.shared.generation;
         Box::pin(async move {
             let Some((backend, server)) = found else { return };
-            proxy::worker::close_idle(backend, server).await;
+            proxy::worker::close_idle(generation, backend, server).await;
         })
     }
 

@@ -11,8 +11,11 @@ use state::proxy::Admission;
 use state::transition::{self, NOTICE, WARNING};
 
 use crate::checks;
+use crate::desk::InUse;
 use crate::hand_over::Exposed;
 use crate::messages::Messages;
+use crate::peers::Sections;
+use crate::reload::Reloader;
 use crate::soft_stop::{self, Progress, SoftStop};
 
 /// How the process ended.
@@ -35,8 +38,10 @@ pub(crate) fn watch() -> Result<Signals, String> {
 /// Obeys signals until one of them, or the last connection of a soft stop, ends the process.
 pub(crate) fn wait(
     mut signals: Signals,
-    shared: &Arc<Shared>,
+    in_use: &InUse,
     exposed: &Exposed,
+    reloader: &Reloader,
+    peers: &Arc<Sections>,
     messages: Messages,
 ) -> Ending {
     // Held back since before this process, or its master, listened.
@@ -49,6 +54,7 @@ pub(crate) fn wait(
         } else {
             signals.wait().collect()
         };
+        let shared = &*in_use.shared();
         for signal in pending {
             match signal {
                 SIGUSR1 => {
@@ -58,12 +64,13 @@ pub(crate) fn wait(
                 SIGTTIN => pause(shared, messages, false),
                 SIGHUP => show_state(shared, messages),
                 SIGQUIT => flush(messages),
+                SIGUSR2 if shared.plan.global.reloads_in_place && stop.is_none() => reloader.tell_reload(),
                 SIGUSR2 | SIGALRM => {}
                 _ => return Ending::Signal(signal),
             }
         }
         if let Some(stop) = &mut stop
-            && stop.proceed(shared, exposed, messages) != Progress::Waiting
+            && stop.proceed(shared, exposed, peers, messages) != Progress::Waiting
         {
             return Ending::Clean;
         }

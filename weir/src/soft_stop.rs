@@ -17,6 +17,7 @@ use state::transition::{self, WARNING};
 use crate::checks;
 use crate::hand_over::Exposed;
 use crate::messages::Messages;
+use crate::peers::Sections;
 
 /// How often a stopping process looks whether its connections have ended.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
@@ -44,7 +45,7 @@ pub(crate) struct SoftStop {
 /// What is left to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Connections, or the time of grace.
+    /// Connections, what peers are taught, or the time of grace.
     Waiting,
     /// Nothing: all connections have ended.
     Over,
@@ -69,7 +70,13 @@ impl SoftStop {
     }
 
     /// Does what is due now.
-    pub(crate) fn proceed(&mut self, shared: &Shared, exposed: &Exposed, messages: Messages) -> Progress {
+    pub(crate) fn proceed(
+        &mut self,
+        shared: &Shared,
+        exposed: &Exposed,
+        peers: &Arc<Sections>,
+        messages: Messages,
+    ) -> Progress {
         let now = now_ms();
         if !self.closing {
             if now < self.close_at {
@@ -83,8 +90,9 @@ impl SoftStop {
             self.closing = true;
             exposed.close();
             close_listeners(shared, messages);
+            peers.stop();
         }
-        if shared.process.connections.load(Relaxed) == 0 {
+        if shared.process.connections.load(Relaxed) == 0 && peers.have_stopped() {
             return Progress::Over;
         }
         if self.hard_stop_at.is_some_and(|at| now >= at) {

@@ -113,9 +113,9 @@ pub(crate) fn limit_memory(megabytes: Option<u64>) -> Result<u64, String> {
 /// Whether all stick tables fit into memory when they are full. Else it is an error, or a warning
 /// under `no strict-limits`: a flood from many addresses would have the kernel end the process.
 pub(crate) fn try_tables(plan: &Plan, limit: u64, messages: Messages) -> Result<(), String> {
+    let Some(largest) = plan.tables.iter().max_by_key(|table| table.full_bytes()) else { return Ok(()) };
     let wanted: u64 = plan.tables.iter().map(|table| table.full_bytes()).fold(0, u64::saturating_add);
     let (most, whose) = memory(limit);
-    let Some(largest) = plan.tables.iter().max_by_key(|table| table.full_bytes()) else { return Ok(()) };
     if wanted <= most {
         return Ok(());
     }

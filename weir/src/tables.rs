@@ -6,6 +6,7 @@ use std::time::Duration;
 use plan::Plan;
 use runtime::timer::{self, now_ms};
 use state::table::Table;
+use tokio::task::AbortHandle;
 
 /// How many entries go in one turn.
 const TURN: usize = 1_000;
@@ -14,12 +15,12 @@ const TURN: usize = 1_000;
 const REST: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 /// Begins to sweep the tables whose entries expire, if there are any.
-pub(crate) fn sweep(plan: &Plan) {
+pub(crate) fn sweep(plan: &Plan) -> Option<AbortHandle> {
     let tables: Vec<Arc<Table>> =
         plan.tables.iter().filter(|table| table.settings.expire_ms > 0).cloned().collect();
-    let Some(soonest) = tables.iter().map(|table| table.settings.expire_ms).min() else { return };
+    let soonest = tables.iter().map(|table| table.settings.expire_ms).min()?;
     let rest = Duration::from_millis(u64::from(soonest) / 8).clamp(REST.0, REST.1);
-    tokio::task::spawn_local(async move {
+    let task = tokio::task::spawn_local(async move {
         loop {
             timer::sleep(rest).await;
             for table in &tables {
@@ -30,4 +31,5 @@ pub(crate) fn sweep(plan: &Plan) {
             }
         }
     });
+    Some(task.abort_handle())
 }

@@ -25,7 +25,7 @@ const FEATURES: &[(&str, bool)] = &[
     ("OT", false), ("PCRE", false), ("PCRE2", true), ("POLL", false), ("PRCTL", true), ("PROCCTL", false),
     ("PROMEX", true), ("PTHREAD_EMULATION", false), ("QUIC", false), ("QUIC_OPENSSL_COMPAT", false), ("RT", true),
     ("SLZ", false), ("SSL", true), ("STATIC_PCRE", false), ("TFO", true), ("THREAD", true), ("TPROXY", true), ("WURFL", false),
-    ("ZLIB", false),
+    ("ZLIB", true),
 ];
 
 /// What is built in, and what the kernel must have for it to work.

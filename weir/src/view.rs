@@ -49,6 +49,7 @@ pub(crate) fn of(plan: &Plan, limits: &Limits) -> View {
         busy_polling: global.placement.busy_polling.iter().any(|polls| *polls),
         open_files: limits.open_files,
         memory_limit: limits.memory,
+        compression_memory: global.compression.memory as u64,
         placement: global.placement.clone(),
     }
 }

@@ -59,9 +59,10 @@ fn reloads(programs: &[Program; 2], scale: usize) {
         "refused or late",
         "wrong",
     ]);
-    for way in [Way::Passed, Way::Bound, Way::Master] {
+    for way in [Way::Passed, Way::Bound, Way::Master, Way::InPlace] {
         for keeps_alive in [true, false] {
-            for program in programs {
+            let able = if matches!(way, Way::InPlace) { &programs[..1] } else { &programs[..] };
+            for program in able {
                 row(reload::run(program, way, keeps_alive, 20 * scale));
             }
         }

@@ -1,5 +1,5 @@
 //! Storms of reloads under load: the successor asks for the listening sockets (`-x`), binds its own
-//! and tells its predecessor to stop (`-sf` alone), or is made by the master.
+//! and tells its predecessor to stop (`-sf` alone), or is made by the master. Weir also reads its configuration anew in place.
 
 use std::time::Duration;
 
@@ -12,6 +12,8 @@ pub(crate) enum Way {
     Passed,
     Bound,
     Master,
+    /// The running process reads its configuration anew: Weir's own.
+    InPlace,
 }
 
 impl Way {
@@ -20,6 +22,7 @@ impl Way {
             Self::Passed => "`-sf` with `-x`",
             Self::Bound => "`-sf` alone",
             Self::Master => "master",
+            Self::InPlace => "in place",
         }
     }
 }
@@ -43,6 +46,12 @@ pub(crate) fn run(program: &Program, way: Way, keeps_alive: bool, reloads: usize
         std::thread::sleep(Duration::from_millis(20));
         match way {
             Way::Master => reload_by_master(&subject)?,
+            Way::InPlace => {
+                let said = subject.ask("reload")?;
+                if said.trim() != "nothing has changed" {
+                    return Err(said);
+                }
+            }
             Way::Passed | Way::Bound => {
                 let old = subject.pid().to_string();
                 let socket = subject.directory.join("socket").display().to_string();

@@ -75,13 +75,13 @@ pub struct Table {
 
 /// How much work a table is, in units of some ten nanoseconds.
 pub fn cost(shape: Shape, members: &[Member]) -> u64 {
-    let weights = || members.iter().map(|member| u64::from(member.server.initial_weight));
+    let weights = || members.iter().map(|member| u64::from(member.server.initial_weight()));
     4 * members.len() as u64
         + match shape {
             Shape::Turns | Shape::Map => {
                 let divisor = members
                     .iter()
-                    .fold(0, |divisor, member| crate::map::gcd(divisor, member.server.initial_weight));
+                    .fold(0, |divisor, member| crate::map::gcd(divisor, member.server.initial_weight()));
                 4 * weights().sum::<u64>() / u64::from(divisor.max(1))
             }
             Shape::Ring => 16 * weights().sum::<u64>(),
@@ -125,7 +125,7 @@ pub fn work_out(shape: Shape, members: &[Member], all_backups: bool, version: u6
     match shape {
         Shape::Turns => table.order = turns(&usable),
         Shape::Map => {
-            table.order = map(&usable, members.iter().map(|member| member.server.initial_weight));
+            table.order = map(&usable, members.iter().map(|member| member.server.initial_weight()));
         }
         Shape::Ring => {
             table.ring = Ring::new(usable.iter().map(|&(index, weight)| {
@@ -142,7 +142,7 @@ pub fn work_out(shape: Shape, members: &[Member], all_backups: bool, version: u6
 /// The weight that counts: of a map those of the start, all or nothing.
 fn weight(shape: Shape, server: &Server) -> u32 {
     match (shape, server.fine_weight()) {
-        (Shape::Map, 1..) => server.initial_weight,
+        (Shape::Map, 1..) => server.initial_weight(),
         (_, fine) => fine,
     }
 }

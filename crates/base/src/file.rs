@@ -46,6 +46,34 @@ pub fn read_to_string(path: impl AsRef<Path>) -> Result<String> {
     String::from_utf8(read(path)?).map_err(|error| Error::new(ErrorKind::InvalidData, error))
 }
 
+/// Writes a file whole or not at all: beside it first, then in its place. Its owner alone reads it.
+///
+/// # Errors
+/// What the system says; what was there stays.
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    use std::io::Write;
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.tmp", std::process::id()));
+    let beside = Path::new(&beside);
+    // It may hold secrets.
+    let written = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(beside)
+        .and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.sync_all()
+        });
+    let outcome = written.and_then(|()| std::fs::rename(beside, path));
+    if outcome.is_err() {
+        // It may not be there.
+        let _ = std::fs::remove_file(beside);
+    }
+    outcome
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -66,6 +66,7 @@ pub fn resolve(plan: &Plan, asked: Asked<'_>) -> Result<ServerSettings, String> 
         .and_then(|proxy| proxy.servers.into_only())
         .ok_or_else(|| "no server came of it.".to_owned())?;
     lend(&mut server, proxy, asked.words);
+    server.added = Some(line(&asked).into());
     server.track = asked.track;
     Ok(server)
 }
@@ -107,7 +108,8 @@ pub fn resolve_backend(plan: &Plan, asked: &AskedBackend<'_>) -> Result<(Proxy, 
         return Err("its log lines go over a stream, for which everything is made at the start.".to_owned());
     }
     let proxy = own.proxies.into_fixed().into_iter().next().and_then(Arc::into_inner);
-    let proxy = proxy.ok_or_else(|| "no backend came of it.".to_owned())?;
+    let mut proxy = proxy.ok_or_else(|| "no backend came of it.".to_owned())?;
+    proxy.added = Some(text[plan.kept.text.len()..].into());
     if !matches!(proxy.mode, Mode::Tcp | Mode::Http) {
         return Err("Dynamic backends are compatible with only TCP or HTTP mode.".to_owned());
     }
@@ -149,6 +151,25 @@ fn text(plan: &Plan, proxy: &Proxy, asked: &Asked<'_>) -> String {
         text.push_str(&quoted(word));
     }
     text.push('\n');
+    text
+}
+
+/// The line of a configuration that has the server: as it was asked for, but that it is in service
+/// unless somebody says otherwise.
+fn line(asked: &Asked<'_>) -> String {
+    let Some((address, parameters)) = asked.words.split_first() else { return String::new() };
+    let (from, parameters) = match parameters {
+        [first, name, rest @ ..] if first == "from" => (quoted(name), rest),
+        _ => ("none".to_owned(), parameters),
+    };
+    let mut text = format!("server {} {} from {from} id {}", asked.name, quoted(address), asked.id);
+    for word in parameters {
+        text.push(' ');
+        text.push_str(&quoted(word));
+    }
+    if let Some((backend, server)) = &asked.track {
+        text.push_str(&format!(" track {}/{}", backend.name, server.name));
+    }
     text
 }
 

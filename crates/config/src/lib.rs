@@ -26,6 +26,7 @@ pub use draft::Draft;
 pub use draft::keyword;
 pub use resolve::Setting;
 use resolve::around::Around;
+pub use resolve::kept::shown;
 pub use tls::openssl_version;
 
 /// What a configuration is read with.
@@ -72,7 +73,25 @@ pub fn load_text(name: &str, text: &str, boot: &Boot) -> Loaded {
 
 /// Resolves texts that were read already.
 pub fn load_sources(sources: SourceMap, files: Vec<FileId>, boot: &Boot) -> Loaded {
-    load_all(sources, files, boot, None)
+    load_all(sources, files, boot, Beside::Nothing)
+}
+
+/// Resolves texts to a plan that takes the place of `plan`, which is in use: what both have is the
+/// same proxies, servers, tables and rings. They take what the texts say at once: resolve the texts
+/// by [`load_sources`] before, to see that nothing is wrong with them.
+pub fn load_after(sources: SourceMap, files: Vec<FileId>, boot: &Boot, plan: &Plan) -> Loaded {
+    load_all(sources, files, boot, Beside::After(plan))
+}
+
+/// Which plan there is already.
+#[derive(Clone, Copy)]
+enum Beside<'a> {
+    /// None.
+    Nothing,
+    /// The one that this adds to.
+    Within(&'a Around<'a>),
+    /// The one that this takes the place of.
+    After(&'a Plan),
 }
 
 /// Resolves a text that adds to a plan in use: what the process has one of stays as that plan
@@ -84,15 +103,20 @@ fn load_within(name: &str, text: &str, plan: &Plan, patterns: &PatternSets) -> L
     for (name, value) in &plan.environment {
         boot.environment.set(name, value);
     }
-    load_all(sources, vec![file], &boot, Some(&Around::new(plan, patterns)))
+    load_all(sources, vec![file], &boot, Beside::Within(&Around::new(plan, patterns)))
 }
 
-fn load_all(sources: SourceMap, files: Vec<FileId>, boot: &Boot, around: Option<&Around<'_>>) -> Loaded {
+fn load_all(sources: SourceMap, files: Vec<FileId>, boot: &Boot, beside: Beside<'_>) -> Loaded {
     let mut diagnostics = Diagnostics::new();
     let mut environment = boot.environment.clone();
     preset_formats(&mut environment);
     let draft = read::read(&sources, files, &boot.facts, environment, &mut diagnostics);
-    let plan = resolve::resolve(&draft, &sources, &boot.setting, around, &mut diagnostics);
+    let (around, previous) = match beside {
+        Beside::Nothing => (None, None),
+        Beside::Within(around) => (Some(around), None),
+        Beside::After(plan) => (None, Some(plan)),
+    };
+    let plan = resolve::resolve(&draft, &sources, &boot.setting, (around, previous), &mut diagnostics);
     Loaded { plan, diagnostics, sources }
 }
 

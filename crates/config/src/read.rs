@@ -10,6 +10,7 @@ use crate::draft::keyword::{Apply, Negation, Where, not_supported};
 use crate::draft::section::section_kind;
 use crate::draft::{Draft, Kind, Section, Statement, is_name_character, section_names};
 use crate::find;
+use crate::tables::environment::LOCAL_PEER;
 
 /// Reads all lines of `files`.
 pub(crate) fn read(
@@ -47,7 +48,7 @@ pub(crate) fn read(
         match read_statement(section, &mut line) {
             Ok(statement) => {
                 if let Apply::Environment(apply) = statement.keyword.apply {
-                    match environment_arity(&statement) {
+                    match environment_arity(&statement, &reader.environment) {
                         Ok(()) => apply(&mut reader.environment, statement.arguments()),
                         Err(error) => diagnostics.push(error),
                     }
@@ -228,7 +229,7 @@ fn read_statement(section: &Section, line: &mut Line) -> Result<Statement, Diagn
     }
 }
 
-fn environment_arity(statement: &Statement) -> Result<(), Diagnostic> {
+fn environment_arity(statement: &Statement, environment: &Environment) -> Result<(), Diagnostic> {
     let (name, words) = (statement.keyword.name, statement.arguments());
     let wrong =
         |at: Span, message: String, haproxy: String| Err(Diagnostic::alert(message).at(at).haproxy(haproxy));
@@ -255,6 +256,12 @@ fn environment_arity(statement: &Statement) -> Result<(), Diagnostic> {
                 more.span(),
                 format!("`localpeer` takes one name, and `{more}` is another"),
                 format!("'localpeer' cannot handle unexpected argument '{more}'."),
+            ),
+            (Some(name), None) if environment.is_given(LOCAL_PEER) => wrong(
+                name.span(),
+                "`localpeer` cannot say what -L says already".to_owned(),
+                "'localpeer' ignored since it is already set by using the '-L' command line argument."
+                    .to_owned(),
             ),
             (Some(_), None) => Ok(()),
         };

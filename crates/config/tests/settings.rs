@@ -280,14 +280,14 @@ fn server_parameters_set_the_server() {
     let cases: &[ServerCase] = &[
         ("server s 10.0.0.1:80", |s| {
             **s.state.address.load() == ServerAddress::Ip(([10, 0, 0, 1], 80).into())
-                && (s.state.id, s.state.initial_weight) == (1, 1)
+                && (s.state.id, s.state.initial_weight()) == (1, 1)
                 && s.check.is_none()
                 && s.state.port_offset().is_none()
         }),
         ("server s 10.0.0.1", |s| s.state.port_offset() == Some(0)),
         ("server s 10.0.0.1:+8", |s| s.state.port_offset() == Some(8)),
         ("server s /run/x.sock", |s| **s.state.address.load() == ServerAddress::Unix("/run/x.sock".into())),
-        ("server s [::1]:80 weight 0", |s| s.state.initial_weight == 0),
+        ("server s [::1]:80 weight 0", |s| s.state.initial_weight() == 0),
         ("server s 10.0.0.1:80 backup disabled id 9", |s| {
             s.state.backup && s.state.id == 9 && s.state.admin().in_maintenance()
         }),
@@ -307,7 +307,7 @@ fn server_parameters_set_the_server() {
         (
             "default-server inter 5s rise 4 fall 5 weight 7\n server s 10.0.0.1:80 check fall 6 port 99 addr 10.0.0.2",
             |s| {
-                s.state.initial_weight == 7
+                s.state.initial_weight() == 7
                     && s.check.as_ref().is_some_and(|c| {
                         c.inter == Duration::from_secs(5)
                             && (c.rise, c.fall, s.state.health.port.load(Relaxed)) == (4, 6, 99)

@@ -41,3 +41,37 @@ pub trait Keeper: Send + Sync {
     /// The parameters that an added server may have.
     fn parameters(&self) -> Vec<&'static str>;
 }
+
+/// How a difference is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Shown {
+    /// As text.
+    #[default]
+    Text,
+    /// As text with colours.
+    Colours,
+    /// As JSON.
+    Json,
+}
+
+/// Reads the configuration anew in the running process: it knows where it stands.
+pub trait Reloader: Send + Sync {
+    /// Uses what the files say now. Says what has changed.
+    ///
+    /// # Errors
+    /// What is wrong with them, or cannot change while the process runs: nothing has changed.
+    fn reload(&self, shown: Shown) -> Result<String, String>;
+    /// The same without using it: what would change. With `text`, a configuration of that text
+    /// instead of the files.
+    ///
+    /// # Errors
+    /// As above.
+    fn difference(&self, text: Option<&str>, shown: Shown) -> Result<String, String>;
+    /// A configuration that holds what was done to the process.
+    fn configuration(&self) -> String;
+    /// Writes that to a file, whole or not at all.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    fn save(&self, path: &str) -> Result<(), String>;
+}

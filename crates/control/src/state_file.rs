@@ -193,7 +193,7 @@ impl<'a> Line<'a> {
         let disabled = server.admin().0 & Admin::CONFIGURED_MAINT != 0;
         let maintenance =
             if was(Admin::CONFIGURED_MAINT) == disabled { was(Admin::FORCED_MAINT) } else { disabled };
-        let weighed = self.initial_weight > 0 || server.initial_weight == 0;
+        let weighed = self.initial_weight > 0 || server.initial_weight() == 0;
         let drains = !maintenance && was(Admin::FORCED_DRAIN) && weighed;
         if maintenance {
             server.change_admin(Admin::FORCED_MAINT, 0, now);
@@ -230,7 +230,7 @@ impl<'a> Line<'a> {
     fn apply(&self, proxy: &state::Proxy, server: &Arc<Server>, tell: Tell<'_>) -> Vec<String> {
         let now = now_ms();
         let named = self.apply_name(server, now);
-        if self.initial_weight == server.initial_weight {
+        if self.initial_weight == server.initial_weight() {
             server.set_weight(self.user_weight);
         }
         self.apply_operational(proxy, server, now, tell);

@@ -2,13 +2,14 @@
 //! at a reload.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use base::clock::{WallTime, now_ms};
 
-use crate::keeper::Keeper;
+use crate::keeper::{Keeper, Reloader};
 
 /// Who may do what on a runtime socket (`level`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -122,6 +123,8 @@ pub struct View {
     pub busy_polling: bool,
     /// The limit of memory in bytes (`-m`); 0 for none.
     pub memory_limit: u64,
+    /// `maxzlibmem`, in bytes; 0 for none.
+    pub compression_memory: u64,
     /// The limit of open files.
     pub open_files: u64,
     /// Thread groups.
@@ -158,6 +161,7 @@ impl Default for View {
             startup_log: String::new(),
             busy_polling: false,
             memory_limit: 0,
+            compression_memory: 0,
             open_files: 0,
             placement: Default::default(),
             patterns: Arc::default(),
@@ -174,6 +178,11 @@ impl Default for View {
 /// Takes a message: the proxy it is about, its syslog level, its text.
 pub type Notify = Arc<dyn Fn(&state::Proxy, u8, &str) + Send + Sync>;
 
+/// Shows `peers` sections, all or one, and whether with the dictionaries of sessions; `None` where
+/// there is no such section.
+pub type ShowPeers =
+    Box<dyn Fn(Option<&str>, bool) -> Option<Pin<Box<dyn Future<Output = String>>>> + Send + Sync>;
+
 /// What a new view of the configuration replaces, and what lives on.
 pub struct Runtime {
     /// The process's counters and limits.
@@ -187,6 +196,8 @@ pub struct Runtime {
     /// How many pipes of splicing there may be, are in use and are kept; zeros where nothing asks
     /// for splicing.
     pub pipes: fn() -> [usize; 3],
+    /// How much memory compression takes, in bytes.
+    pub compression_memory: fn() -> u64,
     /// How many warnings were said on standard error (`TotalWarnings`).
     pub warnings: fn() -> u64,
     /// When the process started.
@@ -206,8 +217,12 @@ pub struct Runtime {
     pub(crate) notify: Option<Notify>,
     /// Versions of lists under preparation.
     pub(crate) versions: std::sync::Mutex<crate::versions::Versions>,
+    /// Who shows `peers` sections; set once.
+    pub peers: std::sync::OnceLock<ShowPeers>,
     /// Who makes and removes servers.
-    pub(crate) keeper: std::sync::OnceLock<Arc<dyn Keeper>>,
+    keeper: std::sync::RwLock<Option<Arc<dyn Keeper>>>,
+    /// Who reads the configuration anew.
+    pub(crate) reloader: std::sync::OnceLock<Arc<dyn Reloader>>,
     view: ArcSwap<View>,
 }
 
@@ -226,6 +241,7 @@ impl Runtime {
             version: concat!("3.5.0-weir", env!("CARGO_PKG_VERSION")),
             date: "2026/11/21",
             pipes: || [0; 3],
+            compression_memory: || 0,
             warnings: || 0,
             started: WallTime::now(),
             started_ms: now_ms(),
@@ -235,14 +251,26 @@ impl Runtime {
             cpu_seen: std::sync::Mutex::default(),
             notify: None,
             versions: std::sync::Mutex::default(),
-            keeper: std::sync::OnceLock::new(),
+            peers: std::sync::OnceLock::new(),
+            keeper: std::sync::RwLock::default(),
+            reloader: std::sync::OnceLock::new(),
             view: ArcSwap::from_pointee(view),
         }
     }
 
-    /// Says who makes and removes servers; the first word counts.
+    /// Says who makes and removes servers: with each plan another.
     pub fn keep(&self, keeper: Arc<dyn Keeper>) {
-        let _ = self.keeper.set(keeper);
+        *self.keeper.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(keeper);
+    }
+
+    /// Who makes and removes servers now.
+    pub(crate) fn keeper(&self) -> Option<Arc<dyn Keeper>> {
+        self.keeper.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    /// Says who reads the configuration anew; the first word counts.
+    pub fn reload_by(&self, reloader: Arc<dyn Reloader>) {
+        let _ = self.reloader.set(reloader);
     }
 
     /// The view now.

@@ -248,7 +248,7 @@ fn set_weight(peer: &Peer, text: &str) -> Result<(), &'static str> {
     let weight = match text.split_once('%') {
         Some((digits, "")) => {
             let percent: u64 = digits.parse().map_err(|_| "Invalid weight")?;
-            (u64::from(server.initial_weight) * percent / 100).min(256) as u32
+            (u64::from(server.initial_weight()) * percent / 100).min(256) as u32
         }
         Some(_) => return Err("Trailing garbage in weight string"),
         None => {

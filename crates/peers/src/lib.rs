@@ -3,7 +3,8 @@
 //! `message`, `handshake`, `definition` and `row` are the bytes; [`Session`] is one connection;
 //! [`Group`] is a `peers` section: who is connected to whom, and who teaches a process that has
 //! just begun. None of these has a socket, a clock or a table. [`Desk`] is a section at work on its
-//! worker; tables are behind [`Tables`], the making of connections is behind [`Ways`].
+//! worker; tables are behind [`Tables`], which [`Stick`] is with those of `state`; the making of
+//! connections is behind [`Ways`].
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +17,7 @@ pub mod message;
 mod row;
 mod session;
 mod shard;
+pub mod stick;
 mod tables;
 mod task;
 mod transport;
@@ -27,5 +29,6 @@ pub use message::Breach;
 pub use row::{Rate, Row, Value};
 pub use session::{Counts, Event, HEARTBEAT, Over, Section, Session, TIMEOUT};
 pub use shard::of as shard_of;
+pub use stick::Stick;
 pub use tables::{Origin, Tables};
 pub use task::{Desk, Making, Ways};

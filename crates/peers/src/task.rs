@@ -3,14 +3,14 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use base::clock::now_ms;
-use net::{Listener, Stream};
+use net::Stream;
 use runtime::timer::{self, NEVER, Timer};
 use tokio::sync::Notify;
 
@@ -22,17 +22,14 @@ use crate::transport::{self, Line, Speak};
 /// A connection on its way.
 pub type Making = Pin<Box<dyn Future<Output = io::Result<Stream>>>>;
 
-/// How connections are made: whoever has the plan knows.
+/// How connections to peers are made: whoever has the plan knows.
 pub trait Ways: 'static {
     /// Connects to the peer at that place in the section, TLS and all.
     fn connect(&self, peer: usize) -> Making;
 
-    /// Makes what was accepted a connection: TLS, a PROXY header.
-    fn accept(&self, stream: Stream) -> Making;
+    /// So many connections stand now, and so many of these are sessions.
+    fn count(&self, _: [u32; 2]) {}
 }
-
-/// How long to wait after an error of the system's before the next connection is accepted.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// A section at work. It lives and is used on one worker.
 pub struct Desk<T> {
@@ -52,16 +49,13 @@ struct Work<T> {
 
 impl<T: Tables + 'static> Desk<T> {
     /// Begins the work of a section on the calling worker.
-    pub fn begin(group: Group, tables: T, ways: impl Ways, listeners: Vec<Listener>) -> Rc<Self> {
+    pub fn begin(group: Group, tables: T, ways: impl Ways) -> Rc<Self> {
         let desk = Rc::new(Self {
             work: RefCell::new(Work { group, tables, lines: HashMap::new() }),
             ways: Box::new(ways),
             changed: Notify::new(),
             done: Notify::new(),
         });
-        for listener in listeners {
-            tokio::task::spawn_local(desk.clone().listen(listener));
-        }
         desk.turn(|_, _| ());
         tokio::task::spawn_local(desk.clone().watch());
         desk
@@ -92,8 +86,8 @@ impl<T: Tables + 'static> Desk<T> {
         while let Some(command) = work.group.command() {
             match command {
                 Command::Connect { peer, link } => {
-                    let line = work.lines.entry(link).or_default().clone();
-                    tokio::task::spawn_local(self.clone().dial(peer, link, line));
+                    work.lines.entry(link).or_default();
+                    tokio::task::spawn_local(self.clone().dial(peer, link));
                 }
                 Command::Close(link) => {
                     if let Some(line) = work.lines.get(&link) {
@@ -104,6 +98,7 @@ impl<T: Tables + 'static> Desk<T> {
                 Command::Done => self.done.notify_one(),
             }
         }
+        self.ways.count(work.group.connections());
         self.changed.notify_one();
         result
     }
@@ -125,53 +120,59 @@ impl<T: Tables + 'static> Desk<T> {
         }
     }
 
-    async fn listen(self: Rc<Self>, mut listener: Listener) {
-        loop {
-            let Ok(accepted) = poll_fn(|context| listener.poll_accept(context)).await else {
-                timer::sleep(PAUSE).await;
-                continue;
-            };
-            // One too many is closed.
-            let Some(link) = self.turn(|group, _| group.accept(now_ms())) else { continue };
-            let line = self.work.borrow_mut().lines.entry(link).or_default().clone();
-            let stream = Stream::from_fd(accepted.socket, accepted.peer.is_some());
-            let desk = self.clone();
-            tokio::task::spawn_local(async move {
-                let made = desk.ways.accept(stream);
-                desk.run(link, line, made, false).await;
-            });
+    /// Serves a connection that somebody made to this process, of which these bytes are read already, to
+    /// its end. One too many is closed.
+    pub async fn serve(self: Rc<Self>, stream: Stream, early: Vec<u8>) {
+        let Some(link) = self.turn(|group, _| group.accept(now_ms())) else { return };
+        let standing = self.standing(link);
+        if !early.is_empty() {
+            self.turn(|group, tables| group.receive(link, &early, now_ms(), tables));
         }
+        standing.run(Box::pin(async { Ok(stream) }), false).await;
     }
 
-    async fn dial(self: Rc<Self>, peer: usize, link: Link, line: Rc<Line>) {
+    async fn dial(self: Rc<Self>, peer: usize, link: Link) {
         let made = self.ways.connect(peer);
-        self.run(link, line, made, true).await;
+        self.standing(link).run(made, true).await;
     }
 
-    /// A connection from its making to its end.
-    async fn run(self: Rc<Self>, link: Link, line: Rc<Line>, made: Making, is_ours: bool) {
-        let limit = Duration::from_millis(TIMEOUT);
-        if let Ok(Ok(stream)) = timer::timeout(limit, made).await
-            && !line.ends.get()
-        {
-            if is_ours {
-                stream.set_nodelay();
-                self.turn(|group, _| group.connected(link, now_ms()));
-            }
-            transport::converse(stream, &line, &Speaker { desk: self.clone(), link }).await;
-        }
-        self.work.borrow_mut().lines.remove(&link);
-        self.turn(|group, _| group.closed(link, now_ms()));
+    fn standing(self: &Rc<Self>, link: Link) -> Standing<T> {
+        let line = self.work.borrow_mut().lines.entry(link).or_default().clone();
+        Standing { desk: self.clone(), link, line }
     }
 }
 
-/// The section to one connection.
-struct Speaker<T> {
+/// A connection that the group knows, until this is dropped.
+struct Standing<T: Tables + 'static> {
     desk: Rc<Desk<T>>,
     link: Link,
+    line: Rc<Line>,
 }
 
-impl<T: Tables + 'static> Speak for Speaker<T> {
+impl<T: Tables + 'static> Standing<T> {
+    /// From its making to its end.
+    async fn run(self, made: Making, is_ours: bool) {
+        let limit = Duration::from_millis(TIMEOUT);
+        let Ok(Ok(stream)) = timer::timeout(limit, made).await else { return };
+        if self.line.ends.get() {
+            return;
+        }
+        stream.set_nodelay();
+        if is_ours {
+            self.desk.turn(|group, _| group.connected(self.link, now_ms()));
+        }
+        transport::converse(stream, &self.line, &self).await;
+    }
+}
+
+impl<T: Tables + 'static> Drop for Standing<T> {
+    fn drop(&mut self) {
+        self.desk.work.borrow_mut().lines.remove(&self.link);
+        self.desk.turn(|group, _| group.closed(self.link, now_ms()));
+    }
+}
+
+impl<T: Tables + 'static> Speak for Standing<T> {
     fn output(&self, out: &mut Vec<u8>, limit: usize) {
         let work = &mut *self.desk.work.borrow_mut();
         work.group.output(self.link, out, limit, now_ms(), &mut work.tables);

@@ -356,6 +356,7 @@ fn a_section_is_shown_as_haproxy_shows_it() {
         date: "24/Nov/2026:21:04:36",
         is_disabled: false,
         addresses: &addresses,
+        latest: &[1],
         number: 0x10_0000,
         with_names: false,
     };

@@ -2,8 +2,7 @@
 
 mod memory;
 
-use std::future::Future;
-use std::io;
+use std::future::{Future, poll_fn};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::time::Duration;
@@ -24,10 +23,6 @@ impl Ways for Plain {
     fn connect(&self, peer: usize) -> Making {
         let address = self.0[peer];
         Box::pin(async move { Dial::default().connect(&Target::Ip(address)).await })
-    }
-
-    fn accept(&self, stream: Stream) -> Making {
-        Box::pin(async move { Ok::<Stream, io::Error>(stream) })
     }
 }
 
@@ -56,9 +51,18 @@ fn desk(
     let memory = Memory::new(&section.tables);
     let settings =
         Settings { section, shards: 0, parts: Box::default(), process, successor, seed: u64::from(process) };
-    let listener = Listener::from_fd(listener.into()).expect("it listens");
+    let mut listener = Listener::from_fd(listener.into()).expect("it listens");
     let group = Group::new(settings, base::clock::now_ms());
-    Desk::begin(group, memory, Plain(places.to_vec()), vec![listener])
+    let desk = Desk::begin(group, memory, Plain(places.to_vec()));
+    let serving = desk.clone();
+    tokio::task::spawn_local(async move {
+        loop {
+            let accepted = poll_fn(|context| listener.poll_accept(context)).await.expect("it accepts");
+            let stream = Stream::from_fd(accepted.socket, true);
+            tokio::task::spawn_local(serving.clone().serve(stream, Vec::new()));
+        }
+    });
+    desk
 }
 
 fn change(desk: &Desk<Memory>, prefix: &str, count: u64) {
@@ -116,7 +120,7 @@ fn a_process_that_ends_teaches_its_successor() {
             let settings =
                 Settings { section, shards: 0, parts: Box::default(), process: 1, successor: false, seed: 1 };
             let group = Group::new(settings, base::clock::now_ms());
-            Desk::begin(group, memory, Plain(places.to_vec()), Vec::new())
+            Desk::begin(group, memory, Plain(places.to_vec()))
         };
         until("it knows everything", || old.with(|group, _| group.stage() == Stage::Finished)).await;
         let new = desk(0, new_place.0, &places, 2, true);

@@ -9,6 +9,7 @@ use base::address::Family;
 use runtime::placement::{Placement, Wishes};
 
 use crate::bind::{Bind, Shards};
+use crate::compression::CompressionLimits;
 use crate::log::Logger;
 use crate::resolvers::AcceptFamily;
 
@@ -45,6 +46,8 @@ pub struct Global {
     pub master_worker: bool,
     /// `quiet`.
     pub quiet: bool,
+    /// `reload in-place`: `SIGUSR2` has the configuration read anew in the process.
+    pub reloads_in_place: bool,
     /// `zero-warning`.
     pub zero_warning: bool,
     /// What the configuration says of threads and CPUs.
@@ -59,6 +62,8 @@ pub struct Global {
     pub max_session_rate: u32,
     /// `maxsslrate`; 0 for none.
     pub max_tls_rate: u32,
+    /// `maxcomprate` and the like.
+    pub compression: CompressionLimits,
     /// `maxsslconn`; 0 for none.
     pub max_tls_connections: u32,
     /// `ulimit-n`.
@@ -301,6 +306,8 @@ pub struct Tune {
     pub pipesize: usize,
     /// `maxpipes`, 0 for a quarter of maxconn.
     pub max_pipes: usize,
+    /// `tune.peers.max-updates-at-once`: how many entries a peer is sent in one go.
+    pub peers_updates: usize,
     /// `tune.listener.multi-queue`.
     pub multi_queue: MultiQueue,
     /// `tune.listener.default-shards`.
@@ -447,6 +454,7 @@ impl Default for Tune {
             streams_elasticity: 0,
             pipesize: 0,
             max_pipes: 0,
+            peers_updates: 200,
             multi_queue: MultiQueue::On,
             max_checks_per_thread: 0,
             vars_max: sample::limits::Limits::default(),

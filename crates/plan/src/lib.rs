@@ -12,15 +12,18 @@ pub mod acme;
 pub mod backends;
 pub mod bind;
 pub mod check;
+pub mod compression;
 pub mod filter;
 mod full_load;
 pub mod global;
 pub mod grown;
 pub mod log;
 pub mod mail;
+pub mod peers;
 pub mod proxy;
 pub mod resolvers;
 pub mod ring;
+pub mod said;
 pub mod server;
 pub mod servers;
 
@@ -56,6 +59,8 @@ pub struct Plan {
     pub backends: Backends,
     /// What backends added at run time are made of.
     pub kept: Kept,
+    /// What it was made of, as it was said: to tell what another one changes.
+    pub said: Vec<said::Section>,
     /// The files read, in order, for `show info` and messages.
     pub files: Vec<String>,
     /// Values of the process's variables set in `global`, and their slots.
@@ -112,6 +117,11 @@ impl Plan {
     /// The proxy with a backend's side named `name`.
     pub fn backend(&self, name: &str) -> Option<&Arc<Proxy>> {
         self.backends.get(name).map(|index| &self.proxies[index])
+    }
+
+    /// How many proxies the configuration has: those added at run time stand behind them.
+    pub fn said_proxies(&self) -> usize {
+        self.proxies.len() - self.proxies.iter_added().count()
     }
 
     /// The proxy with a frontend's side named `name`.

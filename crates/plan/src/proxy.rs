@@ -15,9 +15,11 @@ use state::table::Table;
 use crate::ProxyIndex;
 use crate::bind::Bind;
 use crate::check::CheckKind;
+use crate::compression::Compression;
 use crate::filter::TraceFilter;
 use crate::log::{LogForward, LogSteps, Logger};
 use crate::mail::EmailAlert;
+use crate::peers::Peers;
 use crate::ring::RingSettings;
 use crate::server::Source;
 use crate::servers::Servers;
@@ -37,6 +39,8 @@ pub struct Proxy {
     pub timeouts: Timeouts,
     /// `disabled`.
     pub disabled: bool,
+    /// The beginning of its section, where it was added at run time: for a configuration that has it.
+    pub added: Option<Box<str>>,
     /// `description`.
     pub description: Option<Box<str>>,
 
@@ -89,6 +93,8 @@ pub struct Proxy {
     pub log_forward: Option<Box<LogForward>>,
     /// What makes a `ring` section of it.
     pub ring: Option<Box<RingSettings>>,
+    /// What makes a `peers` section of it.
+    pub peers: Option<Box<Peers>>,
 
     /// `tcp-request connection`.
     pub tcp_connection: RuleSet,
@@ -124,6 +130,8 @@ pub struct Proxy {
     pub balance: balance::Settings,
     /// `filter trace`, of those that `filter-sequence` leaves in.
     pub traces: Vec<Arc<TraceFilter>>,
+    /// `compression …`, where it has a filter that heeds it.
+    pub compression: Option<Box<Compression>>,
     /// `server`, `server-template`, in order; the picks of `balance` are indexes into it.
     pub servers: Servers,
     /// What servers have of their backend, for those added at run time.
@@ -164,9 +172,9 @@ pub struct Proxy {
 
 impl Proxy {
     /// Whether it is no proxy in the eyes of users, but a section that works like one:
-    /// `log-forward`, `ring`.
+    /// `log-forward`, `ring`, `peers`.
     pub fn is_hidden(&self) -> bool {
-        self.log_forward.is_some() || self.ring.is_some()
+        self.log_forward.is_some() || self.ring.is_some() || self.peers.is_some()
     }
 
     /// All of its rules.

@@ -87,12 +87,18 @@ pub struct ServerSettings {
     pub guid: Option<Box<str>>,
     /// `strict-maxconn`.
     pub strict_maxconn: bool,
+    /// `shard`: the part of the keys that a peer gets; 0 for all.
+    pub shard: u32,
     /// `resolvers`: who is asked for the server's name while it runs.
     pub resolution: Option<Resolution>,
     /// How it gets log lines, in a log backend.
     pub log: Option<LogServer>,
     /// `ssl`, `check-ssl` and what belongs to them.
     pub tls: Option<ServerTls>,
+    /// Its line, where it was added at run time: for a configuration that has it.
+    pub added: Option<Box<str>>,
+    /// What its connections depend on, as one number: those of a server with another are not its.
+    pub print: u64,
 }
 
 /// `ws`: what is spoken for WebSockets.

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicBool,
-    Ordering::{Acquire, Release},
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
 };
 
 use arc_swap::{ArcSwapOption, Guard};
@@ -54,6 +54,12 @@ pub type Resolve = dyn Fn(&Arc<Section>, Box<str>, Option<Family>) -> Found + Se
 /// An address that is being looked for.
 pub type Found = Pin<Box<dyn Future<Output = Option<IpAddr>>>>;
 
+/// Serves a connection of a peer: the place of its section's proxy, the connection, and what was read
+/// of it already.
+pub type ServePeer = dyn Fn(usize, net::Stream, Vec<u8>) -> Served + Send + Sync;
+/// A connection that is being served.
+pub type Served = Pin<Box<dyn Future<Output = ()>>>;
+
 /// What other crates do for requests; wired by the binary, since `proxy` and `control` do not know
 /// each other.
 pub struct Services {
@@ -64,6 +70,8 @@ pub struct Services {
     /// Finds an address of a name for `do-resolve`, asking the name servers of a section for one
     /// family before the other.
     pub resolve: Box<Resolve>,
+    /// Serves connections of peers.
+    pub serve_peer: Box<ServePeer>,
 }
 
 /// A proxy with what is worked out once from its settings.
@@ -106,8 +114,14 @@ impl Multiplexing {
     }
 }
 
+/// Plans that were in use so far.
+static PLANS: AtomicU64 = AtomicU64::new(0);
+
 /// What all workers share: read only, but for what is atomic inside.
 pub struct Shared {
+    /// Which of the plans that this process uses one after the other it is: places mean something
+    /// with the plan alone that they are of.
+    pub generation: u64,
     /// The plan.
     pub plan: Arc<Plan>,
     /// The process's counters and limits.
@@ -122,7 +136,8 @@ impl Shared {
     /// Prepares a plan.
     pub fn new(plan: Arc<Plan>, process: Arc<Process>, services: Services) -> Self {
         let prepared: Vec<_> = plan.proxies.iter().map(|proxy| Prepared::new(&plan, proxy)).collect();
-        Self { plan, process, proxies: prepared.into(), services }
+        let generation = PLANS.fetch_add(1, Relaxed);
+        Self { generation, plan, process, proxies: prepared.into(), services }
     }
 
     /// Takes in a backend added at run time: nobody knows its name yet. For one at a time. `None`

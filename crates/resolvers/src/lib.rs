@@ -62,6 +62,15 @@ impl Sections {
         }
     }
 
+    /// Ends the work of the sections that fall to the calling worker: another plan is in use.
+    pub fn stop(&self) {
+        for place in 0..self.plan.resolvers.len() {
+            if worker_of(place) == runtime::current_worker() {
+                task::end(place);
+            }
+        }
+    }
+
     /// The address of `name` as `section`, one of the plan's, knows or finds it; `None` when it has
     /// none. For one family rather than the other if `prefer` says so.
     pub async fn lookup(&self, section: &Arc<Section>, name: &str, prefer: Option<Family>) -> Option<IpAddr> {

@@ -1,7 +1,7 @@
 //! A section at work on its worker: the engine between its sockets, its clock, its servers and
 //! those who wait for one answer.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -38,6 +38,8 @@ struct Desk {
     accept: AcceptFamily,
     process: Arc<Process>,
     work: RefCell<Work>,
+    /// Whether another plan is in use.
+    is_over: Cell<bool>,
     /// Told when the next instant to look at the engine may have changed.
     changed: Notify,
 }
@@ -64,8 +66,13 @@ pub(crate) fn begin(
     let followers = Followers::new(section, plan, tell);
     let families_until = now_ms() + families::GOOD_FOR;
     let work = Work { engine, followers, ways: Vec::new(), waiting: HashMap::new(), families_until };
-    let desk =
-        Rc::new(Desk { accept, process: process.clone(), work: RefCell::new(work), changed: Notify::new() });
+    let desk = Rc::new(Desk {
+        accept,
+        process: process.clone(),
+        work: RefCell::new(work),
+        is_over: Cell::new(false),
+        changed: Notify::new(),
+    });
     let ways = section
         .nameservers
         .iter()
@@ -93,6 +100,17 @@ fn random() -> u16 {
         Ok(()) => u16::from_be_bytes(bytes),
         Err(_) => fastrand::u16(..),
     }
+}
+
+/// Ends the work of the section at `place`; who waits for an answer gets none.
+pub(crate) fn end(place: usize) {
+    let Some(desk) = DESKS.with_borrow_mut(|desks| desks.remove(&place)) else { return };
+    desk.is_over.set(true);
+    let mut work = desk.work.borrow_mut();
+    work.ways.clear();
+    work.waiting.clear();
+    drop(work);
+    desk.changed.notify_one();
 }
 
 /// Finds one address for `name`.
@@ -144,7 +162,11 @@ impl Desk {
         loop {
             timer.set(self.work.borrow().engine.next().unwrap_or(NEVER));
             tokio::select! {
-                () = self.changed.notified() => {}
+                () = self.changed.notified() => {
+                    if self.is_over.get() {
+                        return;
+                    }
+                }
                 () = timer.expired() => self.turn(|work, out| work.engine.tick(now_ms(), out)),
             }
         }
@@ -202,7 +224,10 @@ impl Work {
             for output in out {
                 match output {
                     Output::Send { nameserver, id, bytes, stream } => {
-                        self.ways[nameserver].send(Question { id, bytes }, stream);
+                        // At the end there is no way any more.
+                        if let Some(way) = self.ways.get_mut(nameserver) {
+                            way.send(Question { id, bytes }, stream);
+                        }
                     }
                     Output::Ended { resolution, by } => {
                         for (prefer, send) in self.waiting.remove(&resolution).unwrap_or_default() {

@@ -136,7 +136,8 @@ pub enum CaptureSlot {
 impl CaptureSlot {
     /// The longest value that the slot takes; `None` if the frontend has no such slot.
     pub fn length(self, frontend: &state::Proxy) -> Option<usize> {
-        let [requests, responses] = frontend.capture_lengths.get()?;
+        let lengths = frontend.capture_lengths.load();
+        let [requests, responses] = &**lengths.as_ref()?;
         match self {
             Self::Request(index) => requests.get(index).copied(),
             Self::Response(index) => responses.get(index).copied(),
@@ -160,12 +161,14 @@ pub struct StreamFacts {
 /// One request and its response, or one TCP stream.
 #[derive(Debug)]
 pub struct Transaction {
-    /// The request's head; empty in TCP mode.
+    /// The request's head; in TCP mode what is understood of it.
     pub request: Head,
     /// The response's head; empty until it came.
     pub response: Head,
     /// Whether the transaction is one of HTTP.
     pub is_http: bool,
+    /// Of a TCP stream: whether its first bytes are a request of HTTP.
+    pub first_bytes: FirstBytes,
     /// Whether a response head is there: from the server, or made by a rule.
     pub has_response: bool,
     /// The backend, once chosen.
@@ -174,6 +177,8 @@ pub struct Transaction {
     pub server: Option<Local<Server>>,
     /// Addresses of the connection to the server: ours, theirs (`bc_src`, `bc_dst`).
     pub server_ends: Option<(Endpoint, Endpoint)>,
+    /// The algorithm that the response is compressed with, as configurations name it.
+    pub compressed: Option<&'static str>,
     /// TLS on that connection, or on one that failed in its handshake.
     pub server_tls: Option<Arc<tls::Details>>,
     /// What it tracks in stick tables.
@@ -282,12 +287,25 @@ pub enum TimeoutSlot {
     Tarpit,
 }
 
+/// What is known of the first bytes of a TCP stream, while rules on its content look at them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FirstBytes {
+    /// Nothing: nobody looks at them, or they are something else.
+    #[default]
+    Foreign,
+    /// They may become the head of a request.
+    Begun,
+    /// They are one.
+    Request,
+}
+
 impl Default for Transaction {
     fn default() -> Self {
         Self {
             request: Head::new(),
             response: Head::new(),
             is_http: false,
+            first_bytes: FirstBytes::default(),
             has_response: false,
             backend: None,
             server: None,
@@ -295,6 +313,7 @@ impl Default for Transaction {
             server_tls: None,
             trackers: Trackers::default(),
             bandwidth: Vec::new(),
+            compressed: None,
             client_stream: None,
             server_stream: None,
             server_uses: 0,
@@ -341,6 +360,31 @@ impl Default for Transaction {
 }
 
 impl Transaction {
+    /// Looks at all that a TCP stream's client has sent so far, as at a request of HTTP: what fetches
+    /// tell of requests, rules on the content of streams may ask for (manual, 7.3.6).
+    pub fn look_at(&mut self, bytes: &[u8]) {
+        if self.is_http || self.first_bytes == FirstBytes::Request {
+            return;
+        }
+        let may_be = bytes.first().is_none_or(|first| first.is_ascii_uppercase());
+        self.first_bytes = match may_be {
+            true => match http::parse_request(bytes, &mut self.request, &http::ParseOptions::default()) {
+                Ok(http::Status::Complete { .. }) => FirstBytes::Request,
+                Ok(_) => FirstBytes::Begun,
+                Err(_) => FirstBytes::Foreign,
+            },
+            false => FirstBytes::Foreign,
+        };
+    }
+
+    /// The first bytes of the stream are behind it.
+    pub fn look_away(&mut self) {
+        if !self.is_http {
+            self.first_bytes = FirstBytes::default();
+            self.request.clear();
+        }
+    }
+
     /// Makes it as new for the next request; its memory stays.
     pub fn reset(&mut self) {
         // Every field is named: a new one cannot be forgotten here.
@@ -348,6 +392,7 @@ impl Transaction {
             request,
             response,
             is_http,
+            first_bytes,
             has_response,
             backend,
             server,
@@ -355,6 +400,7 @@ impl Transaction {
             server_tls,
             trackers,
             bandwidth,
+            compressed,
             client_stream,
             server_stream,
             server_uses,
@@ -402,11 +448,13 @@ impl Transaction {
         trackers.end();
         bandwidth.clear();
         *is_http = false;
+        *first_bytes = FirstBytes::default();
         *has_response = false;
         *backend = None;
         *server = None;
         *server_ends = None;
         *server_tls = None;
+        *compressed = None;
         *client_stream = None;
         *server_stream = None;
         *server_uses = 0;

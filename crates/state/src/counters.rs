@@ -83,6 +83,19 @@ pub struct Multiplexed {
     pub streams_total: Count,
 }
 
+/// What is counted of compressed responses.
+#[derive(Debug, Default)]
+pub struct Compressed {
+    /// Bytes that were compressed (`comp_in`).
+    pub taken: Count,
+    /// What came of them (`comp_out`).
+    pub given: Count,
+    /// Bytes that were not, for the limits of the process (`comp_byp`).
+    pub passed_by: Count,
+    /// Responses that were (`comp_rsp`).
+    pub responses: Count,
+}
+
 /// One worker's counters of a frontend.
 #[derive(Debug, Default)]
 pub struct FrontendCounters {
@@ -106,6 +119,8 @@ pub struct FrontendCounters {
     pub request_rate: Rate,
     /// Requests that rules or services answered (`intercepted`).
     pub intercepted: Count,
+    /// Responses that were compressed.
+    pub compression: Compressed,
 }
 
 /// One worker's counters of a listener.
@@ -145,6 +160,8 @@ pub struct BackendCounters {
     pub server_aborts: Count,
     /// Times a server was chosen (`lbtot`).
     pub chosen: Count,
+    /// Responses that were compressed.
+    pub compression: Compressed,
     /// Connections opened (`connect`).
     pub connects: Count,
     /// Connections reused (`reuse`).

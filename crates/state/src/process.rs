@@ -36,6 +36,10 @@ pub struct ProcessCounters {
     pub bytes_out: Count,
     /// They in a second (`BytesOutRate`), in the units of [`ProcessCounters::rate_units`].
     pub bytes_out_rate: Rate,
+    /// Bytes compressed in a second (`CompressBpsIn`), in the same units.
+    pub compressed_in_rate: Rate,
+    /// What that gave (`CompressBpsOut`), likewise.
+    pub compressed_out_rate: Rate,
     /// Streams that ended in a panic; each ended alone.
     pub panics: Count,
     /// Accepts refused because descriptors ran out.
@@ -111,6 +115,10 @@ pub struct Process {
     /// Streams that connections of clients may have now beyond one each; counted with
     /// `tune.streams-elasticity`, where such a connection begins and ends.
     pub extra_streams: Padded<AtomicU64>,
+    /// Connections with peers now (`ConnectedPeers`). Written by the workers of `peers` sections.
+    pub connected_peers: AtomicU32,
+    /// Those of them that both sides have agreed on (`ActivePeers`).
+    pub active_peers: AtomicU32,
     /// From so many descriptors in use on no connection is kept idle (`tune.pool-low-fd-ratio`); 0
     /// for no limit.
     pub idle_from_fds: AtomicU32,
@@ -127,6 +135,8 @@ pub struct Process {
     pub session_limit: AtomicU32,
     /// `maxsslrate`, 0 for none.
     pub tls_limit: AtomicU32,
+    /// `maxcomprate`, in bytes a second, 0 for none.
+    pub compression_limit: AtomicU64,
     /// How often a worker was held up by one task (`BlockedTrafficWarnings`). Written by the
     /// watchdog.
     pub held_up: AtomicU32,

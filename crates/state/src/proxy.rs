@@ -57,6 +57,8 @@ pub struct Proxy {
     pub id: u32,
     /// Whether the configuration says that number; set once, by the configuration.
     pub forced_id: AtomicBool,
+    /// What the configuration says of it. Written by a reload.
+    configured: ArcSwap<ProxySeed>,
     /// Its name.
     pub name: Box<str>,
     /// What it forwards.
@@ -103,7 +105,7 @@ pub struct Proxy {
     /// `retries`. Written when a plan is resolved.
     pub retries: AtomicU32,
     /// `default_backend` (`fe_defbe`). Written when a plan is resolved.
-    pub default_backend: OnceLock<Box<str>>,
+    pub default_backend: ArcSwapOption<Box<str>>,
     /// `guid`; set once, by the configuration.
     pub guid: OnceLock<Box<str>>,
     /// Whether the configuration names this backend: it stays then. Set while the configuration is
@@ -111,7 +113,7 @@ pub struct Proxy {
     pub referenced: AtomicBool,
     /// The longest value of each slot for captures, of requests and of responses. Set while the
     /// configuration is read.
-    pub capture_lengths: OnceLock<[Box<[usize]>; 2]>,
+    pub capture_lengths: ArcSwapOption<[Box<[usize]>; 2]>,
     /// Whether it was removed at run time (`del backend`). Written by the runtime socket.
     pub removed: AtomicBool,
     /// `be-unpublished`, `unpublish backend`: rules of other proxies do not choose it. Written by
@@ -153,8 +155,10 @@ impl Proxy {
 
     /// A proxy without servers or listeners.
     pub fn new(seed: ProxySeed) -> Self {
+        let configured = ArcSwap::from_pointee(seed.clone());
         Self {
             id: seed.id,
+            configured,
             forced_id: AtomicBool::new(false),
             name: seed.name,
             mode: seed.mode,
@@ -180,12 +184,39 @@ impl Proxy {
             dynamic_key: ArcSwapOption::empty(),
             timeouts: Default::default(),
             retries: AtomicU32::new(3),
-            default_backend: OnceLock::new(),
+            default_backend: ArcSwapOption::empty(),
             guid: OnceLock::new(),
             referenced: AtomicBool::new(false),
             removed: AtomicBool::new(false),
-            capture_lengths: OnceLock::new(),
+            capture_lengths: ArcSwapOption::empty(),
         }
+    }
+
+    /// Whether a proxy of a plan made anew is this one: what cannot change in it is the same.
+    pub fn may_become(&self, seed: &ProxySeed) -> bool {
+        let own = self.configured.load();
+        let same = (self.id, &self.name, self.mode) == (seed.id, &seed.name, seed.mode)
+            && (self.is_frontend, self.is_backend) == (seed.is_frontend, seed.is_backend);
+        same && own.disabled == seed.disabled && !self.removed.load(Relaxed)
+    }
+
+    /// What the configuration says of it.
+    pub fn configured(&self) -> Arc<ProxySeed> {
+        self.configured.load_full()
+    }
+
+    /// Takes what a plan made anew says: what it says as before stays as it is now, whoever changed
+    /// it since.
+    pub fn renew(&self, seed: ProxySeed) {
+        let old = self.configured.load_full();
+        if old.maxconn != seed.maxconn {
+            self.maxconn.store(seed.maxconn, Relaxed);
+        }
+        if old.session_limit != seed.session_limit {
+            self.session_limit.store(seed.session_limit, Relaxed);
+        }
+        self.referenced.store(false, Relaxed);
+        self.configured.store(Arc::new(seed));
     }
 
     /// Whether connections are accepted now.

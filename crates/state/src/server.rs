@@ -6,6 +6,7 @@
 
 mod follow;
 mod places;
+mod renew;
 mod rise;
 mod secured;
 mod weight;
@@ -114,6 +115,8 @@ pub struct Server {
     pub id: u32,
     /// Whether that is its line's own `id`; set by the configuration.
     pub forced_id: AtomicBool,
+    /// What the configuration says of it. Written by a reload.
+    configured: ArcSwap<ServerSeed>,
     /// Its name.
     pub name: ServerName,
     /// The name of its backend.
@@ -149,21 +152,20 @@ pub struct Server {
     /// Whether name servers are asked for its name while it runs (`resolvers`); set by the
     /// configuration.
     pub resolved: AtomicBool,
-    /// Who is told that nothing answers at its address; set once, by who resolves its name.
-    doubt: OnceLock<Doubt>,
-    /// Who raises its weight when it comes up; set once, where `slowstart` is said.
-    pub(crate) starter: OnceLock<Starter>,
-    /// Who is told when it goes up or down; set once, where the configuration wants something done
-    /// then.
-    pub(crate) marked: OnceLock<Marked>,
+    /// Who is told that nothing answers at its address: who resolves its name.
+    doubt: ArcSwapOption<Doubt>,
+    /// Who raises its weight when it comes up, where `slowstart` is said.
+    pub(crate) starter: ArcSwapOption<Starter>,
+    /// Who is told when it goes up or down, where the configuration wants something done then.
+    pub(crate) marked: ArcSwapOption<Marked>,
     /// The port of the configuration or of an SRV record: what a server without an address will
     /// have.
     pub service_port: AtomicU32,
     /// How far its port is from the one that the client wanted (`addr:+8`); [`NOT_MAPPED`] where it
     /// has one of its own.
     port_offset: AtomicI32,
-    /// The weight of the configuration (`initial weight`), 0 to 256.
-    pub initial_weight: u32,
+    /// The weight of the configuration (`initial weight`), 0 to 256. Written by a reload.
+    initial_weight: AtomicU32,
     /// The weight as an administrator or agent set it, 0 to 256.
     weight: AtomicU32,
     /// 0 to 100: the share of the weight that counts while `slowstart` raises it.
@@ -257,8 +259,10 @@ impl Server {
             ServerAddress::Ip(address) => address.port(),
             _ => 0,
         };
+        let configured = ArcSwap::from_pointee(seed.clone());
         Arc::new(Self {
             id: seed.id,
+            configured,
             forced_id: AtomicBool::new(false),
             names_connections: AtomicBool::new(false),
             name: seed.name.into(),
@@ -275,12 +279,12 @@ impl Server {
             srv_record: OnceLock::new(),
             guid: OnceLock::new(),
             resolved: AtomicBool::new(false),
-            doubt: OnceLock::new(),
-            starter: OnceLock::new(),
-            marked: OnceLock::new(),
+            doubt: ArcSwapOption::empty(),
+            starter: ArcSwapOption::empty(),
+            marked: ArcSwapOption::empty(),
             service_port: AtomicU32::new(port.into()),
             port_offset: AtomicI32::new(NOT_MAPPED),
-            initial_weight: seed.weight,
+            initial_weight: AtomicU32::new(seed.weight),
             weight: AtomicU32::new(seed.weight),
             ramp: AtomicU32::new(100),
             admin: AtomicU32::new(if seed.disabled {
@@ -335,6 +339,12 @@ impl Server {
         self.agent_checked.load(Relaxed) && self.agent.level.load(Relaxed) == 0
     }
 
+    /// The weight of the configuration, 0 to 256.
+    #[inline]
+    pub fn initial_weight(&self) -> u32 {
+        self.initial_weight.load(Relaxed)
+    }
+
     /// Whether a connection may be made at all: running and not in maintenance. A draining server
     /// is usable for what is bound to it (persistence).
     #[inline]
@@ -357,15 +367,15 @@ impl Server {
         self.fqdn.store(name.map(|name| Arc::new(Box::from(name))));
     }
 
-    /// Says who is to be told that nothing answers at its address; the first word counts.
+    /// Says who is to be told that nothing answers at its address; the last word counts.
     pub fn on_doubt(&self, tell: impl Fn() + Send + Sync + 'static) {
-        let _ = self.doubt.set(Doubt(Box::new(tell)));
+        self.doubt.store(Some(Arc::new(Doubt(Box::new(tell)))));
     }
 
     /// Nothing answers at its address: its name may have another one by now (manual, 5.3.1).
     pub fn doubt_address(&self) {
-        if let Some(Doubt(tell)) = self.doubt.get() {
-            tell();
+        if let Some(doubt) = self.doubt.load_full() {
+            (doubt.0)();
         }
     }
 

@@ -366,6 +366,15 @@ pub fn kill(why: Kill, wanted: impl Fn(&Snapshot) -> bool) -> usize {
     entries.len()
 }
 
+/// Wakes the tasks of the calling worker's connections: what they go by has changed.
+pub fn wake_all() {
+    let entries: Vec<Rc<Entry>> =
+        REGISTER.with_borrow(|register| register.entries.iter().flatten().cloned().collect());
+    for entry in entries {
+        peek(&entry.waker, |waker| waker.iter().for_each(Waker::wake_by_ref));
+    }
+}
+
 /// Ends the calling worker's connections to `server`; how many.
 pub fn kill_server(why: Kill, server: &Arc<Server>) -> usize {
     kill(why, |entry| entry.server.as_ref().is_some_and(|own| Arc::ptr_eq(own, server)))

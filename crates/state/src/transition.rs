@@ -425,7 +425,7 @@ mod tests {
             assert_eq!(last.admin().in_maintenance(), follower.admin().in_maintenance());
             assert_eq!(last.admin().draining(), follower.admin().draining());
         }
-        assert!(std::ptr::eq(last.watched(), &*tracked));
+        assert!(last.watched().is_some_and(|watched| Arc::ptr_eq(&watched, &tracked)));
     }
 
     #[test]

@@ -45,6 +45,8 @@ impl Where {
     pub const RESOLVERS: Self = Self(1 << 11);
     /// `mailers`.
     pub const MAILERS: Self = Self(1 << 12);
+    /// `peers`.
+    pub const PEERS: Self = Self(1 << 13);
     /// `acme`.
     pub const ACME: Self = Self(1 << 14);
     /// `crt-store`.
@@ -75,6 +77,7 @@ impl Where {
             (Self::CRT_STORE, "crt-store"),
             (Self::ACME, "acme"),
             (Self::MAILERS, "mailers"),
+            (Self::PEERS, "peers"),
         ];
         names.iter().chain(&more).filter(|(bit, _)| self.holds(*bit)).map(|(_, name)| *name).collect()
     }
@@ -97,8 +100,8 @@ pub mod places {
     pub const FL_FORWARD: Where = FL.or(Where::LOG_FORWARD);
     /// defaults, frontend, listen, log-forward.
     pub const DFL_FORWARD: Where = DFL.or(Where::LOG_FORWARD);
-    /// defaults, frontend, listen, backend, log-forward.
-    pub const DFLB_FORWARD: Where = DFLB.or(Where::LOG_FORWARD);
+    /// defaults, frontend, listen, backend, log-forward, peers.
+    pub const DFLB_MORE: Where = DFLB.or(Where::LOG_FORWARD).or(Where::PEERS);
     /// listen, backend, ring.
     pub const LB_RING: Where = LB.or(Where::RING);
     /// frontend, listen, backend, ring.
@@ -354,6 +357,7 @@ pub fn sections(places: Where) -> String {
         (Where::CRT_STORE, "crt-store"),
         (Where::ACME, "acme"),
         (Where::MAILERS, "mailers"),
+        (Where::PEERS, "peers"),
     ];
     let names: Vec<&str> =
         NAMES.iter().filter(|(bit, _)| places.holds(*bit)).map(|(_, name)| *name).collect();

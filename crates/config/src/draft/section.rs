@@ -32,6 +32,8 @@ pub enum Kind {
     Resolvers,
     /// `mailers`.
     Mailers,
+    /// `peers`.
+    Peers,
     /// `ring`.
     Ring,
     /// `log-forward`.
@@ -58,6 +60,7 @@ impl Kind {
             Self::Healthcheck => Where::HEALTHCHECK,
             Self::Resolvers => Where::RESOLVERS,
             Self::Mailers => Where::MAILERS,
+            Self::Peers => Where::PEERS,
             Self::Ring => Where::RING,
             Self::LogForward => Where::LOG_FORWARD,
             Self::LogProfile => Where::LOG_PROFILE,
@@ -90,7 +93,7 @@ const SECTIONS: &[(&str, Kind)] = &[
     ("log-forward", Kind::LogForward),
     ("log-profile", Kind::LogProfile),
     ("mailers", Kind::Mailers),
-    ("peers", Kind::Unsupported),
+    ("peers", Kind::Peers),
     ("program", Kind::Unsupported),
     ("resolvers", Kind::Resolvers),
     ("ring", Kind::Ring),

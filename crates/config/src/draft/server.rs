@@ -118,6 +118,8 @@ pub struct ServerDraft<'a> {
     /// `guid`.
     pub guid: Option<&'a Word>,
     pub strict_maxconn: bool,
+    /// `shard`; 0 for all.
+    pub shard: u32,
     pub init_addr: Vec<InitAddr>,
     pub resolvers: Option<&'a Word>,
     pub resolve: Wishes,
@@ -197,6 +199,7 @@ impl Default for ServerDraft<'_> {
             hash_key: HashKey::Id,
             guid: None,
             strict_maxconn: false,
+            shard: 0,
             init_addr: Vec::new(),
             resolvers: None,
             resolve: Wishes::default(),

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use base::address::Place;
 use diag::Span;
+use plan::compression::Side;
 use plan::filter::TraceFilter;
 use plan::global::{Global, UnixBind};
 use plan::log::{HostStrategy, LogAddress, LogFormat, LogSteps};
@@ -166,6 +167,42 @@ pub struct SharedDraft<'a> {
 pub enum FilterKind {
     Trace(TraceFilter),
     Bandwidth(BandwidthFilter),
+    Compression(CompressionFilter),
+}
+
+/// Which of the two directions a filter of compression is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompressionFilter {
+    /// `comp-req`.
+    Request,
+    /// `comp-res`.
+    Response,
+    /// `compression`: what `compression direction` says.
+    Both,
+}
+
+/// The `compression` lines.
+#[derive(Debug, Clone)]
+pub struct CompressionDraft {
+    /// What they say of requests.
+    pub request: Side,
+    /// What they say of responses.
+    pub response: Side,
+    /// `compression direction`: whether requests are meant, and responses.
+    pub directions: (bool, bool),
+    /// `compression offload`.
+    pub offload: bool,
+}
+
+impl Default for CompressionDraft {
+    fn default() -> Self {
+        Self {
+            request: Side::default(),
+            response: Side::default(),
+            directions: (false, true),
+            offload: false,
+        }
+    }
 }
 
 /// What a proxy or a `defaults` section says.
@@ -259,6 +296,8 @@ pub struct Settings<'a> {
     pub balance_factor: u32,
     /// `hash-preserve-affinity`.
     pub preserve_affinity: balance::PreserveAffinity,
+    /// What a `peers` section says.
+    pub peers: Rc<PeersDraft<'a>>,
     /// `stick-table`.
     pub stick_table: Option<&'a Statement>,
     /// `cookie`.
@@ -283,6 +322,8 @@ pub struct Settings<'a> {
     pub default_servers: DefaultServers<'a>,
     /// The arguments of all `default-server` lines, as written.
     pub default_server_lines: Rc<Vec<String>>,
+    /// `compression …`.
+    pub compression: Option<CompressionDraft>,
     /// `filter`, in order.
     pub filters: Vec<FilterDraft<'a>>,
     /// `filter-sequence request` and `response`.
@@ -312,13 +353,14 @@ impl<'a> Settings<'a> {
             section,
             inherits: Rc::default(),
             mode: if matches!(section.kind, Kind::LogForward | Kind::Ring) { Mode::Log } else { Mode::Tcp },
+            peers: Rc::default(),
             id: None,
             disabled: false,
             unpublished: false,
             description: None,
             guid: None,
             options: Options::default(),
-            timeouts: Timeouts::default(),
+            timeouts: timeouts(section.kind),
             // Log forwarders have few peers (manual, 12.6 `maxconn`).
             maxconn: (section.kind == Kind::LogForward).then_some(10),
             backlog: 0,
@@ -364,6 +406,7 @@ impl<'a> Settings<'a> {
             check_inherited: false,
             default_servers: DefaultServers::default(),
             default_server_lines: Rc::default(),
+            compression: None,
             filters: Vec::new(),
             filter_sequence: (None, None),
             request_inspect_delay: None,
@@ -404,7 +447,7 @@ impl<'a> Settings<'a> {
 
     /// Whether it has a frontend's side.
     pub fn is_frontend(&self) -> bool {
-        matches!(self.kind, Kind::Frontend | Kind::Listen | Kind::LogForward)
+        matches!(self.kind, Kind::Frontend | Kind::Listen | Kind::LogForward | Kind::Peers)
     }
 
     /// Whether it has a backend's side.
@@ -420,6 +463,7 @@ impl<'a> Settings<'a> {
             Kind::Listen => "proxy",
             Kind::LogForward => "log-forward",
             Kind::Ring => "ring",
+            Kind::Peers => "peers",
             _ => "defaults",
         }
     }
@@ -440,6 +484,26 @@ impl<'a> Settings<'a> {
         self.inherited_rules.iter().chain(&self.rules).copied()
     }
 }
+
+/// What a `peers` section says beside its `bind` and `server` lines.
+#[derive(Clone, Default)]
+pub struct PeersDraft<'a> {
+    /// `shards`; 0 for none.
+    pub shards: u32,
+    /// `default-bind`.
+    pub default_binds: Vec<&'a Statement>,
+    /// `table`.
+    pub tables: Vec<&'a Statement>,
+}
+
+/// The timeouts of a section that says none.
+fn timeouts(kind: Kind) -> Timeouts {
+    let limit = (kind == Kind::Peers).then_some(PEERS_TIMEOUT);
+    Timeouts { client: limit, connect: limit, server: limit, ..Timeouts::default() }
+}
+
+/// How long peers may take over what comes before their greeting.
+const PEERS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A slot for what is captured of requests. Rules that capture take slots of their own (`len`), all
 /// in the order of lines.

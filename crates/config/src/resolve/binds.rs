@@ -12,11 +12,12 @@ use crate::draft::Statement;
 use crate::draft::args::Args;
 use crate::resolve::crt_list::{self, Listed};
 use crate::resolve::tls::{self, Owner};
-use crate::resolve::{Context, Pending, reverse};
+use crate::resolve::{Context, Pending, lives_on, reverse};
 use crate::tables::bind;
 
 /// The sockets of a proxy.
 pub(crate) fn binds(proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Bind> {
+    let former = proxy.state.listeners.load_full();
     let mut binds: Vec<Bind> = Vec::new();
     let mut ids: HashMap<u32, (&Word, u32)> = HashMap::new();
     let certificates = crt_list::of_frontend(&proxy.settings.certificates, context);
@@ -29,6 +30,7 @@ pub(crate) fn binds(proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Bind>
     if proxy.settings.options.socket_stats {
         binds.iter().for_each(|bind| bind.listener.count());
     }
+    binds.iter_mut().for_each(|bind| lives_on::listener(&mut bind.listener, &former));
     proxy.state.listeners.store(Arc::new(binds.iter().map(|bind| bind.listener.clone()).collect()));
     binds
 }

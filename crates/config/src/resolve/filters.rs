@@ -5,15 +5,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use diag::Diagnostic;
+use plan::compression::Compression;
 use plan::filter::TraceFilter;
 use sample::acl::Acls;
 use sample::bandwidth::{BandwidthFilter, SharedLimit};
 use sample::expression::Expression;
 use sample::{Place, Words, track};
+use state::Mode;
 use syntax::Word;
 
 use crate::draft::keyword::Outcome;
-use crate::draft::settings::{FilterDraft, FilterKind, SharedDraft};
+use crate::draft::settings::{CompressionFilter, FilterDraft, FilterKind, SharedDraft};
 use crate::resolve::lines::scope;
 use crate::resolve::{Context, Pending};
 
@@ -22,7 +24,7 @@ use crate::resolve::{Context, Pending};
 pub(crate) fn filters(proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Arc<TraceFilter>> {
     let (request, response) = proxy.settings.filter_sequence;
     for list in request.iter().chain(&response) {
-        check(list, &proxy.settings.filters, context);
+        check(list, proxy, context);
     }
     let used = |list: Option<&Word>, keyword: &Word| {
         list.is_none_or(|list| list.split(',').any(|name| keyword == name))
@@ -35,7 +37,7 @@ pub(crate) fn filters(proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Arc
             FilterKind::Trace(trace) if on_request || on_response => {
                 traces.push(Arc::new(TraceFilter { on_request, on_response, ..trace.clone() }));
             }
-            FilterKind::Trace(_) => {}
+            FilterKind::Trace(_) | FilterKind::Compression(_) => {}
             FilterKind::Bandwidth(limit) => {
                 let active = if limit.upload { on_request } else { on_response };
                 let mut filter = BandwidthFilter { active, ..limit.clone() };
@@ -108,12 +110,70 @@ fn share(
     Ok(())
 }
 
+/// What a sequence calls a filter.
+fn names<'a>(filter: &FilterDraft<'a>) -> Vec<&'a str> {
+    match filter.kind {
+        FilterKind::Compression(CompressionFilter::Both) => vec!["comp-req", "comp-res"],
+        _ => vec![filter.keyword.as_str()],
+    }
+}
+
+/// What the proxy compresses: as its `compression` lines say, where it has a filter that heeds them
+/// and no sequence leaves that out.
+pub(crate) fn compression(proxy: &Pending<'_>, context: &mut Context<'_>) -> Option<Box<Compression>> {
+    let settings = &proxy.settings;
+    let draft = settings.compression.as_ref()?;
+    let mut filters = settings.filters.iter().filter_map(|filter| match filter.kind {
+        FilterKind::Compression(which) => Some(which),
+        _ => None,
+    });
+    let (mut on_request, mut on_response) = draft.directions;
+    if let Some(first) = filters.next() {
+        let all: Vec<CompressionFilter> = filters.chain([first]).collect();
+        if !all.contains(&CompressionFilter::Both) {
+            on_request = all.contains(&CompressionFilter::Request);
+            on_response = all.contains(&CompressionFilter::Response);
+        }
+    } else if let Some(other) = settings.filters.first() {
+        let name = settings.name;
+        context.diagnostics.push(
+            Diagnostic::alert(format!("`{name}` has other filters, and none for its `compression`"))
+                .at(other.keyword.span())
+                .help("`filter comp-res` says where among them bodies are compressed")
+                .haproxy_whole(format!(
+                    "config: proxy '{name}': require an explicit filter declaration to use HTTP compression"
+                )),
+        );
+        return None;
+    }
+    if settings.mode != Mode::Http {
+        return None;
+    }
+    let (request, response) = settings.filter_sequence;
+    let named =
+        |list: Option<&Word>, name: &str| list.is_none_or(|list| list.split(',').any(|own| own == name));
+    on_request &= named(request, "comp-req");
+    on_response &= named(response, "comp-res");
+    Some(Box::new(Compression {
+        request: on_request.then(|| draft.request.clone()),
+        response: on_response.then(|| draft.response.clone()),
+        offload: draft.offload,
+    }))
+}
+
 /// Every name of a sequence must be that of a filter here.
-fn check(list: &Word, filters: &[FilterDraft<'_>], context: &mut Context<'_>) {
+fn check(list: &Word, proxy: &Pending<'_>, context: &mut Context<'_>) {
+    let known: Vec<&str> = proxy.settings.filters.iter().flat_map(names).collect();
+    // Those of compression are there without a line of their own.
+    let known = if known.is_empty() && proxy.settings.compression.is_some() {
+        vec!["comp-req", "comp-res"]
+    } else {
+        known
+    };
     let mut at = 0;
     for name in list.split(',') {
-        if !filters.iter().any(|filter| filter.keyword == name) {
-            let known = filters.iter().map(|filter| filter.keyword.as_str());
+        if !known.contains(&name) {
+            let known = known.iter().copied();
             context.diagnostics.push(
                 Diagnostic::alert(format!("no filter `{name}` is declared here"))
                     .at(list.part(at, at + name.len()))

@@ -2,6 +2,7 @@
 //! `add server`): the named `defaults` sections, and the sections that their lines may name, as
 //! text that reads as it was read.
 
+use plan::said;
 use plan::{DefaultsSection, Kept};
 
 use crate::draft::keyword::Negation;
@@ -27,6 +28,36 @@ pub(crate) fn of(draft: &Draft) -> Kept {
         |kind| matches!(kind, Kind::Userlist | Kind::HttpErrors | Kind::Healthcheck | Kind::LogProfile);
     kept.text = text(draft, |section| helps(section.kind) || named(&section));
     kept
+}
+
+/// All that `draft` says.
+pub(crate) fn said(draft: &Draft) -> Vec<said::Section> {
+    let line = |statement: &Statement| {
+        let sign = match statement.negation {
+            Negation::None => None,
+            Negation::No => Some("no".to_owned()),
+            Negation::Default => Some("default".to_owned()),
+        };
+        let words: Vec<String> =
+            sign.into_iter().chain(statement.words.iter().map(|word| shown(word))).collect();
+        said::Line { keyword: statement.keyword.name, text: words.join(" ").into() }
+    };
+    let section = |section: &Section| said::Section {
+        kind: section.keyword.as_str().into(),
+        name: section.name.as_str().into(),
+        from: section.from.as_ref().map(|from| from.as_str()).unwrap_or_default().into(),
+        lines: section.statements.iter().map(line).collect(),
+    };
+    draft.sections.iter().map(section).collect()
+}
+
+/// A word that the reader takes as it is, in quotes where it needs them.
+pub fn shown(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'\'' | b'"' | b'#' | b'\\' | b'$');
+    match !word.is_empty() && word.bytes().all(plain) {
+        true => word.to_owned(),
+        false => quoted(word),
+    }
 }
 
 fn text(draft: &Draft, is_wanted: impl Fn(&Section) -> bool) -> Box<str> {

@@ -18,7 +18,7 @@ use syntax::Word;
 use crate::draft::args::Args;
 use crate::draft::{Draft, Kind, Section, Statement};
 use crate::resolve::rules::scope;
-use crate::resolve::{Context, Pending};
+use crate::resolve::{Context, Pending, lives_on};
 use crate::system::resolve_host;
 use crate::tables::bind;
 
@@ -123,10 +123,12 @@ fn compiled(word: Option<&Word>, context: &Context<'_>) -> Result<Option<Format>
 /// Makes the rings of all sections, and `buf0` and `dpapi`, which are always there.
 pub(crate) fn rings(pending: &[Pending<'_>], context: &mut Context<'_>) {
     let size = context.global.tune.bufsize;
-    let buffer = Arc::new(Ring::new("buf0", "in-memory ring buffer", size, MAX_LENGTH));
+    let buffer = Ring::new("buf0", "in-memory ring buffer", size, MAX_LENGTH);
+    let buffer = lives_on::ring(buffer, context.previous);
     add_ring(RingSettings { ring: buffer, format: LogFormat::Timed, backing_file: None }, context);
     // What orders of certificates tell tools that fill DNS; the longest event has a whole authorization.
-    let events = Arc::new(Ring::new(state::acme::EVENTS, "DPAPI ring buffer", 1 << 20, 1 << 17));
+    let events = Ring::new(state::acme::EVENTS, "DPAPI ring buffer", 1 << 20, 1 << 17);
+    let events = lives_on::ring(events, context.previous);
     add_ring(RingSettings { ring: events, format: LogFormat::Timed, backing_file: None }, context);
     let mut seen: HashMap<&str, &Section> = HashMap::new();
     for proxy in pending.iter().filter(|proxy| proxy.settings.kind == Kind::Ring) {
@@ -165,7 +167,7 @@ fn ring(proxy: &Pending<'_>, context: &mut Context<'_>) -> RingSettings {
     let description = settings.description.as_deref().unwrap_or(name);
     context.enter(proxy.section);
     RingSettings {
-        ring: Arc::new(Ring::new(name, description, size, max_length)),
+        ring: lives_on::ring(Ring::new(name, description, size, max_length), context.previous),
         format: draft.ring_format.unwrap_or(LogFormat::Raw),
         backing_file: draft.backing_file.map(|path| context.names.path(path)),
     }

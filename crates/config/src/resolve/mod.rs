@@ -18,21 +18,24 @@ mod formats;
 mod global;
 mod guids;
 mod inherited;
-mod kept;
+pub(crate) mod kept;
 mod ktls;
 mod last;
 mod legacy;
 mod lines;
+mod lives_on;
 pub(crate) mod log;
 mod log_sections;
 mod mail;
 pub(crate) mod names;
+mod peers;
 mod proxies;
 mod resolvers;
 mod reverse;
 mod rule_sets;
 mod rules;
 mod sections;
+mod server_line;
 mod server_settings;
 mod servers;
 mod stick;
@@ -79,6 +82,8 @@ pub struct Setting {
     pub no_kernel_tls: bool,
     /// Whether the kernel does TLS; asked where a line wants it.
     pub kernel_has_tls: Option<fn() -> bool>,
+    /// Whether the process runs already: its variables keep the values that they have.
+    pub is_running: bool,
     /// Sets the priority of this process, for `tune.renice.startup`: from when the global sections
     /// are read until all is.
     pub set_priority: Option<fn(i32) -> std::io::Result<()>>,
@@ -122,6 +127,8 @@ pub(crate) struct Context<'a> {
     pub(crate) last: last::LastAddresses,
     /// Addresses of server names already looked up.
     pub(crate) hosts: HashMap<String, Result<std::net::IpAddr, String>>,
+    /// What tables each `peers` section shares.
+    pub(crate) shared: HashMap<Box<str>, Vec<plan::peers::SharedTable>>,
     /// `acme` sections and what is ordered by them.
     pub(crate) orders: acme::Orders<'a>,
     /// Keys of accounts by their files.
@@ -132,6 +139,8 @@ pub(crate) struct Context<'a> {
     pub(crate) inherited: bool,
     /// The plan in use that this configuration of one server is for, if it is not one of its own.
     pub(crate) around: Option<&'a Around<'a>>,
+    /// The plan in use that this one takes the place of, if there is one.
+    pub(crate) previous: Option<&'a Plan>,
 }
 
 impl Context<'_> {
@@ -171,12 +180,17 @@ pub(crate) fn resolve(
     draft: &Draft,
     sources: &SourceMap,
     setting: &Setting,
-    around: Option<&Around<'_>>,
+    (around, previous): (Option<&Around<'_>>, Option<&Plan>),
     diagnostics: &mut Diagnostics,
 ) -> Option<Plan> {
     let errors_before = diagnostics.error_count();
     let mut context = Context {
-        variables: around.map_or_else(RefCell::default, |around| RefCell::new(around.variables())),
+        variables: RefCell::new(match (around, previous) {
+            (Some(around), _) => around.variables(),
+            // Connections keep their variables in the slots that these had.
+            (None, Some(previous)) => previous.variables.named_alone(),
+            (None, None) => sample::vars::Variables::default(),
+        }),
         patterns: around.map_or_else(RefCell::default, |around| RefCell::new(around.patterns())),
         sources,
         environment: &draft.environment,
@@ -196,10 +210,12 @@ pub(crate) fn resolve(
         tls_files: around
             .map_or_else(tls_files::Files::default, |around| tls_files::Files::with(around.tls())),
         guids: guids::Guids::default(),
+        shared: HashMap::new(),
         orders: acme::Orders::default(),
         account_keys: HashMap::new(),
         inherited: false,
         around,
+        previous,
     };
     let global = global::read(draft, &mut context);
     context.tls = global.tls.clone();
@@ -233,6 +249,7 @@ pub(crate) fn resolve(
     };
     let mut proxies = read_proxies(draft, &mut context);
     // These are no proxies to users: their numbers come last.
+    peers::check(&mut proxies, &mut context);
     proxies.sort_by_key(|(section, _)| is_like_a_proxy(section.kind));
     let plan = finish(draft, global, proxies, &healthchecks, &mut context);
     if around.is_none() && context.names.experimental && !context.names.experiments.get() {
@@ -286,7 +303,7 @@ fn read_proxies<'a>(draft: &'a Draft, context: &mut Context<'_>) -> Vec<(&'a Sec
 
 /// Whether a section is not called a proxy but works like one.
 fn is_like_a_proxy(kind: Kind) -> bool {
-    matches!(kind, Kind::LogForward | Kind::Ring)
+    matches!(kind, Kind::LogForward | Kind::Ring | Kind::Peers)
 }
 
 fn begin<'a>(section: &'a Section, seen: &DefaultsSeen<'a>, context: &mut Context<'_>) -> Settings<'a> {
@@ -389,6 +406,9 @@ fn finish<'a>(
         }
     }
     for statement in std::mem::take(&mut global.variables) {
+        if context.setting.is_running && rules::is_set_already(statement) {
+            continue;
+        }
         let outcome = rules::global_variable(statement, context);
         context.note(outcome);
         let warnings = context.names.warnings.take();
@@ -431,6 +451,7 @@ fn finish<'a>(
         frontends,
         backends: index.into(),
         kept: if context.around.is_none() { kept::of(draft) } else { Kept::default() },
+        said: if context.around.is_none() { kept::said(draft) } else { Vec::new() },
         files: context.sources.files().map(|(_, file)| file.name().to_owned()).collect(),
         variables: Arc::new(context.variables.take()),
         patterns: {
@@ -466,9 +487,8 @@ fn publish_settings(state: &state::Proxy, settings: &Settings<'_>) {
     state.unpublished.store(settings.unpublished, Relaxed);
     state.dynamic_cookies.store(settings.cookie.as_ref().is_some_and(|cookie| cookie.dynamic), Relaxed);
     state.dynamic_key.store(settings.dynamic_cookie_key.map(|key| Arc::new(key.into())));
-    if let Some(name) = settings.default_backend.filter(|_| settings.is_frontend()) {
-        let _ = state.default_backend.set(name.as_str().into());
-    }
+    let default = settings.default_backend.filter(|_| settings.is_frontend());
+    state.default_backend.store(default.map(|name| Arc::new(name.as_str().into())));
 }
 
 fn make_states<'a>(
@@ -481,14 +501,15 @@ fn make_states<'a>(
     let default_maxconn = context.setting.default_maxconn.unwrap_or(0);
     let mut pending = Vec::with_capacity(proxies.len());
     for (section, settings) in proxies {
-        let id = settings.id.unwrap_or_else(|| {
-            while taken.contains(&next) {
+        let known = lives_on::number_of_proxy(&settings, context.previous).filter(|id| !taken.contains(id));
+        let id = settings.id.or(known).unwrap_or_else(|| {
+            while taken.contains(&next) || lives_on::has_number(context.previous, next) {
                 next += 1;
             }
             next += 1;
             next - 1
         });
-        let state = Arc::new(state::Proxy::new(ProxySeed {
+        let seed = ProxySeed {
             id,
             name: settings.name.into(),
             mode: settings.mode,
@@ -497,7 +518,8 @@ fn make_states<'a>(
             maxconn: settings.maxconn.unwrap_or(default_maxconn),
             session_limit: settings.session_limit,
             disabled: settings.disabled,
-        }));
+        };
+        let state = lives_on::proxy(seed, settings.guid.map(|word| word.as_str()), context.previous);
         state.forced_id.store(settings.id.is_some(), Relaxed);
         publish_settings(&state, &settings);
         if let Some(guid) = settings.guid {

@@ -13,7 +13,7 @@ use crate::draft::settings::Settings;
 use crate::resolve::balance::balance;
 use crate::resolve::binds::binds;
 use crate::resolve::check::Sources;
-use crate::resolve::filters::filters;
+use crate::resolve::filters::{compression, filters};
 use crate::resolve::formats::formats;
 use crate::resolve::log::loggers;
 use crate::resolve::log_sections::log_forward;
@@ -22,7 +22,7 @@ use crate::resolve::rule_sets::Rules;
 use crate::resolve::rules::{check_modes, compile, loops, no_backend};
 use crate::resolve::server_settings::server_settings;
 use crate::resolve::servers::{MadeServer, state_file};
-use crate::resolve::{Context, Pending, warnings};
+use crate::resolve::{Context, Pending, peers, warnings};
 
 /// Resolves the proxy at `place` of the plan.
 pub(crate) fn resolve(
@@ -35,8 +35,12 @@ pub(crate) fn resolve(
     context: &mut Context<'_>,
 ) -> Proxy {
     let settings = &proxy.settings;
-    let binds = binds(proxy, context);
+    let binds = match settings.kind {
+        Kind::Peers => peers::binds(place, proxy, context),
+        _ => binds(proxy, context),
+    };
     let traces = filters(proxy, context);
+    let compression = compression(proxy, context);
     let compiled = compile(proxy, index, pending, context);
     let formats = formats(proxy, &compiled.acls, context);
     let balance = balance(proxy, &compiled.acls, context);
@@ -50,10 +54,12 @@ pub(crate) fn resolve(
     }
     let ring = ring_settings(proxy, context);
     let (servers, check_kind) = server_settings(proxy, servers, &compiled.acls, checks, context);
+    let peers = peers::peers(place, proxy, &binds, &servers, context);
     let request_captures = captures(&compiled.request_captures);
     let response_captures = captures(&settings.response_captures);
     let lengths = |captures: &[Capture]| captures.iter().map(|capture| capture.length).collect();
-    let _ = proxy.state.capture_lengths.set([lengths(&request_captures), lengths(&response_captures)]);
+    let lengths = [lengths(&request_captures), lengths(&response_captures)];
+    proxy.state.capture_lengths.store(Some(Arc::new(lengths)));
     let logs_early = formats.are_early(settings, &loggers);
     let Rules { stats_rules, stats_admin, .. } = compiled;
     let log_tag = settings.log_tag.or(context.global.log_tag.as_deref()).unwrap_or("haproxy").into();
@@ -64,6 +70,7 @@ pub(crate) fn resolve(
         options: settings.options.clone(),
         timeouts: settings.timeouts,
         disabled: settings.disabled,
+        added: None,
         description: settings.description.as_deref().map(Into::into),
         binds,
         backlog: settings.backlog,
@@ -91,6 +98,7 @@ pub(crate) fn resolve(
         log_steps: settings.log.steps,
         log_forward,
         ring,
+        peers,
         tcp_connection: compiled.tcp_connection,
         tcp_session: compiled.tcp_session,
         tcp_request: compiled.tcp_request,
@@ -107,6 +115,7 @@ pub(crate) fn resolve(
         forwarded: formats.forwarded,
         balance,
         traces,
+        compression,
         servers: servers.into(),
         lent: LentToServers {
             check_kind,

@@ -490,6 +490,14 @@ fn raw_reply(status: u16, bytes: &[u8], statement: &Statement) -> Result<Reply, 
     })
 }
 
+/// Whether the variable that a `set-var` of global names has a value: the process runs already, and
+/// it may be a later one.
+pub(crate) fn is_set_already(statement: &Statement) -> bool {
+    let name = statement.arguments().first().and_then(|word| word.strip_prefix("proc."));
+    let variable = name.and_then(sample::vars::find_process_variable);
+    variable.is_some_and(|variable| variable.get().is_some())
+}
+
 /// `set-var` and `set-var-fmt` of global: evaluated now.
 pub(crate) fn global_variable(statement: &Statement, context: &Context<'_>) -> Outcome {
     let list = arguments(statement);

@@ -24,7 +24,7 @@ use crate::draft::{Kind, Statement};
 use crate::resolve::check::{Sources, check_kind};
 use crate::resolve::rules::scope;
 use crate::resolve::servers::MadeServer;
-use crate::resolve::{Context, Pending, tls, track};
+use crate::resolve::{Context, Pending, lives_on, tls, track};
 
 /// Finishes the servers of a proxy, in order; and what the checks of servers added later are,
 /// unless a connection is all.
@@ -38,7 +38,7 @@ pub(crate) fn server_settings(
     let mut settings = Vec::with_capacity(servers.len());
     let mut kinds = Kinds::default();
     for (index, server) in servers.into_iter().enumerate() {
-        let MadeServer { statement, draft, state, is_datagram } = server;
+        let MadeServer { statement, draft, state, is_datagram, print } = server;
         let mut own = ServerSettings {
             index,
             cookie: draft.cookie.map(Into::into),
@@ -79,8 +79,11 @@ pub(crate) fn server_settings(
             hash_key: draft.hash_key,
             guid: draft.guid.map(|word| word.as_str().into()),
             strict_maxconn: draft.strict_maxconn,
+            shard: draft.shard,
             resolution: None,
             tls: None,
+            added: None,
+            print,
             log: log_server(&draft, is_datagram, &state, proxy, context),
             state,
         };
@@ -277,7 +280,8 @@ fn log_server(
     }
     let size = draft.log_bufsize.unwrap_or(context.global.tune.bufsize);
     let title = format!("{}/{}", proxy.settings.name, state.name);
-    Some(LogServer::Ring(Arc::new(Ring::new(&title, &format!("messages for server {title}"), size, size))))
+    let ring = Ring::new(&title, &format!("messages for server {title}"), size, size);
+    Some(LogServer::Ring(lives_on::ring(ring, context.previous)))
 }
 
 /// Says which ring is sent to this server, if one is.

@@ -19,10 +19,11 @@ use crate::draft::args::Args;
 use crate::draft::server::{InitAddr, ServerDraft};
 use crate::draft::settings::{DefaultServers, Settings};
 use crate::draft::{Kind, Statement, is_name_character};
-use crate::resolve::{Context, Pending, reverse};
+use crate::resolve::server_line::ServerLine;
+use crate::resolve::{Context, Pending, lives_on, peers, reverse};
 use crate::system::resolve_host;
 use crate::tables::server::{origin, parse_params};
-use crate::tables::server_address::{ServerPlace, host_name, parse_place, refuse_datagrams};
+use crate::tables::server_address::{host_name, parse_place, refuse_datagrams};
 
 /// A server whose state is made and whose settings still lack what refers to names.
 pub(crate) struct MadeServer<'a> {
@@ -30,6 +31,8 @@ pub(crate) struct MadeServer<'a> {
     pub(crate) draft: ServerDraft<'a>,
     pub(crate) state: Arc<state::Server>,
     pub(crate) is_datagram: bool,
+    /// What its connections depend on.
+    pub(crate) print: u64,
 }
 
 /// Makes the servers of every backend, and puts their states where names find them.
@@ -40,7 +43,9 @@ pub(crate) fn make<'a>(pending: &[Pending<'a>], context: &mut Context<'_>) -> Ve
 fn make_backend<'a>(proxy: &Pending<'a>, context: &mut Context<'_>) -> Vec<MadeServer<'a>> {
     let mut lines = Vec::new();
     for (statement, defaults) in &proxy.settings.servers {
-        let parsed = if statement.keyword.name == "server" {
+        let parsed = if proxy.settings.kind == Kind::Peers {
+            peers::server(proxy, statement, defaults, context)
+        } else if statement.keyword.name == "server" {
             server(proxy, statement, defaults, context)
         } else {
             template(proxy, statement, defaults, context)
@@ -57,30 +62,27 @@ fn make_backend<'a>(proxy: &Pending<'a>, context: &mut Context<'_>) -> Vec<MadeS
     }
     check_unique(proxy, &lines, context);
     let mut made = Vec::with_capacity(lines.len());
-    let taken: HashSet<u32> = lines.iter().filter_map(|line| line.draft.id).collect();
+    let former = lives_on::servers(proxy, context.previous);
+    let number_of = |line: &ServerLine<'_>| {
+        let own = former.iter().find(|own| *own.name == *line.name)?;
+        Some(own.id).filter(|_| line.draft.id.is_none() && !own.forced_id.load(Relaxed))
+    };
+    let mut taken: HashSet<u32> = lines.iter().filter_map(|line| line.draft.id).collect();
+    let known: Vec<Option<u32>> =
+        lines.iter().map(|line| number_of(line).filter(|id| taken.insert(*id))).collect();
     // Every server moves the count on, also one with an id of its own: an id is the place in the
     // list where it can be, and consistent hashing stands on it.
     let mut last = 0;
-    for line in lines {
+    for (line, known) in lines.into_iter().zip(known) {
         last += 1;
-        while line.draft.id.is_none() && taken.contains(&last) {
+        while line.draft.id.or(known).is_none() && taken.contains(&last) {
             last += 1;
         }
-        let id = line.draft.id.unwrap_or(last);
-        made.push(make_server(proxy, line, id, context));
+        let id = line.draft.id.or(known).unwrap_or(last);
+        made.push(make_server(proxy, line, (id, &former), context));
     }
     proxy.state.servers.store(Arc::new(made.iter().map(|server| server.state.clone()).collect()));
     made
-}
-
-/// A parsed line.
-struct ServerLine<'a> {
-    statement: &'a Statement,
-    name: Box<str>,
-    name_word: &'a Word,
-    address_word: &'a Word,
-    place: Rc<ServerPlace>,
-    draft: ServerDraft<'a>,
 }
 
 fn server<'a>(
@@ -215,10 +217,11 @@ fn same_name(proxy: &Pending<'_>, line: &ServerLine<'_>, other: &ServerLine<'_>,
 fn make_server<'a>(
     proxy: &Pending<'a>,
     line: ServerLine<'a>,
-    id: u32,
+    (id, former): (u32, &[Arc<state::Server>]),
     context: &mut Context<'_>,
 ) -> MadeServer<'a> {
     let address = address(&line, proxy, context);
+    let print = lives_on::print(proxy, &line);
     let ServerLine { statement, name, draft, place, address_word, .. } = line;
     if let Some(track) = draft.track {
         let own = proxy.settings.name;
@@ -234,7 +237,7 @@ fn make_server<'a>(
         context.reversible.insert(format!("{}/{name}", proxy.settings.name));
     }
     let unresolved = address == ServerAddress::Unresolved;
-    let state = state::Server::new(ServerSeed {
+    let seed = ServerSeed {
         id,
         name,
         proxy: proxy.settings.name.into(),
@@ -247,15 +250,25 @@ fn make_server<'a>(
         weight: draft.weight,
         disabled: draft.disabled,
         checked: draft.check,
-    });
+    };
+    let host = match &place.place {
+        Place::Ip { host: Host::Name { name, .. }, .. } => Some(name.as_str()),
+        _ => None,
+    };
+    let guid = draft.guid.map(|word| word.as_str());
+    let (state, lives_on) = match lives_on::server(seed, guid, host, former) {
+        Ok(state) => (state, true),
+        Err(seed) => (state::Server::new(seed), false),
+    };
     // The first failure of a server with checks brings it down. Of one without, HAProxy shows it
     // too where a `default-server` line stands above.
     let shown = !draft.disabled && !proxy.settings.default_server_lines.is_empty();
     let level = if draft.check || shown { draft.rise } else { 0 };
-    for (value, number) in
-        [(&state.health.rise, draft.rise), (&state.health.fall, draft.fall), (&state.health.level, level)]
-    {
-        value.store(number, Relaxed);
+    state.health.rise.store(draft.rise, Relaxed);
+    state.health.fall.store(draft.fall, Relaxed);
+    // One that lives on is as it was found.
+    if !lives_on || !draft.check {
+        state.health.level.store(level, Relaxed);
     }
     state.forced_id.store(draft.id.is_some(), Relaxed);
     state.names_connections.store(draft.pool_conn_name.is_some() || draft.tls.sni.is_some(), Relaxed);
@@ -266,30 +279,37 @@ fn make_server<'a>(
     state.health.observes.store(draft.observe != Observe::None, Relaxed);
     state.health.address.store(draft.check_address.map(Arc::new));
     state.health.port.store(draft.checked_port().unwrap_or(0).into(), Relaxed);
-    for value in [&state.agent.rise, &state.agent.fall, &state.agent.level] {
-        value.store(1, Relaxed);
+    state.agent.rise.store(1, Relaxed);
+    state.agent.fall.store(1, Relaxed);
+    if !lives_on || !draft.agent {
+        state.agent.level.store(1, Relaxed);
     }
-    state.agent.configured.store(draft.agent, Relaxed);
     state.agent.address.store(draft.agent_address.map(Arc::new));
     state.agent.port.store(draft.agent_port.unwrap_or(0).into(), Relaxed);
     state.agent.send.store((!draft.agent_send.is_empty()).then(|| Arc::new(draft.agent_send.clone())));
-    state.agent_checked.store(draft.agent, Relaxed);
+    // Where checks are as before, so is whether they were switched off meanwhile.
+    if !lives_on || state.agent.configured.load(Relaxed) != draft.agent {
+        state.agent_checked.store(draft.agent, Relaxed);
+    }
+    state.agent.configured.store(draft.agent, Relaxed);
     state.resolved.store(draft.resolvers.is_some(), Relaxed);
     if let Place::Ip { host: Host::Name { name, .. }, ports } = &place.place {
         match is_service(name) && draft.resolvers.is_some() {
-            // Set once: the server is new.
+            // One that lives on has it already.
             true => drop(state.srv_record.set(name.as_str().into())),
             false => state.set_fqdn(Some(name)),
         }
-        state.service_port.store(port(ports).into(), Relaxed);
+        if !lives_on {
+            state.service_port.store(port(ports).into(), Relaxed);
+        }
     }
-    if unresolved {
+    if unresolved && !lives_on {
         state.change_admin(state::Admin::RESOLUTION_MAINT, 0, 0);
         state.health.level.store(0, Relaxed);
     }
     // SRV records tell the port.
     state.set_port_offset(place.port_offset.filter(|_| state.srv_record.get().is_none()));
-    MadeServer { statement, draft, state, is_datagram: place.is_datagram }
+    MadeServer { statement, draft, state, is_datagram: place.is_datagram, print }
 }
 
 /// Whether a name is that of SRV records (manual, 5.3.1).

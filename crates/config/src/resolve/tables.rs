@@ -1,4 +1,5 @@
-//! Stick tables (manual, 11.1): the `stick-table` lines of proxies made into tables.
+//! Stick tables (manual, 11.1): the `stick-table` lines of proxies and the `table` lines of `peers`
+//! sections made into tables.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,13 +7,14 @@ use std::sync::Arc;
 use base::units::DefaultUnit::{self, Milliseconds};
 use base::units::{parse_duration, parse_size};
 use diag::Diagnostic;
+use plan::peers::SharedTable;
 use state::table::{Column, Data, Form, KeyType, MOST_ELEMENTS, ServerKey, Settings, Table};
 use syntax::Word;
 
-use crate::draft::Statement;
 use crate::draft::args::Args;
-use crate::draft::keyword::not_supported;
-use crate::resolve::{Context, Pending};
+use crate::draft::{Kind, Statement};
+use crate::resolve::{Context, Pending, lives_on};
+use crate::tables::environment::LOCAL_PEER;
 
 /// A line, read: what its table is made of, and what it names.
 struct Line<'a> {
@@ -21,40 +23,131 @@ struct Line<'a> {
     peers: Option<&'a Word>,
 }
 
-/// Makes all tables of proxies, and makes their names known.
+/// A line that makes a table, and what the table is called.
+struct Declared<'a> {
+    statement: &'a Statement,
+    name: Box<str>,
+    /// The section that it belongs to, and its name there.
+    section: Option<(&'a str, &'a str)>,
+}
+
+/// All lines that make tables, those of proxies first.
+fn declared<'a>(pending: &[Pending<'a>], context: &mut Context<'_>) -> Vec<Declared<'a>> {
+    let mut all = Vec::new();
+    for settings in pending.iter().map(|proxy| &proxy.settings) {
+        if let Some(statement) = settings.stick_table {
+            all.push(Declared { statement, name: settings.name.into(), section: None });
+        }
+        for statement in &settings.peers.tables {
+            let Some(name) = statement.arguments().first() else {
+                context.diagnostics.push(
+                    Diagnostic::alert("`table` expects a name")
+                        .at(statement.end())
+                        .label(format!("usage: table {}", statement.keyword.signature))
+                        .haproxy("table: missing size."),
+                );
+                continue;
+            };
+            let full = format!("{}/{name}", settings.name).into();
+            all.push(Declared { statement, name: full, section: Some((settings.name, name)) });
+        }
+    }
+    all
+}
+
+/// Makes all tables of proxies and of `peers` sections, and makes their names known.
 pub(crate) fn tables(pending: &[Pending<'_>], context: &mut Context<'_>) -> Vec<Arc<Table>> {
     let sticky = sticky(pending);
     let (mut tables, mut targets) = (Vec::new(), Vec::new());
-    for proxy in pending {
-        let Some(statement) = proxy.settings.stick_table else { continue };
-        let name = proxy.settings.name;
-        match read(name, statement, sticky.contains(name), context) {
-            Ok(line) => {
-                if let Some(peers) = line.peers {
-                    context.diagnostics.push(not_supported("peers").at(peers.span()));
+    for Declared { statement, name, section } in declared(pending, context) {
+        let mut line = match read(&name, statement, section.is_some(), sticky.contains(&*name), context) {
+            Ok(line) => line,
+            Err(mut error) => {
+                if section.is_some() {
+                    error.haproxy = error.haproxy.map(|text| text.replacen("stick-table", "table", 1));
                 }
-                let table = Table::new(line.settings);
-                if let Some(target) = line.write_to {
-                    targets.push((table.clone(), target));
-                }
-                if let Some(other) = context.names.tables.insert(name.into(), table.clone()) {
-                    let text = format!("there are two stick tables named `{}`", other.name());
-                    context.diagnostics.push(
-                        Diagnostic::alert(text)
-                            .at(statement.keyword_span())
-                            .help("a frontend and a backend of one name cannot both have one"),
-                    );
-                }
-                tables.push(table);
+                context.diagnostics.push(error);
+                continue;
             }
-            Err(error) => context.diagnostics.push(error),
+        };
+        let shared_in = match (section, line.peers) {
+            (Some((section, _)), _) => sharing(section, pending),
+            (None, Some(word)) => match find_section(word, &name, pending, context) {
+                Ok(found) => found,
+                Err(error) => {
+                    context.diagnostics.push(error);
+                    continue;
+                }
+            },
+            (None, None) => None,
+        };
+        line.settings.peers = shared_in.map(Into::into);
+        let previous = context.previous.filter(|_| line.write_to.is_none());
+        let table = lives_on::table(line.settings, previous);
+        if let Some(shared_in) = shared_in {
+            let name = section.map_or_else(|| name.clone(), |(_, own)| format!("/{own}").into());
+            let all = context.shared.entry(shared_in.into()).or_default();
+            all.push(SharedTable { table: table.clone(), name });
         }
+        if let Some(target) = line.write_to {
+            targets.push((table.clone(), target));
+        }
+        if context.names.tables.insert(name.clone(), table.clone()).is_some() {
+            context.diagnostics.push(two_tables(&name, section.is_some(), statement));
+        }
+        tables.push(table);
     }
     for (table, target) in targets {
         let outcome = link(&table, target, context);
         context.note(outcome);
     }
     tables
+}
+
+fn two_tables(name: &str, of_section: bool, statement: &Statement) -> Diagnostic {
+    let error =
+        Diagnostic::alert(format!("there are two stick tables named `{name}`")).at(statement.keyword_span());
+    if of_section {
+        let (section, name) = name.split_once('/').unwrap_or(("", name));
+        return error.haproxy(format!(
+            "stick-table name '{name}' conflicts with table declared in peers '{section}'."
+        ));
+    }
+    error.help("a frontend and a backend of one name cannot both have one")
+}
+
+/// The `peers` section of that name, if it shares tables.
+fn sharing<'a>(name: &str, pending: &[Pending<'a>]) -> Option<&'a str> {
+    let is_it = |proxy: &&Pending<'_>| {
+        proxy.settings.kind == Kind::Peers && proxy.settings.name == name && !proxy.settings.disabled
+    };
+    pending.iter().find(is_it).map(|proxy| proxy.settings.name)
+}
+
+/// The section that `peers` names, if it shares tables.
+fn find_section<'a>(
+    word: &Word,
+    table: &str,
+    pending: &[Pending<'a>],
+    context: &Context<'_>,
+) -> Result<Option<&'a str>, Diagnostic> {
+    let sections = || pending.iter().filter(|proxy| proxy.settings.kind == Kind::Peers);
+    let Some(section) = sections().find(|proxy| proxy.settings.name == word.as_str()) else {
+        let near = diag::suggest(word, sections().map(|proxy| proxy.settings.name));
+        return Err(Diagnostic::alert(format!("there is no peers section named `{word}`"))
+            .at(word.span())
+            .did_you_mean(near)
+            .haproxy_whole(format!("Proxy '{table}': unable to find sync peers '{word}'.")));
+    };
+    if section.settings.servers.is_empty() && section.settings.binds.is_empty() {
+        let local = context.environment.get(LOCAL_PEER).unwrap_or_default();
+        return Err(Diagnostic::alert(format!("peers section `{word}` has no peers"))
+            .at(word.span())
+            .haproxy_whole(format!(
+                "Proxy '{table}': unable to find local peer '{local}' in peers section '{word}'."
+            )));
+    }
+    Ok(sharing(word, pending))
 }
 
 /// `write-to`: another table of the same keys.
@@ -97,14 +190,24 @@ fn sticky<'a>(pending: &[Pending<'a>]) -> HashSet<&'a str> {
     names
 }
 
+/// The words of a line.
+#[rustfmt::skip]
+const KNOWN: &[&str] = &[
+    "type", "size", "expire", "nopurge", "recv-only", "write-to", "peers", "srvkey", "brates-factor", "store",
+];
+
 fn read<'a>(
     name: &str,
     statement: &'a Statement,
+    of_section: bool,
     sticky: bool,
     context: &mut Context<'_>,
 ) -> Result<Line<'a>, Diagnostic> {
     let keyword = statement.keyword.name;
     let mut args = Args::new(statement, context.diagnostics, context.environment);
+    if of_section {
+        args.next();
+    }
     let (mut kind, mut size, mut columns) = (None, 0, Vec::new());
     let mut line = Line {
         settings: Settings {
@@ -135,7 +238,7 @@ fn read<'a>(
             "nopurge" => own.nopurge = true,
             "recv-only" => own.recv_only = true,
             "write-to" => line.write_to = Some(args.value()?),
-            "peers" => line.peers = Some(args.value()?),
+            "peers" if !of_section => line.peers = Some(args.value()?),
             "srvkey" => {
                 own.server_key = match args.value()?.as_str() {
                     "name" => ServerKey::Name,
@@ -163,18 +266,6 @@ fn read<'a>(
                 store(list, &mut columns, &mut args)?;
             }
             other => {
-                const KNOWN: &[&str] = &[
-                    "type",
-                    "size",
-                    "expire",
-                    "nopurge",
-                    "recv-only",
-                    "write-to",
-                    "peers",
-                    "srvkey",
-                    "brates-factor",
-                    "store",
-                ];
                 return Err(args
                     .wrong(format!("`{keyword}` does not know `{other}`"))
                     .did_you_mean(diag::suggest(other, KNOWN.iter().copied()))

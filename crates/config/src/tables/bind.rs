@@ -76,6 +76,17 @@ pub fn parse_params<'a>(
     section: &str,
 ) -> Result<BindDraft<'a>, Diagnostic> {
     let mut draft = BindDraft::default();
+    parse_more(&mut draft, args, title, section)?;
+    Ok(draft)
+}
+
+/// Parses the parameters left in `args` on top of what is in `draft`.
+pub fn parse_more<'a>(
+    draft: &mut BindDraft<'a>,
+    args: &mut Args<'a, '_>,
+    title: &str,
+    section: &str,
+) -> Outcome {
     args.lenient = Lenient::NUMBERS;
     while let Some(word) = args.next() {
         let Some(row) = rows().find(|row| word == row.name) else {
@@ -85,7 +96,7 @@ pub fn parse_params<'a>(
         if !OF_REVERSE.contains(&row.name) {
             draft.of_sockets = draft.of_sockets.or(Some(row.name));
         }
-        (row.apply)(&mut draft, args).map_err(|mut error| {
+        (row.apply)(draft, args).map_err(|mut error| {
             if let Some(text) = error.haproxy.take() {
                 error.haproxy = Some(format!("'{title}' in section '{section}': {text}"));
             }
@@ -94,7 +105,7 @@ pub fn parse_params<'a>(
         args.parameter = None;
         args.warn_without_effect(word, row.support);
     }
-    Ok(draft)
+    Ok(())
 }
 
 fn unknown(word: &Word, title: &str, section: &str) -> Diagnostic {

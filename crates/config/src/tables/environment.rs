@@ -14,7 +14,8 @@ const fn row(
     keyword::row(name, G, signature, doc, Apply::Environment(apply))
 }
 
-const LOCAL_PEER: &str = "HAPROXY_LOCALPEER";
+/// The variable that has the name of this process among its peers.
+pub(crate) const LOCAL_PEER: &str = "HAPROXY_LOCALPEER";
 
 /// The rows.
 #[rustfmt::skip]
@@ -23,19 +24,15 @@ pub static TABLE: &[Keyword] = &[
     row("presetenv", "<name> <value>", "sets an environment variable that does not exist", presetenv),
     row("unsetenv",  "<name>...",      "removes environment variables",                   unsetenv),
     row("resetenv",  "[<name>...]",    "removes all environment variables but those named", resetenv),
-    row("localpeer", "<name>",         "the name of this process among its peers",           local_peer)
-        .partial("sets HAPROXY_LOCALPEER; peers are not supported yet"),
+    row("localpeer", "<name>",         "the name of this process among its peers",           local_peer),
 ];
 
 fn setenv(environment: &mut Environment, words: &[Word]) {
     environment.set(&words[0], &words[1]);
 }
 
-/// `-L` goes before it.
 fn local_peer(environment: &mut Environment, words: &[Word]) {
-    if !environment.is_given(LOCAL_PEER) {
-        environment.set(LOCAL_PEER, &words[0]);
-    }
+    environment.set(LOCAL_PEER, &words[0]);
 }
 
 fn presetenv(environment: &mut Environment, words: &[Word]) {

@@ -10,12 +10,12 @@ use syntax::Word;
 use crate::draft::args::Args;
 use crate::draft::keyword::places::FLB;
 use crate::draft::keyword::{Keyword, Outcome, not_supported, proxy};
-use crate::draft::settings::{FilterDraft, FilterKind, Settings, SharedDraft};
+use crate::draft::settings::{CompressionFilter, FilterDraft, FilterKind, Settings, SharedDraft};
 
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    proxy("filter",          FLB, "<name> [param*]",                        "what bytes pass through: trace, bwlim-in, bwlim-out", filter)
+    proxy("filter",          FLB, "<name> [param*]",                        "what bytes pass through: trace, bwlim-in, bwlim-out; which are compressed: comp-req, comp-res, compression", filter)
         .partial("other filters are not supported yet"),
     proxy("filter-sequence", FLB, "{ request | response } <filter_list>",   "which filters are used, and in which order",          filter_sequence),
 ];
@@ -30,11 +30,13 @@ pub const BUILT: &[(&str, Support)] = &[
     ),
     ("bwlim-in", Support::Full),
     ("bwlim-out", Support::Full),
+    ("comp-req", Support::Full),
+    ("comp-res", Support::Full),
+    ("compression", Support::Full),
 ];
 
 /// The filters of HAProxy that are not built here.
-const OTHERS: &[&str] =
-    &["cache", "comp-req", "comp-res", "compression", "fcgi-app", "opentelemetry", "opentracing", "spoe"];
+const OTHERS: &[&str] = &["cache", "fcgi-app", "opentelemetry", "opentracing", "spoe"];
 
 fn filter<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.required("the name of a filter")?;
@@ -46,6 +48,9 @@ fn filter<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
             shared = by;
             FilterKind::Bandwidth(filter)
         }
+        "comp-req" => compression(settings, args, CompressionFilter::Request)?,
+        "comp-res" => compression(settings, args, CompressionFilter::Response)?,
+        "compression" => compression(settings, args, CompressionFilter::Both)?,
         name if OTHERS.contains(&name) || name.starts_with("lua.") => {
             return Err(not_supported(&format!("filter {name}")).at(word.span()));
         }
@@ -72,6 +77,33 @@ fn filter<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     }
     settings.filters.push(FilterDraft { keyword: word, kind, shared });
     args.finish()
+}
+
+/// A filter of compression: one for each direction.
+fn compression(
+    settings: &Settings<'_>,
+    args: &mut Args<'_, '_>,
+    which: CompressionFilter,
+) -> Result<FilterKind, Diagnostic> {
+    let keyword = args.last();
+    if let Some(extra) = args.next() {
+        return Err(args
+            .wrong(format!("`filter {keyword}` has no use for `{extra}`"))
+            .haproxy(format!("'filter {keyword}' : unknown keyword '{extra}'.")));
+    }
+    let meets = |other: &FilterDraft<'_>| match other.kind {
+        FilterKind::Compression(other) => {
+            other == which || other == CompressionFilter::Both || which == CompressionFilter::Both
+        }
+        _ => false,
+    };
+    if settings.filters.iter().any(meets) {
+        let name = settings.name;
+        return Err(args
+            .wrong("there is such a filter here already")
+            .haproxy(format!("'filter' : {name}: Proxy supports only one {keyword} filter\n")));
+    }
+    Ok(FilterKind::Compression(which))
 }
 
 fn trace(args: &mut Args<'_, '_>) -> Result<TraceFilter, Diagnostic> {

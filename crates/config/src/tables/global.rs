@@ -30,6 +30,7 @@ pub static TABLE: &[Keyword] = &[
     //     name                       arguments                what it does                                               setting
     global("daemon",                  "",                      "goes to the background",                                 |g, a| flag(&mut g.plan.daemon, a)),
     global("quiet",                   "",                      "no messages while starting",                             |g, a| flag(&mut g.plan.quiet, a)),
+    global("reload",                  "in-place",              "SIGUSR2 has the configuration read anew in the process; Weir's own", reload),
     global("zero-warning",            "",                      "refuses to start when there are warnings",               |g, a| flag(&mut g.plan.zero_warning, a)),
     global("set-dumpable",            "",                      "allows core dumps after giving up privileges",           set_dumpable).negatable()
         .partial("`libs` means nothing in a single static binary"),
@@ -105,9 +106,6 @@ pub static TABLE: &[Keyword] = &[
     ineffective("shm-stats-file-max-objects", G, "counters are not kept in shared memory here"),
     global("maxsslconn",              "<number>",              "how many connections of TLS at once, on both sides",      |g, a| number(&mut g.plan.max_tls_connections, a, 0, u32::MAX)).lenient_numbers().partial("without it there is no limit, whatever `-m` says"),
     global("maxsslrate",              "<number>",              "how many new connections of TLS a second",               |g, a| number(&mut g.plan.max_tls_rate, a, 0, u32::MAX)).lenient_numbers().once(),
-    ineffective("maxcomprate",        G, "compression is not supported yet"),
-    ineffective("maxcompcpuusage",    G, "compression is not supported yet"),
-    ineffective("maxzlibmem",         G, "compression is not supported yet"),
     global("ca-base",            "<directory>",           "where relative names of authorities' files point",       |g, a| base(&mut g.tls.authorities, a)),
     global("crt-base",           "<directory>",  "where relative names of certificates point", |g, a| { base(&mut g.bases.certificates, a)?; g.tls.certificates = g.bases.certificates; Ok(()) }),
     global("key-base",           "<directory>",  "where relative names of their keys point",  |g, a| { base(&mut g.bases.keys, a)?; g.tls.keys = g.bases.keys; Ok(()) }),
@@ -169,6 +167,18 @@ fn allowed(args: &mut Args<'_, '_>, names: &[&'static str]) -> Result<u32, Diagn
 
 fn flag(value: &mut bool, args: &mut Args<'_, '_>) -> Outcome {
     *value = !args.negated();
+    args.finish()
+}
+
+fn reload<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.required("in-place")?;
+    if word != "in-place" {
+        return Err(Diagnostic::alert(format!("`reload` knows no `{word}`"))
+            .at(word.span())
+            .label("only `in-place`")
+            .haproxy(format!("'reload' : unknown value '{word}', expects 'in-place'.")));
+    }
+    global.plan.reloads_in_place = true;
     args.finish()
 }
 

@@ -9,7 +9,7 @@ use sample::LogOrigin;
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::{DFL, DFLB, DFLB_FORWARD};
+use crate::draft::keyword::places::{DFL, DFLB, DFLB_MORE};
 use crate::draft::keyword::{Keyword, Negation, Outcome, Where, global, not_supported, proxy};
 use crate::draft::settings::{
     GlobalSettings, LogDraft, LogFormatChoice, LogLine, LoggerDraft, Settings, TargetDraft,
@@ -27,7 +27,7 @@ pub static TABLE: &[Keyword] = &[
     global("log",               LOG,                            "sends the lines of proxies with `log global`, and of the process, there", log_global).negatable(),
     global("log-tag",           "<string>",                     "the name of the process in log lines",                     log_tag_global),
     global("log-send-hostname", "[<string>]",                   "puts the machine's name, or this one, into log lines",     log_send_hostname).lenient_words().once(),
-    proxy("log",               DFLB_FORWARD, "global | <target> …",     "where log lines go",                                       log).negatable(),
+    proxy("log",               DFLB_MORE, "global | <target> …",     "where log lines go",                                       log).negatable(),
     proxy("log-tag",           DFLB, "<string>",                "the name of the process in this proxy's log lines",        log_tag).lenient_words(),
     proxy("log-format",        DFL,  "<format>",                "what a log line says",                                     log_format),
     proxy("error-log-format",  DFL,  "<format>",                "what the log line of a failed connection says",            error_log_format),

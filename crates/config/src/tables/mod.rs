@@ -9,12 +9,14 @@ pub mod check_expect;
 pub mod check_option;
 pub mod check_protocol;
 mod check_words;
+pub mod compression;
 pub mod environment;
 pub mod filter;
 pub mod global;
 pub mod log;
 pub mod mail;
 pub mod option;
+pub mod peers;
 pub mod persistence;
 pub mod proxy;
 pub mod resolvers;
@@ -43,6 +45,7 @@ static TABLES: &[&[Keyword]] = &[
     ask::TABLE,
     proxy::TABLE,
     filter::TABLE,
+    compression::TABLE,
     rules::TABLE,
     timeout::TABLE,
     option::TABLE,
@@ -56,6 +59,7 @@ static TABLES: &[&[Keyword]] = &[
     resolvers::TABLE,
     acme::TABLE,
     mail::TABLE,
+    peers::TABLE,
 ];
 
 /// Every row.

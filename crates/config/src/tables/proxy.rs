@@ -67,7 +67,6 @@ pub static TABLE: &[Keyword] = &[
     proxy("stick-table",          FLB,  "type <type> size <size> [expire <expire>] [nopurge] [recv-only] [write-to <wtable>] [srvkey <srvkey>] [store <data_type>]* [brates-factor <factor>] [peers <peersect>]", "a table of what is known of keys, for a time", stick_table),
 
     ineffective("quic-initial",                DFL, "QUIC is not supported yet"),
-    unsupported("compression",    DFLB),
     unsupported("use-fcgi-app",   LB),
     removed("appsession",  DLB, "Use 'stick' or 'cookie insert'"),
     removed("block",       DFLB, "Use 'http-request deny'"),
@@ -159,13 +158,15 @@ fn guid<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.finish()
 }
 
-fn server_line<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+/// `server`, and `peer`.
+pub(crate) fn server_line<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.rest();
     settings.servers.push((args.statement, settings.default_servers.clone()));
     Ok(())
 }
 
-fn default_server<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+/// `default-server`.
+pub(crate) fn default_server<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let words: Vec<String> =
         args.statement.arguments().iter().map(|word| crate::draft::section::quoted(word.as_str())).collect();
     Rc::make_mut(&mut settings.default_server_lines).push(words.join(" "));

@@ -62,6 +62,7 @@ pub static TABLE: &[ServerKeyword] = &[
     row("send-proxy-v2-ssl-cn", "",            "begins with one that tells the client's common name too",   |d, _| { d.send_proxy.version_2 = true; d.send_proxy.tls.get_or_insert_default().common_name = true; Ok(()) }),
     row("no-send-proxy-v2-ssl-cn", "",         "begins without",                                            |d, _| { (d.send_proxy.version_2, d.send_proxy.tls) = (false, None); Ok(()) }),
     row("set-proxy-v2-tlv-fmt", "(<id>) <fmt>", "adds to a PROXY header of version 2",                      |_, _| Ok(())),
+    row("shard",              "<shard>",       "the part of the keys that a peer gets",                     |d, a| number(&mut d.shard, a, 0, i32::MAX as u32)),
     row("socks4",             "<addr>:<port>", "a SOCKS4 proxy on the way",                                 socks4),
     row("source",             "<addr>[:<port>] …", "the address it sees",                                   |d, a| { d.source = Some(Rc::new(parse_source(a)?)); Ok(()) }),
     row("strict-maxconn",     "",              "maxconn limits connections, not requests",                  |d, _| { d.strict_maxconn = true; Ok(()) }),

@@ -52,6 +52,7 @@ pub static TABLE: &[Keyword] = &[
     global("tune.renice.startup",          "<number>",  "the process's priority while it reads the configuration",       |g, a| priority(&mut g.plan.tune.renice_startup, a)),
     global("tune.renice.runtime",          "<number>",  "the process's priority while it serves, -20 (first) to 19",     |g, a| priority(&mut g.plan.tune.renice_runtime, a)),
     global("tune.pipesize",                "<size>",    "the size of pipes for forwarding inside the kernel",            |g, a| size(&mut g.plan.tune.pipesize, a)),
+    global("tune.peers.max-updates-at-once", "<number>",            "how many entries a peer is sent in one go",          |g, a| { g.plan.tune.peers_updates = a.integer("a number of entries", 1, i32::MAX as usize)?; a.finish() }).lenient_numbers(),
     global("tune.listener.multi-queue",    "{ on | off | fair }", "whether any thread may get a connection",             multi_queue),
     global("tune.max-checks-per-thread",   "<number>",  "how many checks run at once in a thread",                       |g, a| number(&mut g.plan.tune.max_checks_per_thread, a, 0, u32::MAX)).lenient_numbers(),
     global("tune.vars.check-max-size",     "<size>",    "how much a check's variables may hold",                         |g, a| size(&mut g.plan.tune.vars_max.check, a)),
@@ -68,7 +69,6 @@ pub static TABLE: &[Keyword] = &[
     ineffective("tune.bufsize.large",               G, OWN),
     ineffective("tune.bufsize.small",               G, OWN),
     removed_since("tune.chksize",                   G, "2.8", "Checks use `tune.bufsize`"),
-    ineffective("tune.comp.maxlevel",               G, "compression is not supported yet"),
     ineffective("tune.defaults.purge",              G, OWN),
     ineffective("tune.disable-fast-forward",        G, COPY),
     ineffective("tune.disable-zero-copy-forwarding", G, COPY),
@@ -93,7 +93,6 @@ pub static TABLE: &[Keyword] = &[
     ineffective("tune.maxpollevents",               G, OWN),
     ineffective("tune.memory.hot-size",             G, OWN),
     ineffective("tune.pattern.cache-size",          G, "patterns are looked up without a cache here"),
-    ineffective("tune.peers.max-updates-at-once",   G, "peers are not supported yet"),
     ineffective("tune.pt.zero-copy-forwarding",     G, COPY),
     ineffective("tune.quic.be.cc.cubic-min-losses", G, QUIC),
     ineffective("tune.quic.be.cc.hystart",          G, QUIC),
@@ -148,8 +147,6 @@ pub static TABLE: &[Keyword] = &[
     global("tune.stick-counters",          "<number>",  "how many entries of stick tables may be tracked at once",       |g, a| number(&mut g.plan.tune.stick_counters, a, 0, sample::track::MOST_COUNTERS)).lenient_numbers(),
     global("tune.streams-elasticity",      "<number>",    "how many streams of HTTP/2 there may be at `maxconn` connections, in percent of these; 0 for any number", elasticity),
     ineffective("tune.takeover-other-tg-connections", G, "idle connections are shared within a group here"),
-    ineffective("tune.zlib.memlevel",               G, "compression is not supported yet"),
-    ineffective("tune.zlib.windowsize",             G, "compression is not supported yet"),
 ];
 
 /// The first of the two keywords counts, and the second is an error.

@@ -14,7 +14,7 @@ use crate::view::View;
 const USAGE: &str = "Usage: add backend <name> from <defproxy> [mode <px_mode>] [guid <val>].";
 
 pub(crate) fn add(call: &mut Call<'_>) -> Reply {
-    let Some(keeper) = call.runtime.keeper.get() else { return error("No backend can be added here.") };
+    let Some(keeper) = call.runtime.keeper() else { return error("No backend can be added here.") };
     let name = call.arg(0);
     if name.is_empty() {
         return error("Require backend name.");
@@ -67,7 +67,7 @@ fn options(words: &[String]) -> Result<(Option<Mode>, Option<&str>), &'static st
 
 pub(crate) fn show_defaults(call: &mut Call<'_>) -> Reply {
     let mut out = String::new();
-    for (name, _) in call.runtime.keeper.get().map(|keeper| keeper.defaults()).unwrap_or_default() {
+    for (name, _) in call.runtime.keeper().map(|keeper| keeper.defaults()).unwrap_or_default() {
         let _ = writeln!(out, "{name}");
     }
     Reply::Text(out)
@@ -110,7 +110,7 @@ pub(crate) fn is_busy(proxy: &Proxy) -> bool {
 }
 
 pub(crate) fn del(call: &mut Call<'_>) -> Reply {
-    let Some(keeper) = call.runtime.keeper.get() else { return error("No backend can be removed here.") };
+    let Some(keeper) = call.runtime.keeper() else { return error("No backend can be removed here.") };
     let (view, name) = (call.runtime.view(), call.arg(0));
     if let Err(text) = obstacle(&view, name) {
         return error(text);

@@ -17,7 +17,7 @@ use crate::commands::sets;
 use crate::view::{ProxyView, Runtime};
 
 pub(crate) fn add(call: &mut Call<'_>) -> Reply {
-    let Some(keeper) = call.runtime.keeper.get() else { return error("No server can be added here.") };
+    let Some(keeper) = call.runtime.keeper() else { return error("No server can be added here.") };
     if call.arg(0) == "help" {
         let mut out = "List of keywords supported for dynamic servers:\n".to_owned();
         for name in keeper.parameters() {
@@ -76,7 +76,7 @@ pub(crate) fn del(call: &mut Call<'_>) -> Reply {
     }
     let runtime = call.runtime.clone();
     Reply::Later(Box::pin(async move {
-        let Some(keeper) = runtime.keeper.get() else { return error("No server can be removed here.") };
+        let Some(keeper) = runtime.keeper() else { return error("No server can be removed here.") };
         let backend = view.state.name.clone();
         keeper.close_idle(&backend, &server).await;
         if let Some(text) = obstacle(&server) {
@@ -95,7 +95,7 @@ pub(crate) fn del(call: &mut Call<'_>) -> Reply {
 }
 
 pub(crate) fn show_defaults(call: &mut Call<'_>) -> Reply {
-    let Some(keeper) = call.runtime.keeper.get() else { return Reply::Done };
+    let Some(keeper) = call.runtime.keeper() else { return Reply::Done };
     let view = call.runtime.view();
     let wanted = call.arg(0);
     if !wanted.is_empty() && view.backend(wanted).is_none() {
@@ -183,7 +183,7 @@ async fn await_removable(runtime: Arc<Runtime>, name: String, delay: Duration) -
         if let Some(text) = obstacle(&server) {
             return error(format!("Failed. {text}"));
         }
-        if let Some(keeper) = runtime.keeper.get() {
+        if let Some(keeper) = runtime.keeper() {
             keeper.close_idle(&view.state.name, &server).await;
         }
         if !is_busy(&server) {

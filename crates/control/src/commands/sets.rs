@@ -56,7 +56,7 @@ fn close_idle(call: &Call<'_>, proxy: &ProxyView, server: &Arc<Server>) -> Reply
     }
     let runtime = call.runtime.clone();
     Reply::Later(Box::pin(async move {
-        if let Some(keeper) = runtime.keeper.get() {
+        if let Some(keeper) = runtime.keeper() {
             for (proxy, server) in servers {
                 keeper.close_idle(&proxy.name, &server).await;
             }
@@ -189,7 +189,7 @@ fn change_fqdn(call: &Call<'_>, server: &Arc<Server>) -> Reply {
     if old.as_ref().is_some_and(|old| ***old == *name) {
         return Reply::Message(Severity::Notice, format!("no need to change the FDQN {by}"));
     }
-    let Some(keeper) = call.runtime.keeper.get() else { return failed("names cannot be changed here") };
+    let Some(keeper) = call.runtime.keeper() else { return failed("names cannot be changed here") };
     let shown = old.as_ref().map_or("(null)", |old| old);
     let text = format!("{}/{} changed its FQDN from {shown} to {name} {by}", server.proxy, server.name);
     // Shown at once; resolving it begins on its own.
@@ -230,9 +230,9 @@ fn change_weight(runtime: &Runtime, proxy: &ProxyView, server: &Server, text: &s
     let Some(number) = u32::try_from(number).ok().filter(|number| relative || *number <= 256) else {
         return error("Absolute weight can only be between 0 and 256 inclusive.");
     };
-    let initial = u64::from(server.initial_weight);
+    let initial = u64::from(server.initial_weight());
     let weight = if relative { (initial * u64::from(number) / 100).min(256) as u32 } else { number };
-    if !proxy.dynamic_weights && weight != 0 && weight != server.initial_weight {
+    if !proxy.dynamic_weights && weight != 0 && weight != server.initial_weight() {
         return error("Backend is using a static LB algorithm and only accepts weights '0%' and '100%'.");
     }
     server.set_weight(weight);
@@ -246,7 +246,7 @@ pub(crate) fn weight(call: &mut Call<'_>) -> Reply {
 
 pub(crate) fn get_weight(call: &mut Call<'_>) -> Reply {
     with_server(call, |_, _, server| {
-        Reply::Text(format!("{} (initial {})", server.user_weight(), server.initial_weight))
+        Reply::Text(format!("{} (initial {})", server.user_weight(), server.initial_weight()))
     })
 }
 
@@ -408,6 +408,7 @@ const RATE_LIMIT_USAGE: &str = concat!(
     "   - 'connections global' to set the per-process maximum connection rate\n",
     "   - 'sessions global' to set the per-process maximum session rate\n",
     "   - 'ssl-sessions global' to set the per-process maximum SSL session rate\n",
+    "   - 'http-compression global' to set the per-process maximum compression speed in kB/s\n",
 );
 
 pub(crate) fn rate_limit(call: &mut Call<'_>) -> Reply {
@@ -416,14 +417,23 @@ pub(crate) fn rate_limit(call: &mut Call<'_>) -> Reply {
         ("connections", "global") => &process.connection_limit,
         ("sessions", "global") => &process.session_limit,
         ("ssl-sessions", "global") => &process.tls_limit,
-        ("http-compression", "global") => {
-            return error(format!("'set rate-limit {} global' is not supported yet.", call.arg(0)));
-        }
+        ("http-compression", "global") => return compression_limit(call),
         _ => return error(RATE_LIMIT_USAGE),
     };
     match call.arg(2).parse::<u32>() {
         Ok(value) => {
             limit.store(value, Relaxed);
+            Reply::Done
+        }
+        Err(_) => error("Expects an integer value."),
+    }
+}
+
+/// In kilobytes a second.
+fn compression_limit(call: &Call<'_>) -> Reply {
+    match call.arg(2).parse::<u32>() {
+        Ok(value) => {
+            call.runtime.process.compression_limit.store(u64::from(value) * 1024, Relaxed);
             Reply::Done
         }
         Err(_) => error("Expects an integer value."),

@@ -229,7 +229,7 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonym
         if server.admin().in_maintenance() { 0 } else { server.operational() as u8 },
         server.admin().0,
         server.user_weight(),
-        server.initial_weight,
+        server.initial_weight(),
         level,
         u8::from(proxy.state.forced_id.load(Relaxed)),
         u8::from(server.forced_id.load(Relaxed)),

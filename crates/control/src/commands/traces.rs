@@ -29,7 +29,7 @@ pub(crate) fn show(call: &mut Call<'_>) -> Reply {
 
 /// `debug dev log`: a line for the logs of the process.
 pub(crate) fn log(call: &mut Call<'_>) -> Reply {
-    if let Some(keeper) = call.runtime.keeper.get() {
+    if let Some(keeper) = call.runtime.keeper() {
         keeper.log(&call.args.join(" "));
     }
     Reply::Done

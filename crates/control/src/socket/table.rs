@@ -10,7 +10,7 @@ use runtime::watchdog;
 use crate::call::{Call, Reply, Settings, denied, error};
 use crate::commands::{
     anonymized, authorities, backends, captured, certificates, events, handshakes, inside, lists, measures,
-    orders, patterns, servers, sets, shows, streams, tables, traces, variables,
+    orders, patterns, peers, reloads, servers, sets, shows, streams, tables, traces, variables,
 };
 use crate::statistics::resolvers;
 use crate::stats_file;
@@ -139,6 +139,9 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("prompt",                   "[help | n | i | p | timed]*",      User,     "toggle interactive mode with prompt",                                             sets::prompt),
     row  ("publish backend",          "<bk>",                             Admin,    "mark a backend as ready for traffic",                                             sets::publish_backend),
     row  ("quit",                     "",                                 User,     "disconnect",                                                                      sets::quit),
+    row  ("reload",                   "[colour | json]",                   Admin,    "read the configuration anew in this process, tell what has changed",                 reloads::reload),
+    row  ("reload dry-run",           "[colour | json]",                   Admin,    "tell what a reload would change; with a payload, what that text would",              reloads::dry_run),
+    row  ("save config",              "<file>",                            Admin,    "write what 'show config' shows to a file",                                           reloads::save_config),
     row  ("set anon global-key",      "<value>",                          Admin,    "change the global anonymizing key",                                               anonymized::global_key),
     row  ("set anon off",             "",                                 User,     "deactivate the anonymized mode",                                                  anonymized::off),
     row  ("set anon on",              "[value]",                          User,     "activate the anonymized mode",                                                    anonymized::on),
@@ -148,7 +151,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("set maxconn global",       "<value>",                          Admin,    "change the per-process maxconn setting",                                          sets::maxconn_global),
     row  ("set maxconn server",       "<bk>/<srv> <value>",               Admin,    "change a server's maxconn setting",                                               sets::maxconn_server),
     row  ("set profiling",            "<what> {auto|on|off}",             Admin,    "enable/disable resource profiling (tasks,memory)", measures::set_profiling).partial("`memory`, `lock` and `auto` are not measured"),
-    row  ("set rate-limit",           "<setting> <value>",                Admin,    "change a rate limiting value",                                                    sets::rate_limit).partial("`http-compression` is not supported yet"),
+    row  ("set rate-limit",           "<setting> <value>",                Admin,    "change a rate limiting value",                                                    sets::rate_limit),
     row  ("set server",               "<bk>/<srv> [opts]",                Admin,    "change a server's state, weight, address or ssl",                                 sets::set_server),
     row  ("set severity-output",      "[none|number|string]",             User,     "set presence of severity level in feedback information",                          sets::severity_output),
     row  ("set ssl ca-file",          "<cafile> <payload>", Admin,    "replace a CA file", authorities::set_ca),
@@ -167,6 +170,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     later("show cache",               "",                                 Admin,    "show cache status"),
     row  ("show cli level",           "",                                 User,     "display the level of the current CLI session",                                    shows::cli_level),
     row  ("show cli sockets",         "",                                 User,     "dump list of cli sockets",                                                        shows::cli_sockets),
+    row  ("show config",              "",                                  Admin,    "show a configuration that holds what was done to this process",                      reloads::show_config),
     row  ("show default-server",      "[<bk>]",                           User,     "list the default-server instances kept",                                            servers::show_defaults),
     row  ("show defaults",            "",                                 User,     "list the named defaults sections kept", backends::show_defaults),
     row  ("show dev",                 "",                                 User,     "show debug info for developers",                                                  shows::dev),
@@ -177,7 +181,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show info",                "[desc|json|typed|float]*",         User,     "report information about the running process",                                    shows::info),
     row  ("show libs",                "",                                 Operator, "show loaded object files and libraries",                                          inside::libs),
     row  ("show map",                 "[@ver] [map]",                     Admin,    "report available maps or dump a map's contents",                                    patterns::show_map),
-    later("show peers",               "[dict|-] [section]",               User,     "dump some information about all the peers or this peers section"),
+    row  ("show peers",               "[dict|-] [section]",               User,     "dump some information about all the peers or this peers section", peers::show),
     row  ("show pools",               "[by*] [match <pfx>] [nb]",         User,     "report information about the memory pools usage", measures::show_pools),
     row  ("show profiling",           "[<what>|<#lines>|<opts>]*",        Admin,    "show profiling state (all,status,tasks,memory)", measures::show_profiling).partial("`memory` is not measured; there are no addresses of functions"),
     later("show quic",                "",                                 User,     "display quic connections status"),

@@ -102,7 +102,7 @@ pub(crate) const FIELDS: &[Column] = &[
     row("NbThreadGroups",              "CGS", "Number of started thread groups (global.thread-groups)"),
 ];
 
-/// The values, by name; what does not exist here (compression, peers) is zero, as in a process
+/// The values, by name; what does not exist here (compression) is zero, as in a process
 /// that never used it. With `precise`, times have fractions (`float`).
 pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, Value)> {
     let view = runtime.view();
@@ -190,6 +190,8 @@ pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, Value)> {
             "Jobs" => (connections + listeners as u32 + commanders).into(),
             "Tasks" => (connections + listeners as u32 + commanders).into(),
             "Listeners" => (listeners as u32).into(),
+            "ActivePeers" => process.active_peers.load(Relaxed).into(),
+            "ConnectedPeers" => process.connected_peers.load(Relaxed).into(),
             "DroppedLogs" => narrow(total(|c| c.dropped_logs.get())),
             "CumRecvLogs" => narrow(total(|c| c.received_logs.get())),
             "BusyPolling" => u32::from(view.busy_polling).into(),
@@ -210,8 +212,11 @@ pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, Value)> {
             "PatternsAdded" => patterns_added.into(),
             "PatternsFreed" => patterns_freed.into(),
             "NbThreadGroups" => (view.placement.groups.len().max(1) as u32).into(),
-            // Not counted here: what is not there is not told.
-            "ZlibMemUsage" | "MaxZlibMemUsage" => Value::Empty,
+            "CompressBpsIn" => ProcessCounters::bytes_of_units(rate(|c| &c.compressed_in_rate).0).into(),
+            "CompressBpsOut" => ProcessCounters::bytes_of_units(rate(|c| &c.compressed_out_rate).0).into(),
+            "CompressBpsRateLim" => narrow(process.compression_limit.load(Relaxed)),
+            "ZlibMemUsage" => narrow((runtime.compression_memory)()),
+            "MaxZlibMemUsage" => narrow(view.compression_memory),
             _ => zero.clone(),
         }
     };

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::now_ms;
 use runtime::{Count, Gauge, Sharded};
-use state::counters::{self, BackendCounters, Multiplexed, Traffic};
+use state::counters::{self, BackendCounters, Compressed, Multiplexed, Traffic};
 use state::proxy::Admission;
 use state::server::{Operational, ServerAddress};
 use state::{Admin, Listener, Proxy, Server};
@@ -115,6 +115,14 @@ fn traffic<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
     row.put(C::eint, total(|t| t.internal_errors.get()));
 }
 
+fn compression<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Compressed) {
+    let total = |field: fn(&Compressed) -> &Count| sum(shards, |shard| field(of(shard)).get());
+    row.put(C::comp_in, total(|own| &own.taken));
+    row.put(C::comp_out, total(|own| &own.given));
+    row.put(C::comp_byp, total(|own| &own.passed_by));
+    row.put(C::comp_rsp, total(|own| &own.responses));
+}
+
 fn spliced<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
     row.put(C::h1_spliced_bytes_in, sum(shards, |shard| of(shard).spliced_in.get()));
     row.put(C::h1_spliced_bytes_out, sum(shards, |shard| of(shard).spliced_out.get()));
@@ -218,9 +226,7 @@ fn frontend_row(view: &ProxyView, show: Show) -> Row {
             row.put(column, 0u64);
         }
         row.put(C::intercepted, sum(shards, |f| f.intercepted.get()));
-        for column in [C::comp_in, C::comp_out, C::comp_byp, C::comp_rsp] {
-            row.put(column, 0u64);
-        }
+        compression(&mut row, shards, |f| &f.compression);
         for column in [C::cache_lookups, C::cache_hits, C::cache_hint_hits] {
             row.put(column, 0u64);
         }
@@ -373,9 +379,7 @@ fn backend_row(view: &ProxyView, show: Show) -> Row {
         row.put(C::downtime, if up { 0u32 } else { (show.now.saturating_sub(changed) / 1000) as u32 });
     }
     row.put(C::lastsess, age(proxy.last_session.load(Relaxed), show.now));
-    for column in [C::comp_in, C::comp_out, C::comp_byp, C::comp_rsp] {
-        row.put(column, 0u64);
-    }
+    compression(&mut row, shards, |b| &b.compression);
     if http {
         for column in [C::cache_lookups, C::cache_hits, C::cache_hint_hits] {
             row.put(column, 0u64);
@@ -430,7 +434,8 @@ pub(crate) fn ip(address: &ServerAddress) -> Option<SocketAddr> {
 /// to another.
 pub(crate) fn server_status(server: &Server) -> String {
     let admin = server.admin();
-    let watched = server.watched();
+    let followed = server.watched();
+    let watched = followed.as_deref().unwrap_or(server);
     if admin.in_maintenance() {
         return match server.tracked() {
             Some(of) if admin.0 & Admin::INHERITED_MAINT != 0 => {

@@ -21,6 +21,8 @@ pub struct Shown<'a> {
     pub is_disabled: bool,
     /// The addresses of the peers, as configured.
     pub addresses: &'a [String],
+    /// The number of the last change of each table.
+    pub latest: &'a [u64],
     /// A number for the section, above those of what is in it.
     pub number: u64,
     /// Whether the dictionaries are shown (`show peers dict`).
@@ -164,11 +166,11 @@ impl Group {
         for table in 0..section.tables.len() {
             let progress = self.progress(place, table);
             let bits = session.map_or(0, |session| session.at(table).2);
-            let _ = writeln!(
+            let _ = write!(
                 out,
                 "          {:#x} local_id={} remote_id={} flags=0x0 remote_data={bits:#x}\n\
                  \x20             last_acked={} last_pushed={} last_get={} teaching_origin=0 update={}\n\
-                 \x20             table:{:#x} id={} update={} localupdate={} refcnt=1",
+                 \x20             table:{:#x} id={} ",
                 at(table),
                 table + 1,
                 progress.remote_id,
@@ -178,13 +180,15 @@ impl Group {
                 progress.acknowledged,
                 shown.number + table as u64 + 1,
                 id(table),
-                progress.sent,
-                progress.sent,
             );
+            let latest = shown.latest.get(table).copied().unwrap_or(0);
+            let _ = writeln!(out, "update={latest} localupdate={latest} refcnt=1");
             match session {
                 Some(session) if shown.with_names => show_names(session, out),
-                Some(_) => out.push_str("        Dictionary cache not dumped (use \"show peers dict\")\n"),
-                None => {}
+                _ if !shown.with_names => {
+                    out.push_str("        Dictionary cache not dumped (use \"show peers dict\")\n")
+                }
+                _ => {}
             }
         }
     }

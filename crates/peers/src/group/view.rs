@@ -86,6 +86,15 @@ impl Group {
         Progress { remote_id, acknowledged, sent, learned, confirmed }
     }
 
+    /// How many connections stand, and how many of these are sessions.
+    pub fn connections(&self) -> [u32; 2] {
+        let up = self.lines.values().filter_map(|line| match line {
+            Line::Up(session) => Some(session.is_open()),
+            _ => None,
+        });
+        up.fold([0, 0], |[all, open], is_open| [all + 1, open + u32::from(is_open)])
+    }
+
     /// Until when somebody is waited for who could teach this process.
     pub fn resync_until(&self) -> Option<u64> {
         self.resync.until().filter(|_| self.stage() != Stage::Finished)

@@ -175,6 +175,7 @@ fn step(
         }
         About::Stream { until, complete, .. } => {
             stage.request_bytes = client.side.received();
+            x.txn.look_at(stage.request_bytes);
             stage.complete = *complete || now_ms >= *until;
         }
         About::Answer { upstream, until, complete, .. } => {

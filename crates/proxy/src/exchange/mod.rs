@@ -28,6 +28,7 @@ use sample::{Endpoint, Phase, Scratch, Transaction};
 use crate::client::Client;
 use crate::fault::Fault;
 use crate::flow::{Flow, Stored, Trace};
+use crate::message::compression::Coded;
 use crate::server::local::LocalProxy;
 use sockets::ServerSocket;
 
@@ -48,6 +49,8 @@ pub(crate) struct Exchange {
     pub(crate) choice: Choice,
     /// Keys that are noted with the server, by their `stick` lines.
     pub(crate) sticky: Vec<(usize, Scratch)>,
+    /// What compression does with it.
+    pub(crate) coded: Coded,
     /// What `filter trace` is told, where a proxy has one.
     pub(crate) trace: Option<Rc<Trace>>,
     /// From the client to the server.
@@ -230,6 +233,7 @@ impl Exchange {
         self.phase = Phase::Request;
         self.upgrade = Upgrade::None;
         self.trace = None;
+        self.coded.reset();
         self.backend = None;
         self.error_status = 0;
         self.answered = false;

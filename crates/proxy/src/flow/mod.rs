@@ -7,6 +7,7 @@
 //! how the body ends and which of the buffered bytes belong to it, so that a pipelined request
 //! behind it is left alone. Called by the steps of an exchange, by `tunnel` and by `respond`.
 
+mod filter;
 mod gate;
 mod pump;
 mod send;
@@ -21,6 +22,7 @@ use http::{BodyLength, Head};
 use net::splice::Pipe;
 use sample::ConnectionError;
 
+pub(crate) use filter::{Filter, Filters};
 pub(crate) use gate::{Gate, Shared, Throttle};
 pub(crate) use sink::{Coding, Sink};
 pub(crate) use socket::Socket;
@@ -38,6 +40,8 @@ pub(crate) enum Path {
     Verbatim,
     /// The payload alone is taken, and written in another coding.
     Payload(Coding),
+    /// The payload goes through the filters, and what they make of it is written in this coding.
+    Filtered(Coding),
 }
 
 /// Bodies up to this size are copied behind their head: cheaper than two pieces for the kernel.
@@ -103,6 +107,8 @@ pub(crate) struct Flow {
     trailers: Option<Box<Head>>,
     /// Whether that is left out (`option http-drop-request-trailers`, `-response-`).
     pub(crate) drops_trailers: bool,
+    /// What its payload goes through, where its path says so.
+    pub(crate) filters: Option<Box<Filters>>,
     /// What holds it back, where a filter does; most have none.
     pub(crate) gate: Option<Box<Gate>>,
     /// Whether the last call moved anything: the caller then moves its deadline.
@@ -135,11 +141,22 @@ impl Flow {
         self.drops_trailers = false;
         self.pipe = None;
         self.gate = None;
+        self.filters = None;
         self.ends = false;
         self.held = false;
         self.bulk = false;
         self.slow = false;
         self.framing = Framing::new(length);
+    }
+
+    /// As [`start`](Self::start), for a body whose payload goes through `filters`.
+    pub(crate) fn start_filtered(&mut self, length: BodyLength, path: Path, filters: Box<Filters>) {
+        let coding = match path {
+            Path::Verbatim => Coding::Chunked,
+            Path::Payload(coding) | Path::Filtered(coding) => coding,
+        };
+        self.start(length, Path::Filtered(coding));
+        self.filters = Some(filters);
     }
 
     /// Whether all of the body has come into the buffer.
@@ -192,6 +209,8 @@ impl Flow {
     /// Whether the body is long enough, as far as can be told, for a pipe to be worth it.
     pub(crate) fn is_long(&self) -> bool {
         match self.framing {
+            // What is looked at goes through no pipe.
+            _ if self.filters.is_some() => false,
             Framing::Length(n) => n >= SPLICE_FROM,
             Framing::Chunked(_) | Framing::UntilClose => true,
             Framing::Done => false,

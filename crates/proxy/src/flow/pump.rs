@@ -58,6 +58,7 @@ impl Flow {
                 self.admit_verbatim(buffer, fresh)
             }
             Path::Payload(coding) => self.admit_payload(buffer, coding),
+            Path::Filtered(coding) => self.admit_filtered(buffer, coding),
         }
     }
 
@@ -111,13 +112,43 @@ impl Flow {
 
     /// Takes the payload out of `buffer` and writes it behind what is staged.
     fn admit_payload(&mut self, buffer: &mut Buffer, coding: Coding) -> Result<(), FlowError> {
+        let mut staged = std::mem::take(&mut self.staged);
+        let taken = self.take_payload(buffer, |data| coding.write(data, &mut staged));
+        self.staged = staged;
+        taken?;
+        if self.is_received() {
+            coding.finish(&mut self.trailers, &mut self.staged);
+        }
+        Ok(())
+    }
+
+    /// Takes the payload out of `buffer` and writes what the filters make of it behind what is
+    /// staged.
+    #[cold]
+    fn admit_filtered(&mut self, buffer: &mut Buffer, coding: Coding) -> Result<(), FlowError> {
+        let Some(mut filters) = self.filters.take() else { return Err(FlowError::Coding) };
+        let taken = self.take_payload(buffer, |data| filters.data(data));
+        if taken.is_ok() && self.is_received() {
+            filters.end();
+        }
+        coding.write(filters.made(), &mut self.staged);
+        filters.made().clear();
+        self.filters = Some(filters);
+        if taken.is_ok() && self.is_received() {
+            coding.finish(&mut self.trailers, &mut self.staged);
+        }
+        taken
+    }
+
+    /// Has `take` each piece of payload that `buffer` has.
+    fn take_payload(&mut self, buffer: &mut Buffer, mut take: impl FnMut(&[u8])) -> Result<(), FlowError> {
         let mut at = 0;
         let input = buffer.filled();
         let used = loop {
             match self.framing.decode(input, at).map_err(|()| FlowError::Coding)? {
                 ChunkEvent::Data { range } => {
                     at = range.end;
-                    coding.write(&input[range], &mut self.staged);
+                    take(&input[range]);
                 }
                 ChunkEvent::More => break input.len(),
                 ChunkEvent::Done { consumed } => {
@@ -129,13 +160,21 @@ impl Flow {
                 }
             }
         };
-        if self.is_received() {
-            coding.finish(&mut self.trailers, &mut self.staged);
-        }
         self.received += used as u64;
         self.admitted += used as u64;
         buffer.consume(used);
         Ok(())
+    }
+
+    /// The sender pauses: what the filters held back leaves. Says whether there was anything.
+    #[cold]
+    fn flush_filters(&mut self) -> bool {
+        let (Path::Filtered(coding), Some(filters)) = (self.path, &mut self.filters) else { return false };
+        filters.flush();
+        let flushed = !filters.made().is_empty();
+        coding.write(filters.made(), &mut self.staged);
+        filters.made().clear();
+        flushed
     }
 
     /// Moves the body on as far as both sides allow; `Ready` once all of it has been sent. What
@@ -214,6 +253,7 @@ impl Flow {
             }
             match self.poll_receive(context, &mut from, buffer) {
                 Poll::Ready(Ok(())) => {}
+                Poll::Pending if self.filters.is_some() && self.flush_filters() => {}
                 other => {
                     self.release(context, to);
                     return other;
@@ -295,7 +335,7 @@ impl Flow {
     ) -> Poll<Result<(), FlowError>> {
         let coding = match self.path {
             Path::Verbatim => Coding::Bare,
-            Path::Payload(coding) => coding,
+            Path::Payload(coding) | Path::Filtered(coding) => coding,
         };
         loop {
             if !self.is_received() && !stored.is_taken() && stored.take_portion(coding, &mut self.staged) {
@@ -377,8 +417,17 @@ impl Flow {
         }
         self.framing = Framing::Done;
         self.trailers = from.take_trailers().filter(|_| !self.drops_trailers);
-        if let Path::Payload(coding) = self.path {
-            coding.finish(&mut self.trailers, &mut self.staged);
+        match self.path {
+            Path::Verbatim => {}
+            Path::Payload(coding) => coding.finish(&mut self.trailers, &mut self.staged),
+            Path::Filtered(coding) => {
+                if let Some(filters) = &mut self.filters {
+                    filters.end();
+                    coding.write(filters.made(), &mut self.staged);
+                    filters.made().clear();
+                }
+                coding.finish(&mut self.trailers, &mut self.staged);
+            }
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use crate::exchange::{Exchange, Stop};
 use crate::exchange::{unique_id, view};
 use crate::fault::Fault;
 use crate::flow::{Coding, Path};
+use crate::message::compression;
 
 /// How `h1-case-adjust` wants `name` to be written.
 pub(crate) fn adjusted<'a>(table: &'a [(Box<str>, Box<str>)], name: &[u8]) -> Option<&'a [u8]> {
@@ -36,6 +37,7 @@ pub(crate) fn of_request(client: &mut Client, x: &mut Exchange, backend: &Proxy)
         x.choice.said_early = true;
     }
     frame_request(x)?;
+    compression::of_request(client, x, backend);
     let pretend = backend.options.http_pretend_keepalive;
     if x.txn.request.has_upgrade() {
         return Ok(());
@@ -277,7 +279,9 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
     let length = x.response_body.length;
     x.server_closes = !x.txn.response.keep_alive() || length == BodyLength::UntilClose;
     let is_framed = frame_response(x)?;
-    let mut path = frame_for_client(client, x, length, is_framed);
+    let filters = if is_framed { compression::of_response(client, x) } else { None };
+    let shown = if filters.is_some() { BodyLength::Chunked } else { length };
+    let mut path = frame_for_client(client, x, shown, is_framed);
     if is_bodiless(x) && !x.is_tunnel && length != BodyLength::None {
         path = Path::Payload(Coding::Nothing);
     }
@@ -289,7 +293,10 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
         (true, BodyLength::Chunked, path) => (BodyLength::UntilClose, path),
         (_, length, path) => (length, path),
     };
-    x.download.start(framing, path);
+    match filters {
+        None => x.download.start(framing, path),
+        Some(filters) => x.download.start_filtered(framing, path, filters),
+    }
     x.download.drops_trailers = client.frontend.options.http_drop_response_trailers;
     if !client.side.stages_heads() {
         return Ok(());

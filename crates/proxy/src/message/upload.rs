@@ -14,7 +14,7 @@ use crate::exchange::filters;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::flow::{Coding, Path};
-use crate::message::inspect;
+use crate::message::{compression, inspect};
 use crate::server::Upstream;
 
 /// Holds the request back until its body is there, where the configuration asks for it.
@@ -191,7 +191,14 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
         BodyLength::Chunked if backend.options.http_drop_request_trailers => Path::Payload(Coding::Chunked),
         length => client.side.path(length, upstream.is_bare()),
     };
-    x.upload.start(client.side.framing(length), path);
+    let framing = client.side.framing(length);
+    match compression::filter_of_request(client, x).filter(|_| !x.request_body.is_dropped) {
+        None => x.upload.start(framing, path),
+        Some(filters) => {
+            let path = Path::Payload(if upstream.is_bare() { Coding::Bare } else { Coding::Chunked });
+            x.upload.start_filtered(framing, path, filters);
+        }
+    }
     x.upload.drops_trailers = backend.options.http_drop_request_trailers;
     let staged = &mut x.upload.staged;
     staged.append(&mut x.choice.preamble);

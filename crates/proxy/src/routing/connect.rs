@@ -145,8 +145,9 @@ pub(crate) async fn take_over(
     for other in worker.group.clone().filter(may_have) {
         let (send, receive) = tokio::sync::oneshot::channel();
         let (proxy, server, key_wanted) = (settings.backend, settings.index, Box::<[u8]>::from(key));
+        let generation = worker.shared.generation;
         let posted = runtime::worker::post(other, move || {
-            let Some(worker) = crate::worker::current() else { return };
+            let Some(worker) = crate::worker::current_of(generation) else { return };
             let Some(server) = worker.locals.known_server(proxy, server) else { return };
             let ask = Ask { key: &key_wanted, reuse, first };
             if let Some(connection) = worker.pools.take(&server, ask) {
@@ -177,7 +178,7 @@ pub(crate) async fn take_over(
                 })));
             }
             Ok(Taken::H2(handed)) => {
-                let backend = worker.local(settings.backend);
+                let backend = worker.local(settings.backend).held.clone();
                 return Some(Upstream::H2(worker.carriers.take_in(*handed, key, backend, settings)));
             }
             // It had none, or lost it meanwhile.
@@ -314,7 +315,7 @@ async fn open(
             preamble,
             key,
             ends,
-            backend: client.worker.local(backend.index),
+            backend: client.worker.local(backend.index).held.clone(),
             for_one: backend.reuse == Reuse::Never,
             open: opened,
         };
@@ -375,8 +376,9 @@ async fn place(client: &Client, server: &Rc<LocalServer>) -> Result<Open, Fault>
             continue;
         };
         let (send, receive) = tokio::sync::oneshot::channel();
+        let generation = worker.shared.generation;
         runtime::worker::post(other, move || {
-            if let Some(worker) = crate::worker::current()
+            if let Some(worker) = crate::worker::current_of(generation)
                 && let Some(server) = worker.locals.known_server(of.0, of.1)
             {
                 worker.pools.evict(&server);

@@ -98,8 +98,9 @@ fn find(backend: &Proxy, server: &Arc<ServerSettings>) -> Option<(Rc<Worker>, Rc
         return None;
     }
     let worker = current()?;
+    // The check may be one of another plan, and its place another's by now.
+    worker.shared.proxies.get(backend.index)?;
     let local = worker.local(backend.index).server(server.index)?;
-    // Its place may be another's by now.
     Arc::ptr_eq(&local.state, &server.state).then_some((worker, local))
 }
 

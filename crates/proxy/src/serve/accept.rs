@@ -29,12 +29,13 @@ const SHORTAGE: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Makes the calling worker ready to serve connections, its own and those handed to it.
-pub fn install(worker: &Rc<Worker>) {
-    newcomer::install(crate::serve::session::starter(worker.clone()));
+pub fn install() {
+    newcomer::install(crate::serve::session::starter());
 }
 
 /// Accepts from `listener`, bind number `bind` of frontend number `frontend`, until the frontend
-/// stops. `workers` are those that may serve its connections.
+/// stops, or another plan is in use: what waits in a socket that this one does not have is accepted
+/// first. `workers` are those that may serve its connections.
 pub async fn serve(
     worker: Rc<Worker>,
     mut listener: Listener,
@@ -52,9 +53,13 @@ pub async fn serve(
     let mut in_a_row = 0;
     let mut turn = 0;
     let mut registered = None;
+    let mut is_drained = false;
     loop {
-        if proxy.state.admission() == Admission::Paused {
-            sit_out(&proxy, &entry, &mut listener).await;
+        if proxy.state.admission() == Admission::Paused && !worker.is_old() {
+            sit_out(&worker, &proxy, &entry, &mut listener).await;
+        }
+        if worker.is_old() && !worker.closes(frontend, bind) {
+            return;
         }
         if !gate.admitted().await {
             return;
@@ -65,7 +70,9 @@ pub async fn serve(
             tokio::task::yield_now().await;
         }
         let accepted = poll_fn(|context| {
-            if proxy.state.admission() != Admission::Open {
+            if proxy.state.admission() != Admission::Open
+                || (worker.is_old() && !worker.closes(frontend, bind))
+            {
                 return Poll::Ready(None);
             }
             if !registered.is_some_and(|number| entry.is_registered(number)) {
@@ -73,9 +80,11 @@ pub async fn serve(
             }
             let polled = listener.poll_accept(context).map(Some);
             in_a_row = if polled.is_pending() { 0 } else { in_a_row + 1 };
-            polled
+            is_drained = polled.is_pending() && worker.is_old();
+            if is_drained { Poll::Ready(None) } else { polled }
         });
         match accepted.await {
+            None if is_drained => return,
             None => {}
             Some(Ok(accepted)) if refuses_privileged && is_privileged(&accepted) => {
                 proxy.state.frontend.mine().denied_connections.add(1);
@@ -86,6 +95,8 @@ pub async fn serve(
             Some(Ok(accepted)) => {
                 let Some(Reserved { tls_place }) = gate.reserve().await else { continue };
                 let target = match spread {
+                    // Others may have let go of this plan.
+                    _ if worker.is_old() => worker.index,
                     MultiQueue::Off => worker.index,
                     MultiQueue::On => choose(worker.index, &workers),
                     MultiQueue::Fair => {
@@ -102,11 +113,12 @@ pub async fn serve(
 
 /// `disable frontend`, and what a successor that cannot share the address asks for: the port is
 /// free meanwhile. Whoever connects to a socket that cannot be paused waits.
-async fn sit_out(proxy: &plan::Proxy, entry: &state::Listener, listener: &mut Listener) {
+async fn sit_out(worker: &Worker, proxy: &plan::Proxy, entry: &state::Listener, listener: &mut Listener) {
     let paused = listener.pause().is_ok();
     poll_fn(|context: &mut Context<'_>| {
         entry.wait(context.waker().clone());
-        if proxy.state.admission() == Admission::Paused { Poll::Pending } else { Poll::Ready(()) }
+        let waits = proxy.state.admission() == Admission::Paused && !worker.is_old();
+        if waits { Poll::Pending } else { Poll::Ready(()) }
     })
     .await;
     while paused && proxy.state.admission() == Admission::Open && listener.resume().is_err() {
@@ -143,19 +155,21 @@ impl Gate<'_> {
         loop {
             match self.proxy.state.admission() {
                 Admission::Stopped => return false,
+                // Whose turn it is now waits by itself; where nobody does, there is no room.
+                _ if self.worker.is_old() && !self.has_room() => return false,
                 Admission::Open if self.has_room() => {
                     if !self.is_held() {
                         return true;
                     }
                     timer::sleep(HELD).await;
                 }
-                _ => self.wait().await,
+                _ => self.wait(true).await,
             }
         }
     }
 
-    /// Waits until there may be room.
-    async fn wait(&self) {
+    /// Waits until there may be room; with `heeds_plan` also until another plan is in use.
+    async fn wait(&self, heeds_plan: bool) {
         let mut waited = false;
         poll_fn(|context: &mut Context<'_>| {
             if std::mem::replace(&mut waited, true) {
@@ -164,7 +178,11 @@ impl Gate<'_> {
             self.listener.wait(context.waker().clone());
             // What changed between the look and the registration is seen here.
             let open = self.proxy.state.admission() != Admission::Paused;
-            if open && self.has_room() { Poll::Ready(()) } else { Poll::Pending }
+            if (open && self.has_room()) || (heeds_plan && self.worker.is_old()) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
         .await;
     }
@@ -228,8 +246,15 @@ impl Gate<'_> {
                     process.connections.sub(1);
                 }
             }
-            if !self.admitted().await {
-                return None;
+            // Whoever was accepted is waited for, whatever plan is in use.
+            match self.proxy.state.admission() {
+                Admission::Stopped => return None,
+                Admission::Open if self.has_room() => {
+                    if self.is_held() {
+                        timer::sleep(HELD).await;
+                    }
+                }
+                _ => self.wait(false).await,
             }
         }
     }
@@ -255,9 +280,11 @@ fn hand_over(
 ) {
     let load = Load::add(target);
     let Accepted { socket, peer } = accepted;
-    let newcomer = Newcomer { socket, peer, frontend, bind, load, accepted_us: now_us(), tls_place };
+    let generation = worker.shared.generation;
+    let newcomer =
+        Newcomer { socket, peer, generation, frontend, bind, load, accepted_us: now_us(), tls_place };
     if target == worker.index {
-        newcomer::start(Arrived::Accepted(newcomer));
+        newcomer::start_at(worker.clone(), Arrived::Accepted(newcomer));
     } else {
         worker::post(target, move || newcomer::start(Arrived::Accepted(newcomer)));
     }

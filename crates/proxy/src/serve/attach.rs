@@ -124,6 +124,7 @@ fn hand_over(
     let Some(connection) = Rc::into_inner(connection) else { return };
     let backend = worker.local(server.backend);
     set_options(&socket, &backend);
+    let backend = backend.held.clone();
     let end = |address: Option<std::net::SocketAddr>| address.map_or(Endpoint::Local, Endpoint::Ip);
     let ends = Some((end(socket.local()), end(socket.peer())));
     let open = Open::new(&server);

@@ -7,17 +7,19 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use net::{Dial, Stream};
+use plan::ServerSettings;
 use plan::log::LogProto;
 use plan::ring::{RingPeer, RingServer};
 use plan::server::{ServerName, ServerTls};
 use runtime::timer::{self, Timer, now_ms};
 use sample::Env;
+use state::Process;
 use state::ring::Reader;
-use state::server::ServerAddress;
 use tls::Keep;
 
 use crate::worker::Worker;
@@ -60,16 +62,26 @@ pub fn start(worker: &Rc<Worker>) {
     for (number, server) in worker.shared.plan.ring_servers.iter().enumerate() {
         if number % workers == worker.index {
             let reader = Reader::attach(&server.ring);
-            tokio::task::spawn_local(feed(worker.clone(), server.clone(), reader));
+            let way = Way {
+                buffers: (&worker.shared.plan.global.tune).into(),
+                process: worker.shared.process.clone(),
+            };
+            tokio::task::spawn_local(feed(way, server.clone(), reader));
         }
     }
 }
 
-async fn feed(worker: Rc<Worker>, server: RingServer, mut reader: Reader) {
+/// What connections to the servers need: tasks outlive the plan that began them.
+struct Way {
+    buffers: dial::Buffers,
+    process: Arc<Process>,
+}
+
+async fn feed(way: Way, server: RingServer, mut reader: Reader) {
     let timer = Timer::new();
     loop {
         let connected = now_ms();
-        if let Ok(mut stream) = connect(&worker, &server, &timer).await {
+        if let Ok(mut stream) = connect(&way, &server, &timer).await {
             // Why it ended does not matter: the next connection goes on behind what was taken.
             let _ = pump(&mut stream, &mut reader, &server, &timer).await;
         }
@@ -83,25 +95,16 @@ async fn feed(worker: Rc<Worker>, server: RingServer, mut reader: Reader) {
     }
 }
 
-async fn connect(worker: &Worker, server: &RingServer, timer: &Timer) -> io::Result<Stream> {
-    let (address, settings) = match &server.peer {
-        RingPeer::Address(address) => (address.clone(), None),
-        RingPeer::Server(settings) => {
-            (ServerAddress::clone(&settings.state.address.load()), Some(&**settings))
-        }
-    };
-    let target = dial::target(&address).ok_or(io::ErrorKind::AddrNotAvailable)?;
-    let dial = settings.map_or_else(Dial::default, |settings| {
-        let buffers = (&worker.shared.plan.global.tune).into();
-        Dial { fast_open: settings.tfo, ..dial::to_server(settings, buffers, &target) }
-    });
+async fn connect(way: &Way, server: &RingServer, timer: &Timer) -> io::Result<Stream> {
     timer.set_after(now_ms(), server.connect_timeout);
     let mut connecting = pin!(async {
-        let mut stream = dial.connect(&target).await?;
-        if let Some(tls) = settings.and_then(|settings| settings.speaks_tls()) {
-            begin_tls(worker, tls, &mut stream).await?;
+        match &server.peer {
+            RingPeer::Address(address) => {
+                let target = dial::target(address).ok_or(io::ErrorKind::AddrNotAvailable)?;
+                Dial::default().connect(&target).await
+            }
+            RingPeer::Server(server) => connect_to(server, &way.process, way.buffers).await,
         }
-        Ok(stream)
     });
     poll_fn(|context| match connecting.as_mut().poll(context) {
         Poll::Ready(connected) => Poll::Ready(connected),
@@ -110,12 +113,30 @@ async fn connect(worker: &Worker, server: &RingServer, timer: &Timer) -> io::Res
     .await
 }
 
+/// A connection to a server that is for no request, TLS and all.
+///
+/// # Errors
+/// Why there is none.
+pub async fn connect_to(
+    server: &ServerSettings,
+    process: &Process,
+    buffers: dial::Buffers,
+) -> io::Result<Stream> {
+    let target = dial::target(&server.state.address.load()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+    let dial = Dial { fast_open: server.tfo, ..dial::to_server(server, buffers, &target) };
+    let mut stream = dial.connect(&target).await?;
+    if let Some(tls) = server.speaks_tls() {
+        begin_tls(process, tls, &mut stream).await?;
+    }
+    Ok(stream)
+}
+
 /// Makes the handshake with a server that speaks TLS. `sni` may name what the process knows: there
 /// is no request.
-async fn begin_tls(worker: &Worker, tls: &ServerTls, stream: &mut Stream) -> io::Result<()> {
+async fn begin_tls(process: &Process, tls: &ServerTls, stream: &mut Stream) -> io::Result<()> {
     let mut name = Vec::new();
     if let ServerName::Expression(expression) = &tls.name {
-        expression.eval_into(&Env::new(&worker.shared.process, now_ms()), &mut name);
+        expression.eval_into(&Env::new(process, now_ms()), &mut name);
     }
     let name = std::str::from_utf8(&name).ok().filter(|name| !name.is_empty());
     stream.connect_tls(&tls.connector, name, Keep::default()).map_err(io::Error::other)?;

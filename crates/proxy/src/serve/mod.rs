@@ -7,6 +7,7 @@ pub mod feed;
 pub(crate) mod http;
 mod multiplexed;
 mod newcomer;
+mod peer;
 pub mod preconnect;
 mod preface;
 mod ready;

@@ -75,6 +75,8 @@ struct Front<M, F> {
     told: Option<Told>,
     /// Whether the end of the connection was announced.
     is_leaving: bool,
+    /// Whether a stream came that had to be served as a plan says which is in use no more.
+    is_outdated: bool,
     /// When the connection ends for its silence, in ms, if the timer says first that it rests.
     ends_at: Option<u64>,
 }
@@ -108,8 +110,8 @@ where
     drop(share);
 }
 
-/// The same for a connection that began already. (What it is given is moved once, into what the
-/// future keeps: this is memory of each idle connection.)
+/// The same for a connection that began already. Its arguments are moved into the future once:
+/// each further copy would be memory of every idle connection.
 pub(super) fn go_on<M, F>(
     client: Boxed<Client>,
     exchanges: Rc<Exchanges<M, F>>,
@@ -133,6 +135,7 @@ where
         is_ended: false,
         told: None,
         is_leaving: false,
+        is_outdated: false,
         ends_at: None,
     };
     front.run()
@@ -157,6 +160,9 @@ where
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
         self.ready.enter(context.waker());
         self.told.get_or_insert_with(|| stopping::tell(context.waker()));
+        if self.open == 0 {
+            self.root.follow_plan();
+        }
         let polled = match self.turns(context) {
             Ok(()) => self.poll_end(context),
             Err(end) => Poll::Ready(end),
@@ -267,6 +273,9 @@ where
 
     /// Begins to serve a stream.
     fn start(&mut self, key: Key, is_whole: bool) {
+        self.root.follow_plan();
+        // The client is to come again: this connection is never at rest.
+        self.is_outdated |= self.root.worker.is_old();
         let mut x = Exchange::take();
         std::mem::swap(&mut x.txn.request, self.connection.engine.borrow_mut().head_mut());
         let stream = Stream::new(self.connection.clone(), key);
@@ -282,9 +291,10 @@ where
         let mut client = Client::of_stream(link.clone(), stream, entry);
         client.idle_from = self.root.idle_from;
         let index = key.index();
-        // Most have one stream at a time: no memory for four is taken at first.
-        let is_first = self.streams.is_empty();
-        self.streams.reserve_exact(usize::from(is_first));
+        if self.streams.is_empty() {
+            // Most have one stream at a time: a vector's first growth would be for four.
+            self.streams.reserve_exact(1);
+        }
         while self.streams.len() <= index {
             let slot = Slot::new(&self.ready, self.streams.len());
             self.streams.push(Place { running: None, waker: slot.clone().into(), slot });
@@ -339,7 +349,7 @@ where
 
     /// Sends what is in the output, as much as the socket takes.
     fn send(&mut self, context: &mut Context<'_>) -> Result<(), End> {
-        let may_stay = self.root.may_stay();
+        let may_stay = !self.is_outdated && self.root.may_stay();
         if !may_stay && !self.is_leaving {
             self.is_leaving = true;
             self.connection.engine.borrow_mut().shutdown(Phase::Announce);

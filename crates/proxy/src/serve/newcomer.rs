@@ -10,14 +10,18 @@ use runtime::worker::Load;
 
 use super::slots::Slot;
 use crate::stream::{Connection, Reader};
+use crate::worker::{self, Worker};
+
+/// Serves who arrives, as a worker of the plan that its places are of.
+pub(super) type Starter = Box<dyn Fn(Rc<Worker>, Arrived)>;
 
 thread_local! {
     /// What the calling worker does with whoever arrives; set once when the worker starts to serve.
-    static STARTER: OnceCell<Box<dyn Fn(Arrived)>> = const { OnceCell::new() };
+    static STARTER: OnceCell<Starter> = const { OnceCell::new() };
 }
 
 /// Sets that.
-pub(super) fn install(starter: Box<dyn Fn(Arrived)>) {
+pub(super) fn install(starter: Starter) {
     STARTER.with(|cell| {
         // A second call keeps the first worker: there is one a thread.
         let _ = cell.set(starter);
@@ -26,9 +30,20 @@ pub(super) fn install(starter: Box<dyn Fn(Arrived)>) {
 
 /// Has the calling worker serve it.
 pub(super) fn start(arrived: Arrived) {
+    let generation = match &arrived {
+        Arrived::Accepted(newcomer) => newcomer.generation,
+        Arrived::Dialled(dialled) => dialled.generation,
+    };
+    if let Some(worker) = worker::of_plan(generation) {
+        start_at(worker, arrived);
+    }
+}
+
+/// Has the calling worker serve it by a certain plan.
+pub(super) fn start_at(worker: Rc<Worker>, arrived: Arrived) {
     STARTER.with(|cell| {
         if let Some(start) = cell.get() {
-            start(arrived);
+            start(worker, arrived);
         }
     });
 }
@@ -45,6 +60,8 @@ pub(crate) enum Arrived {
 pub(crate) struct Newcomer {
     pub(crate) socket: OwnedFd,
     pub(crate) peer: Option<std::net::SocketAddr>,
+    /// The plan that the places are of.
+    pub(crate) generation: u64,
     pub(crate) frontend: usize,
     pub(crate) bind: usize,
     pub(crate) load: Load,
@@ -58,6 +75,7 @@ pub(crate) struct Dialled {
     pub(crate) socket: Stream,
     pub(crate) connection: Rc<Connection>,
     pub(crate) reader: Reader,
+    pub(crate) generation: u64,
     pub(crate) frontend: usize,
     pub(crate) bind: usize,
     pub(crate) load: Load,

@@ -154,7 +154,8 @@ async fn open(
     });
     let (socket, Reversal { connection, reader, .. }) = opened.await?;
     connection.count(&backend.state.backend.mine().h2);
-    Ok(Dialled { socket, connection, reader, frontend, bind, load, slot })
+    let generation = worker.shared.generation;
+    Ok(Dialled { socket, connection, reader, generation, frontend, bind, load, slot })
 }
 
 /// Connects to the server and reverses the connection.

@@ -32,12 +32,12 @@ use crate::client::{Client, handshake};
 use crate::evaluate::{self, Attach};
 use crate::exchange::{Arrival, Next, Upgrade};
 use crate::serve::boxes::{Exchanges, task_of};
-use crate::serve::newcomer::{Arrived, Dialled, Newcomer};
+use crate::serve::newcomer::{Arrived, Dialled, Newcomer, Starter};
 use crate::serve::{attach, multiplexed, preface};
 use crate::worker::Worker;
 
 /// What this worker does with each new connection.
-pub(crate) fn starter(worker: Rc<Worker>) -> Box<dyn Fn(Arrived)> {
+pub(crate) fn starter() -> Starter {
     let exchanges = Rc::new(Exchanges::new(super::http::exchange));
     pools::register({
         let exchanges = exchanges.clone();
@@ -47,13 +47,13 @@ pub(crate) fn starter(worker: Rc<Worker>) -> Box<dyn Fn(Arrived)> {
         let exchanges = exchanges.clone();
         move || exchanges.stream_pool()
     });
-    let index = worker.index;
+    let index = runtime::current_worker();
     pools::register(move || {
         let allocated = runtime::worker::connections(index);
         Pool { name: "connection", size: size_of::<Client>(), allocated, free: 0 }
     });
-    Box::new(move |arrived| {
-        let (worker, exchanges) = (worker.clone(), exchanges.clone());
+    Box::new(move |worker, arrived| {
+        let exchanges = exchanges.clone();
         match arrived {
             Arrived::Accepted(newcomer) => {
                 tokio::task::spawn_local(run(begin(worker, newcomer), exchanges));
@@ -152,7 +152,7 @@ where
     M: Fn(Boxed<Client>, Arrival) -> F,
     F: Future<Output = (Boxed<Client>, Next)>,
 {
-    let Dialled { socket, connection, reader, frontend, bind, load, slot: _slot } = *dialled;
+    let Dialled { socket, connection, reader, frontend, bind, load, slot: _slot, .. } = *dialled;
     let proxy = worker.local(frontend);
     let (line, now_us) = (&proxy.binds[bind], now_us());
     // There is no place to be waited for: who is above the limits gives the connection up.
@@ -214,6 +214,9 @@ where
     if connection.frontend.log_forward.is_some() {
         Box::pin(crate::serve::receive::stream(connection)).await;
         return;
+    }
+    if connection.frontend.peers.is_some() {
+        return Box::pin(crate::serve::peer::serve(connection)).await;
     }
     if connection.frontend.mode != Mode::Http {
         // Boxed: what a stream needs is nothing that a connection at rest should hold.
@@ -326,6 +329,7 @@ fn count_session(connection: &Client) {
 /// Waits for the first byte of the next request: no buffer is held meanwhile. `None` when the
 /// connection is to end.
 async fn wait_for_request(connection: &mut Client) -> Option<Arrival> {
+    connection.follow_plan();
     if !connection.side.is_drained() {
         // Requests that came together ask the sockets for little: without this, a client that goes
         // on sending such would keep the worker for itself.
@@ -341,6 +345,7 @@ async fn wait_for_request(connection: &mut Client) -> Option<Arrival> {
     };
     let mut armed = false;
     poll_fn(|context: &mut Context<'_>| {
+        connection.follow_plan();
         // Whoever connects has something to say, which mostly is here already.
         let here = first && !armed && connection.poll_fill(context).is_ready();
         connection.side.release();
@@ -355,6 +360,7 @@ async fn wait_for_request(connection: &mut Client) -> Option<Arrival> {
             connection.timer.set_after(connection.idle_from / 1000, allowed);
             armed = true;
         }
+        connection.limit_rest();
         connection.timer.poll_expired(context).map(|()| Some(Arrival::Expired))
     })
     .await

@@ -43,7 +43,9 @@ pub(crate) async fn relay(mut client: Boxed<Client>) -> Option<(Boxed<Client>, B
     times.started = client.session.accepted_us;
     times.started_wall = client.session.accepted_wall_us;
     times.request = now_us();
-    if let Err(stop) = serve(&mut client, &mut x).await {
+    let served = serve(&mut client, &mut x).await;
+    x.txn.look_away();
+    if let Err(stop) = served {
         sockets::forget(&client, &mut x);
         ending::note(&client, &mut x, stop);
         match stop {

@@ -13,12 +13,13 @@ use std::task::{Context, Poll, Waker};
 
 use ::h2::{Event, Role};
 use net::Stream as Socket;
+use runtime::Local;
 use runtime::timer::{Timer, now_ms};
 use sample::Endpoint;
 
 use super::h1::Key;
 use super::h2::{Give, Handed, Held, Multiplexed, Request};
-use super::local::{LocalProxy, LocalServer};
+use super::local::LocalServer;
 use super::open::Open;
 use super::pool::Ask;
 use crate::glitch;
@@ -36,7 +37,7 @@ pub(crate) struct Standing {
     pub(crate) key: Key,
     pub(crate) ends: Option<(Endpoint, Endpoint)>,
     /// The backend of its server.
-    pub(crate) backend: Rc<LocalProxy>,
+    pub(crate) backend: Local<state::Proxy>,
     pub(crate) open: Open,
 }
 
@@ -48,7 +49,7 @@ pub(crate) struct Opened {
     pub(crate) key: Key,
     pub(crate) ends: Option<(Endpoint, Endpoint)>,
     /// The backend of its server.
-    pub(crate) backend: Rc<LocalProxy>,
+    pub(crate) backend: Local<state::Proxy>,
     /// Whether it serves one request alone (`http-reuse never`).
     pub(crate) for_one: bool,
     pub(crate) open: Open,
@@ -108,7 +109,7 @@ impl Carriers {
         self: &Rc<Self>,
         handed: Handed,
         key: &[u8],
-        backend: Rc<LocalProxy>,
+        backend: Local<state::Proxy>,
         server: &Rc<LocalServer>,
     ) -> Held {
         let Handed { stream, engine, is_settled, uses, ends, open } = handed;

@@ -14,12 +14,12 @@ use std::task::{Context, Poll, Waker};
 use ::h2::message::Scheme;
 use http::{BodyLength, Head, Method};
 use plan::proxy::Reuse;
-use runtime::{Boxed, Boxes};
+use runtime::{Boxed, Boxes, Local};
 use sample::{Endpoint, StreamFacts};
 use state::counters::Multiplexed as Counters;
 
 use super::h1::{Key, NoHead};
-use super::local::{LocalProxy, LocalServer};
+use super::local::LocalServer;
 use super::open::Open;
 use super::pool::Ask;
 use crate::flow::{Flow, FlowError, Sink, Source};
@@ -45,7 +45,7 @@ pub(crate) struct Multiplexed {
     pub(super) ends: Option<(Endpoint, Endpoint)>,
     pub(super) tls: Option<Arc<tls::Details>>,
     /// The backend of its server.
-    pub(super) backend: Rc<LocalProxy>,
+    pub(super) backend: Local<state::Proxy>,
     pub(super) open: Open,
     /// Who takes it to another worker, where somebody has asked for it.
     pub(super) leaves_to: RefCell<Option<Give>>,
@@ -130,7 +130,7 @@ impl Multiplexed {
     }
 
     pub(super) fn counters(&self) -> &Counters {
-        &self.backend.state.backend.mine().h2
+        &self.backend.backend.mine().h2
     }
 
     pub(super) fn is_idle(&self) -> bool {

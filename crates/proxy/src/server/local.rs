@@ -64,7 +64,9 @@ impl LocalServer {
     /// Whether both are the same server.
     #[inline]
     pub(crate) fn is(&self, other: &Self) -> bool {
+        // Of two plans it is the same if nothing that connections depend on has changed.
         Arc::ptr_eq(&self.settings, &other.settings)
+            || (Arc::ptr_eq(self.held.shared(), other.held.shared()) && self.print == other.print)
     }
 }
 
@@ -163,6 +165,15 @@ impl Locals {
         let proxies = self.proxies.borrow();
         let servers = proxies.get(backend)?.as_ref()?.servers.borrow();
         servers.get(place)?.clone()
+    }
+
+    /// All servers that requests went to.
+    pub(crate) fn known_servers(&self) -> Vec<Rc<LocalServer>> {
+        let mut all = Vec::new();
+        for proxy in self.proxies.borrow().iter().flatten() {
+            all.extend(proxy.servers.borrow().iter().flatten().cloned());
+        }
+        all
     }
 
     /// Shows all servers that requests went to, until `look` says that it has seen enough.

@@ -4,7 +4,8 @@
 //! system call. One task a worker, the sweeper, is told of every server with an event on an idle
 //! connection and drops what was closed.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
@@ -65,7 +66,14 @@ pub(crate) struct Pools {
     glitches: Glitches,
     /// The earliest instant at which a pool is to be purged.
     purge_at: Cell<u64>,
+    /// Whether another plan is in use.
+    is_old: Cell<bool>,
+    /// Who keeps connections then.
+    successor: RefCell<Option<Successor>>,
 }
+
+/// Keeps a connection to a server of an older plan, or gives it back.
+pub(crate) type Successor = Box<dyn Fn(Box<Connection>) -> Option<Box<Connection>>>;
 
 /// What a request asks of a pooled connection.
 #[derive(Debug, Clone, Copy)]
@@ -83,6 +91,8 @@ impl Pools {
             process: shared.process.clone(),
             glitches: shared.plan.global.tune.glitches,
             purge_at: Cell::new(u64::MAX),
+            is_old: Cell::new(false),
+            successor: RefCell::default(),
         }
     }
 
@@ -118,8 +128,42 @@ impl Pools {
         }
     }
 
+    /// From now on what is not needed any more goes to `successor`; the sweeper ends.
+    pub(crate) fn retire(&self, successor: Successor) {
+        self.successor.replace(Some(successor));
+        self.is_old.set(true);
+        self.board.wake_sweeper();
+    }
+
+    /// Moves the idle connections to a server to the same one of another plan.
+    pub(crate) fn move_idle(&self, from: &LocalServer, to: &Rc<LocalServer>) {
+        let old = from.pool.take();
+        let pool = &mut *to.pool.borrow_mut();
+        (pool.spare, pool.peak, pool.expected) = (old.spare, old.peak, old.expected);
+        for mut connection in old.idle {
+            connection.open.server = to.clone();
+            let waker = pool.waker(to, &self.board);
+            if connection.socket.stream.poll_idle(&mut Context::from_waker(waker)).is_ready() {
+                count_out(to, &connection);
+                continue;
+            }
+            pool.idle.push(connection);
+        }
+        if pool.purge_at == 0 && !pool.idle.is_empty() {
+            pool.purge_at = now_ms() + to.pool_purge_delay.as_millis() as u64;
+            self.purge_at.set(self.purge_at.get().min(pool.purge_at));
+            self.board.wake_sweeper();
+        }
+    }
+
     /// Gives back what is not kept.
-    fn try_put(&self, mut connection: Box<Connection>) -> Option<Box<Connection>> {
+    pub(crate) fn try_put(&self, mut connection: Box<Connection>) -> Option<Box<Connection>> {
+        if self.is_old.get() {
+            return match &*self.successor.borrow() {
+                Some(successor) => successor(connection),
+                None => Some(connection),
+            };
+        }
         let server = connection.open.server.clone();
         let settings = &*server;
         let limit = settings.pool_max_conn;
@@ -166,10 +210,7 @@ impl Pools {
             }
         }
         // Tells the sweeper of whatever happens on it from now on.
-        let (_, waker) = pool.bell.get_or_insert_with(|| {
-            let bell = Bell::new((settings.backend, settings.index), &self.board);
-            (bell.clone(), bell.into())
-        });
+        let waker = pool.waker(settings, &self.board);
         if connection.socket.stream.poll_idle(&mut Context::from_waker(waker)).is_ready() {
             return Some(connection);
         }
@@ -207,7 +248,7 @@ impl Pools {
         locals.each_server(|server| !self.evict(server));
     }
 
-    /// Watches the idle connections: never ready.
+    /// Watches the idle connections until another plan is in use.
     pub(crate) fn poll_sweep(
         &self,
         context: &mut Context<'_>,
@@ -217,6 +258,9 @@ impl Pools {
     ) -> Poll<()> {
         self.board.set_sweeper(context.waker());
         loop {
+            if self.is_old.get() {
+                return Poll::Ready(());
+            }
             timer.set(self.sweep(locals, now_ms(), places));
             if timer.poll_expired(context).is_pending() {
                 return Poll::Pending;
@@ -257,6 +301,15 @@ impl Pools {
 }
 
 impl ServerPool {
+    /// What the idle connections to `server` ring.
+    fn waker(&mut self, server: &LocalServer, board: &Arc<Board>) -> &Waker {
+        let (_, waker) = self.bell.get_or_insert_with(|| {
+            let bell = Bell::new((server.backend, server.index), board);
+            (bell.clone(), bell.into())
+        });
+        waker
+    }
+
     /// Drops the idle connections that the kernel has told something of, all of them where the
     /// server is down.
     fn look(&mut self, server: &LocalServer) {

@@ -151,8 +151,9 @@ impl Connection {
         let mut places = self.places.borrow_mut();
         let index = key.index();
         if places.len() <= index {
-            let is_first = places.is_empty();
-            places.reserve_exact(usize::from(is_first));
+            if places.is_empty() {
+                places.reserve_exact(1);
+            }
             places.resize_with(index + 1, Place::default);
         }
         with(&mut places[index])

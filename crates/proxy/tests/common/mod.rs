@@ -84,6 +84,7 @@ pub(crate) fn serve(plan: impl Into<Arc<Plan>>) -> Vec<SocketAddr> {
             reply()
         }),
         resolve: Box::new(|_, _, _| Box::pin(std::future::ready(None))),
+        serve_peer: Box::new(|_, _, _| Box::pin(std::future::ready(()))),
     };
     let shared = Arc::new(Shared::new(plan.clone(), Arc::new(Process::default()), services));
     let mut addresses = Vec::new();
@@ -102,7 +103,7 @@ pub(crate) fn serve(plan: impl Into<Arc<Plan>>) -> Vec<SocketAddr> {
         let (shared, workers, watched) = (shared.clone(), workers.clone(), watched.take());
         let main = move || async move {
             let worker = Worker::new(shared, 0..workers.len());
-            proxy::serve::accept::install(&worker);
+            proxy::serve::accept::install();
             tokio::task::spawn_local(proxy::worker::background(worker.clone()));
             for (frontend, socket) in watched.into_iter().flatten() {
                 let listener =

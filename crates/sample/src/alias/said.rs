@@ -95,11 +95,11 @@ pub(super) fn http_query(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
 /// The slots that the frontend has of a kind, one for each column of the log; none for a request
 /// that was not understood. A stream of TCP has them from its start.
 fn slots(env: &Env<'_>, kind: fn(usize) -> CaptureSlot) -> impl Iterator<Item = CaptureSlot> {
-    let lengths = env.session.and_then(|session| session.frontend.capture_lengths.get());
+    let lengths = env.session.and_then(|session| session.frontend.capture_lengths.load_full());
     let begun = env.transaction.is_some_and(|it| !it.is_http || it.captures_any(kind(0)));
-    let of_kind = lengths.filter(|_| begun).map_or(0, |[requests, responses]| match kind(0) {
-        CaptureSlot::Request(_) => requests.len(),
-        CaptureSlot::Response(_) => responses.len(),
+    let of_kind = lengths.filter(|_| begun).map_or(0, |lengths| match kind(0) {
+        CaptureSlot::Request(_) => lengths[0].len(),
+        CaptureSlot::Response(_) => lengths[1].len(),
     });
     (0..of_kind).map(kind)
 }

@@ -10,8 +10,6 @@ use crate::session::Endpoint;
 use crate::transaction::StreamFacts;
 use crate::value::{Type, Value};
 
-const NO_COMPRESSION: &str =
-    "what a response that was not compressed gives: compression is not supported yet";
 const NO_CACHE: &str = "what a response that is not from a cache gives: caches are not supported yet";
 
 #[rustfmt::skip]
@@ -48,9 +46,9 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("bc_nb_streams",    &[],               Type::Int,  Columns::RESPONSE_KEPT,  "streams open on it: one with HTTP/1",               bc_nb_streams),
     row("fc_settings_streams_limit", &[],      Type::Int,  Columns::CLIENT_SESSION, "streams that it may have at once: one with HTTP/1", fc_settings_streams_limit),
     row("bc_settings_streams_limit", &[],      Type::Int,  Columns::RESPONSE_KEPT,  "streams that it may have at once: one with HTTP/1", bc_settings_streams_limit),
-    // What compression and caches would tell of a response without them.
-    row("res.comp",         &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the response was compressed",               not_here).partial(NO_COMPRESSION),
-    row("res.comp_algo",    &[],               Type::Str,  Columns::RESPONSE_KEPT,  "by which algorithm",                                nothing).partial(NO_COMPRESSION),
+    row("res.comp",         &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the response was compressed",               res_comp),
+    row("res.comp_algo",    &[],               Type::Str,  Columns::RESPONSE_KEPT,  "by which algorithm",                                res_comp_algo),
+    // What caches would tell of a response without them.
     row("res.cache_hit",    &[],               Type::Bool, Columns::SERVER,         "whether the response came from a cache",            not_here).partial(NO_CACHE),
     row("res.cache_name",   &[],               Type::Str,  Columns::SERVER,         "from which cache",                                  nothing).partial(NO_CACHE),
 ];
@@ -221,6 +219,14 @@ fn fc_http_major<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Va
 
 fn nothing<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     None
+}
+
+fn res_comp<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Bool(env.transaction?.compressed.is_some()))
+}
+
+fn res_comp_algo<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::str(env.transaction?.compressed?.as_bytes()))
 }
 
 fn not_here<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

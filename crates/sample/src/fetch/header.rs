@@ -8,6 +8,7 @@ use crate::env::Env;
 use crate::packed::write_length;
 use crate::place::{Columns, is_response};
 use crate::scope::Scope;
+use crate::transaction::FirstBytes;
 use crate::value::{Scratch, Type, Value};
 
 const ONE: &[crate::args::Spec] = &[opt(Kind::HeaderName), opt(Kind::Int)];
@@ -47,7 +48,12 @@ pub(super) static FETCHES: &[Fetch] = &[
 
 /// The request's head, where there is one.
 pub(super) fn request<'a>(env: &Env<'a>) -> Option<&'a Head> {
-    let transaction = env.transaction.filter(|transaction| transaction.is_http)?;
+    let transaction = env.transaction?;
+    if !transaction.is_http && transaction.first_bytes != FirstBytes::Request {
+        // The rest of it may come.
+        env.want_bytes(transaction.first_bytes == FirstBytes::Begun);
+        return None;
+    }
     Some(&transaction.request).filter(|head| !head.target().is_empty())
 }
 

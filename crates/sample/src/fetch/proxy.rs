@@ -195,7 +195,7 @@ fn srv_is_up<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value
 }
 
 fn srv_iweight<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    int(args.server(0)?.initial_weight)
+    int(args.server(0)?.initial_weight())
 }
 
 fn srv_name<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
@@ -277,7 +277,8 @@ fn fe_tarpit_timeout<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Optio
 }
 
 fn fe_defbe<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    Some(Value::str(env.session?.frontend.default_backend.get()?.as_bytes()))
+    let name = env.session?.frontend.default_backend.load_full()?;
+    Some(Value::Str(crate::value::Scratch::copy(name.as_bytes()).into()))
 }
 
 fn be_connect_timeout<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

@@ -175,6 +175,14 @@ impl Variables {
         Self { names: self.names.clone(), mentioned: Arc::new(Mentioned(RwLock::new(mentioned))), ..*self }
     }
 
+    /// The same names in the same slots, for a plan that takes the place of this one's: nothing is
+    /// asked for yet.
+    #[must_use]
+    pub fn named_alone(&self) -> Self {
+        let Self { names, mentioned, next, .. } = self.aside();
+        Self { names, mentioned, next, ..Self::default() }
+    }
+
     /// What this copy came to ask for that `plan` does not have: a variable that nothing else
     /// names, or something that is kept only where an expression of the configuration wants it.
     pub fn beyond(&self, plan: &Self) -> Option<String> {

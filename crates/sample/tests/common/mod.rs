@@ -180,7 +180,7 @@ impl World {
     /// A GET request with a response, of a client at 192.0.2.7.
     pub fn new() -> Self {
         let frontend = proxy(2, "fe", true);
-        let _ = frontend.capture_lengths.set([[64, 64].into(), [].into()]);
+        frontend.capture_lengths.store(Some(Arc::new([[64, 64].into(), [].into()])));
         let backend = proxy(3, "be", false);
         let chosen = server(1, "s1");
         backend.servers.store(Arc::new(vec![Arc::clone(&chosen), server(2, "s2")]));

@@ -38,7 +38,7 @@ pub(crate) fn usual() -> World {
     world.transaction.server_glitches = 4;
     world.session.glitches.set(2);
     world.transaction.server_error = ConnectionError::REFUSED;
-    let _ = world.frontend.default_backend.set("be".into());
+    world.frontend.default_backend.store(Some(std::sync::Arc::new("be".into())));
     track(&mut world);
     world.declare_acl("yes", "always_true");
     world

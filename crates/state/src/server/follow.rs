@@ -4,7 +4,9 @@
 //! Written when a configuration is resolved and when a server is added at run time; read by whoever
 //! changes a server's state.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use arc_swap::ArcSwapOption;
 
 use super::Server;
 use crate::proxy::Proxy;
@@ -12,36 +14,42 @@ use crate::proxy::Proxy;
 /// The links of one server.
 #[derive(Debug, Default)]
 pub(crate) struct Follow {
-    /// Set once.
-    tracked: OnceLock<Arc<Server>>,
+    /// Set by a configuration, or when it is added.
+    tracked: ArcSwapOption<Server>,
     followers: Mutex<Vec<(Weak<Proxy>, Weak<Server>)>>,
 }
 
 impl Server {
-    /// Notes that this server of `proxy` follows `tracked` for good; says whether it followed none
-    /// before.
+    /// Notes that this server of `proxy` follows `tracked`; says whether it followed none before.
     pub(crate) fn follow(self: &Arc<Self>, proxy: &Arc<Proxy>, tracked: &Arc<Self>) -> bool {
-        if self.follow.tracked.set(tracked.clone()).is_err() {
+        if self.follow.tracked.load().is_some() {
             return false;
         }
+        self.follow.tracked.store(Some(tracked.clone()));
         let mut followers = tracked.follow.followers.lock().unwrap_or_else(PoisonError::into_inner);
         followers.push((Arc::downgrade(proxy), Arc::downgrade(self)));
         true
     }
 
     /// The server that this one follows.
-    pub fn tracked(&self) -> Option<&Arc<Server>> {
-        self.follow.tracked.get()
+    pub fn tracked(&self) -> Option<Arc<Server>> {
+        self.follow.tracked.load_full()
     }
 
-    /// The server at the end of the chain, which is the one that is checked; the server itself
-    /// where it follows none.
-    pub fn watched(&self) -> &Server {
-        let mut last = self;
+    /// Follows nobody any more, and nobody follows it: a plan that is made says anew who does.
+    pub(crate) fn part(&self) {
+        self.follow.tracked.store(None);
+        self.follow.followers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// The server at the end of the chain, which is the one that is checked; `None` where this one
+    /// follows none.
+    pub fn watched(&self) -> Option<Arc<Server>> {
+        let mut last = self.tracked()?;
         while let Some(next) = last.tracked() {
             last = next;
         }
-        last
+        Some(last)
     }
 
     /// The servers that follow this one, with their backends: the latest declared first, as HAProxy

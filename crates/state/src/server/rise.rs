@@ -1,6 +1,7 @@
 //! Servers that come up, at once or slowly (manual, 5.2 `slowstart`), and who is told when they go
 //! up or down.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Operational, Server};
@@ -24,28 +25,28 @@ impl std::fmt::Debug for Marked {
 }
 
 impl Server {
-    /// Says who is told when it goes up or down (`on-marked-up`, `on-marked-down`); the first word
+    /// Says who is told when it goes up or down (`on-marked-up`, `on-marked-down`); the last word
     /// counts.
     pub fn on_mark(&self, tell: impl Fn(bool) + Send + Sync + 'static) {
-        let _ = self.marked.set(Marked(Box::new(tell)));
+        self.marked.store(Some(Arc::new(Marked(Box::new(tell)))));
     }
 
     /// It went up or down.
     pub(crate) fn mark(&self, up: bool) {
-        if let Some(Marked(tell)) = self.marked.get() {
-            tell(up);
+        if let Some(marked) = self.marked.load_full() {
+            (marked.0)(up);
         }
     }
 
-    /// Says who raises its weight once it has come up (`slowstart`); the first word counts.
+    /// Says who raises its weight once it has come up (`slowstart`); the last word counts.
     pub fn on_rise(&self, raise: impl Fn() + Send + Sync + 'static) {
-        let _ = self.starter.set(Starter(Box::new(raise)));
+        self.starter.store(Some(Arc::new(Starter(Box::new(raise)))));
     }
 
     /// Brings a server up that was down or in maintenance: with the whole of its weight, or as
     /// `slowstart` says. Says whether what checks find of it changed.
     pub fn come_up(&self, now_ms: u64) -> bool {
-        let Some(Starter(raise)) = self.starter.get() else {
+        let Some(starter) = self.starter.load_full() else {
             self.set_ramp(100);
             return self.set_operational(Operational::Running, now_ms);
         };
@@ -53,7 +54,7 @@ impl Server {
         // The weight first: not even one request is to see the server up with all of it.
         self.set_ramp(0);
         let changed = self.set_operational(Operational::Starting, now_ms);
-        raise();
+        (starter.0)();
         changed
     }
 

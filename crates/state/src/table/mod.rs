@@ -24,7 +24,7 @@ use runtime::shared::note_write;
 
 pub use entry::{Entry, Tracked, View};
 pub use layout::{Column, Data, Form, KeyType, MOST_ELEMENTS, TYPES};
-pub use updates::{Update, Value};
+pub use updates::{Value, Waker};
 
 use dictionary::Dictionary;
 use layout::{Layout, head};
@@ -42,7 +42,7 @@ pub enum ServerKey {
 }
 
 /// What a table is made of.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Its name: that of its proxy, or `section/name`.
     pub name: Box<str>,
@@ -426,6 +426,19 @@ impl Table {
 /// Where a walk through a table is.
 #[derive(Debug, Clone, Copy)]
 pub struct Cursor(Slot);
+
+impl From<u64> for Cursor {
+    /// That of the number which it gave; 0 is the beginning.
+    fn from(number: u64) -> Self {
+        Self(Slot { shard: (number >> 32) as u32, at: number as u32 })
+    }
+}
+
+impl From<Cursor> for u64 {
+    fn from(Cursor(slot): Cursor) -> Self {
+        Self::from(slot.shard) << 32 | Self::from(slot.at)
+    }
+}
 
 impl Default for Cursor {
     fn default() -> Self {

@@ -173,8 +173,10 @@ fn many_threads_count_in_one_entry_and_lose_nothing() {
 /// The keys that changed after a number, with their numbers.
 fn changed(table: &Table, after: u64) -> Vec<(u64, u32)> {
     let mut found = Vec::new();
-    table.changes(after, 10, |number, update| {
-        found.push((number, u32::from_be_bytes(update.key.try_into().unwrap())));
+    table.changes(after, 10, |number, entry| {
+        let mut key = Vec::new();
+        entry.key(&mut key);
+        found.push((number, u32::from_be_bytes(key.try_into().unwrap())));
         true
     });
     found
@@ -203,6 +205,18 @@ fn changes_are_numbered_in_their_order_and_each_entry_has_its_last() {
         table.last_change();
     }
     assert_eq!(changed(&table, 4), [(5, 4), (5005, 3)]);
+    let told = Arc::new(AtomicU32::new(0));
+    let counted = told.clone();
+    table.wakes(Box::new(move || {
+        counted.fetch_add(1, Relaxed);
+    }));
+    for (number, times) in [(3, 1), (3, 1), (4, 1)] {
+        table.find(&key(number), 5_000).unwrap().touch(5_000);
+        assert_eq!(told.load(Relaxed), times, "once until peers ask");
+    }
+    table.last_change();
+    table.find(&key(3), 5_000).unwrap().touch(5_000);
+    assert_eq!(told.load(Relaxed), 2);
     let untold = Table::new(settings(10));
     drop(untold.get(&key(1), 0));
     assert_eq!((changed(&untold, 0), untold.last_change()), (vec![], 0));
@@ -231,13 +245,14 @@ fn what_a_peer_says_is_taken_in_and_told_to_nobody() {
     entry.set(Data::Gpt, 2, 6, 100);
     entry.set_server_key("s");
     drop(entry);
-    let mut updates = Vec::new();
-    from.changes(0, 300, |_, update| {
-        updates.push(update);
+    let mut told = 0;
+    from.changes(0, 300, |_, entry| {
+        told += 1;
+        let values: Vec<_> = entry.values(300).collect();
+        to.learn(&key(1), Some(entry.expires_in(300)), 5_000, |at| values[at]);
         true
     });
-    assert_eq!(updates.len(), 1);
-    to.learn(&updates[0], 5_000);
+    assert_eq!(told, 1);
     let learned = to.find(&key(1), 5_000).unwrap();
     let get = |data, element| learned.get(data, element, 5_000);
     assert_eq!((get(Data::Gpc0, 0), get(Data::ConnRate, 0), get(Data::Gpt, 2)), (Some(3), Some(4), Some(6)));

@@ -5,11 +5,11 @@
 //! given when peers ask. An entry has one number, of its last change.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use super::layout::{Data, Form, head};
 use super::shard::Row;
-use super::{Column, Cursor, Entry, Slot, Table, View};
+use super::{Cursor, Entry, Slot, Table, View};
 
 /// The number of an entry whose change has none yet.
 const PENDING: u32 = u32::MAX;
@@ -23,14 +23,30 @@ struct Log {
     last: u64,
     /// Numbers in rising order, and the entries that have them or had them.
     numbered: VecDeque<(u64, Slot)>,
+    /// What is kept of memory for entries that changed.
+    spare: Vec<Slot>,
 }
 
 /// The changes of a table.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Updates {
     /// Entries that changed since numbers were last given.
     pending: Mutex<Vec<Slot>>,
     log: Mutex<Log>,
+    /// Told when there is a change to give a number to.
+    waker: OnceLock<Waker>,
+}
+
+/// Who tells peers.
+pub type Waker = Box<dyn Fn() + Send + Sync>;
+
+impl std::fmt::Debug for Updates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Updates")
+            .field("pending", &self.pending)
+            .field("log", &self.log)
+            .finish_non_exhaustive()
+    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -45,51 +61,48 @@ impl Updates {
         if row.word(head::UPDATE) != PENDING
             && row.words[head::UPDATE].swap(PENDING, std::sync::atomic::Ordering::AcqRel) != PENDING
         {
-            locked(&self.pending).push(slot);
+            self.add(slot);
+        }
+    }
+
+    fn add(&self, slot: Slot) {
+        let mut pending = locked(&self.pending);
+        let is_first = pending.is_empty();
+        pending.push(slot);
+        drop(pending);
+        // Further changes are found with the first.
+        if is_first && let Some(waker) = self.waker.get() {
+            waker();
         }
     }
 }
 
-/// An entry as peers tell each other of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Update {
-    /// Its key: an address or a number in network order, text, or bytes.
-    pub key: Vec<u8>,
-    /// How long it still lives, in milliseconds; `None` as long as entries of the table do.
-    pub expire_ms: Option<u32>,
-    /// What it holds, in the order of the table's columns, an element after the other.
-    pub values: Vec<(Data, Vec<Value>)>,
-}
-
-/// One element.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Value {
+/// One element of what an entry holds, as peers tell each other of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// Nothing is said of it.
+    Absent,
     /// A number.
     Number(u64),
     /// How long ago its period began, its events, those of the period before.
     Rate(u32, u32, u32),
     /// A text; `None` for none.
-    Text(Option<Arc<str>>),
+    Text(Option<&'a str>),
 }
 
-impl Update {
-    /// An entry as it is now.
-    fn of(entry: &View<'_>, now_ms: u64) -> Self {
-        let mut key = Vec::new();
-        entry.key(&mut key);
-        let of_column = |column: &Column| {
-            let value = |element: usize| match column.data.form() {
+impl View<'_> {
+    /// Everything that it holds, in the order of the table's columns, an element after the other.
+    pub fn values(&self, now_ms: u64) -> impl Iterator<Item = Value<'_>> {
+        self.table().columns().flat_map(move |column| {
+            (0..column.count as usize).map(move |element| match column.data.form() {
                 Form::Rate => {
-                    let (ago, events, before) = entry.rate_parts(column, element, now_ms);
+                    let (ago, events, before) = self.rate_parts(column, element, now_ms);
                     Value::Rate(ago, events, before)
                 }
-                Form::Text => Value::Text(entry.server_key().cloned()),
-                Form::Word | Form::Long => Value::Number(entry.read(column, element, now_ms)),
-            };
-            (column.data, (0..column.count as usize).map(value).collect())
-        };
-        let values = entry.table().columns().map(of_column).collect();
-        Self { key, expire_ms: Some(entry.expires_in(now_ms)), values }
+                Form::Text => Value::Text(self.server_key().map(|text| &**text)),
+                Form::Word | Form::Long => Value::Number(self.read(column, element, now_ms)),
+            })
+        })
     }
 }
 
@@ -110,8 +123,10 @@ impl Table {
 
     /// Gives numbers to what has changed.
     fn number_changes(&self, updates: &Updates, log: &mut Log) {
-        let pending = std::mem::take(&mut *locked(&updates.pending));
-        for slot in pending {
+        // Those who change entries find room for many of them.
+        let mut pending = std::mem::take(&mut log.spare);
+        std::mem::swap(&mut pending, &mut *locked(&updates.pending));
+        for slot in pending.drain(..) {
             let row = self.view(slot).row;
             // What is gone meanwhile has no mark any more.
             if row.word(head::UPDATE) == PENDING {
@@ -124,22 +139,31 @@ impl Table {
                 log.numbered.push_back((log.last, slot));
             }
         }
+        log.spare = pending;
         if log.numbered.len() > self.used() as usize * 2 + FORGOTTEN {
             log.numbered.retain(|(number, slot)| self.view(*slot).row.word(head::UPDATE) == *number as u32);
+        }
+    }
+
+    /// Has `waker` called when there is something to tell peers of, until they ask; it is called where
+    /// entries change, and set once. Nothing in a table without peers.
+    pub fn wakes(&self, waker: Waker) {
+        if let Some(updates) = &self.updates {
+            let _ = updates.waker.set(waker);
         }
     }
 
     /// Gives the entries that changed after number `after` to `take` with their numbers, in rising order,
     /// until `take` says no; the entry that it says no to is taken all the same. Entries that are gone
     /// are left out.
-    pub fn changes(&self, after: u64, now_ms: u64, mut take: impl FnMut(u64, Update) -> bool) {
+    pub fn changes(&self, after: u64, now_ms: u64, mut take: impl FnMut(u64, &View<'_>) -> bool) {
         let Some(updates) = &self.updates else { return };
         let mut log = locked(&updates.log);
         self.number_changes(updates, &mut log);
         let first = log.numbered.partition_point(|(number, _)| *number <= after);
         for (number, slot) in log.numbered.range(first..) {
             let Some(entry) = self.at(*slot, now_ms) else { continue };
-            if entry.row.word(head::UPDATE) == *number as u32 && !take(*number, Update::of(&entry, now_ms)) {
+            if entry.row.word(head::UPDATE) == *number as u32 && !take(*number, &entry) {
                 return;
             }
         }
@@ -147,51 +171,74 @@ impl Table {
 
     /// Gives all entries to `take`, from `from` on, until `take` says no; the entry that it says no to is
     /// taken all the same. Where to go on, `None` when these were all.
-    pub fn walk(&self, from: Cursor, now_ms: u64, mut take: impl FnMut(Update) -> bool) -> Option<Cursor> {
+    pub fn walk(&self, from: Cursor, now_ms: u64, mut take: impl FnMut(&View<'_>) -> bool) -> Option<Cursor> {
         let mut cursor = from;
         loop {
             let (entry, next) = self.next(cursor, now_ms, usize::MAX).ok()?;
             cursor = next;
-            if !take(Update::of(&entry, now_ms)) {
+            if !take(&entry) {
                 return Some(cursor);
             }
         }
     }
 
-    /// Takes in what a peer says of an entry: values that it does not tell stay. It is no change of ours
-    /// that others are told of.
-    pub fn learn(&self, update: &Update, now_ms: u64) {
-        if let Some(entry) = self.get_quietly(&update.key, now_ms) {
+    /// Takes in what a peer says of an entry: how long it still lives, `None` for as long as entries of the
+    /// table do, and what it holds: element after element in the order of columns, `told` by their
+    /// places. What it does not tell stays. It is no change of ours that others are told of.
+    pub fn learn<'v>(
+        &self,
+        key: &[u8],
+        expire_ms: Option<u32>,
+        now_ms: u64,
+        told: impl Fn(usize) -> Value<'v>,
+    ) {
+        if let Some(entry) = self.get_quietly(key, now_ms) {
+            entry.expire_in(expire_ms.unwrap_or(self.settings.expire_ms), now_ms);
             // What counts connections here is not what a peer counts.
-            self.put(&entry, update, now_ms, |data| data != Data::ConnCur || self.settings.recv_only);
+            let wanted = |data| data != Data::ConnCur || self.settings.recv_only;
+            self.put(self, &entry, now_ms, &told, wanted);
         }
         if let Some(target) = self.write_to.get()
-            && let Some(entry) = target.get(&update.key, now_ms)
+            && let Some(entry) = target.get(key, now_ms)
         {
+            entry.expire_in(expire_ms.unwrap_or(target.settings.expire_ms), now_ms);
             // What is calculated with stays the target's own.
-            target.put(&entry, update, now_ms, |data| {
-                matches!(data, Data::ServerId | Data::ServerKey | Data::Gpt | Data::Gpt0)
-            });
+            let wanted = |data| matches!(data, Data::ServerId | Data::ServerKey | Data::Gpt | Data::Gpt0);
+            self.put(target, &entry, now_ms, &told, wanted);
         }
     }
 
-    fn put(&self, entry: &Entry<'_>, update: &Update, now_ms: u64, wanted: impl Fn(Data) -> bool) {
-        match update.expire_ms {
-            Some(left) => entry.expire_in(left, now_ms),
-            None => entry.expire_in(self.settings.expire_ms, now_ms),
-        }
-        for (data, values) in update.values.iter().filter(|(data, _)| wanted(*data)) {
-            let Some(column) = self.column(*data) else { continue };
-            for (element, value) in values.iter().enumerate().take(column.count as usize) {
-                match (value, data.form()) {
+    /// Puts what is told of this table into an entry of that one.
+    fn put<'v>(
+        &self,
+        table: &Self,
+        entry: &Entry<'_>,
+        now_ms: u64,
+        told: &impl Fn(usize) -> Value<'v>,
+        wanted: impl Fn(Data) -> bool,
+    ) {
+        let mut first = 0;
+        for own in self.columns() {
+            let place = first;
+            first += own.count as usize;
+            if !wanted(own.data) {
+                continue;
+            }
+            let Some(column) = table.column(own.data) else { continue };
+            for element in 0..own.count.min(column.count) {
+                match (told(place + element as usize), own.data.form()) {
+                    (Value::Absent, _) => break,
                     (Value::Rate(ago, events, before), Form::Rate) => {
-                        entry.set_rate_parts(column, element, (*ago, *events, *before), now_ms);
+                        entry.set_rate_parts(column, element as usize, (ago, events, before), now_ms);
                     }
                     (Value::Text(text), Form::Text) => {
-                        entry.set_server_key(text.as_deref().unwrap_or_default());
+                        entry.set_server_key(text.unwrap_or_default());
                     }
-                    (Value::Number(number), Form::Word | Form::Long) => {
-                        entry.set(*data, element as u32, *number, now_ms);
+                    (Value::Number(number), Form::Word) => {
+                        entry.set(own.data, element, number.min(u32::MAX.into()), now_ms);
+                    }
+                    (Value::Number(number), Form::Long) => {
+                        entry.set(own.data, element, number, now_ms);
                     }
                     // A peer that means something else by it.
                     _ => {}

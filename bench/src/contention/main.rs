@@ -1,10 +1,12 @@
 //! What sharing costs: one counter, one list behind a lock and one listening socket, used by all
-//! threads, by groups of threads, and by each thread for itself; and what follows for a proxy of 64
-//! threads.
+//! threads, by groups of threads, and by each thread for itself, with a model for more threads than
+//! the machine has; then what tracking in stick tables costs.
 //!
-//!     cargo run --release -p weir-runtime --example contention [threads]
+//!     weir-contention [THREADS]
 //!
 //! Called by `make bench-threads`. Prints Markdown; nothing is asserted.
+
+mod tables;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -199,6 +201,8 @@ fn main() {
         counters(threads, &close)
     );
     model(transfer());
+    println!();
+    tables::run(threads);
 }
 
 /// The most requests a second that one line lets through, which the number of threads does not

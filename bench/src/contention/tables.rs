@@ -1,0 +1,69 @@
+//! What stick tables cost when several threads use them at once: addresses that differ, and one
+//! address for all, as in a flood.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use state::table::{Column, Data, KeyType, ServerKey, Settings, Table, Tracked};
+
+use crate::{TIME, measure};
+
+fn table() -> Arc<Table> {
+    Table::new(Settings {
+        name: "t".into(),
+        kind: KeyType::Ip4,
+        key_length: 4,
+        size: 100_000,
+        expire_ms: 600_000,
+        nopurge: false,
+        recv_only: false,
+        server_key: ServerKey::Name,
+        bytes_factor: 1,
+        columns: vec![
+            Column::new(Data::ConnRate, 1, 10_000),
+            Column::new(Data::HttpReqRate, 1, 10_000),
+            Column::new(Data::HttpErrRate, 1, 10_000),
+        ],
+        peers: None,
+    })
+}
+
+/// What a request does: it finds its address, counts in it, and lets it go.
+fn request(table: &Arc<Table>, address: u32, now_ms: u64) {
+    let Some(tracked) = Tracked::get(table, &address.to_be_bytes(), now_ms) else { return };
+    let view = tracked.view();
+    view.add(Data::ConnRate, 0, 1, now_ms);
+    view.add(Data::HttpReqRate, 0, 1, now_ms);
+    view.touch(now_ms);
+}
+
+/// Nanoseconds from one request to the next on all threads together, where each thread takes its
+/// addresses from `address` by its own number and a count.
+fn each(threads: usize, address: impl Fn(u32, u32) -> u32 + Sync) -> f64 {
+    let (table, began) = (table(), Instant::now());
+    let (requests, _) = measure(threads, |thread, stop| {
+        let mut count: u32 = 0;
+        while !stop.load(Relaxed) {
+            let now_ms = began.elapsed().as_millis() as u64;
+            for _ in 0..16 {
+                request(&table, address(thread as u32, count), now_ms);
+                count = count.wrapping_add(1);
+            }
+        }
+        (u64::from(count), Duration::ZERO)
+    });
+    TIME.as_nanos() as f64 / requests as f64
+}
+
+/// Prints the table for one thread and for `most`.
+pub(crate) fn run(most: usize) {
+    println!("A request tracks its address and counts in two of three rates:\n");
+    println!("| threads | addresses | ns from request to request, all threads |");
+    println!("| --: | --- | --: |");
+    for threads in [1, most] {
+        let several = each(threads, |thread, count| thread << 24 | count % 1000);
+        println!("| {threads} | 1,000 for each thread | {several:.0} |");
+        println!("| {threads} | one for all | {:.0} |", each(threads, |_, _| 7));
+    }
+}

@@ -1,0 +1,56 @@
+//! br, by the crate that decodes it everywhere else too.
+
+use brotli::enc::StandardAlloc;
+use brotli::enc::encode::{BrotliEncoderOperation, BrotliEncoderParameter, BrotliEncoderStateStruct};
+
+use crate::Until;
+
+/// The window, in bits.
+const WINDOW: u32 = 17;
+
+/// What a state takes.
+pub(crate) const MEMORY: usize = 1024 * 1024;
+
+const SCRATCH: usize = 8 * 1024;
+
+/// One stream's state; there is no making it as new.
+pub(crate) struct Brotli {
+    state: Box<BrotliEncoderStateStruct<StandardAlloc>>,
+    scratch: Box<[u8]>,
+}
+
+impl Brotli {
+    pub(crate) fn new(level: u8) -> Self {
+        let mut state = Box::new(BrotliEncoderStateStruct::new(StandardAlloc::default()));
+        state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_QUALITY, level.into());
+        state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_LGWIN, WINDOW);
+        Self { state, scratch: vec![0; SCRATCH].into() }
+    }
+
+    pub(crate) fn write(&mut self, data: &[u8], until: Until, out: &mut Vec<u8>) {
+        let operation = match until {
+            Until::Later => BrotliEncoderOperation::BROTLI_OPERATION_PROCESS,
+            Until::Flushed => BrotliEncoderOperation::BROTLI_OPERATION_FLUSH,
+            Until::Finished => BrotliEncoderOperation::BROTLI_OPERATION_FINISH,
+        };
+        let (mut left, mut at) = (data.len(), 0);
+        loop {
+            let (mut room, mut made) = (self.scratch.len(), 0);
+            let went = self.state.compress_stream(
+                operation,
+                &mut left,
+                data,
+                &mut at,
+                &mut room,
+                &mut self.scratch,
+                &mut made,
+                &mut None,
+                &mut |_, _, _, _| (),
+            );
+            out.extend_from_slice(&self.scratch[..made]);
+            if !went || left == 0 && !self.state.has_more_output() {
+                return;
+            }
+        }
+    }
+}

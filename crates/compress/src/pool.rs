@@ -1,0 +1,210 @@
+//! An [`Encoder`]: one body on its way through a coder. The coders' states are kept for the next
+//! body by the thread that used them, a few of each kind.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::brotli::Brotli;
+use crate::deflate::Quick;
+use crate::wrapper::Wrapper;
+use crate::zlib::Zlib;
+use crate::zstd::Zstd;
+use crate::{Algorithm, Until, brotli, deflate, zlib, zstd};
+
+/// Memory of all states there are, in use and kept. Written where a state is made or let go of,
+/// which a warm body does not.
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+/// So many states a thread keeps that nobody uses.
+const KEPT: usize = 16;
+
+/// How much memory all states take, in bytes.
+pub fn memory_used() -> usize {
+    USED.load(Relaxed)
+}
+
+/// What a coder is made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// 1 (quick) to 9 (small).
+    pub level: u8,
+    /// `tune.zlib.windowsize`, in bits.
+    pub window_bits: u8,
+    /// `tune.zlib.memlevel`.
+    pub memory_level: u8,
+    /// How much memory all states may take, in bytes; 0 for any amount.
+    pub most_memory: usize,
+}
+
+enum State {
+    Quick(Box<Quick>),
+    Zlib(Box<Zlib>),
+    Zstd(Box<Zstd>),
+    Brotli(Box<Brotli>),
+}
+
+impl State {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Quick(_) => Kind::Quick,
+            Self::Zlib(_) => Kind::Zlib,
+            Self::Zstd(_) => Kind::Zstd,
+            Self::Brotli(_) => Kind::Brotli,
+        }
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        USED.fetch_sub(self.kind().memory(), Relaxed);
+    }
+}
+
+thread_local! {
+    static FREE: RefCell<Vec<State>> = const { RefCell::new(Vec::new()) };
+}
+
+/// One body's coder.
+pub struct Encoder {
+    algorithm: Algorithm,
+    wrapper: Wrapper,
+    state: Option<State>,
+    /// Whether something was written since the last flush.
+    is_dirty: bool,
+    has_begun: bool,
+}
+
+impl std::fmt::Debug for Encoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Encoder").field("algorithm", &self.algorithm).finish_non_exhaustive()
+    }
+}
+
+/// What codes with an algorithm at a level.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Quick,
+    Zlib,
+    Zstd,
+    Brotli,
+}
+
+impl Kind {
+    fn of(algorithm: Algorithm, level: u8) -> Option<Self> {
+        match algorithm {
+            Algorithm::Identity => None,
+            Algorithm::Zstd => Some(Self::Zstd),
+            Algorithm::Brotli => Some(Self::Brotli),
+            _ if level <= 1 => Some(Self::Quick),
+            _ => Some(Self::Zlib),
+        }
+    }
+
+    fn memory(self) -> usize {
+        match self {
+            Self::Quick => deflate::MEMORY,
+            Self::Zlib => zlib::MEMORY,
+            Self::Zstd => zstd::MEMORY,
+            Self::Brotli => brotli::MEMORY,
+        }
+    }
+}
+
+/// A state of the thread's, as new, or a new one; `None` where the limit forbids that.
+fn take(kind: Kind, settings: &Settings) -> Option<State> {
+    let kept = FREE.with_borrow_mut(|free| {
+        free.iter().rposition(|state| state.kind() == kind).map(|index| free.swap_remove(index))
+    });
+    if let Some(mut state) = kept {
+        match &mut state {
+            State::Quick(quick) => quick.reset(),
+            State::Zlib(zlib) => zlib.reset(settings.level),
+            State::Zstd(zstd) => zstd.reset(settings.level),
+            State::Brotli(_) => {}
+        }
+        return Some(state);
+    }
+    let memory = kind.memory();
+    let before = USED.fetch_add(memory, Relaxed);
+    if settings.most_memory > 0 && before + memory > settings.most_memory {
+        USED.fetch_sub(memory, Relaxed);
+        return None;
+    }
+    Some(match kind {
+        Kind::Quick => State::Quick(Box::new(Quick::new())),
+        Kind::Zlib => {
+            State::Zlib(Box::new(Zlib::new(settings.level, settings.window_bits, settings.memory_level)))
+        }
+        Kind::Zstd => State::Zstd(Box::new(Zstd::new(settings.level))),
+        Kind::Brotli => State::Brotli(Box::new(Brotli::new(settings.level))),
+    })
+}
+
+impl Encoder {
+    /// A coder for one body; `None` where the limit of memory is reached.
+    pub fn new(algorithm: Algorithm, settings: &Settings) -> Option<Self> {
+        let state = match Kind::of(algorithm, settings.level) {
+            None => None,
+            Some(kind) => Some(take(kind, settings)?),
+        };
+        let wrapper = match algorithm {
+            Algorithm::Gzip => Wrapper::GZIP,
+            Algorithm::Deflate => Wrapper::ZLIB,
+            _ => Wrapper::Raw,
+        };
+        Some(Self { algorithm, wrapper, state, is_dirty: false, has_begun: false })
+    }
+
+    /// Codes `data` behind what `out` holds, as far as it suits.
+    pub fn write(&mut self, data: &[u8], out: &mut Vec<u8>) {
+        if !data.is_empty() {
+            self.is_dirty = true;
+            self.code(data, Until::Later, out);
+        }
+    }
+
+    /// Has a decoder get all that was written so far. Nothing where that is so already.
+    pub fn flush(&mut self, out: &mut Vec<u8>) {
+        if std::mem::take(&mut self.is_dirty) {
+            self.code(&[], Until::Flushed, out);
+        }
+    }
+
+    /// Ends the body with `data`.
+    pub fn finish(mut self, data: &[u8], out: &mut Vec<u8>) {
+        self.code(data, Until::Finished, out);
+        self.wrapper.end(out);
+    }
+
+    fn code(&mut self, data: &[u8], until: Until, out: &mut Vec<u8>) {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.wrapper.begin(out);
+        }
+        self.wrapper.add(data);
+        match &mut self.state {
+            None => out.extend_from_slice(data),
+            Some(State::Quick(quick)) => quick.write(data, until, out),
+            Some(State::Zlib(zlib)) => zlib.write(data, until, out),
+            Some(State::Zstd(zstd)) => zstd.write(data, until, out),
+            Some(State::Brotli(brotli)) => brotli.write(data, until, out),
+        }
+    }
+}
+
+impl Drop for Encoder {
+    /// Keeps the state for the next body.
+    fn drop(&mut self) {
+        let Some(state) = self.state.take() else { return };
+        if matches!(state, State::Brotli(_)) {
+            return;
+        }
+        // At the end of a thread there is no pool any more.
+        let _ = FREE.try_with(|free| {
+            if let Ok(mut free) = free.try_borrow_mut()
+                && free.len() < KEPT
+            {
+                free.push(state);
+            }
+        });
+    }
+}

@@ -1,0 +1,61 @@
+//! Deflate at the levels that are worth their time for their size: zlib's, by `zlib-rs`.
+
+use zlib_rs::{Deflate, DeflateConfig, DeflateFlush, Status};
+
+use crate::Until;
+
+/// What a state takes at level 2 and above: a window twice, chains of hashes, and symbols to come.
+pub(crate) const MEMORY: usize = 272 * 1024;
+
+/// Coded bytes pass through here.
+const SCRATCH: usize = 8 * 1024;
+
+/// One stream's state, with the parameters that it was made for.
+pub(crate) struct Zlib {
+    state: Deflate,
+    level: u8,
+    scratch: Box<[u8]>,
+}
+
+impl Zlib {
+    pub(crate) fn new(level: u8, window_bits: u8, memory_level: u8) -> Self {
+        let config = DeflateConfig {
+            level: level.into(),
+            // Negative: no wrapper.
+            window_bits: -i32::from(window_bits.max(9)),
+            mem_level: memory_level.into(),
+            ..DeflateConfig::default()
+        };
+        Self { state: Deflate::new_with_config(config), level, scratch: vec![0; SCRATCH].into() }
+    }
+
+    /// Makes it as new.
+    pub(crate) fn reset(&mut self, level: u8) {
+        self.state.reset();
+        if self.level != level {
+            self.level = level;
+            // Nothing is outstanding that could be in the way.
+            let _ = self.state.set_level(level.into());
+        }
+    }
+
+    pub(crate) fn write(&mut self, mut data: &[u8], until: Until, out: &mut Vec<u8>) {
+        let flush = match until {
+            Until::Later => DeflateFlush::NoFlush,
+            Until::Flushed => DeflateFlush::SyncFlush,
+            Until::Finished => DeflateFlush::Finish,
+        };
+        loop {
+            let (taken, given) = (self.state.total_in(), self.state.total_out());
+            let status = self.state.compress(data, &mut self.scratch, flush);
+            data = &data[(self.state.total_in() - taken) as usize..];
+            let made = (self.state.total_out() - given) as usize;
+            out.extend_from_slice(&self.scratch[..made]);
+            match status {
+                Ok(Status::Ok) if !data.is_empty() || made == SCRATCH => {}
+                Ok(Status::Ok) if until == Until::Finished => {}
+                _ => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Whatever is coded, in whatever pieces and with whatever flushes in between, decodes to what it
+//! was; what was flushed decodes at once.
+
+use std::io::Read;
+
+use compress::{Algorithm, Encoder, Settings, memory_used};
+use proptest::prelude::*;
+
+const SETTINGS: Settings = Settings { level: 1, window_bits: 15, memory_level: 8, most_memory: 0 };
+
+/// What a decoder makes of it; of a body that is not whole, what there is.
+fn decoded(algorithm: Algorithm, coded: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    let read = match algorithm {
+        Algorithm::Identity => {
+            plain.extend_from_slice(coded);
+            return plain;
+        }
+        Algorithm::Gzip => flate2::read::GzDecoder::new(coded).read_to_end(&mut plain),
+        Algorithm::Deflate => flate2::read::ZlibDecoder::new(coded).read_to_end(&mut plain),
+        Algorithm::RawDeflate => flate2::read::DeflateDecoder::new(coded).read_to_end(&mut plain),
+        Algorithm::Brotli => brotli::Decompressor::new(coded, 4096).read_to_end(&mut plain),
+        Algorithm::Zstd => return unzstd(coded),
+    };
+    // Of a body that goes on the decoder gave what it had before it missed the rest.
+    let _ = read;
+    plain
+}
+
+fn unzstd(coded: &[u8]) -> Vec<u8> {
+    let mut context = zstd_safe::DCtx::create();
+    let mut input = zstd_safe::InBuffer::around(coded);
+    let mut plain = Vec::new();
+    let mut scratch = vec![0; 64 * 1024];
+    loop {
+        let mut output = zstd_safe::OutBuffer::around(&mut scratch[..]);
+        let left = context.decompress_stream(&mut output, &mut input).expect("a frame of zstd");
+        let full = output.pos() == 64 * 1024;
+        plain.extend_from_slice(output.as_slice());
+        if left == 0 || input.pos() == coded.len() && !full {
+            return plain;
+        }
+    }
+}
+
+/// Text, in which much comes again, and bytes in which nothing does.
+fn content() -> impl Strategy<Value = Vec<u8>> {
+    let word = prop_oneof![
+        proptest::collection::vec(any::<u8>(), 1..300),
+        proptest::collection::vec(prop_oneof![Just(b'a'), Just(b'b'), Just(0)], 1..700),
+        "[a-z ]{3,20}".prop_map(String::into_bytes),
+    ];
+    (proptest::collection::vec(word, 1..20), proptest::collection::vec(0usize..20, 0..600))
+        .prop_map(|(words, order)| order.iter().flat_map(|at| words[at % words.len()].clone()).collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn what_is_coded_decodes_to_what_it_was(
+        content in content(),
+        pieces in proptest::collection::vec(1usize..40_000, 1..12),
+        flushes in any::<u16>(),
+        level in prop_oneof![Just(1u8), Just(2), Just(6)],
+    ) {
+        for (_, algorithm) in Algorithm::ALL {
+            let mut encoder = Encoder::new(algorithm, &Settings { level, ..SETTINGS }).unwrap();
+            let (mut coded, mut rest, mut at) = (Vec::new(), &content[..], 0);
+            while !rest.is_empty() {
+                let (piece, more) = rest.split_at(pieces[at % pieces.len()].min(rest.len()));
+                encoder.write(piece, &mut coded);
+                rest = more;
+                if flushes >> (at % 16) & 1 == 1 {
+                    encoder.flush(&mut coded);
+                    let so_far = content.len() - rest.len();
+                    prop_assert!(decoded(algorithm, &coded) == content[..so_far], "{algorithm:?} flushed");
+                }
+                at += 1;
+            }
+            encoder.finish(&[], &mut coded);
+            prop_assert!(decoded(algorithm, &coded) == content, "{algorithm:?} at level {level}");
+        }
+    }
+}
+
+#[test]
+fn a_long_body_decodes_however_far_its_window_slides() {
+    let mut content = Vec::new();
+    for line in 0..40_000u32 {
+        content.extend_from_slice(
+            format!("{{\"line\": {line}, \"hash\": {}}}\n", line.wrapping_mul(2_654_435_769)).as_bytes(),
+        );
+    }
+    for (_, algorithm) in Algorithm::ALL {
+        for _ in 0..3 {
+            // The later rounds with the state of the first.
+            let mut encoder = Encoder::new(algorithm, &SETTINGS).unwrap();
+            let mut coded = Vec::new();
+            for piece in content.chunks(9973) {
+                encoder.write(piece, &mut coded);
+            }
+            encoder.finish(&[], &mut coded);
+            assert!(decoded(algorithm, &coded) == content, "{algorithm:?}");
+            assert!(algorithm == Algorithm::Identity || coded.len() < content.len() / 2, "{algorithm:?}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_compressed_hardly_grows() {
+    let mut seed = 1u64;
+    let content: Vec<u8> = std::iter::repeat_with(|| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 56) as u8
+    })
+    .take(300_000)
+    .collect();
+    for (_, algorithm) in Algorithm::ALL {
+        let mut coded = Vec::new();
+        Encoder::new(algorithm, &SETTINGS).unwrap().finish(&content, &mut coded);
+        assert!(decoded(algorithm, &coded) == content, "{algorithm:?}");
+        assert!(coded.len() < content.len() + content.len() / 1000, "{algorithm:?}: {}", coded.len());
+    }
+}
+
+#[test]
+fn an_empty_body_is_one_of_its_coding() {
+    for (_, algorithm) in Algorithm::ALL {
+        let mut coded = Vec::new();
+        Encoder::new(algorithm, &SETTINGS).unwrap().finish(&[], &mut coded);
+        assert_eq!(coded.is_empty(), algorithm == Algorithm::Identity);
+        assert!(decoded(algorithm, &coded).is_empty(), "{algorithm:?}");
+    }
+}
+
+#[test]
+fn states_that_a_limit_has_no_room_for_are_not_made() {
+    // What other tests of this process use counts too, so that the limit is below one state.
+    let tight = Settings { most_memory: 1, level: 9, ..SETTINGS };
+    assert!(Encoder::new(Algorithm::Brotli, &tight).is_none());
+    assert!(Encoder::new(Algorithm::Identity, &tight).is_some());
+    let one = Encoder::new(Algorithm::Brotli, &SETTINGS).unwrap();
+    assert!(memory_used() > 0);
+    drop(one);
+}

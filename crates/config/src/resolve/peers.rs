@@ -1,0 +1,327 @@
+//! `peers` sections (manual, 11.2): which of them share tables, where they listen, and whom they
+//! connect to. A section is a proxy that nobody sees: peers are its servers, and where this process
+//! listens is its one `bind` line.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use diag::Diagnostic;
+use plan::bind::{BindAddress, Shards};
+use plan::peers::{Peer, Peers};
+use plan::{Bind, ServerSettings};
+use syntax::Word;
+
+use crate::draft::args::Args;
+use crate::draft::bind::BindDraft;
+use crate::draft::server::ServerDraft;
+use crate::draft::settings::{DefaultServers, Settings};
+use crate::draft::{Kind, Section, Statement};
+use crate::resolve::server_line::ServerLine;
+use crate::resolve::tls::{self, Owner};
+use crate::resolve::{Context, Pending};
+use crate::tables::bind;
+use crate::tables::environment::LOCAL_PEER;
+use crate::tables::server::parse_params;
+use crate::tables::server_address::{parse_place, refuse_datagrams};
+
+fn local<'c>(context: &'c Context<'_>) -> &'c str {
+    context.environment.get(LOCAL_PEER).unwrap_or_default()
+}
+
+fn peer_lines<'s, 'a>(settings: &'s Settings<'a>) -> impl Iterator<Item = (&'a Statement, &'a Word)> + 's {
+    settings.servers.iter().filter_map(|(line, _)| Some((*line, line.arguments().first()?)))
+}
+
+/// Where this process listens: a word and the line that it stands in.
+fn place<'a>(settings: &Settings<'a>, local: &str) -> Option<(&'a Word, &'a Statement)> {
+    if let Some(line) = settings.binds.first() {
+        return Some((line.arguments().first()?, line));
+    }
+    let (line, _) =
+        peer_lines(settings).find(|(line, name)| ***name == *local && line.keyword.name == "peer")?;
+    Some((line.arguments().get(1)?, line))
+}
+
+/// Switches sections off that cannot share tables: nobody in them is this process.
+pub(crate) fn check(proxies: &mut [(&Section, Box<Settings<'_>>)], context: &mut Context<'_>) {
+    let mut seen: HashMap<&str, &Section> = HashMap::new();
+    for (section, settings) in proxies.iter_mut().filter(|(section, _)| section.kind == Kind::Peers) {
+        if let Some(other) = seen.insert(&section.name, section) {
+            twice(section, other, context);
+        }
+        both(settings, context);
+        let own = local(context).to_owned();
+        let is_local = |(line, name): (&Statement, &Word)| {
+            **name == *own && (line.keyword.name == "server" || line.arguments().len() > 1)
+        };
+        if settings.disabled || peer_lines(settings).any(is_local) {
+            continue;
+        }
+        settings.disabled = true;
+        // What is wrong elsewhere may be why; a section without peers says nothing.
+        if context.diagnostics.has_errors() || settings.servers.is_empty() && settings.binds.is_empty() {
+            continue;
+        }
+        let name = &section.name;
+        let names: Vec<&str> = peer_lines(settings).map(|(_, name)| name.as_str()).collect();
+        context.diagnostics.push(
+            Diagnostic::warning(format!("peers section `{name}` shares nothing: no peer is named `{own}`"))
+                .at(name.span())
+                .did_you_mean(diag::suggest(&own, names))
+                .help("`localpeer` in global, or -L, says which of the peers this process is")
+                .haproxy_whole(format!(
+                    "Removing incomplete section 'peers {name}' (no peer named '{own}')."
+                )),
+        );
+    }
+}
+
+fn twice(section: &Section, other: &Section, context: &mut Context<'_>) {
+    let (name, place) = (&section.name, context.place(other));
+    context.diagnostics.push(
+        Diagnostic::alert(format!("there are two peers sections named `{name}`"))
+            .at(name.span())
+            .related(other.name.span(), "the first stands here")
+            .haproxy(format!(
+                "peers section '{name}' has the same name as another peers section declared at {place}."
+            )),
+    );
+}
+
+/// One listener, said in one way, and no peer twice.
+fn both(settings: &Settings<'_>, context: &mut Context<'_>) {
+    if let Some(second) = settings.binds.get(1) {
+        context.diagnostics.push(
+            Diagnostic::alert("a peers section has one `bind` line")
+                .at(second.keyword_span())
+                .related(settings.binds[0].keyword_span(), "the first stands here")
+                .haproxy(
+                    "One listener per \"peers\" section is authorized but another is already configured.",
+                ),
+        );
+    }
+    let first_peer = settings.servers.iter().find(|(line, _)| line.keyword.name == "peer");
+    if let (Some(line), Some((peer, _))) = (settings.binds.first(), first_peer) {
+        context.diagnostics.push(
+            Diagnostic::alert("a peers section with a `bind` line has `server` lines, not `peer` lines")
+                .at(peer.keyword_span())
+                .related(line.keyword_span(), "the `bind` line stands here")
+                .haproxy("mixing \"peer\" and \"bind\" line is forbidden"),
+        );
+    }
+}
+
+/// The socket of a section; nothing where it does not listen.
+pub(crate) fn binds(at: usize, proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Bind> {
+    match bind_line(at, proxy, context) {
+        Ok(made) => made.into_iter().collect(),
+        Err(error) => {
+            context.diagnostics.push(error);
+            Vec::new()
+        }
+    }
+}
+
+fn bind_line(at: usize, proxy: &Pending<'_>, context: &mut Context<'_>) -> Result<Option<Bind>, Diagnostic> {
+    let settings = &proxy.settings;
+    let Some((word, statement)) = place(settings, local(context)) else { return Ok(None) };
+    let unix = context.global.unix_bind.clone();
+    let title = format!("bind {word}");
+    let mut draft = BindDraft::default();
+    for line in &settings.peers.default_binds {
+        let mut args = Args::new(line, context.diagnostics, context.environment);
+        bind::parse_more(&mut draft, &mut args, "default-bind", "peers")?;
+    }
+    let mut args = Args::new(statement, context.diagnostics, context.environment);
+    let addresses = bind::parse_addresses(word, &args, &unix)?;
+    if statement.keyword.name == "bind" {
+        args.next();
+        bind::parse_more(&mut draft, &mut args, &title, "peers")?;
+    }
+    let [(address, shown)]: [(BindAddress, String); 1] = addresses.try_into().map_err(|_| {
+        Diagnostic::alert("a peers section listens at one address").at(word.span()).haproxy(
+            "Only one listener per \"peers\" section is authorized. Multiple listening addresses or port range are not supported.",
+        )
+    })?;
+    let owner = Owner { frontend: settings.name, is_http: false, certificates: &[] };
+    let acceptor = tls::acceptor(&draft.tls, &title, &owner, statement, context).map_err(|mut error| {
+        error.haproxy = error.haproxy.map(|text| format!("'{title}' in section 'peers' : {text}"));
+        error
+    })?;
+    let mut bind = bind::make(&draft, address, shown, 1, &unix, &context.placement, acceptor)
+        .map_err(|message| Diagnostic::alert(message).at(statement.span))?;
+    // All that a section does is done by one worker.
+    bind.workers = match draft.threads.is_empty() {
+        true => vec![at % context.placement.workers()],
+        false => bind.workers[..1].to_vec(),
+    };
+    bind.shards = Some(Shards::Count(1));
+    Ok(Some(bind))
+}
+
+/// A peer as a server: this process itself where its own address is, for the process that it follows
+/// finds it there.
+pub(crate) fn server<'a>(
+    proxy: &Pending<'a>,
+    statement: &'a Statement,
+    defaults: &DefaultServers<'a>,
+    context: &mut Context<'_>,
+) -> Result<Vec<ServerLine<'a>>, Diagnostic> {
+    let keyword = statement.keyword.name;
+    let own = local(context).to_owned();
+    let mut args = Args::new(statement, context.diagnostics, context.environment);
+    let name = args.next();
+    let is_local = name.is_some_and(|name| **name == *own);
+    let without_address = is_local && keyword == "server";
+    let address = if without_address {
+        if let Some(extra) = args.peek().filter(|word| word.contains([':', '/'])) {
+            return Err(Diagnostic::alert(format!("`server {own}` is this process, and has no address here"))
+                .at(extra.span())
+                .help(format!("`bind {extra}` says where it listens; or use `peer {own} {extra}`"))
+                .haproxy(format!(
+                    "'server {own}/{own}' : unknown keyword '{extra}'. Hint: no address was expected for this server."
+                )));
+        }
+        place(&proxy.settings, &own).map(|(word, _)| word)
+    } else {
+        args.next()
+    };
+    let (Some(name), Some(address)) = (name, address) else {
+        if !without_address {
+            let shown = name.map_or("", |name| name.as_str());
+            args.diagnostics.push(
+                Diagnostic::warning(format!("`{keyword} {shown}` is ignored: it has no address"))
+                    .at(statement.end())
+                    .haproxy(format!(
+                        "'{keyword} {shown}' : ignoring invalid peer definition (missing address:port)"
+                    )),
+            );
+        }
+        return Ok(Vec::new());
+    };
+    let title = format!("server {}/{name}", proxy.settings.name);
+    let place = match parse_place(address, &args) {
+        Ok(place) => place,
+        // It listens where nobody can connect to.
+        Err(_) if is_local => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    refuse_datagrams(&place, address)?;
+    if !is_local && place.port_offset.is_some() {
+        return Err(Diagnostic::alert(format!("peer `{name}` needs a port"))
+            .at(address.span())
+            .haproxy(format!("'{keyword} {name}' : missing port specification in '{address}'")));
+    }
+    let mut draft = defaults.unnamed.as_ref().clone();
+    parse_params(&mut draft, &mut args, &title)?;
+    what_peers_have_not(&mut draft, statement, name, &mut args);
+    let name_text = name.as_str().into();
+    Ok(vec![ServerLine {
+        statement,
+        name: name_text,
+        name_word: name,
+        address_word: address,
+        place: Rc::new(place),
+        draft,
+    }])
+}
+
+/// Peers are neither checked nor balanced, and their names are looked up once.
+fn what_peers_have_not(
+    draft: &mut ServerDraft<'_>,
+    statement: &Statement,
+    name: &Word,
+    args: &mut Args<'_, '_>,
+) {
+    let keyword = statement.keyword.name;
+    if draft.check || draft.agent || draft.resolvers.is_some() || !draft.init_addr.is_empty() {
+        args.diagnostics.push(
+            Diagnostic::warning(format!(
+                "`init-addr`, `resolvers`, `check` and `agent-check` have no effect on peer `{name}`"
+            ))
+            .at(statement.keyword_span())
+            .haproxy(format!(
+                "'{keyword} {name}' : init_addr, resolvers, check and agent are ignored for peers."
+            )),
+        );
+    }
+    (draft.check, draft.agent, draft.resolvers, draft.track) = (false, false, None, None);
+    draft.init_addr.clear();
+    draft.disabled = false;
+    if draft.send_proxy.version_1 || draft.send_proxy.version_2 {
+        args.diagnostics.push(
+            Diagnostic::warning(format!("`send-proxy` has no effect on peer `{name}`"))
+                .at(statement.keyword_span())
+                .haproxy("'send-proxy*' server option is unsupported there, ignoring it"),
+        );
+    }
+    draft.send_proxy = Default::default();
+    draft.tfo = false;
+}
+
+/// What makes a peers section of a proxy; nothing for any other, and where it shares nothing.
+pub(crate) fn peers(
+    at: usize,
+    proxy: &Pending<'_>,
+    binds: &[Bind],
+    servers: &[Arc<ServerSettings>],
+    context: &mut Context<'_>,
+) -> Option<Box<Peers>> {
+    let settings = &proxy.settings;
+    if settings.kind != Kind::Peers {
+        return None;
+    }
+    let own = local(context).to_owned();
+    let mut peers: Vec<Peer> = Vec::new();
+    let mut local = None;
+    for (line, name) in peer_lines(settings) {
+        let server = servers.iter().find(|server| *server.state.name == **name).cloned();
+        let is_local = **name == *own;
+        if server.is_none() && !is_local {
+            continue;
+        }
+        if is_local {
+            local.get_or_insert(peers.len());
+        }
+        let shard = server.as_ref().map_or(0, |server| server.shard);
+        check_shard(shard, is_local, line, name, proxy, context);
+        peers.push(Peer { name: name.as_str().into(), shard, server });
+    }
+    Some(Box::new(Peers {
+        peers: peers.into(),
+        local: local.unwrap_or(0),
+        shards: settings.peers.shards,
+        tables: context.shared.remove(settings.name).unwrap_or_default().into(),
+        worker: binds.first().map_or(at % context.placement.workers(), |bind| bind.workers[0]),
+    }))
+}
+
+fn check_shard(
+    shard: u32,
+    is_local: bool,
+    line: &Statement,
+    name: &Word,
+    proxy: &Pending<'_>,
+    context: &mut Context<'_>,
+) {
+    let (section, shards) = (proxy.settings.name, proxy.settings.peers.shards);
+    let (why, told) = if shard == 0 {
+        return;
+    } else if is_local {
+        let told = format!("Peers section '{section}': shard ignored for '{name}' local peer");
+        ("it is this process, which has all keys".to_owned(), told)
+    } else if shard > shards {
+        let told = format!(
+            "Peers section '{section}': shard ignored for '{name}' local peer because {shard} shard value is greater than the section number of shards"
+        );
+        (format!("`shards` of the section is {shards}"), told)
+    } else {
+        return;
+    };
+    context.diagnostics.push(
+        Diagnostic::warning(format!("`shard {shard}` of peer `{name}` is ignored: {why}"))
+            .at(line.keyword_span())
+            .haproxy_whole(told),
+    );
+}

@@ -1,0 +1,64 @@
+//! Reading the configuration anew while the process runs: `reload`, `reload dry-run`, and what was
+//! done to it as a configuration: `show config`, `save config`. Commands of our own.
+
+use std::sync::Arc;
+
+use crate::aside::{Answer, aside};
+use crate::call::{Call, Reply, error};
+use crate::keeper::{Reloader, Shown};
+
+/// Does something that takes its time.
+fn ask(
+    call: &Call<'_>,
+    work: impl FnOnce(&dyn Reloader) -> Result<String, String> + Send + 'static,
+) -> Reply {
+    let Some(reloader) = call.runtime.reloader.get().cloned() else {
+        return error("The configuration cannot be read anew here.\n");
+    };
+    let reloader: Arc<dyn Reloader> = reloader;
+    aside(move || match work(&*reloader) {
+        Ok(text) => Answer::Text(text),
+        Err(text) => Answer::Error(text),
+    })
+}
+
+/// How the words behind the command want it shown.
+fn shown(call: &Call<'_>) -> Result<Shown, Reply> {
+    match call.args {
+        [] => Ok(Shown::Text),
+        [word] if word == "colour" || word == "color" => Ok(Shown::Colours),
+        [word] if word == "json" => Ok(Shown::Json),
+        _ => Err(error("Expected 'colour', 'json' or nothing.\n")),
+    }
+}
+
+/// `reload`.
+pub(crate) fn reload(call: &mut Call<'_>) -> Reply {
+    match shown(call) {
+        Ok(shown) => ask(call, move |reloader| reloader.reload(shown)),
+        Err(reply) => reply,
+    }
+}
+
+/// `reload dry-run`; with a payload, that is the configuration.
+pub(crate) fn dry_run(call: &mut Call<'_>) -> Reply {
+    let text = call.payload.map(str::to_owned);
+    match shown(call) {
+        Ok(shown) => ask(call, move |reloader| reloader.difference(text.as_deref(), shown)),
+        Err(reply) => reply,
+    }
+}
+
+/// `show config`.
+pub(crate) fn show_config(call: &mut Call<'_>) -> Reply {
+    ask(call, |reloader| Ok(reloader.configuration()))
+}
+
+/// `save config`.
+pub(crate) fn save_config(call: &mut Call<'_>) -> Reply {
+    let path = call.arg(0).to_owned();
+    if path.is_empty() || call.args.len() > 1 {
+        return error("Expected the file to write.\n");
+    }
+    ask(call, move |reloader| reloader.save(&path).map(|()| String::new()))
+}

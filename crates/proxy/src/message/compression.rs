@@ -1,0 +1,390 @@
+//! Compression of bodies (manual, 4.2 `compression …`, 9.2): which are compressed and with what,
+//! and what their heads say of it. The work itself is that of [`flow::Filter`](crate::flow::Filter)
+//! and of the crate `compress`.
+//!
+//! The request says what its client decodes; that is read when its rules are done. The response is
+//! looked at when its own are. Called by `fields`, and by `finish` for the counters.
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use compress::{Algorithm, Encoder, Settings};
+use http::{BodyLength, Head, KnownName, Method, Name};
+use plan::Proxy;
+use plan::compression::{Compression, Side};
+use runtime::timer::now_ms;
+use state::process::ProcessCounters;
+
+use crate::client::Client;
+use crate::exchange::Exchange;
+use crate::flow::{Filter, Filters, Flow};
+
+/// What compression does with one exchange.
+#[derive(Debug, Default)]
+pub(crate) struct Coded {
+    /// What the client decodes of what is offered, best first.
+    accepted: Option<Algorithm>,
+    /// What the request is coded with.
+    pub(crate) request: Option<Algorithm>,
+    /// A coder for it, until it is on its way.
+    encoder: Option<Encoder>,
+    /// Whether the response would have been, had the limits of the process allowed it.
+    is_passed_by: bool,
+}
+
+impl Coded {
+    /// Makes it as new.
+    #[inline]
+    pub(crate) fn reset(&mut self) {
+        self.accepted = None;
+        self.request = None;
+        self.encoder = None;
+        self.is_passed_by = false;
+    }
+}
+
+/// The settings that count: the backend's before the frontend's, each for what it has.
+#[derive(Clone, Copy)]
+struct Both<'a>([Option<&'a Compression>; 2]);
+
+impl<'a> Both<'a> {
+    #[inline]
+    fn of(client: &'a Client, backend: &'a Proxy) -> Option<Self> {
+        let both = [backend.compression.as_deref(), client.frontend.compression.as_deref()];
+        both.iter().any(Option::is_some).then_some(Self(both))
+    }
+
+    fn sides(self, request: bool) -> impl Iterator<Item = &'a Side> {
+        let side =
+            move |own: &'a Compression| if request { own.request.as_ref() } else { own.response.as_ref() };
+        self.0.into_iter().flatten().filter_map(side)
+    }
+
+    fn algorithms(self, request: bool) -> &'a [Algorithm] {
+        self.sides(request).map(|side| &*side.algorithms).find(|list| !list.is_empty()).unwrap_or_default()
+    }
+
+    fn types(self, request: bool) -> &'a [Box<str>] {
+        self.sides(request).map(|side| &*side.types).find(|list| !list.is_empty()).unwrap_or_default()
+    }
+
+    fn min_size(self, request: bool) -> u64 {
+        self.sides(request).map(|side| side.min_size).find(|size| *size > 0).unwrap_or_default()
+    }
+
+    fn offloads(self) -> bool {
+        self.0.iter().flatten().any(|own| own.offload)
+    }
+}
+
+/// Reads what the client decodes, and has the request compressed where that is asked for.
+#[inline]
+pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &Proxy) {
+    if let Some(both) = Both::of(client, backend) {
+        look_at_request(client, x, both);
+    }
+}
+
+#[cold]
+fn look_at_request(client: &Client, x: &mut Exchange, both: Both<'_>) {
+    x.coded.accepted = accepted(&x.txn.request, both.algorithms(false));
+    // Rules on the response see it, until it turns out otherwise.
+    x.txn.compressed = x.coded.accepted.map(Algorithm::name);
+    let named = x.coded.accepted.filter(|algorithm| *algorithm != Algorithm::Identity);
+    if named.is_some() && both.offloads() {
+        x.txn.request.remove_known(KnownName::AcceptEncoding);
+    }
+    let Some(algorithm) = both.algorithms(true).first().copied() else { return };
+    let has_body = !matches!(x.request_body.length, BodyLength::None | BodyLength::UntilClose);
+    if !has_body
+        || !x.txn.request.version().is_11_or_above()
+        || x.txn.request.method_id() == Method::Connect
+        || !is_fit(&x.txn.request, both, true, x.request_body.length)
+    {
+        return;
+    }
+    let Some(encoder) = encoder(client, algorithm) else { return };
+    x.coded.request = Some(algorithm);
+    x.coded.encoder = Some(encoder);
+    tell(&mut x.txn.request, algorithm, false);
+}
+
+/// What stands in the way of the request's body, at each attempt.
+pub(crate) fn filter_of_request(client: &Client, x: &mut Exchange) -> Option<Box<Filters>> {
+    let algorithm = x.coded.request?;
+    let encoder = x.coded.encoder.take().or_else(|| {
+        // A limit does not count once the head has said what comes.
+        Encoder::new(algorithm, &Settings { most_memory: 0, ..settings(client) })
+    })?;
+    Some(Box::new(Filters::one(Filter::compress(encoder))))
+}
+
+/// What stands in the way of the response's body, whose head tells of it from here on.
+#[inline]
+pub(crate) fn of_response(client: &Client, x: &mut Exchange) -> Option<Box<Filters>> {
+    let algorithm = x.coded.accepted?;
+    let filters = look_at_response(client, x, algorithm);
+    if filters.is_none() {
+        x.txn.compressed = None;
+    }
+    filters
+}
+
+#[cold]
+fn look_at_response(client: &Client, x: &mut Exchange, algorithm: Algorithm) -> Option<Box<Filters>> {
+    let backend = x.backend.clone()?;
+    let both = Both::of(client, &backend)?;
+    let length = x.response_body.length;
+    let head = &x.txn.response;
+    let has_body = !x.head_only
+        && !x.is_tunnel
+        && !matches!(length, BodyLength::None | BodyLength::UntilClose)
+        && matches!(head.status(), 200..=203);
+    if !has_body
+        || !head.version().is_11_or_above()
+        || !x.txn.request.version().is_11_or_above()
+        || !is_fit(head, both, false, length)
+    {
+        return None;
+    }
+    let Some(encoder) = encoder(client, algorithm) else {
+        x.coded.is_passed_by = true;
+        return None;
+    };
+    tell(&mut x.txn.response, algorithm, true);
+    Some(Box::new(Filters::one(Filter::compress(encoder))))
+}
+
+/// Whether a message of this head and this length may be compressed, as its sender and the
+/// configuration see it.
+fn is_fit(head: &Head, both: Both<'_>, request: bool, length: BodyLength) -> bool {
+    if matches!(length, BodyLength::Length(bytes) if bytes < both.min_size(request).max(1)) {
+        return false;
+    }
+    let no_transform = |value: &[u8]| value.eq_ignore_ascii_case(b"no-transform");
+    if head.get_known(KnownName::ContentEncoding).is_some()
+        || head.any_value(&KnownName::CacheControl.into(), no_transform)
+        || !request && !has_usable_tag(head)
+    {
+        return false;
+    }
+    let begins = |value: &[u8], with: &str| {
+        value.len() >= with.len() && value[..with.len()].eq_ignore_ascii_case(with.as_bytes())
+    };
+    let types = both.types(request);
+    match head.get_known(KnownName::ContentType) {
+        Some(kind) if begins(kind, "multipart") => false,
+        Some(kind) => types.is_empty() || types.iter().any(|wanted| begins(kind, wanted)),
+        None => types.is_empty(),
+    }
+}
+
+/// Whether there is no entity tag, or one that is well-formed.
+fn has_usable_tag(head: &Head) -> bool {
+    let name = KnownName::Etag.into();
+    let mut tags = head.get_all(&name);
+    match (tags.next(), tags.next()) {
+        (None, _) => true,
+        (Some(tag), None) => is_quoted(tag.strip_prefix(b"W/").unwrap_or(tag)),
+        _ => false,
+    }
+}
+
+fn is_quoted(tag: &[u8]) -> bool {
+    tag.len() >= 2 && tag.starts_with(b"\"") && tag.ends_with(b"\"")
+}
+
+/// Has the head say that its body is coded, and how it ends.
+fn tell(head: &mut Head, algorithm: Algorithm, is_response: bool) {
+    head.remove_body_length();
+    head.append(b"transfer-encoding", b"chunked");
+    if is_response {
+        // What is not the same byte for byte is the same in meaning (RFC 9110, 8.8.1).
+        if let Some(tag) = head.get_known(KnownName::Etag)
+            && tag.starts_with(b"\"")
+        {
+            let weak = [b"W/", tag].concat();
+            head.set(&KnownName::Etag.into(), &weak);
+        }
+        vary(head);
+    }
+    if algorithm != Algorithm::Identity {
+        head.append(b"content-encoding", algorithm.token().as_bytes());
+    }
+}
+
+/// Has caches know that another client may get another coding.
+fn vary(head: &mut Head) {
+    let name = Name::new(b"vary");
+    let covers = |value: &[u8]| value.eq_ignore_ascii_case(b"accept-encoding");
+    if head.any_value(&name, covers) {
+        return;
+    }
+    let lines: Vec<Vec<u8>> =
+        head.get_all(&name).filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect();
+    let Some((last, others)) = lines.split_last() else {
+        head.set(&name, b"Accept-Encoding");
+        return;
+    };
+    let last = [&last[..], b",Accept-Encoding"].concat();
+    head.remove_all(&name);
+    for line in others.iter().chain([&last]) {
+        head.append(b"vary", line);
+    }
+}
+
+/// Which of the algorithms the client likes best; of equal ones that which it names first, unless
+/// one is among them that HAProxy has not: then that which the configuration names first.
+fn accepted(head: &Head, offered: &[Algorithm]) -> Option<Algorithm> {
+    if offered.is_empty() || head.get(&Name::new(b"user-agent")).is_some_and(is_old_browser) {
+        return None;
+    }
+    let by_order = offered.iter().any(|algorithm| matches!(algorithm, Algorithm::Zstd | Algorithm::Brotli));
+    let mut best: Option<(u32, usize)> = None;
+    let mut consider = |value: &[u8]| {
+        let (token, quality) = preference(value);
+        let matches = |algorithm: &Algorithm| {
+            *algorithm != Algorithm::Identity && token.eq_ignore_ascii_case(algorithm.token().as_bytes())
+        };
+        let found = match token {
+            // The one that was named last.
+            b"*" if !by_order => offered.len().checked_sub(1),
+            b"*" => Some(0),
+            _ => offered.iter().position(matches),
+        };
+        let Some(place) = found else { return false };
+        let is_better =
+            best.is_none_or(|(before, at)| quality > before || by_order && quality == before && place < at);
+        if quality > 0 && is_better {
+            best = Some((quality, place));
+        }
+        false
+    };
+    head.any_value(&KnownName::AcceptEncoding.into(), &mut consider);
+    match best {
+        Some((_, place)) => Some(offered[place]),
+        None => offered.contains(&Algorithm::Identity).then_some(Algorithm::Identity),
+    }
+}
+
+/// A coding and its quality, in thousandths (RFC 9110, 12.4.2).
+fn preference(value: &[u8]) -> (&[u8], u32) {
+    let mut parts = value.split(|byte| *byte == b';');
+    let token = parts.next().unwrap_or_default().trim_ascii();
+    let quality = parts.find_map(|part| {
+        let (name, number) = part.trim_ascii().split_at_checked(2)?;
+        name.eq_ignore_ascii_case(b"q=").then_some(number)
+    });
+    let Some(number) = quality.filter(|number| number.first().is_some_and(u8::is_ascii_digit)) else {
+        return (token, 1000);
+    };
+    let mut thousandths = 0;
+    let digits = number.iter().filter(|byte| byte.is_ascii_digit()).take(4);
+    for (at, digit) in digits.enumerate() {
+        thousandths += u32::from(digit - b'0') * [1000, 100, 10, 1][at];
+    }
+    (token, thousandths.min(1000))
+}
+
+/// Browsers of old that say what they do not decode: `Mozilla/4`, apart from Internet Explorer from
+/// version 6 of XP SP2 on.
+fn is_old_browser(agent: &[u8]) -> bool {
+    let Some(rest) = agent.strip_prefix(b"Mozilla/4") else { return false };
+    let Some(at) = rest.windows(5).position(|window| window == b"MSIE ") else { return true };
+    match rest.get(at + 5) {
+        Some(b'6') => !rest.windows(3).any(|window| window == b"SV1"),
+        Some(b'7'..=b'9') => false,
+        _ => true,
+    }
+}
+
+fn settings(client: &Client) -> Settings {
+    let limits = &client.worker.shared.plan.global.compression;
+    Settings {
+        level: limits.level,
+        window_bits: limits.window_bits,
+        memory_level: limits.memory_level,
+        most_memory: limits.memory,
+    }
+}
+
+/// A coder, unless the process compresses as much as it may.
+fn encoder(client: &Client, algorithm: Algorithm) -> Option<Encoder> {
+    let shared = &client.worker.shared;
+    let limit = shared.process.compression_limit.load(Relaxed);
+    if limit > 0 {
+        let rate = |counters: &ProcessCounters| counters.compressed_in_rate.per_second(now_ms());
+        let units = shared.process.counters.all().map(rate).fold(0, u32::saturating_add);
+        if ProcessCounters::bytes_of_units(units) > limit {
+            return None;
+        }
+    }
+    let most_cpu = shared.plan.global.compression.cpu;
+    if most_cpu < 100 && used_cpu() > most_cpu {
+        return None;
+    }
+    Encoder::new(algorithm, &settings(client))
+}
+
+/// How long the use of the CPU is measured at least, in ms.
+const MEASURED: u64 = 250;
+
+/// How many in a hundred of the last moments this worker was busy.
+fn used_cpu() -> u32 {
+    thread_local! {
+        static SEEN: Cell<(u64, Duration, u32)> = const { Cell::new((0, Duration::ZERO, 0)) };
+    }
+    let (then, busy_then, percent) = SEEN.get();
+    let now = now_ms();
+    let passed = now.saturating_sub(then);
+    if passed < MEASURED {
+        return percent;
+    }
+    let busy = runtime::worker::activity(runtime::current_worker()).busy;
+    let percent = (busy.saturating_sub(busy_then).as_millis() as u64 * 100 / passed).min(100) as u32;
+    SEEN.set((now, busy, percent));
+    percent
+}
+
+/// Counts what became of the response's body.
+#[inline]
+pub(crate) fn count(client: &Client, x: &mut Exchange) {
+    if x.coded.accepted.is_some() {
+        count_response(client, x);
+    }
+}
+
+#[cold]
+fn count_response(client: &Client, x: &mut Exchange) {
+    if x.download.filters.is_none() {
+        // What was answered instead is not.
+        x.txn.compressed = None;
+    }
+    let frontend = &client.frontend.state.frontend.mine().compression;
+    let backend = x.backend.as_ref().map(|backend| &backend.state.backend.mine().compression);
+    let all = || [Some(frontend), backend].into_iter().flatten();
+    if x.coded.is_passed_by {
+        all().for_each(|counters| counters.passed_by.add(x.download.received));
+        return;
+    }
+    let Some((taken, given)) = compressed(&x.download) else { return };
+    all().for_each(|counters| counters.responses.add(1));
+    if x.coded.accepted == Some(Algorithm::Identity) {
+        all().for_each(|counters| counters.passed_by.add(taken));
+        return;
+    }
+    for counters in all() {
+        counters.taken.add(taken);
+        counters.given.add(given);
+    }
+    let process = client.worker.shared.process.counters.mine();
+    let now = now_ms();
+    process.compressed_in_rate.tick_by(now, ProcessCounters::rate_units(taken));
+    process.compressed_out_rate.tick_by(now, ProcessCounters::rate_units(given));
+}
+
+fn compressed(flow: &Flow) -> Option<(u64, u64)> {
+    let compressor = flow.filters.as_ref()?.compressor();
+    Some((compressor.taken, compressor.given))
+}

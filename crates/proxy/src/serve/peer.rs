@@ -1,0 +1,31 @@
+//! A connection of a peer (configuration manual, 11.2): once it is accepted and TLS is spoken, its
+//! `peers` section has it. Here it is counted, shown and killed as any other, and logged at its end.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use runtime::Boxed;
+use state::sessions::Activity;
+
+use crate::client::{Client, Downstream};
+
+/// Serves a connection to its end.
+pub(super) async fn serve(mut client: Boxed<Client>) {
+    if client.side.is_early() && !Box::pin(client.settle()).await {
+        return;
+    }
+    let Downstream::H1(socket) = &mut client.side else { return };
+    let early = socket.input.as_ref().map_or_else(Vec::new, |input| input.filled().to_vec());
+    let Ok(stream) = socket.stream.take() else { return client.side.reset() };
+    client.side.release();
+    client.session.requests.set(1);
+    client.entry.requests.set(1);
+    client.entry.activity.set(Activity::Request);
+    let place = client.frontend.index;
+    let mut served = (client.worker.shared.services.serve_peer)(place, stream, early);
+    poll_fn(|context| match served.as_mut().poll(context) {
+        Poll::Ready(()) => Poll::Ready(()),
+        Poll::Pending => client.poll_killed(context).map(|_| ()),
+    })
+    .await;
+}

@@ -1,0 +1,494 @@
+//! Reload by difference: the configuration is read again in the running process, and what is the same
+//! in it lives on.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex, mpsc};
+
+use weir_tests::client::{Client, get, get_if_open};
+use weir_tests::load::Load;
+use weir_tests::multiplexed::Frames;
+use weir_tests::{Origin, Weir, ask, eventually, free_port, program};
+
+const TOP: &str = "global\n  nbthread 2\n  stats socket runtime level admin expose-fd listeners\n\
+                   defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n";
+
+/// A configuration with these sections.
+fn with(sections: &str) -> String {
+    format!("{TOP}{sections}")
+}
+
+/// Lets the file say something else.
+fn write(weir: &Weir, configuration: &str) {
+    std::fs::write(weir.directory().join("haproxy.cfg"), configuration).expect("the directory takes files");
+}
+
+/// Has the process use another configuration; what it says has changed.
+fn reload(weir: &Weir, configuration: &str) -> String {
+    write(weir, configuration);
+    weir.ask("reload").trim().to_owned()
+}
+
+/// How many descriptors the process has.
+fn descriptors(weir: &Weir) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", weir.pid())).map_or(0, Iterator::count)
+}
+
+/// Its memory, in kB.
+fn memory(weir: &Weir) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", weir.pid())).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).expect("a number of kB")
+}
+
+/// A value of a line of `show stat`.
+fn statistic(weir: &Weir, proxy: &str, line: &str, field: &str) -> String {
+    let table = weir.ask("show stat");
+    let mut lines = table.lines();
+    let names: Vec<&str> = lines.next().expect("names").trim_start_matches("# ").split(',').collect();
+    let at = names.iter().position(|name| *name == field).expect("a field");
+    let row = lines.find(|row| row.starts_with(&format!("{proxy},{line},"))).expect("a line");
+    row.split(',').nth(at).expect("a value").to_owned()
+}
+
+#[test]
+fn fifty_reloads_lose_no_request_and_keep_nothing() {
+    let origin = Origin::echo();
+    let (port, other) = (free_port(), free_port());
+    let text = |number: usize| {
+        let bind = if number % 3 == 1 { format!("  bind 127.0.0.1:{other}\n") } else { String::new() };
+        let more =
+            if number % 4 == 1 { format!("  server t 127.0.0.1:{}\n", origin.port()) } else { String::new() };
+        let extra = if number % 5 == 1 {
+            format!("backend extra{number}\n  server e 127.0.0.1:1\n")
+        } else {
+            String::new()
+        };
+        with(&format!(
+            "{extra}frontend f\n  bind 127.0.0.1:{port}\n{bind}  http-request set-header x-number {number}\n  default_backend b\n\
+             backend b\n  timeout queue {}s\n  server s 127.0.0.1:{} maxconn 3\n{more}",
+            number + 1,
+            origin.port()
+        ))
+    };
+    let weir = Weir::start(&text(0), &[port]);
+    let loads = [Load::start(port, true), Load::start(port, false)];
+    let mut early = None;
+    for number in 1..=50 {
+        loads.iter().for_each(|load| load.go_on(20));
+        let said = reload(&weir, &text(number));
+        assert!(said.ends_with("; nothing else") && said.contains("frontend f: "), "{said}");
+        if number == 10 {
+            early = Some((descriptors(&weir), memory(&weir)));
+        }
+    }
+    for load in loads {
+        load.go_on(100);
+        assert_eq!(load.end(), Vec::<String>::new());
+    }
+    let answer = get(port, "/").expect("an answer");
+    assert!(answer.text().contains("x-number: 50"), "{}", answer.text());
+    let (files, kilobytes) = early.expect("the tenth of fifty");
+    assert!(eventually(|| descriptors(&weir) <= files), "{} descriptors after {files}", descriptors(&weir));
+    // A plan that stays with each reload would be forty of them.
+    assert!(memory(&weir) < kilobytes + 16_384, "{} kB after {kilobytes} kB", memory(&weir));
+}
+
+#[test]
+fn what_both_configurations_have_lives_on() {
+    let origin = Origin::echo();
+    let (port, other) = (free_port(), free_port());
+    let text = |rest: &str, first: &str| {
+        with(&format!(
+            "{first}frontend f\n  bind 127.0.0.1:{port}\n  http-request track-sc0 src table t\n  http-request set-var(proc.seen) str(yes)\n  default_backend b\n\
+             backend t\n  stick-table type ip size 100 expire 1h store http_req_cnt\n\
+             backend b\n  server s 127.0.0.1:{} weight 10\n  server away 127.0.0.1:1 weight 20\n{rest}",
+            origin.port()
+        ))
+    };
+    let weir = Weir::start(&text("", ""), &[port]);
+    weir.ask("set server b/away state maint");
+    weir.ask("set weight b/s 7");
+    let mut client = Client::connect(port);
+    let mut ask_on =
+        || client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n").response().expect("an answer").status;
+    assert_eq!(ask_on(), 200);
+    let before = weir.ask("show servers state");
+    let requests = || statistic(&weir, "f", "FRONTEND", "req_tot").parse::<u32>().unwrap_or(0);
+    let before_all = requests();
+    // Whatever stands first would move all numbers and places.
+    let first = format!("frontend first\n  bind 127.0.0.1:{other}\n  default_backend b\n");
+    let said = reload(&weir, &text("  server new 127.0.0.1:2 weight 0\n  retries 2\n", &first));
+    assert!(said.contains("frontend first added"), "{said}");
+    assert!(said.contains("backend b: server new added, retries 2 added"), "{said}");
+    assert_eq!((ask_on(), ask_on()), (200, 200), "the client's connection goes on");
+    assert_eq!(origin.connections(), 1, "and so does the server's");
+    assert!(weir.ask("get weight b/s").starts_with("7 (initial 10)"));
+    assert_eq!(statistic(&weir, "b", "away", "status"), "MAINT");
+    assert_eq!(statistic(&weir, "b", "s", "stot"), "3", "what was counted is counted on");
+    assert_eq!(requests(), before_all + 2);
+    assert!(weir.ask("show table t").contains("http_req_cnt=3"), "{}", weir.ask("show table t"));
+    assert!(weir.ask("get var proc.seen").contains("yes"));
+    let after = weir.ask("show servers state");
+    let numbers = |state: &str| -> Vec<String> {
+        let rows = state.lines().filter(|line| line.contains(" s ") || line.contains(" away "));
+        rows.map(|row| row.split(' ').take(4).collect::<Vec<_>>().join(" ")).collect()
+    };
+    assert_eq!(numbers(&before), numbers(&after), "numbers stay");
+    // A weight that the file says otherwise counts, one that it says as before does not.
+    let said = reload(&weir, &text("", &first).replace("weight 10", "weight 30"));
+    assert!(said.contains("server s "), "{said}");
+    assert!(weir.ask("get weight b/s").starts_with("30 (initial 30)"));
+    assert_eq!(ask_on(), 200);
+    assert!(get(other, "/").is_some(), "sockets that were added take connections");
+}
+
+#[test]
+fn requests_end_on_the_plan_that_they_began_with() {
+    // An origin that answers when it is told to.
+    let (release, wait) = mpsc::channel::<()>();
+    let wait = Arc::new(Mutex::new(wait));
+    let slow = Origin::start(move |head, _| {
+        if head.contains("/slow") {
+            let _ = wait.lock().expect("one at a time").recv();
+        }
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nold".to_vec()
+    });
+    let fast = Origin::text("new");
+    let (port, gone) = (free_port(), free_port());
+    let old = with(&format!(
+        "frontend f\n  bind 127.0.0.1:{port}\n  http-response set-header x-plan old\n  default_backend b\n\
+         frontend g\n  bind 127.0.0.1:{gone}\n  default_backend b\nbackend b\n  server s 127.0.0.1:{}\n",
+        slow.port()
+    ));
+    let new = with(&format!(
+        "frontend f\n  bind 127.0.0.1:{port}\n  http-response set-header x-plan new\n  default_backend c\n\
+         backend c\n  server s 127.0.0.1:{}\n",
+        fast.port()
+    ));
+    let weir = Weir::start(&old, &[port, gone]);
+    let mut kept = Client::connect(port);
+    let mut left = Client::connect(gone);
+    for client in [&mut kept, &mut left] {
+        client.send("GET /slow HTTP/1.1\r\nHost: h\r\n\r\n");
+    }
+    assert!(eventually(|| slow.connections() == 2));
+    let said = reload(&weir, &new);
+    assert!(said.contains("backend b removed") && said.contains("frontend g removed"), "{said}");
+    // The frontend that is gone takes nobody in.
+    assert!(eventually(|| TcpStream::connect(("127.0.0.1", gone)).is_err()));
+    for _ in 0..2 {
+        release.send(()).expect("the origin waits");
+    }
+    let answer = kept.response().expect("an answer");
+    assert_eq!((answer.text().as_str(), answer.header("x-plan")), ("old", Some("old")));
+    // Its next request is served as the new one says.
+    let answer = kept.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n").response().expect("an answer");
+    assert_eq!((answer.text().as_str(), answer.header("x-plan")), ("new", Some("new")));
+    let answer = left.response().expect("an answer");
+    assert_eq!((answer.text().as_str(), answer.header("connection")), ("old", Some("close")));
+    assert!(!weir.ask("show stat").contains("\nb,BACKEND"));
+}
+
+#[test]
+fn an_error_changes_nothing_and_is_shown_with_its_place() {
+    let origin = Origin::text("here");
+    let port = free_port();
+    let good = with(&format!("listen l\n  bind 127.0.0.1:{port}\n  server s 127.0.0.1:{}\n", origin.port()));
+    let weir = Weir::start(&good, &[port]);
+    let before = (weir.ask("show stat"), descriptors(&weir));
+    for (wrong, shown) in [
+        (good.replace("server s", "sever s"), "unknown keyword `sever`"),
+        (good.replace("listen l", "listen l\n  default_backend nowhere"), "nowhere"),
+        (
+            good.replace("nbthread 2", "nbthread 3"),
+            "A running process cannot change: `nbthread`. Start a new one",
+        ),
+        (good.replace("nbthread 2", "nbthread 2\n  user nobody"), "A running process cannot change: `user`."),
+        // Somebody else has that address.
+        (format!("{good}listen m\n  bind 127.0.0.1:{}\n", origin.port()), "cannot bind socket"),
+    ] {
+        let said = reload(&weir, &wrong);
+        assert!(said.contains(shown), "{said}");
+        assert!(!said.contains('\x1b'), "no colours unless they are asked for: {said}");
+        assert_eq!(get(port, "/").map(|answer| answer.text()), Some("here".to_owned()));
+    }
+    write(&weir, &good.replace("server s", "sever s"));
+    assert!(weir.ask("reload colour").contains("\x1b["), "colours where they are asked for");
+    assert_eq!(weir.ask("show stat").lines().count(), before.0.lines().count());
+    assert!(eventually(|| descriptors(&weir) <= before.1));
+    write(&weir, &good);
+    assert_eq!(weir.ask("reload").trim(), "nothing has changed");
+}
+
+#[test]
+fn a_dry_run_tells_the_difference_and_changes_nothing() {
+    let origin = Origin::echo();
+    let port = free_port();
+    let text = |timeout: &str, rule: &str, more: &str| {
+        with(&format!(
+            "frontend web\n  bind 127.0.0.1:{port}\n  http-request set-header x {rule}\n  http-request set-header y {rule}\n  default_backend app\n\
+             backend app\n  timeout server {timeout}\n  server s1 127.0.0.1:{}\n{more}",
+            origin.port()
+        ))
+    };
+    let weir = Weir::start(&text("30s", "a", ""), &[port]);
+    let new = text("60s", "b", "  server s3 127.0.0.1:3\n");
+    let expected =
+        "frontend web: 2 rules changed; backend app: timeout server 30s → 60s, server s3 added; nothing else";
+    write(&weir, &new);
+    assert_eq!(weir.ask("reload dry-run").trim(), expected);
+    assert!(weir.ask("reload dry-run colour").contains("\x1b[32mserver s3 added\x1b[0m"));
+    let json = weir.ask("reload dry-run json");
+    assert!(
+        json.contains("{\"change\":\"changed\",\"what\":\"timeout server\",\"from\":\"30s\",\"to\":\"60s\"}"),
+        "{json}"
+    );
+    assert!(get(port, "/").expect("an answer").text().contains("x: a"), "nothing was changed");
+    assert!(weir.ask("reload dry-run x").contains("Expected"));
+    // From outside, of a file that the process does not use.
+    write(&weir, &text("30s", "a", ""));
+    let file = weir.directory().join("new.cfg");
+    let diff = |text: &str, more: &[&str]| {
+        std::fs::write(&file, text).expect("the directory takes files");
+        let socket = weir.directory().join("runtime");
+        let mut command = Command::new(program());
+        command.arg("diff").arg("-f").arg(&file).arg("--socket").arg(&socket).args(more);
+        let output = command.output().expect("the program runs");
+        let both = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&both).trim().to_owned())
+    };
+    assert_eq!(diff(&new, &[]), (Some(1), expected.to_owned()));
+    assert!(diff(&new, &["--json"]).1.starts_with("[{\"section\":\"frontend web\""));
+    assert_eq!(diff(&text("30s", "a", ""), &[]), (Some(0), "nothing has changed".to_owned()));
+    let (code, said) = diff("frontend f\n  bnd :1\n", &[]);
+    assert!(code == Some(2) && said.contains("unknown keyword `bnd`"), "{said}");
+}
+
+#[test]
+fn a_signal_reloads_where_the_configuration_says_so() {
+    let origin = Origin::echo();
+    let port = free_port();
+    let text = |global: &str, value: &str| {
+        with(&format!(
+            "listen l\n  bind 127.0.0.1:{port}\n  http-request set-header x {value}\n  server s 127.0.0.1:{}\n",
+            origin.port()
+        ))
+        .replace("nbthread 2", &format!("nbthread 2\n  {global}"))
+    };
+    let weir = Weir::start(&text("reload in-place", "1"), &[port]);
+    write(&weir, &text("reload in-place", "2"));
+    weir.signal("USR2");
+    assert!(eventually(|| get(port, "/").is_some_and(|answer| answer.text().contains("x: 2"))));
+    assert!(eventually(|| weir.messages().contains("reloaded: listen l: 1 rule changed; nothing else")));
+    write(&weir, "nonsense\n");
+    weir.signal("USR2");
+    assert!(eventually(|| weir.messages().contains("not reloaded: error")));
+    assert!(get(port, "/").is_some());
+}
+
+#[test]
+fn streams_and_queues_outlive_a_reload() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let tcp = listener.local_addr().expect("an address").port();
+    let (release, wait) = mpsc::channel::<()>();
+    let wait = Arc::new(Mutex::new(wait));
+    let origin = Origin::start(move |_, _| {
+        let _ = wait.lock().expect("one at a time").recv();
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec()
+    });
+    let (port, streams) = (free_port(), free_port());
+    let text = |more: &str| {
+        with(&format!(
+            "listen l\n  bind 127.0.0.1:{port}\n  timeout queue 20s\n{more}  server s 127.0.0.1:{} maxconn 1\n\
+             listen t\n  mode tcp\n  bind 127.0.0.1:{streams}\n{more}  server s 127.0.0.1:{tcp}\n",
+            origin.port()
+        ))
+    };
+    let weir = Weir::start(&text(""), &[port]);
+    let mut stream = TcpStream::connect(("127.0.0.1", streams)).expect("a connection");
+    stream.write_all(b"before").expect("a stream");
+    let (mut far, _) = listener.accept().expect("the other end");
+    let mut bytes = [0; 6];
+    far.read_exact(&mut bytes).expect("what was sent");
+    // One is served, two wait.
+    let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(port)).collect();
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    }
+    assert!(eventually(|| statistic(&weir, "l", "s", "scur") == "1"));
+    assert!(eventually(|| {
+        let waiting = |line: &str| statistic(&weir, "l", line, "qcur").parse::<u32>().unwrap_or(0);
+        waiting("s") + waiting("BACKEND") == 2
+    }));
+    let said = reload(&weir, &text("  retries 7\n"));
+    assert!(said.contains("retries 7 added"), "{said}");
+    for _ in 0..3 {
+        release.send(()).expect("the origin waits");
+    }
+    for client in &mut clients {
+        assert_eq!(client.response().map(|answer| answer.status), Some(200));
+    }
+    stream.write_all(b"after!").expect("the stream goes on");
+    far.read_exact(&mut bytes).expect("what was sent");
+    assert_eq!(&bytes, b"after!");
+    assert_eq!(statistic(&weir, "t", "s", "scur"), "1");
+}
+
+#[test]
+fn files_of_lists_are_read_anew() {
+    let port = free_port();
+    let directory = weir_tests::scratch("lists");
+    let map = directory.join("hosts.map");
+    std::fs::write(&map, "a one\nb two\n").expect("the directory takes files");
+    let text = with(&format!(
+        "frontend f\n  bind 127.0.0.1:{port}\n  http-request return status 200 content-type text/plain lf-string %[path,field(2,/),map({},none)]\n",
+        map.display()
+    ));
+    let weir = Weir::start(&text, &[port]);
+    let value = |path: &str| get(port, path).map(|answer| answer.text()).unwrap_or_default();
+    weir.ask(&format!("set map {} a changed", map.display()));
+    assert_eq!((value("/a").as_str(), value("/c").as_str()), ("changed", "none"));
+    std::fs::write(&map, "a one\nb two\nc three\n").expect("the directory takes files");
+    let said = weir.ask("reload dry-run");
+    assert_eq!(
+        said.trim(),
+        format!("map {}: 2 entries added, 1 entry removed; nothing else", map.display()),
+        "what was set at run time goes"
+    );
+    assert_eq!(weir.ask("reload"), said);
+    assert_eq!((value("/a").as_str(), value("/c").as_str()), ("one", "three"));
+    weir.ask(&format!("add map {} d four", map.display()));
+    assert_eq!(value("/d"), "four");
+    let _ = std::fs::remove_dir_all(directory);
+}
+
+#[test]
+fn what_checks_found_holds_until_they_find_otherwise() {
+    let origin = Origin::text("here");
+    let (port, down) = (free_port(), free_port());
+    let text = |more: &str| {
+        with(&format!(
+            "listen l\n  bind 127.0.0.1:{port}\n  server up 127.0.0.1:{}\n  server down 127.0.0.1:{down} check inter 50ms fall 1 rise 1\n{more}",
+            origin.port()
+        ))
+    };
+    let weir = Weir::start(&text(""), &[port]);
+    assert!(eventually(|| statistic(&weir, "l", "down", "status") == "DOWN"));
+    reload(&weir, &text("  retries 5\n"));
+    assert_eq!(statistic(&weir, "l", "down", "status"), "DOWN", "it is not tried anew by requests");
+    let listener = TcpListener::bind(("127.0.0.1", down)).expect("its port");
+    assert!(eventually(|| statistic(&weir, "l", "down", "status") == "UP"), "checks go on");
+    drop(listener);
+    reload(&weir, &text("  retries 6\n"));
+    assert!(eventually(|| statistic(&weir, "l", "down", "status") == "DOWN"), "and on");
+}
+
+#[test]
+fn connections_of_http2_follow_the_plan() {
+    let origin = Origin::echo();
+    let port = free_port();
+    let text = |value: &str| {
+        with(&format!(
+            "listen l\n  bind 127.0.0.1:{port} proto h2\n  http-response set-header x-plan {value}\n  server s 127.0.0.1:{}\n",
+            origin.port()
+        ))
+    };
+    let weir = Weir::start(&text("one"), &[port]);
+    let mut client = Frames::connect(port);
+    client.get(1, "/");
+    let (fields, _) = client.next_head();
+    assert!(fields.contains(&"x-plan: one".to_owned()), "{fields:?}");
+    reload(&weir, &text("two"));
+    client.get(3, "/");
+    let (fields, _) = client.next_head();
+    assert!(fields.contains(&"x-plan: two".to_owned()), "{fields:?}");
+}
+
+#[test]
+fn what_was_done_to_the_process_becomes_a_configuration() {
+    let origin = Origin::echo();
+    let port = free_port();
+    let directory = weir_tests::scratch("saved");
+    let map = directory.join("values.map");
+    std::fs::write(&map, "a one\n").expect("the directory takes files");
+    let text = with(&format!(
+        "frontend f\n  bind 127.0.0.1:{port}\n  http-request set-header x %[path,field(2,/),map({},none)]\n  default_backend b\n\
+         backend b\n  balance roundrobin\n  server s1 127.0.0.1:{} weight 10\n  server s2 127.0.0.1:2 weight 10\n  server-template t 2 127.0.0.1:3 disabled\n",
+        map.display(),
+        origin.port()
+    ));
+    let weir = Weir::start(&text, &[port]);
+    let said = weir.ask("show config");
+    assert!(
+        said.contains("server s1 ") && said.contains("server-template t 2 127.0.0.1:3 disabled"),
+        "{said}"
+    );
+    weir.ask("set weight b/s1 7");
+    weir.ask("set server b/s2 state maint");
+    weir.ask("set server b/t1 addr 127.0.0.1 port 4");
+    let added = weir.ask(&format!("add server b/s3 127.0.0.1:{} weight 5", origin.port()));
+    assert!(added.contains("New server registered"), "{added}");
+    weir.ask("enable server b/s3");
+    weir.ask("set maxconn frontend f 77");
+    weir.ask(&format!("set map {} a changed", map.display()));
+    let said = weir.ask("show config");
+    for line in [
+        &format!("server s1 127.0.0.1:{} weight 7\n", origin.port()),
+        "server s2 127.0.0.1:2 weight 10 disabled\n",
+        "server t1 127.0.0.1:4 disabled\n",
+        "server t2 127.0.0.1:3 disabled\n",
+        "maxconn 77\n",
+    ] {
+        assert!(said.contains(line), "{line} in {said}");
+    }
+    let file = directory.join("saved.cfg");
+    assert_eq!(weir.ask(&format!("save config {}", file.display())).trim(), "");
+    let state = |ask: &dyn Fn(&str) -> String| {
+        let state = ask("show servers state");
+        let mut rows: Vec<String> = state
+            .lines()
+            .skip(2)
+            .filter(|row| !row.is_empty())
+            .map(|row| {
+                let words: Vec<&str> = row.split(' ').collect();
+                // Name, address, state but for where maintenance came from, weight, port.
+                let admin = words[6].parse::<u32>().unwrap_or(0) & !4;
+                format!("{} {} {} {admin} {} {}", words[3], words[4], words[5], words[7], words[18])
+            })
+            .collect();
+        rows.sort();
+        rows
+    };
+    let before = state(&|command| weir.ask(command));
+    assert_eq!(before.len(), 5, "{before:?}");
+    drop(weir);
+    let saved = std::fs::read_to_string(&file).expect("the configuration that was saved");
+    let weir = Weir::start(&saved, &[port]);
+    assert_eq!(state(&|command| weir.ask(command)), before);
+    assert!(get(port, "/a").expect("an answer").text().contains("x: changed"), "lists too");
+    assert_eq!(statistic(&weir, "f", "FRONTEND", "slim"), "77");
+    let _ = std::fs::remove_dir_all(directory);
+}
+
+#[test]
+fn only_those_who_may_change_the_process_reload_it() {
+    let port = free_port();
+    let text = with(&format!("listen l\n  bind 127.0.0.1:{port}\n  server s 127.0.0.1:1\n")).replace(
+        "stats socket runtime level admin",
+        "stats socket weak level operator\n  stats socket runtime level admin",
+    );
+    let weir = Weir::start(&text, &[port]);
+    let weak = weir.directory().join("weak");
+    for command in ["reload", "reload dry-run", "show config", "save config /nowhere/at/all"] {
+        assert!(ask(Path::new(&weak), command).contains("Permission denied"), "{command}");
+    }
+    assert!(weir.ask("save config /nowhere/at/all").contains("Cannot write '/nowhere/at/all'"));
+    // Runtime sockets come and go too, and the conversation that asked for it goes on.
+    let said = reload(&weir, &text.replace("stats socket weak", "stats socket other"));
+    assert!(said.contains("global: stats socket other added, stats socket weak removed"), "{said}");
+    assert!(ask(&weir.directory().join("other"), "show info").contains("Pid: "));
+    assert!(get_if_open(port, "/").is_some());
+}

@@ -1,0 +1,201 @@
+//! What a plan made anew changes beside its lines: what a running process cannot change, what was
+//! added at run time and goes, lists and certificates whose files say something else by now.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use plan::Plan;
+use plan::bind::BindAddress;
+use plan::ring::RingPeer;
+
+use crate::differences::{Change, Changed, How};
+
+/// Lines of the global section that a reload heeds; all others are the process's own.
+const GLOBAL: &[&str] = &[
+    "log",
+    "log-tag",
+    "log-send-hostname",
+    "stats socket",
+    "stats timeout",
+    "stats maxconn",
+    "spread-checks",
+    "max-spread-checks",
+    "ca-base",
+    "crt-base",
+    "ssl-default-bind-ciphers",
+    "ssl-default-bind-ciphersuites",
+    "ssl-default-bind-options",
+    "ssl-default-bind-curves",
+    "ssl-default-server-ciphers",
+    "ssl-default-server-ciphersuites",
+    "ssl-default-server-options",
+    "ssl-default-server-curves",
+    "ssl-server-verify",
+    "setenv",
+    "presetenv",
+    "unsetenv",
+    "resetenv",
+    "description",
+    "node",
+    "server-state-base",
+    "server-state-file",
+    "maxconnrate",
+    "maxsessrate",
+    "maxsslrate",
+    "reload",
+    "set-var",
+    "set-var-fmt",
+    "default-path",
+    "unix-bind",
+    "zero-warning",
+    "h1-case-adjust",
+    "tune.idle-pool.shared",
+    "tune.http.logurilen",
+    "tune.pattern.cache-size",
+];
+
+/// What the new plan says that cannot change while the process runs.
+pub(crate) fn refused(old: &Plan, new: &Plan) -> Vec<String> {
+    let global = |plan: &Plan| -> Vec<(String, String)> {
+        let sections = plan.said.iter().filter(|section| &*section.kind == "global");
+        let lines = sections.flat_map(|section| &section.lines);
+        let own = lines.filter(|line| !GLOBAL.contains(&line.keyword));
+        own.map(|line| (line.keyword.to_owned(), line.text.to_string())).collect()
+    };
+    let (before, now) = (global(old), global(new));
+    let mut all: Vec<String> = Vec::new();
+    let mut add = |what: &str| {
+        if !all.iter().any(|known| known == what) {
+            all.push(what.to_owned());
+        }
+    };
+    for (one, other) in [(&before, &now), (&now, &before)] {
+        one.iter().filter(|line| !other.contains(line)).for_each(|(keyword, _)| add(&format!("`{keyword}`")));
+    }
+    let rings = |plan: &Plan| -> Vec<String> {
+        let peer = |peer: &RingPeer| match peer {
+            RingPeer::Address(address) => format!("{address:?}"),
+            RingPeer::Server(server) => format!("{} {}", server.state.name, server.print),
+        };
+        let all = plan.ring_servers.iter();
+        all.map(|one| format!("{} {} {:?}", one.ring.name, peer(&one.peer), one.proto)).collect()
+    };
+    if rings(old) != rings(new) {
+        add("log targets and servers of rings that are reached over streams");
+    }
+    let files = |plan: &Plan| -> Vec<_> {
+        let rings = plan.proxies.iter().filter_map(|proxy| proxy.ring.as_ref());
+        rings.filter_map(|ring| ring.backing_file.clone()).collect()
+    };
+    if files(old) != files(new) {
+        add("files that rings are kept in");
+    }
+    if !old.acme.is_empty() || !new.acme.is_empty() {
+        add("anything where `acme` sections order certificates");
+    }
+    let peers = |plan: &Plan| plan.proxies.iter().any(|proxy| proxy.peers.is_some());
+    if peers(old) || peers(new) {
+        add("anything where tables are shared by `peers` sections");
+    }
+    let reverse = |plan: &Plan| {
+        let mut binds = plan.proxies.iter().flat_map(|proxy| &proxy.binds);
+        binds.any(|bind| matches!(bind.address, BindAddress::Reverse(_)))
+    };
+    if reverse(old) || reverse(new) {
+        add("anything where connections are reversed (`bind rhttp@`)");
+    }
+    if old.global.chroot.is_some() {
+        add("anything behind `chroot`, from where the files are not seen");
+    }
+    all
+}
+
+/// Servers and backends that were added at run time and that the files do not have: they go.
+pub(crate) fn tell_lost(old: &Plan, new: &Plan, differences: &mut Vec<Changed>) {
+    for proxy in old.proxies.iter().filter(|proxy| proxy.state.is_backend) {
+        let removed = proxy.state.removed.load(Relaxed);
+        let title = |kind: &str| format!("{kind} {}", proxy.state.name);
+        if proxy.index >= old.said_proxies() && !removed && new.backend(&proxy.state.name).is_none() {
+            differences.push(Changed {
+                title: format!("{}, which was added at run time,", title("backend")),
+                how: How::Removed,
+                changes: Vec::new(),
+            });
+            continue;
+        }
+        let Some(now) = new.backend(&proxy.state.name) else { continue };
+        let states = proxy.state.servers.load();
+        let has = |name: &str| now.servers.iter().any(|server| *server.state.name == *name);
+        let lost = states.iter().filter(|server| server.dynamic.load(Relaxed) && !has(&server.name));
+        let change = |server: &Arc<state::Server>| Change {
+            how: How::Removed,
+            what: format!("server {}, which was added at run time,", server.name),
+            values: None,
+        };
+        let changes: Vec<Change> = lost.map(change).collect();
+        if changes.is_empty() {
+            continue;
+        }
+        let title = title(if proxy.state.is_frontend { "listen" } else { "backend" });
+        match differences.iter_mut().find(|one| one.title == title) {
+            Some(one) => one.changes.extend(changes),
+            None => differences.push(Changed { title, how: How::Changed, changes }),
+        }
+    }
+}
+
+/// A pattern and its value.
+type Entry = (Box<[u8]>, Option<Box<[u8]>>);
+
+/// Lists of patterns whose files say otherwise than what they hold now, whoever changed which.
+pub(crate) fn tell_lists(
+    old: &sample::pattern::PatternSets,
+    new: &sample::pattern::PatternSets,
+    differences: &mut Vec<Changed>,
+) {
+    let entries = |list: &sample::pattern::List| -> Vec<Entry> {
+        let lines = list.lines(&list.ids());
+        lines
+            .iter()
+            .map(|line| (line.key.to_vec().into(), line.value.as_ref().map(|value| value.to_vec().into())))
+            .collect()
+    };
+    for list in new.lists().iter().filter(|list| !list.name().is_empty()) {
+        let Some(before) = old.lists().iter().find(|one| one.name() == list.name()) else { continue };
+        let (before, now) = (entries(before), entries(list));
+        if before == now {
+            continue;
+        }
+        let (was, is): (HashSet<_>, HashSet<_>) = (before.iter().collect(), now.iter().collect());
+        let mut changes = Vec::new();
+        for (how, count) in
+            [(How::Added, is.difference(&was).count()), (How::Removed, was.difference(&is).count())]
+        {
+            if count > 0 {
+                let what = if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") };
+                changes.push(Change { how, what, values: None });
+            }
+        }
+        if changes.is_empty() {
+            changes.push(Change { how: How::Changed, what: "the order of entries".to_owned(), values: None });
+        }
+        let kind = if list.is_map { "map" } else { "list" };
+        differences.push(Changed { title: format!("{kind} {}", list.name()), how: How::Changed, changes });
+    }
+}
+
+/// Certificates whose files say otherwise than what is in use, whoever changed which.
+pub(crate) fn tell_certificates(old: &Plan, new: &Plan, differences: &mut Vec<Changed>) {
+    for name in new.tls.certificates() {
+        let pem = |plan: &Plan| plan.tls.show(&name, false).map(|shown| shown.contents.to_pem());
+        let Some(before) = pem(old) else { continue };
+        if pem(new).is_some_and(|now| now != before) {
+            differences.push(Changed {
+                title: format!("certificate {name}"),
+                how: How::Changed,
+                changes: Vec::new(),
+            });
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Reload by difference: the configuration is read again in the running process, and a plan made of
+//! it takes the place of the one in use (`reload` on the runtime socket; `SIGUSR2` where the global
+//! section says `reload in-place`).
+//!
+//! What both plans have lives on (`config`, `resolve::lives_on`): the states of proxies, servers,
+//! listeners, tables and rings are the same objects, sockets are kept, idle connections and
+//! connections between requests go over to the new plan worker by worker (`proxy::worker::succeed`).
+//! What the new one does not have drains. Texts are resolved twice: first aside, to see that nothing
+//! is wrong with them and what they change; then once more over what lives on.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, mpsc};
+
+use config::{Boot, Loaded};
+use control::Shown;
+use diag::{Diagnostics, FileId, Severity, SourceMap, render};
+use plan::Plan;
+use state::proxy::Admission;
+use state::{Admin, transition};
+
+use crate::args::Args;
+use crate::desk::{Common, Desk, InUse};
+use crate::differences::{self, Changed};
+use crate::hand_over::{Exposed, Inherited};
+use crate::listeners::{self, Bound, Owner};
+use crate::{boot, changes, check, checks, running, view};
+
+/// Reads the configuration anew.
+pub(crate) struct Reloader {
+    common: Arc<Common>,
+    in_use: Arc<InUse>,
+    args: Args,
+    /// One at a time.
+    changing: Mutex<()>,
+}
+
+/// Sockets that the new plan does not have, by frontend and bind line of the old one.
+type Left = HashSet<(usize, usize)>;
+
+/// A configuration that was read aside.
+struct Read {
+    plan: Plan,
+    differences: Vec<Changed>,
+}
+
+impl Reloader {
+    pub(crate) fn new(common: Arc<Common>, in_use: Arc<InUse>, args: Args) -> Self {
+        Self { common, in_use, args, changing: Mutex::default() }
+    }
+
+    /// A reload for a signal: what comes of it is told as messages are.
+    pub(crate) fn tell_reload(&self) {
+        match self.renew(Shown::Text) {
+            Ok(text) => self.common.messages.say(Severity::Notice, &format!("reloaded: {}", text.trim_end())),
+            Err(text) => {
+                self.common.messages.say(Severity::Alert, &format!("not reloaded: {}", text.trim_end()));
+            }
+        }
+    }
+
+    fn boot(&self) -> Boot {
+        let mut boot = check::boot(&self.args);
+        boot.setting.is_running = true;
+        boot.setting.set_priority = None;
+        boot
+    }
+
+    /// The texts of the files, or of one text instead.
+    fn sources(&self, text: Option<&str>) -> Result<(SourceMap, Vec<FileId>), String> {
+        let mut sources = SourceMap::new();
+        if let Some(text) = text {
+            let file = sources.add("the configuration given", text);
+            return Ok((sources, vec![file]));
+        }
+        let files = syntax::load(&mut sources, &self.args.files).map_err(|errors| {
+            let mut diagnostics = Diagnostics::new();
+            errors.into_iter().for_each(|error| diagnostics.push(error));
+            shown(&diagnostics, &SourceMap::new(), Shown::Text)
+        })?;
+        Ok((sources, files))
+    }
+
+    /// Reads a configuration aside, and compares it with the plan in use.
+    fn read(&self, text: Option<&str>, form: Shown) -> Result<Read, String> {
+        let (sources, files) = self.sources(text)?;
+        let loaded = config::load_sources(sources, files, &self.boot());
+        let Loaded { plan, diagnostics, sources } = loaded;
+        let Some(mut plan) = plan else { return Err(shown(&diagnostics, &sources, form)) };
+        check::apply(&self.args, &mut plan);
+        if diagnostics.has_warnings() && plan.global.zero_warning {
+            return Err(
+                shown(&diagnostics, &sources, form) + "Some warnings were found and 'zero-warning' is set.\n"
+            );
+        }
+        let shared = self.in_use.shared();
+        let old = &shared.plan;
+        let refused = changes::refused(old, &plan);
+        if !refused.is_empty() {
+            return Err(format!(
+                "A running process cannot change: {}. Start a new one: with `-sf` and this one's number, or by the master's reload.\n",
+                refused.join(", ")
+            ));
+        }
+        let mut differences = differences::between(&old.said, &plan.said);
+        changes::tell_lost(old, &plan, &mut differences);
+        changes::tell_lists(&self.common.runtime.view().patterns, &plan.patterns, &mut differences);
+        changes::tell_certificates(old, &plan, &mut differences);
+        Ok(Read { plan, differences })
+    }
+
+    /// Puts what the files say now in the place of the plan in use.
+    fn renew(&self, form: Shown) -> Result<String, String> {
+        // A panic while one was read changed nothing.
+        let _changing = self.changing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if self.common.process.stopping.load(Relaxed) {
+            return Err("The process is stopping.\n".to_owned());
+        }
+        let Read { plan, differences } = self.read(None, form)?;
+        let text = differences::show(&differences, form);
+        let (bound, left) = self.bind(&plan)?;
+        drop(plan);
+        let old = self.in_use.desk();
+        let plan = self.take_over(&old.shared.plan, form)?;
+        self.swap(&old, plan, bound, left)?;
+        Ok(text)
+    }
+
+    /// Binds what the new plan adds; keeps what it has too. Gives the sockets that it does not have.
+    fn bind(&self, plan: &Plan) -> Result<(Vec<Bound>, Left), String> {
+        let copies = self.common.exposed.copies();
+        let mut kept: Inherited = copies.map_err(|error| format!("Cannot keep the sockets: {error}.\n"))?;
+        let bound = listeners::bind(plan, &mut kept, self.common.limits.max_connections)
+            .map_err(|error| crate::messages::without_numbers(&error) + "\n")?;
+        let left = kept.iter().filter_map(|taken| match taken.owner? {
+            Owner::Frontend { proxy, bind } => Some((proxy, bind)),
+            Owner::Datagrams { .. } | Owner::RuntimeSocket(_) => None,
+        });
+        Ok((bound, left.collect()))
+    }
+
+    /// Resolves the texts over what lives on.
+    fn take_over(&self, old: &Plan, form: Shown) -> Result<Plan, String> {
+        let (sources, files) = self.sources(None)?;
+        let Loaded { plan, diagnostics, sources } = config::load_after(sources, files, &self.boot(), old);
+        // They were right a moment ago.
+        let mut plan = plan.ok_or_else(|| shown(&diagnostics, &sources, form))?;
+        check::apply(&self.args, &mut plan);
+        Ok(plan)
+    }
+
+    fn swap(&self, old: &Arc<Desk>, plan: Plan, bound: Vec<Bound>, left: Left) -> Result<(), String> {
+        let common = &self.common;
+        let plan = Arc::new(plan);
+        boot::limit_rates(&plan, &common.process);
+        plan.settle_full_loads(common.limits.max_connections);
+        let exposed =
+            Exposed::of(&plan, &bound).map_err(|error| format!("Cannot keep the sockets: {error}.\n"))?;
+        for proxy in plan.proxies.iter().filter(|proxy| !proxy.disabled && proxy.state.is_frontend) {
+            // Its sockets are open again.
+            if proxy.state.admission() == Admission::Stopped {
+                proxy.state.set_admission(Admission::Open);
+            }
+        }
+        let new = Arc::new(Desk::new(common, plan)?);
+        common.runtime.replace(view::of(&new.shared.plan, &common.limits));
+        settle(common, &new.shared);
+        self.in_use.replace(new.clone());
+        // From here on a successor gets the sockets of this plan.
+        common.exposed.replace(exposed);
+        let left = Arc::new(left);
+        let workers = runtime::shard::workers();
+        on_all(|_| {
+            let (shared, left) = (new.shared.clone(), left.clone());
+            Box::new(move || drop(proxy::worker::succeed(shared, left)))
+        });
+        let mut shares = listeners::share(bound, workers);
+        on_all(|index| {
+            let (old, new, common) = (old.clone(), new.clone(), common.clone());
+            let share = std::mem::take(&mut shares[index]);
+            Box::new(move || {
+                old.leave();
+                if let Some(worker) = proxy::worker::now() {
+                    new.sections.start();
+                    new.attend(&worker, share, &common);
+                }
+                proxy::worker::wake_old();
+                proxy::serve::stopping::stop();
+            })
+        });
+        on_all(|_| Box::new(proxy::worker::release_old));
+        Ok(())
+    }
+}
+
+impl control::Reloader for Reloader {
+    fn reload(&self, shown: Shown) -> Result<String, String> {
+        self.renew(shown)
+    }
+
+    fn difference(&self, text: Option<&str>, shown: Shown) -> Result<String, String> {
+        Ok(differences::show(&self.read(text, shown)?.differences, shown))
+    }
+
+    fn configuration(&self) -> String {
+        running::configuration(&self.in_use.shared().plan, &self.common.runtime.view().patterns, None)
+    }
+
+    fn save(&self, path: &str) -> Result<(), String> {
+        let (shared, view, path) = (self.in_use.shared(), self.common.runtime.view(), Path::new(path));
+        // The lists first: a configuration is not to name what is not there.
+        let lists = running::lists(&view.patterns, path);
+        let text = running::configuration(&shared.plan, &view.patterns, Some(path));
+        let mut files = lists.into_iter().chain([(path.to_owned(), text.into_bytes())]);
+        let outcome = files.try_for_each(|(path, bytes)| base::file::replace(&path, &bytes));
+        let path = path.display();
+        outcome
+            .map_err(|error| crate::messages::without_numbers(&format!("Cannot write '{path}': {error}.\n")))
+    }
+}
+
+/// What a worker is to do.
+type Work = Box<dyn FnOnce() + Send>;
+
+/// Has all workers do something; returns when all have done it.
+fn on_all(mut work: impl FnMut(usize) -> Work) {
+    let (done, wait) = mpsc::channel();
+    for index in 0..runtime::shard::workers() {
+        let (work, done) = (work(index), done.clone());
+        runtime::worker::post(index, move || {
+            work();
+            // Who waits waits for all.
+            let _ = done.send(());
+        });
+    }
+    drop(done);
+    // Ends with the last of them, also where one no longer answers.
+    wait.iter().for_each(drop);
+}
+
+/// Puts right what follows from what servers are in their backends now.
+fn settle(common: &Common, shared: &Arc<proxy::Shared>) {
+    let now = base::clock::now_ms();
+    for proxy in shared.plan.proxies.iter().filter(|proxy| proxy.state.is_backend) {
+        for server in proxy.servers.fixed() {
+            if server.state.tracked().is_none() {
+                let inherited = Admin::INHERITED_MAINT | Admin::INHERITED_DRAIN;
+                server.state.change_admin(0, inherited, now);
+            }
+        }
+        if let Some((level, text)) = transition::refresh_backend(&proxy.state, now) {
+            checks::tell(shared, common.messages, &proxy.state, level, &text);
+        }
+    }
+}
+
+/// Messages as an operator reads them.
+fn shown(diagnostics: &Diagnostics, sources: &SourceMap, form: Shown) -> String {
+    let colour = match form {
+        Shown::Colours => render::Colour::Always,
+        Shown::Text | Shown::Json => render::Colour::Never,
+    };
+    let serious = diagnostics.iter().filter(|one| one.severity >= Severity::Warning);
+    serious.map(|one| render::terminal(one, sources, colour) + "\n").collect()
+}

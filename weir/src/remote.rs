@@ -1,0 +1,83 @@
+//! `weir diff -f FILE --socket SOCKET`: what a configuration would change in a running process, asked
+//! of that process.
+
+use std::io::{IsTerminal, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::messages;
+
+const USAGE: &str = "\
+Usage: weir diff -f FILE [-f ...] --socket SOCKET [--json]
+
+Tells what the configuration in FILE would change in the process with that
+runtime socket (level admin). Ends with 0 where nothing would, with 1 where
+something would, and with 2 where the configuration cannot be used.
+";
+
+/// Runs it; `None` where the words are no such command.
+pub(crate) fn run(words: &[String]) -> Option<ExitCode> {
+    (words.first()? == "diff").then(|| match ask(&words[1..]) {
+        Ok((text, code)) => {
+            messages::output(&text);
+            ExitCode::from(code)
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+    })
+}
+
+fn ask(words: &[String]) -> Result<(String, u8), String> {
+    let (mut files, mut socket, mut json) = (Vec::new(), None, false);
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().map(PathBuf::from).ok_or_else(|| USAGE.to_owned());
+        match word.as_str() {
+            "-f" | "--config" => files.push(value()?),
+            "--socket" => socket = Some(value()?),
+            "--json" => json = true,
+            _ => return Err(USAGE.to_owned()),
+        }
+    }
+    let socket = socket.filter(|_| !files.is_empty()).ok_or(USAGE)?;
+    let mut text = String::new();
+    for file in &files {
+        let shown = file.display();
+        text += &std::fs::read_to_string(file).map_err(|error| format!("cannot read {shown}: {error}"))?;
+        text.push('\n');
+    }
+    let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let form = match (json, colours) {
+        (true, _) => " json",
+        (false, true) => " colour",
+        (false, false) => "",
+    };
+    let answer = converse(&socket, form, &text)
+        .map_err(|error| format!("cannot ask the process behind {}: {error}", socket.display()))?;
+    let answer = answer.trim_end().to_owned() + "\n";
+    let says_nothing = answer == "nothing has changed\n" || answer == "[]\n";
+    let is_difference = says_nothing || answer.ends_with("nothing else\n") || answer.starts_with('[');
+    if !is_difference {
+        return Err(answer);
+    }
+    Ok((answer, u8::from(!says_nothing)))
+}
+
+/// Sends the configuration as a payload: an empty line would end it, so each is a comment instead.
+fn converse(socket: &std::path::Path, form: &str, text: &str) -> std::io::Result<String> {
+    let mut stream = UnixStream::connect(socket)?;
+    let mut sent = format!("reload dry-run{form} <<\n");
+    for line in text.lines() {
+        sent.push_str(if line.trim().is_empty() { "#" } else { line });
+        sent.push('\n');
+    }
+    sent.push('\n');
+    stream.write_all(sent.as_bytes())?;
+    stream.shutdown(std::net::Shutdown::Write)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}

@@ -1,0 +1,59 @@
+//! What other crates do for requests, wired to them: the statistics page, metrics, names that rules
+//! look up, connections from peers.
+
+use std::sync::Arc;
+
+use control::Runtime;
+use proxy::Services;
+use proxy::shared::{Found, Served, ServiceReply, ServiceRequest};
+
+use crate::view;
+
+/// What other crates do for requests.
+pub(crate) fn services(runtime: Arc<Runtime>, sections: resolvers::Sections) -> Services {
+    let of_page = runtime.clone();
+    let statistics =
+        move |_: &plan::Proxy, page: &plan::proxy::StatsPage, request: &ServiceRequest<'_>| -> ServiceReply {
+            let settings = view::page(page);
+            let uri = String::from_utf8_lossy(request.target);
+            let request = control::page::PageRequest {
+                method: http::Method::from_bytes(request.method),
+                uri: &uri,
+                body: request.body,
+                admin: request.admin,
+            };
+            reply(control::page::respond(&of_page, &settings, &request))
+        };
+    let metrics = move |request: &ServiceRequest<'_>| -> ServiceReply {
+        let uri = String::from_utf8_lossy(request.target);
+        let request = control::page::PageRequest {
+            method: http::Method::from_bytes(request.method),
+            uri: &uri,
+            body: request.body,
+            admin: false,
+        };
+        reply(control::prometheus::respond(&runtime, &request))
+    };
+    let resolve = move |section: &Arc<state::resolvers::Section>, name: Box<str>, prefer| -> Found {
+        let (sections, section) = (sections.clone(), section.clone());
+        Box::pin(async move { sections.lookup(&section, &name, prefer).await })
+    };
+    let serve_peer = |place: usize, stream: net::Stream, early: Vec<u8>| -> Served {
+        Box::pin(crate::peers::serve(place, stream, early))
+    };
+    Services {
+        statistics: Box::new(statistics),
+        metrics: Box::new(metrics),
+        resolve: Box::new(resolve),
+        serve_peer: Box::new(serve_peer),
+    }
+}
+
+/// A page in the proxy's terms.
+fn reply(response: control::page::PageResponse) -> ServiceReply {
+    ServiceReply {
+        status: response.status,
+        headers: response.headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        body: response.body,
+    }
+}
