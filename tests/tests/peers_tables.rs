@@ -400,6 +400,7 @@ fn peers_get_the_parts_of_keys_that_their_lines_say() {
         0,
         &format!("  peer A 127.0.0.1:{a}\n  peer B 127.0.0.1:{b} shard 1\n  peer C 127.0.0.1:{c} shard 2\n"),
     );
+    let text = text.replace("global\n", "global\n  tune.peers.max-updates-at-once 7\n");
     let teacher = Member::weir(&["-L", "A"], &text, group.socket(0), &[a]);
     // They know of nobody else, so that neither tells the other.
     let pupil = |place: usize| {

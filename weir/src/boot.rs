@@ -17,7 +17,8 @@ use tokio::sync::Barrier;
 
 use crate::args::Args;
 use crate::checks::Teller;
-use crate::desk::{Common, Desk, InUse};
+use crate::common::Common;
+use crate::desk::{Desk, InUse};
 use crate::hand_over::{Exposed, Inherited};
 use crate::listeners::{self, Bound};
 use crate::messages::Messages;
@@ -187,7 +188,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let process = Arc::new(Process { counted: plan.global.counted, ..Process::default() });
     process.maxconn.store(limits.max_connections, Relaxed);
     process.hard_maxconn.store(limits.max_connections, Relaxed);
-    limit_rates(&plan, &process);
+    plan.global.limit_rates(&process);
     plan.global.limit_tls();
     limit_descriptors(&plan, &process, &limits);
     count_panics(&process);
@@ -269,14 +270,6 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     (0..threads).rev().for_each(|index| proxy::tell_of_process(&shared.plan, Life::WorkerEnds(index)));
     proxy::tell_of_process(&shared.plan, Life::Ends);
     Ok(ending)
-}
-
-/// The limits on rates of the whole process.
-pub(crate) fn limit_rates(plan: &Plan, process: &Process) {
-    process.connection_limit.store(plan.global.max_connection_rate, Relaxed);
-    process.session_limit.store(plan.global.max_session_rate, Relaxed);
-    process.compression_limit.store(plan.global.compression.rate, Relaxed);
-    process.tls_limit.store(plan.global.max_tls_rate, Relaxed);
 }
 
 /// Does what the master asks for.

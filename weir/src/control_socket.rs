@@ -13,7 +13,7 @@ use net::{Listener, Stream};
 use plan::Bind;
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::desk::Common;
+use crate::common::Common;
 use crate::hand_over::Exposed;
 use crate::view;
 

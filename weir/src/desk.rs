@@ -1,5 +1,5 @@
 //! What a plan in use has at work: what its workers share, and on each worker its tasks. A reload
-//! puts another in its place; the process's own is [`Common`].
+//! puts another in its place; what is of the process is [`Common`].
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,30 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use arc_swap::ArcSwap;
-use control::Runtime;
 use diag::Severity;
 use plan::Plan;
 use plan::bind::BindAddress;
 use proxy::{Shared, Worker};
-use state::Process;
 use tokio::task::AbortHandle;
 
-use crate::checks::{self, Teller};
+use crate::checks;
+use crate::common::Common;
 use crate::emails::Emails;
-use crate::hand_over::Exposed;
 use crate::listeners::{Bound, Owner};
 use crate::messages::Messages;
-use crate::{services, system};
-
-/// What the process has whatever plan is in use.
-pub(crate) struct Common {
-    pub(crate) process: Arc<Process>,
-    pub(crate) runtime: Arc<Runtime>,
-    pub(crate) teller: Teller,
-    pub(crate) exposed: Arc<Exposed>,
-    pub(crate) limits: system::Limits,
-    pub(crate) messages: Messages,
-}
+use crate::services;
 
 /// What a plan has at work.
 pub(crate) struct Desk {

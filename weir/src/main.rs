@@ -6,6 +6,7 @@ mod boot;
 mod changes;
 mod check;
 mod checks;
+mod common;
 mod confine;
 mod control_socket;
 mod desk;

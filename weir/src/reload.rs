@@ -21,11 +21,12 @@ use state::proxy::Admission;
 use state::{Admin, transition};
 
 use crate::args::Args;
-use crate::desk::{Common, Desk, InUse};
+use crate::common::Common;
+use crate::desk::{Desk, InUse};
 use crate::differences::{self, Changed};
 use crate::hand_over::{Exposed, Inherited};
 use crate::listeners::{self, Bound, Owner};
-use crate::{boot, changes, check, checks, running, view};
+use crate::{changes, check, checks, running, view};
 
 /// Reads the configuration anew.
 pub(crate) struct Reloader {
@@ -153,7 +154,7 @@ impl Reloader {
     fn swap(&self, old: &Arc<Desk>, plan: Plan, bound: Vec<Bound>, left: Left) -> Result<(), String> {
         let common = &self.common;
         let plan = Arc::new(plan);
-        boot::limit_rates(&plan, &common.process);
+        plan.global.limit_rates(&common.process);
         plan.settle_full_loads(common.limits.max_connections);
         let exposed =
             Exposed::of(&plan, &bound).map_err(|error| format!("Cannot keep the sockets: {error}.\n"))?;

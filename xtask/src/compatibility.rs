@@ -219,6 +219,7 @@ fn of_section(place: &str, name: &str) -> Status {
         "global" => of_keyword(name, Where::GLOBAL),
         "userlist" => of_keyword(name, Where::USERLIST),
         "crt-store" => of_keyword(name, Where::CRT_STORE),
+        "acme" => of_keyword(name, Where::ACME),
         "crt-list" => {
             of(config::tables::tls::CRT_LIST.iter().find(|row| row.name == name).map(|row| row.support))
         }

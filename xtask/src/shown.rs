@@ -142,7 +142,7 @@ fn is_parameters(line: &str) -> bool {
 }
 
 fn is_server_line(line: &str) -> bool {
-    ["default-server", "server-template", "add server"].iter().any(|first| line.starts_with(first))
+    ["default-server", "server-template", "add server", "peer "].iter().any(|first| line.starts_with(first))
 }
 
 fn without_prefix(line: &str) -> &str {

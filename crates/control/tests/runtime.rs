@@ -78,7 +78,7 @@ fn messages_are_those_of_haproxy() {
         ("expert-mode on;expert-mode",            "\nexpert-mode is ON\n"),
         ("set var proc.x int(1)",                 "This command is restricted to experimental mode only.\n"),
         ("debug dev log",                         "This command is restricted to expert mode only.\n"),
-        ("show peers",                            "The command 'show peers' is not supported yet.\n"),
+        ("show peers",                            ""),
         ("wait",                                  "Expects a duration in milliseconds.\n"),
         ("wait x",                                "Invalid duration.\n"),
         ("show fd -z",                            "Invalid FD type\n"),

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use base::address::Family;
@@ -173,6 +174,15 @@ impl Global {
     /// How many workers run.
     pub fn workers(&self) -> usize {
         self.placement.workers()
+    }
+
+    /// Sets the limits on rates of the whole process (`maxconnrate`, `maxsessrate`, `maxcomprate`,
+    /// `maxsslrate`).
+    pub fn limit_rates(&self, process: &state::Process) {
+        process.connection_limit.store(self.max_connection_rate, Relaxed);
+        process.session_limit.store(self.max_session_rate, Relaxed);
+        process.compression_limit.store(self.compression.rate, Relaxed);
+        process.tls_limit.store(self.max_tls_rate, Relaxed);
     }
 
     /// Sets how many connections of TLS the process makes (`maxsslconn`).

@@ -12,9 +12,9 @@ use state::process::ProcessCounters;
 
 use crate::client::Client;
 use crate::exchange::Exchange;
+use crate::exchange::coded;
 use crate::exchange::report;
 use crate::exchange::trace;
-use crate::message::compression;
 
 /// The whole second of an instant in microseconds, in milliseconds: what is kept of the last
 /// session of a server or backend, where 0 is never.
@@ -73,7 +73,7 @@ pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
             }
         }
     }
-    compression::count(client, x);
+    coded::count(client, x);
     report::close_cookie_states(client, x);
     // Also of what no server was to see.
     let was_request = !x.txn.is_http || !x.txn.request.method().is_empty();

@@ -4,6 +4,7 @@
 
 pub(crate) mod cacheability;
 mod choice;
+pub(crate) mod coded;
 pub(crate) mod ending;
 pub(crate) mod filters;
 pub(crate) mod finish;
@@ -28,8 +29,8 @@ use sample::{Endpoint, Phase, Scratch, Transaction};
 use crate::client::Client;
 use crate::fault::Fault;
 use crate::flow::{Flow, Stored, Trace};
-use crate::message::compression::Coded;
 use crate::server::local::LocalProxy;
+use coded::Coded;
 use sockets::ServerSocket;
 
 pub(crate) use choice::{Bound, Choice, Dates, Seen};
