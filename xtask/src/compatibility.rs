@@ -162,6 +162,8 @@ fn status(kind: &str, place: &str, name: &str, signature: &str) -> Status {
     match kind {
         "section" => of_section(place, name),
         "proxy" if place == "option" => of_keyword(&format!("option {name}"), Where(15)),
+        // The manual's matrix has it, and HAProxy knows no such keyword.
+        "proxy" if name == "crt" => Status::Removed,
         "proxy" => of_keyword(name, Where(15)),
         "bind" => of(config::tables::bind::rows().find(|row| row.name == name).map(|row| row.support)),
         // Stands behind `source`, which is a row.

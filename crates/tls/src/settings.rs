@@ -45,6 +45,8 @@ pub struct Legacy {
     pub dh: Option<Arc<[u8]>>,
     /// Bits of the group without a file (`tune.ssl.default-dh-param`).
     pub dh_bits: u16,
+    /// Whether a server may ask for another handshake on its connection (`renegotiate`).
+    pub renegotiates: bool,
 }
 
 impl Default for Parameters {

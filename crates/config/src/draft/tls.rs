@@ -96,6 +96,8 @@ pub struct TlsWords<'a> {
     pub no_alpn: bool,
     /// `tls-tickets`, `no-tls-tickets`.
     pub tickets: Option<bool>,
+    /// `renegotiate`, `no-renegotiate`.
+    pub renegotiate: Option<bool>,
     /// `verify`.
     pub verify: Option<VerifyMode>,
     /// `ca-file`.

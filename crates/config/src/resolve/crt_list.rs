@@ -291,6 +291,7 @@ fn list_line_options(
             security_level: said.and_then(ciphers::security_level).or(defaults.security_level),
             dh: None,
             dh_bits: defaults.dh_bits,
+            renegotiates: false,
         });
         parameters.suites12 = suites.unwrap_or_else(|| std::mem::take(&mut parameters.suites12));
     }

@@ -24,6 +24,8 @@ pub(crate) enum Cause {
     Level(u8),
     /// Parameters of Diffie-Hellman's exchange.
     Dh,
+    /// Servers that may renegotiate.
+    Renegotiation,
     /// The key of the certificate in this file.
     Key(Box<str>),
 }
@@ -36,6 +38,7 @@ impl std::fmt::Display for Cause {
             Self::Suites => f.write_str("its `ciphers`"),
             Self::Level(level) => write!(f, "security level {level}"),
             Self::Dh => f.write_str("`ssl-dh-param-file`"),
+            Self::Renegotiation => f.write_str("`renegotiate`"),
             Self::Key(file) => write!(f, "the kind or size of the key in `{file}`"),
         }
     }
@@ -55,6 +58,12 @@ impl Wanted<'_, '_> {
     pub(crate) fn level(&self) -> Option<u8> {
         let text = self.own.ciphers.or(self.default.ciphers);
         text.and_then(|text| security_level(text.text)).or(self.defaults.security_level)
+    }
+
+    /// Whether a server may renegotiate, which there is up to TLS 1.2.
+    pub(crate) fn renegotiates(&self, parameters: &Parameters) -> bool {
+        let said = self.own.renegotiate.or(self.default.renegotiate);
+        !self.is_bind && parameters.min <= TLS12 && said == Some(true)
     }
 }
 
@@ -77,6 +86,8 @@ pub(crate) fn cause(
         Some(Cause::Suites)
     } else if speaks_tls12 && has_dh_file && suites.is_none_or(|all| all.iter().copied().any(tls::is_dhe)) {
         Some(Cause::Dh)
+    } else if wanted.renegotiates(parameters) {
+        Some(Cause::Renegotiation)
     } else {
         None
     }

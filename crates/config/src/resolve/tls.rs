@@ -405,6 +405,7 @@ fn parameters(
             security_level: wanted.level(),
             dh,
             dh_bits: defaults.dh_bits,
+            renegotiates: wanted.renegotiates(&parameters),
         });
     }
     let is_legacy = parameters.legacy.is_some();

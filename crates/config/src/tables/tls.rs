@@ -117,6 +117,8 @@ pub static SERVER: &[ServerKeyword] = &[
     server("no-tlsv13",      "",              "no TLS 1.3",                                       |d, a| without(&mut d.tls.words.versions, a)),
     server("tls-tickets",    "",              "sessions may be resumed with tickets",             |d, _| { d.tls.words.tickets = Some(true); Ok(()) }),
     server("no-tls-tickets", "",              "none are asked for, up to TLS 1.2",                |d, _| { d.tls.words.tickets = Some(false); Ok(()) }),
+    server("renegotiate",    "",              "servers may renegotiate, up to TLS 1.2",           |d, _| { d.tls.words.renegotiate = Some(true); Ok(()) }),
+    server("no-renegotiate", "",              "servers may not, as without a word",               |d, _| { d.tls.words.renegotiate = Some(false); Ok(()) }),
     server("ktls",           "on | off",      "whether the kernel does TLS",                      |d, a| { d.tls.kernel = Some(kernel(a)?); Ok(()) }).partial(KERNEL),
 ];
 
@@ -170,6 +172,9 @@ pub(super) fn options<'a>(
             "ssl-max-ver" => words.versions.max = Some(version(args)?),
             "no-tls-tickets" => words.tickets = Some(false),
             "tls-tickets" => words.tickets = Some(true),
+            "renegotiate" | "no-renegotiate" if strict_sni.is_none() => {
+                words.renegotiate = Some(option == "renegotiate");
+            }
             "prefer-client-ciphers" => words.prefer_client = true,
             "strict-sni" => {
                 if let Some(strict) = &mut strict_sni {

@@ -177,12 +177,10 @@ fn builder(
     sigalgs: &[u16],
 ) -> Result<SslContextBuilder, ErrorStack> {
     let mut context = SslContextBuilder::new(method)?;
-    context.set_options(
-        SslOptions::NO_RENEGOTIATION
-            | SslOptions::NO_COMPRESSION
-            | SslOptions::SINGLE_DH_USE
-            | SslOptions::SINGLE_ECDH_USE,
-    );
+    if !parameters.legacy.as_ref().is_some_and(|legacy| legacy.renegotiates) {
+        context.set_options(SslOptions::NO_RENEGOTIATION);
+    }
+    context.set_options(SslOptions::NO_COMPRESSION | SslOptions::SINGLE_DH_USE | SslOptions::SINGLE_ECDH_USE);
     context.set_mode(SslMode::RELEASE_BUFFERS | SslMode::ACCEPT_MOVING_WRITE_BUFFER);
     context.set_verify(SslVerifyMode::NONE);
     if let Some(level) = level(parameters) {

@@ -34,6 +34,9 @@ pub const BUILT_IN: bool = true;
 /// padding; and before TLS 1.1 an empty record in front of it.
 const OVERHEAD: usize = 256;
 
+/// How many bytes are held at most while a server renegotiates.
+const HELD_MOST: usize = 256 * 1024;
+
 /// OpenSSL's version, as it says itself.
 pub fn version() -> &'static str {
     openssl::version::version()
@@ -69,6 +72,8 @@ pub(crate) struct Link {
     group: u16,
     /// Where two pieces are joined to one record.
     joint: Vec<u8>,
+    /// What was to be sent while the server renegotiates: it leaves when that is over.
+    held: Vec<u8>,
 }
 
 /// What stands for the socket.
@@ -141,7 +146,7 @@ impl Link {
 
     fn new(ssl: Ssl, decision: Arc<Decision>, is_server: bool) -> Result<Self, Error> {
         let stream = SslStream::new(ssl, Wire::default()).map_err(|stack| error::of_stack(&stack))?;
-        Ok(Self { stream, is_server, decision, group: 0, joint: Vec::new() })
+        Ok(Self { stream, is_server, decision, group: 0, joint: Vec::new(), held: Vec::new() })
     }
 
     /// Takes `received` and goes on as far as that allows. What has to be sent is appended to
@@ -244,8 +249,33 @@ impl Link {
                 },
             }
         };
+        let closed = closed.and_then(|closed| self.let_go().map(|()| closed));
         self.take_outgoing(unsent);
         Seen { filled, closed }
+    }
+
+    /// Sends what was held while the server renegotiated, if that is over. Another certificate than
+    /// at first is judged as the first was.
+    fn let_go(&mut self) -> Result<(), Reason> {
+        if self.held.is_empty() || !self.stream.ssl().is_init_finished() {
+            return Ok(());
+        }
+        let held = std::mem::take(&mut self.held);
+        match self.stream.ssl_write(&held) {
+            Ok(written) if written == held.len() => Ok(()),
+            _ => Err(Reason::InternalError),
+        }
+    }
+
+    /// Holds what cannot be sent while the server renegotiates.
+    fn hold(&mut self, first: &[u8], second: &[u8]) -> Result<(usize, usize), Error> {
+        let taken = first.len() + second.len();
+        if self.held.len() + taken > HELD_MOST {
+            return Err(Error::fatal(Reason::NoRenegotiation));
+        }
+        self.held.extend_from_slice(first);
+        self.held.extend_from_slice(second);
+        Ok((taken, 0))
     }
 
     /// Lets OpenSSL see the next record, if it has done with the last one: whether there is
@@ -292,6 +322,9 @@ impl Link {
         longest: usize,
         out: &mut [u8],
     ) -> Result<(usize, usize), Error> {
+        if !self.held.is_empty() || !self.stream.ssl().is_init_finished() {
+            return self.hold(first, second);
+        }
         let longest = if longest == 0 { PLAINTEXT_MAX } else { longest.min(PLAINTEXT_MAX) };
         let (mut taken, mut sealed) = (0, 0);
         while !first.is_empty() || !second.is_empty() {
