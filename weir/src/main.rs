@@ -17,6 +17,7 @@ mod keywords;
 mod listeners;
 mod master;
 mod messages;
+mod outliers;
 mod peers;
 mod reload;
 mod remote;
