@@ -3,7 +3,7 @@
 //!
 //! Pure: what is known of the servers goes in, with the time, and what is remembered of each is
 //! changed. A server is ejected where it fails so often in a row, fails a share of its requests, or is
-//! slower than its peers by a factor. What most servers do is no reason: then it is not the server
+//! slower than its peers by a factor for two intervals in a row. What most servers do is no reason: then it is not the server
 //! that is to blame. Never more than a share of the servers is ejected, nor the last one, and where
 //! others went down meanwhile so that more would be, nobody is. Who is ejected comes back when its time
 //! is over, with more of its weight step by step; the next ejection is longer, unless it behaved in
@@ -52,7 +52,7 @@ impl Default for Outliers {
             error_rate: None,
             latency: None,
             min_requests: 20,
-            interval: 5_000,
+            interval: 3_000,
             ejection_time: 30_000,
             max_ejection_time: 300_000,
             max_ejected: 50,
@@ -76,6 +76,10 @@ pub struct Seen {
 
 /// The steps in which the weight comes back.
 const STEPS: u64 = 10;
+
+/// For so many intervals in a row a server has to be too slow: where all get slower or faster at once,
+/// some are so sooner than others.
+const SLOW_INTERVALS: u32 = 2;
 
 /// How many of so many servers may be ejected.
 pub fn allowed(servers: usize, share: u32) -> usize {
@@ -133,8 +137,8 @@ pub fn fail(settings: &Outliers, server: usize, seen: &[Seen], records: &mut [Re
         return false;
     }
     let others = || peers(server, seen).filter(|at| !is_ejected(&records[*at]));
-    let failing = others().filter(|at| seen[*at].failed_in_a_row >= most.div_ceil(2)).count();
-    // Most of them fail: it is not this server that is wrong.
+    let failing = others().filter(|at| seen[*at].failed_in_a_row > 0).count();
+    // The last attempt at most of them failed too: it is not this server that is wrong.
     if failing * 2 > others().count() || room(settings, server, seen, records) == 0 {
         return false;
     }
@@ -146,17 +150,20 @@ pub fn fail(settings: &Outliers, server: usize, seen: &[Seen], records: &mut [Re
 /// first. Gives those servers.
 pub fn judge(settings: &Outliers, seen: &[Seen], records: &mut [Record], now: u64) -> Vec<usize> {
     let mut found: Vec<(f64, usize, Cause)> = Vec::new();
-    for server in (0..seen.len()).filter(|at| seen[*at].usable && !is_ejected(&records[*at])) {
-        if seen[server].totals.attempts() < settings.min_requests.into() {
+    for server in 0..seen.len() {
+        let enough = |at: usize| {
+            let attempts = seen[at].totals.attempts();
+            !is_ejected(&records[at]) && attempts >= settings.min_requests.into()
+        };
+        if !seen[server].usable || !enough(server) {
             continue;
         }
-        let comparable = |at: &usize| {
-            !is_ejected(&records[*at]) && seen[*at].totals.attempts() >= settings.min_requests.into()
-        };
-        let others: Vec<usize> = peers(server, seen).filter(comparable).collect();
+        let others: Vec<usize> = peers(server, seen).filter(|at| enough(*at)).collect();
+        let slow = by_latency(settings, server, seen, &others);
+        records[server].slow = if slow.is_some() { records[server].slow + 1 } else { 0 };
         if let Some(excess) = by_errors(settings, server, seen, &others) {
             found.push((1e6 + excess, server, Cause::ErrorRate));
-        } else if let Some(excess) = by_latency(settings, server, seen, &others) {
+        } else if let Some(excess) = slow.filter(|_| records[server].slow >= SLOW_INTERVALS) {
             found.push((excess, server, Cause::Latency));
         }
     }
@@ -228,6 +235,7 @@ fn eject(settings: &Outliers, record: &mut Record, cause: Cause, now: u64) {
     let time = time.min(settings.max_ejection_time.max(settings.ejection_time));
     record.standing = Standing::Ejected { until: now.saturating_add(time) };
     record.in_a_row += 1;
+    record.slow = 0;
     record.cause = Some(cause);
     record.ejections[cause as usize] += 1;
 }

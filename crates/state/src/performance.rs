@@ -98,6 +98,8 @@ pub struct Record {
     pub in_a_row: u32,
     /// Since when it has been back, as far as that was not rewarded yet.
     pub calm_since: u64,
+    /// Intervals in a row in which it was too slow.
+    pub slow: u32,
     /// The last cause.
     pub cause: Option<Cause>,
     /// Ejections in all, by cause.

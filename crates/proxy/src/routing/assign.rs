@@ -43,22 +43,20 @@ impl Lease {
     pub(crate) fn answered(&self, answer: Answer) {
         if self.since.get() > 0 {
             let now = now_us();
-            let taken = now - self.since.get();
             let picker = self.backend.prepared().picker();
-            picker.answered(self.server.index, now, taken, answer);
-            if self.backend.balance.hedge.is_some() && answer == Answer::Good {
-                self.backend.state.keep_extra().counters.mine().times.add(taken);
-            }
+            picker.answered(self.server.index, now, now - self.since.get(), answer);
         }
     }
 
     /// Tells the balancer that nobody waits for the server's answer any more, through no fault of its
     /// own.
     pub(crate) fn gave_up(&self) {
-        if self.since.get() > 0 {
-            let taken = now_us() - self.since.get();
-            self.backend.prepared().picker().gave_up(self.server.index, taken);
-        }
+        self.backend.prepared().picker().gave_up(self.server.index, self.taken_us());
+    }
+
+    /// How long the attempt has taken, in µs, where anybody asks.
+    pub(crate) fn taken_us(&self) -> u64 {
+        if self.since.get() > 0 { now_us() - self.since.get() } else { 0 }
     }
 
     /// Another attempt begins at the same place.

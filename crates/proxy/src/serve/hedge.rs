@@ -15,6 +15,7 @@ use ::http::{BodyLength, Head};
 use balance::{Hedge, budget};
 use runtime::timer::{NEVER, Timer, now_ms, now_us};
 use sample::{Hedged, Phase};
+use state::Answer;
 use state::sessions::Activity;
 
 use crate::client::Client;
@@ -70,7 +71,18 @@ pub(super) async fn await_head(
         response::pass_on(client, x, upstream).await?;
         poll_fn(|context| waiting.poll(client, x, upstream, context)).await?;
     }
-    response::accept(client, x, backend, upstream)
+    response::accept(client, x, backend, upstream)?;
+    // Of a request that the second answered the first was counted when it was given up.
+    if x.txn.hedged != Hedged::Second && attempt::answer(x.txn.server_status) == Answer::Good {
+        count_time(backend, lease);
+    }
+    Ok(())
+}
+
+/// Counts how long a first attempt took until it was answered, or given up: its answer would have taken
+/// longer.
+fn count_time(backend: &LocalProxy, lease: &Lease) {
+    backend.state.keep_extra().counters.mine().times.add(lease.taken_us());
 }
 
 /// When it is time for a second server; `None` for a request that must not be sent twice.
@@ -206,7 +218,10 @@ async fn race(
         match failed {
             Some((true, _)) => {}
             Some((false, fault)) => attempt::count_failure(backend, lease, fault, false),
-            None => lease.gave_up(),
+            None => {
+                lease.gave_up();
+                count_time(backend, lease);
+            }
         }
         upstream.reset();
         if let Some((own, own_waiting)) = reached {
