@@ -49,11 +49,11 @@ fn hedge<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
         settings.policies.hedge = None;
         return args.finish();
     }
-    let after = args.required("`after` and a quantile or a time")?;
+    let after = args.required("'after' and a quantile or a time")?;
     if after != "after" {
         return Err(unknown("hedge", after, &["after"]));
     }
-    let word = args.required("a quantile such as `p95`, or a time such as `20ms`")?;
+    let word = args.required("a quantile such as p95 or a time such as 20ms")?;
     let after = match word.strip_prefix('p') {
         Some(_) => After::Quantile(quantile(word)?),
         None => After::Time(milliseconds(args, word, 1)? as u32),
@@ -122,7 +122,7 @@ fn outlier_ejection<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) ->
 }
 
 fn latency(args: &mut Args<'_, '_>) -> Result<Latency, Diagnostic> {
-    let word = args.required("a factor such as `3`")?;
+    let word = args.required("a factor such as 3")?;
     let factor = word.parse::<f64>().ok().filter(|factor| *factor > 1.0 && *factor <= 1000.0);
     let factor = factor.ok_or_else(|| {
         args.wrong(format!("`{word}` is no factor"))
@@ -131,7 +131,7 @@ fn latency(args: &mut Args<'_, '_>) -> Result<Latency, Diagnostic> {
     let mut latency = Latency { factor, quantile: 0.5, over_us: 10_000 };
     loop {
         if args.take("quantile") {
-            let word = args.required("a quantile such as `p90`")?;
+            let word = args.required("a quantile such as p90")?;
             latency.quantile = quantile(word)?;
         } else if args.take("over") {
             let word = args.required("a time")?;
@@ -144,7 +144,7 @@ fn latency(args: &mut Args<'_, '_>) -> Result<Latency, Diagnostic> {
 
 /// A number of percent.
 fn percent(args: &mut Args<'_, '_>, low: u32, high: u32) -> Result<u32, Diagnostic> {
-    let word = args.required("a percentage such as `20%`")?;
+    let word = args.required("a percentage such as 20%")?;
     let number = word.strip_suffix('%').and_then(|number| number.parse::<u32>().ok());
     number.filter(|number| (low..=high).contains(number)).ok_or_else(|| {
         args.wrong(format!("`{word}` is no percentage here"))
