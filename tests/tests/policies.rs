@@ -410,6 +410,30 @@ fn metrics_tell_of_ejections_budgets_and_hedges() {
     assert!(only.contains("weir_server_ejected{") && !only.contains("hedges"), "{only}");
 }
 
+#[test]
+fn the_recipe_keeps_the_failures_of_a_server_from_clients() {
+    let (bad, good) = (status(503), [Origin::text("good"), Origin::text("good")]);
+    let path = weir_tests::workspace().join("docs/recipes/failing-servers.cfg");
+    let port = free_port();
+    let text = std::fs::read_to_string(&path)
+        .expect("the recipe is there")
+        .replace(":8080", &format!("127.0.0.1:{port}"))
+        .replace("192.0.2.10:80", &format!("127.0.0.1:{}", bad.port()))
+        .replace("192.0.2.11:80", &format!("127.0.0.1:{}", good[0].port()))
+        .replace("192.0.2.12:80", &format!("127.0.0.1:{}", good[1].port()))
+        .replace("global\n", "global\n    stats socket runtime level admin\n");
+    let weir = Weir::start(&text, &[port]);
+    let mut client = Client::connect(port);
+    let mut rounds = 0;
+    while column(&weir, "show outliers", "app1", "by_errors") == "0" {
+        let answer = client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").response().expect("an answer");
+        assert_eq!(answer.text(), "good");
+        rounds += 1;
+        assert!(rounds < 100, "{}", weir.ask("show outliers"));
+    }
+    assert_eq!(bad.requests(), 5);
+}
+
 /// A line of a backend, and what is said of it.
 const REFUSED: &[(&str, &str)] = &[
     ("retry-budget", "'retry-budget' expects a percentage such as 20% as argument."),
