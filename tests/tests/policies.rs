@@ -50,13 +50,13 @@ struct Gate(Mutex<bool>, Condvar);
 
 impl Gate {
     fn open(&self) {
-        *self.0.lock().unwrap() = true;
+        *self.0.lock().expect("no test has failed") = true;
         self.1.notify_all();
     }
 
     fn pass(&self) {
-        let open = self.0.lock().unwrap();
-        drop(self.1.wait_timeout_while(open, Duration::from_secs(60), |open| !*open).unwrap());
+        let open = self.0.lock().expect("no test has failed");
+        drop(self.1.wait_timeout_while(open, Duration::from_secs(60), |open| !*open));
     }
 }
 
@@ -421,7 +421,7 @@ fn the_recipe_keeps_the_failures_of_a_server_from_clients() {
         .replace("192.0.2.10:80", &format!("127.0.0.1:{}", bad.port()))
         .replace("192.0.2.11:80", &format!("127.0.0.1:{}", good[0].port()))
         .replace("192.0.2.12:80", &format!("127.0.0.1:{}", good[1].port()))
-        .replace("global\n", "global\n    stats socket runtime level admin\n");
+        .replace("\nglobal\n", "\nglobal\n    stats socket runtime level admin\n");
     let weir = Weir::start(&text, &[port]);
     let mut client = Client::connect(port);
     let mut rounds = 0;

@@ -74,7 +74,7 @@ fn a_server_that_fails_now_and_then_is_found_by_its_share_of_errors() {
 #[test]
 fn a_server_that_fails_in_turns_is_left_out_for_longer_each_time() {
     let flapping = |settings| {
-        let first = failing(usual(5, 0.5), |now| now / (3 * SECOND) % 2 == 0);
+        let first = failing(usual(5, 0.5), |now| (now / (3 * SECOND)).is_multiple_of(2));
         let setup = Setup { length: 600 * SECOND, rate: 200.0, ..Setup::new(settings, one_of(5, first)) };
         Simulation::run(setup, 3)
     };
@@ -144,7 +144,7 @@ fn never_more_than_the_share_is_ejected_whatever_the_servers_do() {
             let bad = unreliable(usual(ms, 1.0), share);
             let good = usual(5, 0.5);
             let own: Behaviour = Box::new(move |random, now| {
-                let turn = (now + phase) / (length * SECOND) % 2 == 0;
+                let turn = ((now + phase) / (length * SECOND)).is_multiple_of(2);
                 if turn { bad(random, now) } else { good(random, now) }
             });
             own
