@@ -393,6 +393,7 @@ const OF_RESPONSES: &[(&str, &str)] = &[
     ("server_status", "200"),
     ("ssl_bc", "0"),
     ("txn.conn_retries", "0"),
+    ("txn.hedged", "0"),
     ("txn.redispatched", "0"),
     ("srv_name", "s"),
     ("srv_id", "5"),

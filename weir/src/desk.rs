@@ -111,6 +111,8 @@ impl Desk {
             tasks.ends.extend(ask_about_certificates(&self.shared, &self.sections));
             order_certificates(&self.shared, &self.sections, common.messages);
             tasks.ends.extend(crate::tables::sweep(&self.shared.plan));
+            let notify = common.teller.notify(common.messages);
+            tasks.ends.extend(crate::outliers::watch(&self.shared, notify));
         }
         for bound in share {
             tasks.ends.extend(self.listen(worker, bound, common));

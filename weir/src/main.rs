@@ -18,6 +18,7 @@ mod keywords;
 mod listeners;
 mod master;
 mod messages;
+mod outliers;
 mod peers;
 mod reload;
 mod remote;

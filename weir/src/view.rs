@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use balance::hedge::After;
 use control::page::PageSettings;
-use control::view::{ProxyView, ServerView, SocketView, View};
+use control::view::{PoliciesView, ProxyView, ServerView, SocketView, View};
 use plan::Plan;
 use plan::bind::{BindAddress, Level, SeverityOutput};
 use plan::proxy::StatsPage;
@@ -63,7 +64,23 @@ pub(crate) fn proxy_view(proxy: &Arc<Proxy>) -> ProxyView {
         cookie: proxy.cookie.as_ref().map(|cookie| cookie.name.clone()),
         description: proxy.description.clone(),
         listeners: proxy.options.socket_stats,
+        policies: policies(proxy),
         servers: servers(proxy),
+    }
+}
+
+fn policies(proxy: &Proxy) -> PoliciesView {
+    let balance = &proxy.balance;
+    PoliciesView {
+        outliers: balance.outliers.is_some(),
+        budget: balance.budget.map(|budget| (budget.share, budget.min)),
+        hedge: balance.hedge.map(|hedge| {
+            let (after, delay) = match hedge.after {
+                After::Time(ms) => (format!("{ms}ms"), Some(u64::from(ms) * 1000)),
+                After::Quantile(quantile) => (format!("p{}", (quantile * 1e4).round() / 100.0), None),
+            };
+            (after.into(), delay, hedge.share)
+        }),
     }
 }
 

@@ -100,6 +100,7 @@ fn farm(settings: &Settings, count: usize, weight: impl Fn(usize) -> u32) -> Far
         balance_factor: settings.balance_factor,
         preserve_affinity: settings.preserve_affinity,
         all_backups: false,
+        ..Settings::default()
     };
     let farm = Farm::with(own, (0..count).map(|at| server(at, weight(at), false)).collect());
     for at in 0..count {

@@ -2,23 +2,31 @@
 //!
 //! [`Settings`] is what the configuration says, [`Picker`] what a backend keeps between picks,
 //! [`key`] how a request's key becomes a hash. A picker reads the servers' state and takes no lock.
+//! What may be tried again is decided by [`budget`] and [`hedge`], who is left out by [`outliers`].
 //! Called by `proxy`.
 
 #![forbid(unsafe_code)]
 
+pub mod budget;
 mod choose;
 pub mod draw;
+pub mod ejection;
+pub mod hedge;
 pub mod in_flight;
 pub mod key;
 pub mod least;
 pub mod loads;
 pub mod map;
+pub mod outliers;
 pub mod picker;
 pub mod ring;
 pub mod settings;
 pub mod table;
 pub mod turns;
 
+pub use budget::Budget;
+pub use hedge::Hedge;
+pub use outliers::Outliers;
 pub use picker::{Picker, Wish};
 pub use settings::{
     Algorithm, HashFunction, HashKey, HashKind, HashType, PreserveAffinity, Settings, UriPart,

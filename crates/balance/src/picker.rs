@@ -19,6 +19,7 @@ use state::served::Row;
 use state::server::changes;
 use state::{Answer, Server};
 
+use crate::ejection::{Ejection, Event};
 use crate::in_flight::InFlight;
 use crate::least::Counts;
 use crate::loads::{By, Loads};
@@ -77,6 +78,10 @@ pub(crate) struct Core {
     /// of memory instead of one.
     pub(crate) counts: Option<Counts>,
     pub(crate) loads: Option<Loads>,
+    /// Whether anybody wants to know how attempts end.
+    wants_answers: bool,
+    /// Servers that serve much worse than their peers, where they are ejected.
+    ejection: Option<Box<Ejection>>,
 }
 
 /// How servers are chosen.
@@ -181,6 +186,10 @@ impl Picker {
             counts,
             served: Row::new(servers.iter().map(|server| server.served.0.clone())),
             loads,
+            wants_answers: matches!(method, Method::PeakEwma { .. })
+                || settings.outliers.is_some()
+                || settings.hedge.is_some(),
+            ejection: settings.outliers.as_deref().map(|own| Box::new(Ejection::new(own, &servers))),
             servers,
             members,
         };
@@ -265,7 +274,7 @@ impl Picker {
     /// Whether [`answered`](Self::answered) is of any use: the caller may spare itself the clock.
     #[inline]
     pub fn wants_answers(&self) -> bool {
-        matches!(self.core.method, Method::PeakEwma { .. })
+        self.core.wants_answers
     }
 
     /// Says how an attempt at `index` ended that took `taken_us`.
@@ -274,6 +283,25 @@ impl Picker {
         if let Method::PeakEwma { decay_us } = self.core.method {
             self.core.served[index].latency.record(now_us, taken_us, answer, decay_us);
         }
+        if let Some(ejection) = &self.core.ejection {
+            ejection.record(&self.core.servers, index, now_us, taken_us, answer);
+        }
+    }
+
+    /// Says that nobody waits any longer for the answer of an attempt at `index`, after `taken_us`: no
+    /// failure, but it would have taken longer.
+    pub fn gave_up(&self, index: usize, taken_us: u64) {
+        if self.core.ejection.is_some() {
+            self.core.servers[index].measure().given_up(taken_us);
+        }
+    }
+
+    /// Lets time pass for servers that were ejected, and looks for others that are to be; gives what
+    /// happened since the last call. Where outliers are ejected it is to be called several times in
+    /// each of the times that `outlier-ejection` names.
+    pub fn judge(&self, now_ms: u64) -> Vec<Event> {
+        let core = &self.core;
+        core.ejection.as_ref().map_or_else(Vec::new, |ejection| ejection.judge(&core.servers, now_ms))
     }
 
     /// Looks whether a change of some server was one of ours, and has the table worked out again if
@@ -320,7 +348,8 @@ impl Core {
         // Read before the servers: what changes meanwhile is seen as a change the next time.
         let now = changes();
         let shape = self.method.shape();
-        let table = table::work_out(shape, &self.members, self.all_backups, self.version());
+        let max_ejected = self.ejection.as_ref().map_or(0, |ejection| ejection.settings.max_ejected);
+        let table = table::work_out(shape, &self.members, (self.all_backups, max_ejected), self.version());
         if let Some(loads) = &self.loads {
             loads.weigh(&table);
         }

@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use sample::expression::Expression;
 
+use crate::budget::Budget;
+use crate::hedge::Hedge;
+use crate::outliers::Outliers;
+
 /// How a backend shares requests out.
 #[derive(Debug, Default)]
 pub struct Settings {
@@ -17,6 +21,12 @@ pub struct Settings {
     pub preserve_affinity: PreserveAffinity,
     /// `option allbackups`.
     pub all_backups: bool,
+    /// `outlier-ejection`.
+    pub outliers: Option<Box<Outliers>>,
+    /// `retry-budget`.
+    pub budget: Option<Budget>,
+    /// `hedge`.
+    pub hedge: Option<Hedge>,
 }
 
 /// `balance`.

@@ -7,10 +7,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use state::Server;
+use state::{Performance, Server};
 
 use crate::draw::Draw;
 use crate::map::map;
+use crate::outliers;
 use crate::ring::{self, Ring};
 use crate::settings::HashKey;
 use crate::turns::turns;
@@ -89,8 +90,14 @@ pub fn cost(shape: Shape, members: &[Member]) -> u64 {
         }
 }
 
-/// Works a table out.
-pub fn work_out(shape: Shape, members: &[Member], all_backups: bool, version: u64) -> Table {
+/// Works a table out. Of the servers that may be used up to `max_ejected` percent are left out because
+/// they were ejected.
+pub fn work_out(
+    shape: Shape,
+    members: &[Member],
+    (all_backups, max_ejected): (bool, u32),
+    version: u64,
+) -> Table {
     let group = |backup: bool| -> Vec<(usize, u32)> {
         let wanted = members.iter().enumerate().filter(|(_, member)| member.server.backup == backup);
         wanted
@@ -99,8 +106,10 @@ pub fn work_out(shape: Shape, members: &[Member], all_backups: bool, version: u6
             .collect()
     };
     let mut usable = group(false);
+    leave_out(&mut usable, shape, members, max_ejected);
     if usable.is_empty() {
         usable = group(true);
+        leave_out(&mut usable, shape, members, max_ejected);
         if !all_backups {
             usable.truncate(1);
         }
@@ -137,6 +146,24 @@ pub fn work_out(shape: Shape, members: &[Member], all_backups: bool, version: u6
         Shape::Weights | Shape::Longest => {}
     }
     table
+}
+
+/// Leaves out who was ejected, unless that were more than `max_ejected` percent: servers that were to
+/// serve instead are down by now, and all that are left are used. Who comes back has a part of its
+/// weight, but of a map, where it is all or nothing.
+fn leave_out(usable: &mut Vec<(usize, u32)>, shape: Shape, members: &[Member], max_ejected: u32) {
+    let trust = |index: usize| members[index].server.performance().map_or(100, Performance::trust);
+    if max_ejected == 0 || usable.iter().all(|(index, _)| trust(*index) == 100) {
+        return;
+    }
+    let ejected = usable.iter().filter(|(index, _)| trust(*index) == 0).count();
+    if ejected > outliers::allowed(usable.len(), max_ejected) {
+        return;
+    }
+    usable.retain(|(index, _)| trust(*index) > 0);
+    if shape != Shape::Map {
+        usable.iter_mut().for_each(|(index, weight)| *weight = (*weight * trust(*index) / 100).max(1));
+    }
 }
 
 /// The weight that counts: of a map those of the start, all or nothing.

@@ -14,6 +14,7 @@ mod call;
 mod commands;
 mod keeper;
 pub mod page;
+mod policies;
 pub mod prometheus;
 pub mod socket;
 pub mod state_file;

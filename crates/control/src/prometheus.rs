@@ -12,6 +12,7 @@ use std::sync::Arc;
 use state::table::Table;
 
 use crate::page::{PageRequest, PageResponse};
+use crate::policies;
 use crate::statistics::column::{C, COLUMNS, Kind, Row};
 use crate::statistics::field::Value;
 use crate::statistics::info;
@@ -92,6 +93,9 @@ pub fn respond(runtime: &Arc<Runtime>, request: &PageRequest<'_>) -> PageRespons
         text.into_bytes()
     });
     let tables = wanted.scope(query::TABLES).then(|| table_metrics(&view, &wanted).into_bytes());
+    let policies = policies::metrics(&view, |object, name| {
+        wanted.scope(object) && wanted.named(&format!("weir_{object}_{name}"))
+    });
     let described = view.proxies.iter().filter(|_| wanted.describe);
     let descriptions =
         described.filter_map(|proxy| Some((proxy.state.name.clone(), proxy.description.clone()?))).collect();
@@ -110,7 +114,8 @@ pub fn respond(runtime: &Arc<Runtime>, request: &PageRequest<'_>) -> PageRespons
             at: (0, 0, 0),
             shown: false,
         };
-        Box::new(process.into_iter().chain(objects).chain(tables).chain(resolvers))
+        let policies = std::iter::once(policies.into_bytes());
+        Box::new(process.into_iter().chain(objects).chain(tables).chain(resolvers).chain(policies))
     };
     PageResponse { status: 200, headers: headers("text/plain; version=0.0.4"), body }
 }

@@ -59,6 +59,17 @@ pub struct ServerView {
     pub pool_purge: Duration,
 }
 
+/// What protects a backend's servers and requests from each other's failures.
+#[derive(Debug, Clone, Default)]
+pub struct PoliciesView {
+    /// Whether it has `outlier-ejection`.
+    pub outliers: bool,
+    /// `retry-budget`: the share in percent, and `min`.
+    pub budget: Option<(u32, u32)>,
+    /// `hedge`: `after` as it is written, the delay in µs where it is a time, and `max` in percent.
+    pub hedge: Option<(Box<str>, Option<u64>, u32)>,
+}
+
 /// A proxy, as far as its configuration matters here.
 #[derive(Debug, Clone)]
 pub struct ProxyView {
@@ -74,6 +85,8 @@ pub struct ProxyView {
     pub description: Option<Box<str>>,
     /// `option socket-stats`: listeners have lines of their own.
     pub listeners: bool,
+    /// `outlier-ejection`, `retry-budget` and `hedge`.
+    pub policies: PoliciesView,
     /// Servers of the configuration, by id.
     pub servers: HashMap<u32, ServerView>,
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::{
 };
 
 use arc_swap::{ArcSwapOption, Guard};
+use balance::ejection::Event;
 use balance::{Member, Picker};
 use base::address::Family;
 use http::ParseOptions;
@@ -217,6 +218,12 @@ impl Prepared {
             return CurrentPicker::Own(&self.picker);
         }
         CurrentPicker::Renewed(self.renewed.load(), &self.picker)
+    }
+
+    /// Lets time pass for outliers among its servers; gives what happened since the last call
+    /// ([`Picker::judge`]).
+    pub fn judge(&self, now_ms: u64) -> Vec<Event> {
+        self.picker().judge(now_ms)
     }
 
     /// Whether servers may be added (`add server`).

@@ -54,6 +54,6 @@ pub use scope::{Names, Scope};
 pub use session::{Accepted, Endpoint, Ends, Session, Tlv};
 pub use slots::Slots;
 pub use socket::{ConnectionError, Sockets, TcpFacts};
-pub use transaction::{Cause, Phase, StreamFacts, Termination, TimeoutSlot, Times, Transaction};
+pub use transaction::{Cause, Hedged, Phase, StreamFacts, Termination, TimeoutSlot, Times, Transaction};
 pub use value::{Bytes, Scratch, Type, Value};
 pub use words::{Word, Words};

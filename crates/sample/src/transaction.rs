@@ -158,6 +158,18 @@ pub struct StreamFacts {
     pub reset: Option<u32>,
 }
 
+/// What `hedge` made of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Hedged {
+    /// One server was asked.
+    #[default]
+    No,
+    /// Two were, and the first answered, or neither did.
+    First,
+    /// Two were, and the second answered.
+    Second,
+}
+
 /// One request and its response, or one TCP stream.
 #[derive(Debug)]
 pub struct Transaction {
@@ -214,6 +226,8 @@ pub struct Transaction {
     pub retries: u32,
     /// Whether a redispatch happened.
     pub redispatched: bool,
+    /// Whether a second server was asked while the first was silent (`hedge`).
+    pub hedged: Hedged,
     /// What logs name in the server's place where a service of the proxy answered.
     pub service: Option<&'static str>,
     /// Requests before this one in the server's queue (`%sq`).
@@ -328,6 +342,7 @@ impl Default for Transaction {
             bytes_out: 0,
             retries: 0,
             redispatched: false,
+            hedged: Hedged::No,
             service: None,
             server_queue: 0,
             backend_queue: 0,
@@ -416,6 +431,7 @@ impl Transaction {
             bytes_out,
             retries,
             redispatched,
+            hedged,
             service,
             server_queue,
             backend_queue,
@@ -470,6 +486,7 @@ impl Transaction {
         *bytes_out = 0;
         *retries = 0;
         *redispatched = false;
+        *hedged = Hedged::No;
         *service = None;
         *server_queue = 0;
         *backend_queue = 0;

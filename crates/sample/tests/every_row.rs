@@ -51,6 +51,7 @@ const USUAL: &[(&str, &str)] = &[
     ("txn.id32", "sint:31"),
     ("txn.sess_term_state", "str:--"),
     ("txn.conn_retries", "sint:0"),
+    ("txn.hedged", "sint:0"),
     ("txn.redispatched", "bool:0"),
     ("unique-id", "str:id-77"),
     ("cpu_calls", "sint:1"),

@@ -9,6 +9,7 @@ use runtime::shard::Padded;
 use runtime::shared::{Shared as _, note_write};
 
 use crate::counters::{BackendCounters, FrontendCounters, ListenerCounters};
+use crate::extra::Extra;
 use crate::queue::Queue;
 use crate::server::Server;
 
@@ -124,6 +125,9 @@ pub struct Proxy {
     pub dynamic_cookies: AtomicBool,
     /// `dynamic-cookie-key`. Written by the runtime socket.
     pub dynamic_key: ArcSwapOption<Box<str>>,
+    /// What is known of attempts beyond the first of its requests, where anything limits or makes
+    /// them.
+    extra: OnceLock<Box<Extra>>,
 }
 
 /// What makes a proxy at boot.
@@ -151,6 +155,16 @@ impl Proxy {
     /// The key that cookies of the servers' addresses are made with; `None` where they are not.
     pub fn cookie_key(&self) -> Option<Arc<Box<str>>> {
         self.dynamic_cookies.load(Relaxed).then(|| self.dynamic_key.load_full()).flatten()
+    }
+
+    /// What is known of attempts beyond the first, once there was a need to.
+    pub fn extra(&self) -> Option<&Extra> {
+        self.extra.get().map(Box::as_ref)
+    }
+
+    /// The same, from now on at the latest.
+    pub fn keep_extra(&self) -> &Extra {
+        self.extra.get_or_init(Box::default)
     }
 
     /// A proxy without servers or listeners.
@@ -182,6 +196,7 @@ impl Proxy {
             unpublished: AtomicBool::new(false),
             dynamic_cookies: AtomicBool::new(false),
             dynamic_key: ArcSwapOption::empty(),
+            extra: OnceLock::new(),
             timeouts: Default::default(),
             retries: AtomicU32::new(3),
             default_backend: ArcSwapOption::empty(),

@@ -25,6 +25,7 @@ pub use crate::address::{Doubt, ServerAddress};
 use crate::counters::ServerCounters;
 pub use crate::health::{CHECK_STATUSES, CheckResult, Demand, Health, Trouble};
 use crate::name::ServerName;
+use crate::performance::Performance;
 use crate::queue::Queue;
 use crate::served::Counted;
 use follow::Follow;
@@ -223,6 +224,8 @@ pub struct Server {
     pub down_ms: AtomicU64,
     /// How often its weight began to rise (`slowstart`).
     pub(crate) rises: AtomicU32,
+    /// What is known of how it serves, where its backend ejects outliers.
+    performance: OnceLock<Box<Performance>>,
 }
 
 /// What makes a server at boot.
@@ -314,7 +317,28 @@ impl Server {
             downs: AtomicU32::new(0),
             down_ms: AtomicU64::new(0),
             rises: AtomicU32::new(0),
+            performance: OnceLock::new(),
         })
+    }
+
+    /// What is known of how it serves, once that is [measured](Self::measure).
+    #[inline]
+    pub fn performance(&self) -> Option<&Performance> {
+        self.performance.get().map(Box::as_ref)
+    }
+
+    /// Has it measured from now on. Called by its balancer, where outliers are ejected.
+    pub fn measure(&self) -> &Performance {
+        self.performance.get_or_init(Box::default)
+    }
+
+    /// Sets the share of its weight that counts, in percent, as far as its backend ejects outliers: 0
+    /// while it is ejected.
+    pub fn set_trust(&self, percent: u32) {
+        if self.measure().set_trust(percent) {
+            self.touch();
+            self.queue.wake_all();
+        }
     }
 
     /// The administrative flags.

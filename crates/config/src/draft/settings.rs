@@ -205,6 +205,17 @@ impl Default for CompressionDraft {
     }
 }
 
+/// What protects servers and requests from each other's failures, each with its line.
+#[derive(Debug, Clone, Default)]
+pub struct PoliciesDraft<'a> {
+    /// `outlier-ejection`.
+    pub outliers: Option<(Box<balance::Outliers>, &'a Statement)>,
+    /// `retry-budget`.
+    pub budget: Option<(balance::Budget, &'a Statement)>,
+    /// `hedge`.
+    pub hedge: Option<(balance::Hedge, &'a Statement)>,
+}
+
 /// What a proxy or a `defaults` section says.
 #[derive(Clone)]
 pub struct Settings<'a> {
@@ -296,6 +307,8 @@ pub struct Settings<'a> {
     pub balance_factor: u32,
     /// `hash-preserve-affinity`.
     pub preserve_affinity: balance::PreserveAffinity,
+    /// `outlier-ejection`, `retry-budget` and `hedge`.
+    pub policies: PoliciesDraft<'a>,
     /// What a `peers` section says.
     pub peers: Rc<PeersDraft<'a>>,
     /// `stick-table`.
@@ -353,6 +366,7 @@ impl<'a> Settings<'a> {
             section,
             inherits: Rc::default(),
             mode: if matches!(section.kind, Kind::LogForward | Kind::Ring) { Mode::Log } else { Mode::Tcp },
+            policies: PoliciesDraft::default(),
             peers: Rc::default(),
             id: None,
             disabled: false,

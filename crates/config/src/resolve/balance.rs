@@ -12,6 +12,7 @@ use syntax::Word;
 
 use crate::draft::Statement;
 use crate::draft::args::Args;
+use crate::resolve::policies::{Policies, policies};
 use crate::resolve::rules::{arguments, scope};
 use crate::resolve::{Context, Pending};
 
@@ -38,12 +39,16 @@ pub(crate) fn balance(proxy: &Pending<'_>, acls: &Acls, context: &mut Context<'_
         );
         algorithm = Algorithm::RoundRobin;
     }
+    let Policies { outliers, budget, hedge } = policies(proxy, context);
     balance::Settings {
         algorithm,
         hash: settings.hash,
         balance_factor: settings.balance_factor,
         preserve_affinity: settings.preserve_affinity,
         all_backups: settings.options.allbackups,
+        outliers,
+        budget,
+        hedge,
     }
 }
 

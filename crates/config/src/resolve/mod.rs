@@ -29,6 +29,7 @@ mod log_sections;
 mod mail;
 pub(crate) mod names;
 mod peers;
+mod policies;
 mod proxies;
 mod resolvers;
 mod reverse;

@@ -18,6 +18,7 @@ pub mod mail;
 pub mod option;
 pub mod peers;
 pub mod persistence;
+pub mod policies;
 pub mod proxy;
 pub mod resolvers;
 pub mod rules;
@@ -52,6 +53,7 @@ static TABLES: &[&[Keyword]] = &[
     log::TABLE,
     stats::TABLE,
     persistence::TABLE,
+    policies::TABLE,
     check::TABLE,
     check_option::TABLE,
     check_protocol::TABLE,

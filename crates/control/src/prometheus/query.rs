@@ -79,7 +79,12 @@ impl Wanted {
         if self.only.is_empty() && self.without.is_empty() {
             return true;
         }
-        let full = format!("haproxy_{object}_{name}");
-        (self.only.is_empty() || self.only.contains(&full)) && !self.without.contains(&full)
+        self.named(&format!("haproxy_{object}_{name}"))
+    }
+
+    /// Whether the metric of this whole name is to be written.
+    pub(super) fn named(&self, full: &str) -> bool {
+        let is = |known: &String| known == full;
+        (self.only.is_empty() || self.only.iter().any(is)) && !self.without.iter().any(is)
     }
 }

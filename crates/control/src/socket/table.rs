@@ -12,6 +12,7 @@ use crate::commands::{
     anonymized, authorities, backends, captured, certificates, events, handshakes, inside, lists, measures,
     orders, patterns, peers, reloads, servers, sets, shows, streams, tables, traces, variables,
 };
+use crate::policies;
 use crate::statistics::resolvers;
 use crate::stats_file;
 use crate::view::{Level, Runtime};
@@ -178,14 +179,17 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show errors",              "[<px>] [request|response]",        Operator, "report last request and/or response errors for each proxy",                       captured::show_errors),
     row  ("show events",              "[<sink>] [-w] [-n] [-0]",          User,     "show event sink state",                                                             events::show_events),
     row  ("show fd",                  "[num]",                            Operator, "dump list of file descriptors in use or a specific one",                          shows::fd),
+    row  ("show hedge",               "[<backend>]",                      User,     "show when a second server is asked, and what came of it (all or for a backend)",      policies::show_hedge),
     row  ("show info",                "[desc|json|typed|float]*",         User,     "report information about the running process",                                    shows::info),
     row  ("show libs",                "",                                 Operator, "show loaded object files and libraries",                                          inside::libs),
     row  ("show map",                 "[@ver] [map]",                     Admin,    "report available maps or dump a map's contents",                                    patterns::show_map),
+    row  ("show outliers",            "[<backend>]",                      User,     "show how servers compare to their peers, and who is ejected (all or for a backend)",  policies::show_outliers),
     row  ("show peers",               "[dict|-] [section]",               User,     "dump some information about all the peers or this peers section", peers::show),
     row  ("show pools",               "[by*] [match <pfx>] [nb]",         User,     "report information about the memory pools usage", measures::show_pools),
     row  ("show profiling",           "[<what>|<#lines>|<opts>]*",        Admin,    "show profiling state (all,status,tasks,memory)", measures::show_profiling).partial("`memory` is not measured; there are no addresses of functions"),
     later("show quic",                "",                                 User,     "display quic connections status"),
     row  ("show resolvers",           "[id]",                             User,     "dumps counters from all resolvers section and associated name servers",             resolvers::show),
+    row  ("show retry-budget",        "[<backend>]",                      User,     "show what is left of the budget for retries (all or for a backend)",                  policies::show_retry_budget),
     row  ("show schema json",         "",                                 User,     "report schema used for stats",                                                    shows::schema),
     row  ("show servers conn",        "[<backend>]",                      User,     "dump server connections status (all or for a single backend)",                    shows::servers_conn),
     row  ("show servers state",       "[<backend>]",                      User,     "dump volatile server information (all or for a single backend)",                  shows::servers_state),

@@ -65,6 +65,7 @@ pub(crate) fn proxy(
         state,
     };
     ProxyView {
+        policies: Default::default(),
         servers: servers.into_iter().map(|server| (server.id, view(server))).collect::<HashMap<_, _>>(),
         state,
         algorithm: "roundrobin",

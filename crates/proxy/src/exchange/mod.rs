@@ -6,6 +6,7 @@ pub(crate) mod cacheability;
 mod choice;
 pub(crate) mod coded;
 pub(crate) mod ending;
+mod extra;
 pub(crate) mod filters;
 pub(crate) mod finish;
 pub(crate) mod report;
@@ -34,6 +35,7 @@ use coded::Coded;
 use sockets::ServerSocket;
 
 pub(crate) use choice::{Bound, Choice, Dates, Seen};
+pub(crate) use extra::Extra;
 
 /// What a request in progress needs beside its connection. Reused, so that a warm request allocates
 /// nothing.
@@ -81,6 +83,8 @@ pub(crate) struct Exchange {
     pub(crate) server_socket: ServerSocket,
     /// Bytes from and to the client that the counters have already.
     pub(crate) counted: (u64, u64),
+    /// The attempt beyond the first that is being made, where such are limited.
+    pub(crate) extra: Option<Box<Extra>>,
 }
 
 /// What is known of the request's body, apart from its way to the server.
@@ -245,6 +249,7 @@ impl Exchange {
         self.closes_server = false;
         self.server_socket = ServerSocket::None;
         self.counted = (0, 0);
+        self.extra = None;
         self.sticky.clear();
     }
 

@@ -113,6 +113,101 @@ fn client_owes(x: &Exchange) -> bool {
     !x.upload.is_received() && !x.upload.is_blocked()
 }
 
+/// The wait for the head of a response, while the request is still on its way.
+pub(crate) struct Waiting {
+    deadlines: Deadlines,
+    /// `option abortonclose`: whether the client's ending its side ends the request.
+    watch: bool,
+    /// With `option independent-streams` the server's time runs whatever it is sent.
+    independent: bool,
+    /// Whether more of the request was to come when the wait began.
+    waits: bool,
+    first: bool,
+    send_failed: bool,
+    client_left: bool,
+}
+
+impl Waiting {
+    /// The wait begins: the request is about to be sent.
+    #[inline]
+    pub(crate) fn new(client: &Client, x: &Exchange, backend: &Proxy) -> Self {
+        let mut own = Self {
+            deadlines: Deadlines::new(client, x, backend),
+            watch: x.aborts_on_close(client, backend),
+            independent: backend.options.independent_streams,
+            waits: !x.upload.is_received(),
+            first: true,
+            send_failed: false,
+            client_left: false,
+        };
+        let now_ms = x.txn.times.connected.max(x.txn.times.queued) / 1000;
+        own.deadlines.restart(client, now_ms, own.waits, own.owes(x));
+        own
+    }
+
+    /// It goes on, after something else was waited for.
+    pub(crate) fn resume(&self, client: &Client) {
+        client.timer.set(self.deadlines.client_at.min(self.deadlines.server_at));
+    }
+
+    fn owes(&self, x: &Exchange) -> bool {
+        server_owes(x) || self.independent
+    }
+
+    /// Sends what there is of the request, and receives a head into the transaction, an interim one
+    /// too.
+    #[inline]
+    pub(crate) fn poll(
+        &mut self,
+        client: &mut Client,
+        x: &mut Exchange,
+        upstream: &mut Upstream,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Fault>> {
+        if !self.send_failed && !x.upload.is_finished() {
+            match poll_upload(client, x, upstream, context) {
+                Ok(moved) => {
+                    // The deadlines were just set when the request leaves at once.
+                    let is_set = std::mem::take(&mut self.first) && !self.waits && x.upload.is_finished();
+                    if moved && !is_set {
+                        let owes = self.owes(x);
+                        self.deadlines.moved(client, x, client_owes(x), owes);
+                    }
+                }
+                Err(Fault::SendFailed) => self.send_failed = true,
+                Err(Fault::ClientAborted) => return Poll::Ready(Err(Fault::ClientCut)),
+                Err(fault) => return Poll::Ready(Err(fault)),
+            }
+        }
+        match poll_head(client, x, upstream, context) {
+            Poll::Ready(Err(Fault::EmptyResponse)) if self.send_failed => {
+                return Poll::Ready(Err(Fault::SendFailed));
+            }
+            Poll::Ready(outcome) => return Poll::Ready(outcome),
+            Poll::Pending => {}
+        }
+        if !self.client_left && x.upload.is_finished() {
+            match client.poll_presence(context) {
+                Presence::Here => {}
+                Presence::Closed if self.watch => return Poll::Ready(Err(Fault::ClientLeft)),
+                // It may be waiting for its response.
+                Presence::Closed => self.client_left = true,
+                Presence::Broken => return Poll::Ready(Err(Fault::ClientReset)),
+            }
+        }
+        if let Poll::Ready(fault) = client.poll_killed(context) {
+            return Poll::Ready(Err(fault));
+        }
+        client.timer.poll_expired(context).map(|()| {
+            Err(if self.deadlines.expired() == Expired::Client {
+                Fault::ClientTimeout
+            } else {
+                Fault::ResponseTimeout
+            })
+        })
+    }
+}
+
 /// Sends the request and receives the head of the final response into the transaction.
 pub(crate) async fn await_head(
     client: &mut Client,
@@ -120,66 +215,35 @@ pub(crate) async fn await_head(
     backend: &Proxy,
     upstream: &mut Upstream,
 ) -> Result<(), Fault> {
-    let mut deadlines = Deadlines::new(client, x, backend);
-    let now_ms = x.txn.times.connected.max(x.txn.times.queued) / 1000;
-    // With `option independent-streams` the server's time runs whatever it is sent.
-    let owes = |x: &Exchange| server_owes(x) || backend.options.independent_streams;
-    let waits = !x.upload.is_received();
-    deadlines.restart(client, now_ms, waits, owes(x));
-    let watch = x.aborts_on_close(client, backend);
-    let (mut send_failed, mut client_left) = (false, false);
-    let mut first = true;
+    let mut waiting = Waiting::new(client, x, backend);
     loop {
-        poll_fn(|context: &mut Context<'_>| {
-            if !send_failed && !x.upload.is_finished() {
-                match poll_upload(client, x, upstream, context) {
-                    Ok(moved) => {
-                        // The deadlines were just set when the request leaves at once.
-                        let is_set = std::mem::take(&mut first) && !waits && x.upload.is_finished();
-                        if moved && !is_set {
-                            deadlines.moved(client, x, client_owes(x), owes(x));
-                        }
-                    }
-                    Err(Fault::SendFailed) => send_failed = true,
-                    Err(Fault::ClientAborted) => return Poll::Ready(Err(Fault::ClientCut)),
-                    Err(fault) => return Poll::Ready(Err(fault)),
-                }
-            }
-            match poll_head(client, x, upstream, context) {
-                Poll::Ready(Err(Fault::EmptyResponse)) if send_failed => {
-                    return Poll::Ready(Err(Fault::SendFailed));
-                }
-                Poll::Ready(outcome) => return Poll::Ready(outcome),
-                Poll::Pending => {}
-            }
-            if !client_left && x.upload.is_finished() {
-                match client.poll_presence(context) {
-                    Presence::Here => {}
-                    Presence::Closed if watch => return Poll::Ready(Err(Fault::ClientLeft)),
-                    // It may be waiting for its response.
-                    Presence::Closed => client_left = true,
-                    Presence::Broken => return Poll::Ready(Err(Fault::ClientReset)),
-                }
-            }
-            if let Poll::Ready(fault) = client.poll_killed(context) {
-                return Poll::Ready(Err(fault));
-            }
-            client.timer.poll_expired(context).map(|()| {
-                Err(if deadlines.expired() == Expired::Client {
-                    Fault::ClientTimeout
-                } else {
-                    Fault::ResponseTimeout
-                })
-            })
-        })
-        .await?;
-        let status = x.txn.response.status();
-        if status >= 200 || status == 101 {
-            break;
+        poll_fn(|context| waiting.poll(client, x, upstream, context)).await?;
+        if is_final(x) {
+            return accept(client, x, backend, upstream);
         }
-        count_response(upstream, status);
-        interim(client, x).await?;
+        pass_on(client, x, upstream).await?;
     }
+}
+
+/// Whether the head that was received is the last one of its response.
+pub(crate) fn is_final(x: &Exchange) -> bool {
+    let status = x.txn.response.status();
+    status >= 200 || status == 101
+}
+
+/// Passes on an interim response.
+pub(crate) async fn pass_on(client: &mut Client, x: &mut Exchange, upstream: &Upstream) -> Result<(), Fault> {
+    count_response(upstream, x.txn.response.status());
+    interim(client, x).await
+}
+
+/// Takes the head of a final response for what it is, unless the request is to be tried again for it.
+pub(crate) fn accept(
+    client: &mut Client,
+    x: &mut Exchange,
+    backend: &Proxy,
+    upstream: &Upstream,
+) -> Result<(), Fault> {
     // Nobody asked for another protocol, or what is asked in this one is not over yet (RFC 9110
     // section 7.8): the rest of the body would be read as the other protocol.
     let is_too_early = || x.has_body() && !x.upload.is_finished();
@@ -197,7 +261,10 @@ pub(crate) async fn await_head(
     } else {
         Fault::RetryStatus(status)
     };
-    if x.txn.retries < retry::most(x, backend) && retry::may_retry(x, backend, again) {
+    if x.txn.retries < retry::most(x, backend)
+        && retry::may_retry(x, backend, again)
+        && retry::is_affordable(x, backend)
+    {
         return Err(again);
     }
     count_response(upstream, status);
@@ -262,12 +329,23 @@ fn poll_head(
         Ok(length) => length,
         Err(none) => return Poll::Ready(Err(head_fault(client, x, upstream, none))),
     };
+    Poll::Ready(take_head(client, x, upstream, length))
+}
+
+/// Takes a head of so many bytes, which is in the transaction by now, out of what was received.
+#[inline]
+pub(crate) fn take_head(
+    client: &Client,
+    x: &mut Exchange,
+    upstream: &mut Upstream,
+    length: usize,
+) -> Result<(), Fault> {
     if let Some(breach) = x.txn.response.violation() {
         note_glitch(client, upstream, &breach);
     }
     x.txn.server_glitches = upstream.glitches();
     if let Err(error) = upstream.check_body(&x.txn.response, x.txn.request.method_id(), length) {
-        return Poll::Ready(Err(head_fault(client, x, upstream, NoHead::Malformed(error))));
+        return Err(head_fault(client, x, upstream, NoHead::Malformed(error)));
     }
     upstream.consume_head(length);
     if x.txn.response.status() >= 101 && (upstream.is_bare() || x.choice.gave_key) {
@@ -277,11 +355,12 @@ fn poll_head(
         // Now that the handshake is over, what it came to is known.
         x.txn.server_tls = upstream.tls().cloned();
     }
-    Poll::Ready(Ok(()))
+    Ok(())
 }
 
+/// What it means that no head comes.
 #[cold]
-fn head_fault(client: &Client, x: &mut Exchange, upstream: &Upstream, none: NoHead) -> Fault {
+pub(crate) fn head_fault(client: &Client, x: &mut Exchange, upstream: &Upstream, none: NoHead) -> Fault {
     if upstream.refused_early() {
         x.txn.server_error = ConnectionError::TLS_EARLY_FAILED;
         return Fault::EarlyRefused;

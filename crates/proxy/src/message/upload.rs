@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use plan::Proxy;
 use runtime::timer;
+use sample::Hedged;
 
 use crate::client::{Client, Watch};
 use crate::exchange::filters;
@@ -30,7 +31,8 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Pro
         || retry.response_timeout
         || retry.zero_rtt_rejected
         || retry.grpc_unavailable
-        || !retry.statuses.is_empty();
+        || !retry.statuses.is_empty()
+        || backend.balance.hedge.is_some();
     if !(buffered || by_parameter || replays) || !x.has_body() {
         return Ok(());
     }
@@ -241,7 +243,7 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
 fn admit(client: &mut Client, x: &mut Exchange) {
     // Broken coding shows when the body is pumped.
     let _ = client.side.admit(&mut x.upload);
-    if x.txn.retries == 0 && !x.choice.fresh {
+    if x.txn.retries == 0 && !x.choice.fresh && x.txn.hedged == Hedged::No {
         x.txn.bytes_in += x.upload.received;
     }
 }

@@ -2,6 +2,7 @@
 //! limits are reached (configuration manual, 4.2 `balance`, `cookie`, `use-server`, `maxconn`,
 //! `fullconn`).
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,8 +27,8 @@ pub(crate) struct Lease {
     backend: Rc<LocalProxy>,
     server: Rc<LocalServer>,
     tally: Tally,
-    /// When it was taken, in µs; 0 where the balancer does not ask how long answers take.
-    since: u64,
+    /// When the attempt began, in µs; 0 where nobody asks how long answers take.
+    since: Cell<u64>,
 }
 
 impl Lease {
@@ -40,10 +41,28 @@ impl Lease {
     /// Tells the balancer that the server answered, or that it failed.
     #[inline]
     pub(crate) fn answered(&self, answer: Answer) {
-        if self.since > 0 {
+        if self.since.get() > 0 {
             let now = now_us();
             let picker = self.backend.prepared().picker();
-            picker.answered(self.server.index, now, now - self.since, answer);
+            picker.answered(self.server.index, now, now - self.since.get(), answer);
+        }
+    }
+
+    /// Tells the balancer that nobody waits for the server's answer any more, through no fault of its
+    /// own.
+    pub(crate) fn gave_up(&self) {
+        self.backend.prepared().picker().gave_up(self.server.index, self.taken_us());
+    }
+
+    /// How long the attempt has taken, in µs, where anybody asks.
+    pub(crate) fn taken_us(&self) -> u64 {
+        if self.since.get() > 0 { now_us() - self.since.get() } else { 0 }
+    }
+
+    /// Another attempt begins at the same place.
+    pub(crate) fn begin_again(&self) {
+        if self.since.get() > 0 {
+            self.since.set(now_us());
         }
     }
 }
@@ -99,6 +118,17 @@ pub(crate) async fn assign(
         }
         Assigned::Wait(server) => Box::pin(wait(client, x, backend, server, avoid)).await,
     }
+}
+
+/// A place at another server than this one, if one can be had without waiting for it.
+pub(crate) fn another(x: &Exchange, backend: &Rc<LocalProxy>, than: &LocalServer) -> Option<Lease> {
+    if !backend.state.queue.is_empty() {
+        return None;
+    }
+    let now_us = now_us();
+    let wish = Wish { hash: x.choice.hash, avoid: Some(than.index), now_us };
+    let picked = pick(backend, wish).filter(|picked| picked.index != than.index)?;
+    enter(backend, &picked, now_us)
 }
 
 enum Assigned {
@@ -209,7 +239,7 @@ fn lease(backend: &Rc<LocalProxy>, server: &Rc<LocalServer>, tally: Tally, now: 
     picker.entered(server.index, now);
     let since = if picker.wants_answers() { now_us() } else { 0 };
     drop(picker);
-    Lease { backend: backend.clone(), server: server.clone(), tally, since }
+    Lease { backend: backend.clone(), server: server.clone(), tally, since: Cell::new(since) }
 }
 
 /// In line at a server or at the backend; leaves it when dropped.

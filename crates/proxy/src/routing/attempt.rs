@@ -68,6 +68,9 @@ pub(crate) fn count_failure(backend: &Proxy, lease: &Lease, fault: Fault, last: 
     let connected = match fault {
         Fault::ConnectFailed(_) | Fault::ConnectTimeout => false,
         fault if fault.blames_server() => true,
+        // It was told of the status when its head came; the balancer was not.
+        Fault::RetryStatus(status) => return lease.answered(answer(status)),
+        Fault::Unavailable => return lease.answered(Answer::Bad),
         _ => return,
     };
     lease.answered(Answer::Bad);

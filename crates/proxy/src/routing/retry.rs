@@ -6,13 +6,16 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
+use balance::Budget;
+use balance::budget::Load;
 use plan::Proxy;
+use runtime::timer::now_ms;
 use state::server::Operational;
-use state::transition;
+use state::{counters, transition};
 
 use crate::client::Client;
 use crate::exchange::view;
-use crate::exchange::{Bound, Exchange};
+use crate::exchange::{Bound, Exchange, Extra};
 use crate::fault::{Fault, RetryKind};
 use crate::routing::assign::{Lease, left};
 use crate::routing::reach;
@@ -46,6 +49,41 @@ pub(crate) fn may_retry(x: &Exchange, backend: &Proxy, fault: Fault) -> bool {
         Some(RetryKind::Status(status)) => backend.retry_on.statuses.contains(&status),
     };
     wanted && x.can_rewind()
+}
+
+/// Whether the backend's budget allows one more retry (`retry-budget`). Who has it makes it: asking
+/// again before it begins changes nothing.
+#[inline]
+pub(crate) fn is_affordable(x: &mut Exchange, backend: &Proxy) -> bool {
+    backend.balance.budget.is_none_or(|budget| grant(x, backend, budget))
+}
+
+#[cold]
+fn grant(x: &mut Exchange, backend: &Proxy, budget: Budget) -> bool {
+    if x.extra.as_ref().is_some_and(|extra| extra.is_granted) {
+        return true;
+    }
+    // The attempt that failed is over.
+    x.extra = None;
+    let extra = backend.state.keep_extra();
+    let counters = extra.counters.mine();
+    if budget.take(extra, load(backend), now_ms()) {
+        counters.retries.add(1);
+        x.extra = Some(Extra::new(&backend.state, true));
+        return true;
+    }
+    counters.retries_refused.add(1);
+    false
+}
+
+/// How much the backend has to do.
+pub(crate) fn load(backend: &Proxy) -> Load {
+    let now = now_ms();
+    let counters = &backend.state.backend;
+    Load {
+        live: counters::current(counters, |own| own.traffic.sessions.get()),
+        recent: counters.all().map(|own| u64::from(own.traffic.session_rate.per_second(now))).sum(),
+    }
 }
 
 /// How many times the request may be sent again.
@@ -95,6 +133,9 @@ pub(crate) async fn before_retry(
         return Err(fault);
     }
     x.txn.retries += 1;
+    if let Some(extra) = &mut x.extra {
+        extra.is_granted = false;
+    }
     let failed = lease.server().clone();
     let refused = fault.retry_kind() == Some(RetryKind::Connection) && fault != Fault::ConnectTimeout;
     let others = transition::online(&backend.state).0 > 1;
@@ -107,6 +148,7 @@ pub(crate) async fn before_retry(
         Target::Other(failed)
     } else {
         count_retry(backend, &failed);
+        lease.begin_again();
         x.choice.bound.get_or_insert(Bound { server: failed, even_down: false, again: true });
         Target::Same(lease)
     };

@@ -5,10 +5,10 @@ use std::rc::Rc;
 use runtime::Boxed;
 use runtime::timer::now_us;
 use sample::track::Event;
-use sample::{Cause, LogOrigin, Phase};
+use sample::{Cause, Hedged, LogOrigin, Phase};
 use state::sessions::Activity;
 
-use super::{reply, tunnel};
+use super::{hedge, reply, tunnel};
 use crate::client::Client;
 use crate::evaluate::{self, cacheable};
 use crate::exchange::{Arrival, Exchange, Next, Stop, Upgrade, ending, finish, report, sockets, trace};
@@ -169,7 +169,7 @@ async fn obtain_response(
     let mut kept: Option<Lease> = None;
     loop {
         x.phase = Phase::Queue;
-        let lease = match kept.take() {
+        let mut lease = match kept.take() {
             Some(lease) => lease,
             None => assign::assign(client, x, backend, avoid.as_deref()).await?,
         };
@@ -180,7 +180,7 @@ async fn obtain_response(
         }
         x.phase = Phase::Connect;
         let fault = loop {
-            match attempt(client, x, backend, &lease).await {
+            match attempt(client, x, backend, &mut lease).await {
                 Ok(upstream) => {
                     lease.answered(attempt::answer(x.txn.server_status));
                     return Ok((upstream, lease));
@@ -204,7 +204,9 @@ async fn obtain_response(
         ) {
             x.txn.server_error = fault.connection_error();
         }
-        let last = x.txn.retries >= retries || !retry::may_retry(x, backend, fault);
+        let last = x.txn.retries >= retries
+            || !retry::may_retry(x, backend, fault)
+            || !retry::is_affordable(x, backend);
         count_failure(backend, &lease, fault, last);
         if last {
             return Err(fault.into());
@@ -245,7 +247,7 @@ async fn attempt(
     client: &mut Client,
     x: &mut Exchange,
     backend: &Rc<LocalProxy>,
-    lease: &Lease,
+    lease: &mut Lease,
 ) -> Result<Upstream, (Fault, bool)> {
     let mut upstream = connect::obtain(client, x, backend, lease).await.map_err(|fault| (fault, false))?;
     let reused = upstream.uses() > 1;
@@ -257,7 +259,11 @@ async fn attempt(
     if !x.upload.is_one_write() {
         upstream.send_at_once();
     }
-    match response::await_head(client, x, backend, &mut upstream).await {
+    let outcome = match &backend.balance.hedge {
+        None => response::await_head(client, x, backend, &mut upstream).await,
+        Some(own) => Box::pin(hedge::await_head(client, x, backend, (&mut upstream, lease), own)).await,
+    };
+    match outcome {
         Ok(()) => Ok(upstream),
         Err(fault) => {
             // Something is outstanding, which its server need not finish.
@@ -266,7 +272,7 @@ async fn attempt(
             sockets::leave(client, x);
             // Half a head came back: that is no stale connection.
             let nothing_came = upstream.received().is_empty();
-            Err((fault, reused && nothing_came))
+            Err((fault, reused && nothing_came && x.txn.hedged == Hedged::No))
         }
     }
 }

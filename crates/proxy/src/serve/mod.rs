@@ -4,6 +4,7 @@ pub mod accept;
 mod attach;
 mod boxes;
 pub mod feed;
+mod hedge;
 pub(crate) mod http;
 mod multiplexed;
 mod newcomer;

@@ -185,7 +185,8 @@ async fn reach(
             Err(fault) => fault,
         };
         x.txn.server_error = fault.connection_error();
-        let last = x.txn.retries >= retries || fault.retry_kind().is_none();
+        let last =
+            x.txn.retries >= retries || fault.retry_kind().is_none() || !retry::is_affordable(x, backend);
         attempt::count_failure(backend, &lease, fault, last);
         if last {
             let blames_client = fault.retry_kind().is_some() && was_silent(client, x).await;

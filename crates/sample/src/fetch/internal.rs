@@ -33,6 +33,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("txn.id32",             &[],       Type::Int,  Columns::INTERNAL,       "the stream's number, in 32 bits",                   txn_id32).prepared(number),
     row("txn.sess_term_state",  &[],       Type::Str,  Columns::INTERNAL,       "the termination state, as in logs",                 txn_sess_term_state),
     row("txn.conn_retries",     &[],       Type::Int,  Columns::RESPONSE_KEPT,  "connection retries",                                txn_conn_retries),
+    row("txn.hedged",           &[],       Type::Int,  Columns::RESPONSE_KEPT,  "1 where a second server was asked because the first was silent, 2 where its answer came first; Weir's own", txn_hedged),
     row("txn.redispatched",     &[],       Type::Bool, Columns::RESPONSE_KEPT,  "whether the request went to another server",        txn_redispatched),
     row("unique-id",            &[],       Type::Str,  Columns::ALWAYS,         "the unique id of the stream",                       unique_id),
     row("cpu_calls",            &[],       Type::Int,  Columns::INTERNAL,       "turns that the stream's task had",                  cpu_calls).prepared(measure),
@@ -167,6 +168,10 @@ fn txn_sess_term_state<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Opt
 
 fn txn_conn_retries<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     env.transaction.map(|transaction| Value::Int(i64::from(transaction.retries)))
+}
+
+fn txn_hedged<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    env.transaction.map(|transaction| Value::Int(transaction.hedged as i64))
 }
 
 fn txn_redispatched<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

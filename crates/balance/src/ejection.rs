@@ -1,0 +1,168 @@
+//! Ejecting outliers from a backend's balancing: what attempts come to is counted here, and what
+//! [`crate::outliers`] decides about servers is put into effect.
+//!
+//! An ejected server is not down: checks, statistics and who is bound to it by persistence see no
+//! difference. The table of the picker leaves it out ([`crate::table`]). Fed by [`crate::Picker`] with
+//! each answer; [`Picker::judge`](crate::Picker::judge) is called now and then by a task of `proxy`.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use state::performance::{Cause, Record, Standing, Totals};
+use state::{Answer, Server};
+
+use crate::outliers::{self, Outliers, Seen};
+
+/// A server was ejected or is back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// Its place among the servers.
+    pub server: usize,
+    /// What became of it.
+    pub what: Change,
+}
+
+/// What became of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// It gets nothing for so many ms.
+    Ejected(Cause, u64),
+    /// It gets requests again.
+    Back,
+}
+
+/// What a picker knows of outliers.
+#[derive(Debug)]
+pub(crate) struct Ejection {
+    pub(crate) settings: Outliers,
+    /// Locked by who judges. Who has just seen a server fail once too often does without where another
+    /// judges: the next failure is seen too.
+    rounds: Mutex<Rounds>,
+    /// When somebody last judged, in ms. Written by who does.
+    judged: AtomicU64,
+}
+
+/// Where nobody judged for so long, requests do it.
+const LATE_MS: u64 = 2_500;
+
+/// How many events are kept for who tells of them.
+const UNTOLD: usize = 256;
+
+#[derive(Debug)]
+struct Rounds {
+    /// What attempts had come to when the interval began, by server.
+    before: Vec<Totals>,
+    /// When the interval ends, in ms; 0 before the first.
+    ends: u64,
+    /// What nobody was told of yet.
+    events: Vec<Event>,
+}
+
+impl Ejection {
+    pub(crate) fn new(settings: &Outliers, servers: &[Arc<Server>]) -> Self {
+        let before = servers.iter().map(|server| server.measure().totals()).collect();
+        let rounds = Mutex::new(Rounds { before, ends: 0, events: Vec::new() });
+        Self { settings: settings.clone(), rounds, judged: AtomicU64::new(0) }
+    }
+
+    /// Counts how an attempt at `index` ended.
+    pub(crate) fn record(
+        &self,
+        servers: &[Arc<Server>],
+        index: usize,
+        now_us: u64,
+        taken_us: u64,
+        answer: Answer,
+    ) {
+        let performance = servers[index].measure();
+        match answer {
+            Answer::Good => performance.answered(taken_us),
+            Answer::Bad => {
+                let in_a_row = performance.failed();
+                let now_ms = now_us / 1000;
+                if self.settings.errors.is_some_and(|most| in_a_row >= most) && performance.trust() > 0 {
+                    self.failed(servers, index, now_ms);
+                }
+            }
+        }
+        if now_us / 1000 >= self.judged.load(Relaxed) + LATE_MS
+            && let Ok(mut rounds) = self.rounds.try_lock()
+        {
+            self.look(servers, &mut rounds, now_us / 1000);
+        }
+    }
+
+    /// Ejects a server that failed too often in a row, if that may be.
+    #[cold]
+    fn failed(&self, servers: &[Arc<Server>], index: usize, now_ms: u64) {
+        let Ok(mut rounds) = self.rounds.try_lock() else { return };
+        let seen: Vec<Seen> = servers.iter().map(|server| seen(server, Totals::default())).collect();
+        let mut records = records(servers);
+        if outliers::fail(&self.settings, index, &seen, &mut records, now_ms) {
+            rounds.events.extend(event(index, &records[index], now_ms));
+            self.apply(servers, &records, now_ms);
+        }
+    }
+
+    /// Lets time pass, and looks at the interval if it is over; gives what happened since the last
+    /// call.
+    pub(crate) fn judge(&self, servers: &[Arc<Server>], now_ms: u64) -> Vec<Event> {
+        let mut rounds = self.rounds.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        self.look(servers, &mut rounds, now_ms);
+        std::mem::take(&mut rounds.events)
+    }
+
+    fn look(&self, servers: &[Arc<Server>], rounds: &mut Rounds, now_ms: u64) {
+        self.judged.store(now_ms, Relaxed);
+        let mut records = records(servers);
+        for (index, (server, record)) in servers.iter().zip(&mut records).enumerate() {
+            let before = *record;
+            outliers::advance(&self.settings, server.effective_weight() > 0, record, now_ms);
+            let was_ejected = matches!(before.standing, Standing::Ejected { .. });
+            if was_ejected && !matches!(record.standing, Standing::Ejected { .. }) {
+                server.measure().forgive();
+                rounds.events.push(Event { server: index, what: Change::Back });
+            }
+        }
+        if rounds.ends == 0 {
+            rounds.ends = now_ms + self.settings.interval;
+        } else if now_ms >= rounds.ends {
+            rounds.ends = now_ms + self.settings.interval;
+            let totals: Vec<Totals> = servers.iter().map(|server| server.measure().totals()).collect();
+            let since = totals.iter().zip(&rounds.before).map(|(now, before)| now.since(before));
+            let seen: Vec<Seen> = servers.iter().zip(since).map(|(server, of)| seen(server, of)).collect();
+            rounds.before = totals;
+            for index in outliers::judge(&self.settings, &seen, &mut records, now_ms) {
+                rounds.events.extend(event(index, &records[index], now_ms));
+            }
+        }
+        self.apply(servers, &records, now_ms);
+        let too_many = rounds.events.len().saturating_sub(UNTOLD);
+        rounds.events.drain(..too_many);
+    }
+
+    fn apply(&self, servers: &[Arc<Server>], records: &[Record], now_ms: u64) {
+        for (server, record) in servers.iter().zip(records) {
+            *server.measure().record() = *record;
+            server.set_trust(outliers::trust(&self.settings, record, now_ms));
+        }
+    }
+}
+
+fn records(servers: &[Arc<Server>]) -> Vec<Record> {
+    servers.iter().map(|server| *server.measure().record()).collect()
+}
+
+fn seen(server: &Server, totals: Totals) -> Seen {
+    Seen {
+        usable: server.effective_weight() > 0 && !server.removed.load(Relaxed),
+        backup: server.backup,
+        failed_in_a_row: server.measure().failed_in_a_row(),
+        totals,
+    }
+}
+
+fn event(server: usize, record: &Record, now_ms: u64) -> Option<Event> {
+    let Standing::Ejected { until } = record.standing else { return None };
+    Some(Event { server, what: Change::Ejected(record.cause?, until.saturating_sub(now_ms)) })
+}

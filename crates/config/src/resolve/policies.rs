@@ -1,0 +1,68 @@
+//! `outlier-ejection`, `retry-budget` and `hedge` of a backend: where they make sense.
+
+use balance::{Budget, Hedge, Outliers, outliers};
+use diag::Diagnostic;
+use state::Mode;
+
+use crate::draft::Statement;
+use crate::resolve::{Context, Pending};
+
+/// What a backend's requests are protected by.
+#[derive(Default)]
+pub(crate) struct Policies {
+    pub(crate) outliers: Option<Box<Outliers>>,
+    pub(crate) budget: Option<Budget>,
+    pub(crate) hedge: Option<Hedge>,
+}
+
+/// Those of a proxy.
+pub(crate) fn policies(proxy: &Pending<'_>, context: &mut Context<'_>) -> Policies {
+    let said = &proxy.settings.policies;
+    if !proxy.settings.is_backend() {
+        return Policies::default();
+    }
+    let forwards = &[Mode::Tcp, Mode::Http];
+    if let Some((own, line)) = &said.outliers
+        && let servers = proxy.settings.servers.len()
+        && proxy.settings.servers.iter().all(|(line, _)| line.keyword.name == "server")
+        && outliers::allowed(servers, own.max_ejected) == 0
+        && servers > 0
+    {
+        let count = if servers == 1 { "one server".to_owned() } else { format!("{servers} servers") };
+        context.diagnostics.push(
+            Diagnostic::warning(format!(
+                "`outlier-ejection` ejects nobody in backend `{}`: `max-ejected {}%` of {count} is less than one",
+                proxy.settings.name, own.max_ejected
+            ))
+            .at(line.keyword_span()),
+        );
+    }
+    Policies {
+        outliers: fitting(&said.outliers, forwards, proxy, context),
+        budget: fitting(&said.budget, forwards, proxy, context),
+        hedge: fitting(&said.hedge, &[Mode::Http], proxy, context),
+    }
+}
+
+/// What a line says, if it fits the mode of the proxy: of its own it has to, what it inherits is left
+/// out otherwise, with a warning.
+fn fitting<T: Clone>(
+    said: &Option<(T, &Statement)>,
+    modes: &[Mode],
+    proxy: &Pending<'_>,
+    context: &mut Context<'_>,
+) -> Option<T> {
+    let (value, line) = said.as_ref()?;
+    let (mode, name) = (proxy.settings.mode, proxy.settings.name);
+    if modes.contains(&mode) {
+        return Some(value.clone());
+    }
+    let own = proxy.section.statements.iter().any(|statement| std::ptr::eq(statement, *line));
+    let keyword = line.keyword.name;
+    let text = format!("`{keyword}` is not for backends in `mode {}`, as `{name}` is", mode.name());
+    let wanted: Vec<String> = modes.iter().map(|mode| format!("`mode {}`", mode.name())).collect();
+    let diagnostic = if own { Diagnostic::alert(text) } else { Diagnostic::warning(text) };
+    let help = format!("it needs {}; `no {keyword}` in the backend leaves it out", wanted.join(" or "));
+    context.diagnostics.push(diagnostic.at(line.keyword_span()).help(help));
+    None
+}

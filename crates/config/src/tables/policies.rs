@@ -1,0 +1,187 @@
+//! What protects servers and requests from each other's failures, and HAProxy does not have:
+//! `outlier-ejection`, `retry-budget`, `hedge` (docs/beyond-haproxy.md).
+
+use balance::hedge::After;
+use balance::outliers::Latency;
+use balance::{Budget, Hedge, Outliers};
+use base::units::DefaultUnit::Milliseconds;
+use diag::Diagnostic;
+use syntax::Word;
+
+use crate::draft::args::Args;
+use crate::draft::keyword::places::DLB;
+use crate::draft::keyword::{Keyword, Outcome, proxy};
+use crate::draft::settings::Settings;
+
+const OUTLIERS: &str = "[ errors <number> ] [ error-rate <percent>% ] [ latency <factor> [ quantile p<quantile> ] [ over <time> ] ] [ min-requests <number> ] [ interval <time> ] [ ejection-time <time> ] [ max-ejection-time <time> ] [ max-ejected <percent>% ] [ recover <time> ]";
+
+/// The rows.
+#[rustfmt::skip]
+pub static TABLE: &[Keyword] = &[
+    proxy("outlier-ejection", DLB, OUTLIERS,                                      "leaves servers out for a while that serve much worse than their peers; Weir's own", outlier_ejection).negatable(),
+    proxy("retry-budget",     DLB, "<percent>% [ min <number> ]",                 "which share of the requests may be tried again; Weir's own",                        retry_budget).negatable(),
+    proxy("hedge",            DLB, "after { p<quantile> | <time> } [ max <percent>% ]", "asks a second server where the first is slow to answer; Weir's own",                hedge).negatable(),
+];
+
+/// What may be tried again whatever the share, unless `min` says otherwise.
+const MIN: u32 = 10;
+
+/// The share of requests that is hedged at most, unless `max` says otherwise.
+const MAX_HEDGES: u32 = 10;
+
+fn retry_budget<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    if args.negated() {
+        settings.policies.budget = None;
+        return args.finish();
+    }
+    let share = percent(args, 0, 100)?;
+    let mut min = MIN;
+    if args.take("min") {
+        min = args.integer("a number of retries", 0, 1_000_000)?;
+    }
+    args.finish()?;
+    settings.policies.budget = Some((Budget { share, min }, args.statement));
+    Ok(())
+}
+
+fn hedge<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    if args.negated() {
+        settings.policies.hedge = None;
+        return args.finish();
+    }
+    let after = args.required("'after' and a quantile or a time")?;
+    if after != "after" {
+        return Err(unknown("hedge", after, &["after"]));
+    }
+    let word = args.required("a quantile such as p95 or a time such as 20ms")?;
+    let after = match word.strip_prefix('p') {
+        Some(_) => After::Quantile(quantile(word)?),
+        None => After::Time(milliseconds(args, word, 1)? as u32),
+    };
+    let mut share = MAX_HEDGES;
+    if args.take("max") {
+        share = percent(args, 1, 100)?;
+    }
+    args.finish()?;
+    settings.policies.hedge = Some((Hedge { after, share }, args.statement));
+    Ok(())
+}
+
+fn outlier_ejection<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    const WORDS: &[&str] = &[
+        "errors",
+        "error-rate",
+        "latency",
+        "min-requests",
+        "interval",
+        "ejection-time",
+        "max-ejection-time",
+        "max-ejected",
+        "recover",
+    ];
+    if args.negated() {
+        settings.policies.outliers = None;
+        return args.finish();
+    }
+    let mut own = Outliers::default();
+    let mut longest = None;
+    while let Some(word) = args.next() {
+        match word.as_str() {
+            "errors" => own.errors = Some(args.integer("a number of failures in a row", 1, 1_000_000)?),
+            "error-rate" => own.error_rate = Some(percent(args, 1, 100)?),
+            "latency" => own.latency = Some(latency(args)?),
+            "min-requests" => own.min_requests = args.integer("a number of requests", 1, 1_000_000)?,
+            "interval" => own.interval = time(args, 100)?,
+            "ejection-time" => own.ejection_time = time(args, 100)?,
+            "max-ejection-time" => longest = Some((time(args, 100)?, args.last())),
+            "max-ejected" => own.max_ejected = percent(args, 1, 99)?,
+            "recover" => own.recover = time(args, 0)?,
+            _ => return Err(unknown("outlier-ejection", word, WORDS)),
+        }
+    }
+    if own.errors.is_none() && own.error_rate.is_none() && own.latency.is_none() {
+        return Err(Diagnostic::alert("`outlier-ejection` does not say what makes an outlier")
+            .at(args.statement.keyword_span())
+            .help("at least one of `errors`, `error-rate` and `latency`"));
+    }
+    match longest {
+        Some((time, word)) if time < own.ejection_time => {
+            return Err(Diagnostic::alert(format!(
+                "`max-ejection-time` is {time}ms, and the first ejection takes {}ms already",
+                own.ejection_time
+            ))
+            .at(word.span())
+            .help("the longest time is at least `ejection-time`"));
+        }
+        Some((time, _)) => own.max_ejection_time = time,
+        // Ten times as long as the first, where that is longer than the default.
+        None => own.max_ejection_time = own.max_ejection_time.max(own.ejection_time.saturating_mul(10)),
+    }
+    settings.policies.outliers = Some((Box::new(own), args.statement));
+    Ok(())
+}
+
+fn latency(args: &mut Args<'_, '_>) -> Result<Latency, Diagnostic> {
+    let word = args.required("a factor such as 3")?;
+    let factor = word.parse::<f64>().ok().filter(|factor| *factor > 1.0 && *factor <= 1000.0);
+    let factor = factor.ok_or_else(|| {
+        args.wrong(format!("`{word}` is no factor"))
+            .label("how many times the median of the other servers is too slow: more than 1, up to 1000")
+    })?;
+    let mut latency = Latency { factor, quantile: 0.5, over_us: 10_000 };
+    loop {
+        if args.take("quantile") {
+            let word = args.required("a quantile such as p90")?;
+            latency.quantile = quantile(word)?;
+        } else if args.take("over") {
+            let word = args.required("a time")?;
+            latency.over_us = milliseconds(args, word, 0)? * 1000;
+        } else {
+            return Ok(latency);
+        }
+    }
+}
+
+/// A number of percent.
+fn percent(args: &mut Args<'_, '_>, low: u32, high: u32) -> Result<u32, Diagnostic> {
+    let word = args.required("a percentage such as 20%")?;
+    let number = word.strip_suffix('%').and_then(|number| number.parse::<u32>().ok());
+    number.filter(|number| (low..=high).contains(number)).ok_or_else(|| {
+        args.wrong(format!("`{word}` is no percentage here"))
+            .label(format!("a whole number from {low}% to {high}%"))
+    })
+}
+
+/// `p95`, `p99.9`: as a share.
+fn quantile(word: &Word) -> Result<f64, Diagnostic> {
+    let number = word.strip_prefix('p').and_then(|number| number.parse::<f64>().ok());
+    let number = number.filter(|number| (1.0..=99.99).contains(number));
+    number.map(|number| number / 100.0).ok_or_else(|| {
+        Diagnostic::alert(format!("`{word}` is no quantile"))
+            .at(word.span())
+            .label("from p1 to p99.99, such as `p95`")
+    })
+}
+
+fn time(args: &mut Args<'_, '_>, least: u64) -> Result<u64, Diagnostic> {
+    let word = args.required("a time")?;
+    milliseconds(args, word, least)
+}
+
+/// A time of at least so many ms.
+fn milliseconds(args: &mut Args<'_, '_>, word: &Word, least: u64) -> Result<u64, Diagnostic> {
+    let time = args.time(word, Milliseconds)?.as_millis() as u64;
+    if time < least {
+        return Err(Diagnostic::alert(format!("`{word}` is too short a time here"))
+            .at(word.span())
+            .label(format!("at least {least}ms")));
+    }
+    Ok(time)
+}
+
+fn unknown(keyword: &str, word: &Word, known: &[&'static str]) -> Diagnostic {
+    Diagnostic::alert(format!("`{keyword}` does not know `{word}`"))
+        .at(word.span())
+        .did_you_mean(diag::suggest(word, known.iter().copied()))
+        .help(format!("one of: {}", known.join(", ")))
+}

@@ -1,0 +1,200 @@
+//! `show outliers`, `show retry-budget` and `show hedge`, and the same as metrics of the exporter
+//! (docs/beyond-haproxy.md). HAProxy has none of them.
+
+use std::fmt::Write;
+use std::sync::atomic::Ordering::Relaxed;
+
+use base::clock::now_ms;
+use state::performance::{Cause, Standing};
+use state::{Extra, Server, counters};
+
+use crate::call::{Call, Reply, error};
+use crate::view::{PoliciesView, ProxyView, View};
+
+/// The backends that a command is about: those that have the policy, or the one that is named.
+fn chosen<'a>(
+    view: &'a View,
+    name: &str,
+    keyword: &str,
+    has: impl Fn(&PoliciesView) -> bool,
+) -> Result<Vec<&'a ProxyView>, Reply> {
+    if name.is_empty() {
+        return Ok(view.proxies.iter().filter(|proxy| has(&proxy.policies)).collect());
+    }
+    let is_named = |proxy: &&ProxyView| proxy.state.is_backend && *proxy.state.name == *name;
+    match view.proxies.iter().find(is_named) {
+        None => Err(error("Can't find backend.")),
+        Some(proxy) if !has(&proxy.policies) => Err(error(format!("Backend '{name}' has no '{keyword}'."))),
+        Some(proxy) => Ok(vec![proxy]),
+    }
+}
+
+pub(crate) fn show_outliers(call: &mut Call<'_>) -> Reply {
+    let view = call.runtime.view();
+    let proxies = match chosen(&view, call.arg(0), "outlier-ejection", |own| own.outliers) {
+        Ok(proxies) => proxies,
+        Err(reply) => return reply,
+    };
+    let mut out =
+        "# be_name srv_name standing weight_percent left_ms failed_in_a_row ejections_in_a_row".to_owned();
+    for cause in Cause::ALL {
+        let _ = write!(out, " by_{}", cause.name().replace('-', "_"));
+    }
+    out.push_str(" attempts failed p50_us p90_us\n");
+    let now = now_ms();
+    for proxy in proxies {
+        for server in proxy.state.servers.load().iter() {
+            outlier(&mut out, server, now);
+        }
+    }
+    Reply::Text(out)
+}
+
+fn outlier(out: &mut String, server: &Server, now: u64) {
+    let Some(own) = server.performance() else { return };
+    let (record, totals) = (*own.record(), own.totals());
+    let (standing, left) = match record.standing {
+        Standing::Full => ("full", 0),
+        Standing::Ejected { until } => ("ejected", until.saturating_sub(now)),
+        Standing::Recovering { .. } => ("recovering", 0),
+    };
+    let _ = write!(
+        out,
+        "{} {} {standing} {} {left} {} {}",
+        server.proxy,
+        server.name,
+        own.trust(),
+        own.failed_in_a_row(),
+        record.in_a_row
+    );
+    record.ejections.iter().for_each(|count| {
+        let _ = write!(out, " {count}");
+    });
+    let quantile = |quantile| totals.answered.quantile(quantile).unwrap_or(0.0) as u64;
+    let _ = writeln!(out, " {} {} {} {}", totals.attempts(), totals.failed, quantile(0.5), quantile(0.9));
+}
+
+pub(crate) fn show_retry_budget(call: &mut Call<'_>) -> Reply {
+    let view = call.runtime.view();
+    let proxies = match chosen(&view, call.arg(0), "retry-budget", |own| own.budget.is_some()) {
+        Ok(proxies) => proxies,
+        Err(reply) => return reply,
+    };
+    let mut out =
+        "# be_name percent min requests last_second extra extra_last_second retries retries_refused\n"
+            .to_owned();
+    let now = now_ms();
+    for proxy in proxies {
+        let state = &proxy.state;
+        let (percent, min) = proxy.policies.budget.unwrap_or_default();
+        let live = counters::current(&state.backend, |own| own.traffic.sessions.get());
+        let recent: u64 =
+            state.backend.all().map(|own| u64::from(own.traffic.session_rate.per_second(now))).sum();
+        let extra = state.extra();
+        let (in_flight, window) =
+            extra.map_or((0, 0), |own| (own.in_flight.load(Relaxed), own.recent.count(now)));
+        let retries = extra.map_or(0, |own| own.sum(|own| &own.retries));
+        let refused = extra.map_or(0, |own| own.sum(|own| &own.retries_refused));
+        let name = &state.name;
+        let _ =
+            writeln!(out, "{name} {percent} {min} {live} {recent} {in_flight} {window} {retries} {refused}");
+    }
+    Reply::Text(out)
+}
+
+pub(crate) fn show_hedge(call: &mut Call<'_>) -> Reply {
+    let view = call.runtime.view();
+    let proxies = match chosen(&view, call.arg(0), "hedge", |own| own.hedge.is_some()) {
+        Ok(proxies) => proxies,
+        Err(reply) => return reply,
+    };
+    let mut out =
+        "# be_name after delay_us max_percent hedges won refused over_budget without_server\n".to_owned();
+    for proxy in proxies {
+        let Some((after, fixed, max)) = &proxy.policies.hedge else { continue };
+        let extra = proxy.state.extra();
+        let of = |count: fn(&state::extra::ExtraCounters) -> &runtime::Count| {
+            extra.map_or(0, |own| own.sum(count))
+        };
+        let delay = fixed.unwrap_or_else(|| extra.map_or(0, |own| own.delay_us.load(Relaxed)));
+        let _ = writeln!(
+            out,
+            "{} {after} {delay} {max} {} {} {} {} {}",
+            proxy.state.name,
+            of(|own| &own.hedges),
+            of(|own| &own.hedges_won),
+            of(|own| &own.hedges_refused),
+            of(|own| &own.hedges_over_budget),
+            of(|own| &own.hedges_without_server),
+        );
+    }
+    Reply::Text(out)
+}
+
+/// A metric of backends: name, type, help, labels beside the proxy's, value.
+type BackendMetric = (&'static str, &'static str, &'static str, &'static str, fn(&Extra) -> f64);
+
+/// What backends count of attempts beyond the first.
+#[rustfmt::skip]
+const BACKENDS: &[BackendMetric] = &[
+    ("extra_attempts",               "gauge",   "Attempts beyond the first being made now.",             "", |own| f64::from(own.in_flight.load(Relaxed))),
+    ("retries_within_budget_total",  "counter", "Retries that the budget allowed.",                      "", |own| own.sum(|own| &own.retries) as f64),
+    ("retries_refused_total",        "counter", "Retries that the budget refused.",                      "", |own| own.sum(|own| &own.retries_refused) as f64),
+    ("hedges_total",                 "counter", "Requests for which a second server was asked.",         "", |own| own.sum(|own| &own.hedges) as f64),
+    ("hedges_won_total",             "counter", "Requests that the second server answered first.",       "", |own| own.sum(|own| &own.hedges_won) as f64),
+    ("hedges_refused_total",         "counter", "Requests for which no second server was asked, though it was time.", ",reason=\"share\"",  |own| own.sum(|own| &own.hedges_refused) as f64),
+    ("hedges_refused_total",         "counter", "",                                                      ",reason=\"budget\"",    |own| own.sum(|own| &own.hedges_over_budget) as f64),
+    ("hedges_refused_total",         "counter", "",                                                      ",reason=\"no-server\"", |own| own.sum(|own| &own.hedges_without_server) as f64),
+    ("hedge_delay_seconds",          "gauge",   "How long requests wait before a second server is asked, where a quantile says so.", "", |own| own.delay_us.load(Relaxed) as f64 / 1e6),
+];
+
+/// The metrics of backends and servers that have such policies; `wanted` takes them by the kind of
+/// object and by name.
+pub(crate) fn metrics(view: &View, wanted: impl Fn(&str, &str) -> bool) -> String {
+    let mut out = String::new();
+    let backends = || {
+        let has = |proxy: &&ProxyView| proxy.policies.budget.is_some() || proxy.policies.hedge.is_some();
+        view.proxies.iter().filter(has).filter_map(|proxy| Some((&proxy.state.name, proxy.state.extra()?)))
+    };
+    for (name, kind, help, labels, value) in BACKENDS.iter().filter(|row| wanted("backend", row.0)) {
+        if backends().next().is_some() && !help.is_empty() {
+            let _ = writeln!(out, "# HELP weir_backend_{name} {help}\n# TYPE weir_backend_{name} {kind}");
+        }
+        for (proxy, extra) in backends() {
+            let _ = writeln!(out, "weir_backend_{name}{{proxy=\"{proxy}\"{labels}}} {}", value(extra));
+        }
+    }
+    let lists: Vec<_> = view
+        .proxies
+        .iter()
+        .filter(|proxy| proxy.policies.outliers)
+        .map(|proxy| proxy.state.servers.load_full())
+        .collect();
+    let servers =
+        || lists.iter().flat_map(|list| list.iter()).filter_map(|own| Some((own, own.performance()?)));
+    if servers().next().is_none() {
+        return out;
+    }
+    if wanted("server", "ejected") {
+        out.push_str("# HELP weir_server_ejected Whether the server is left out for serving worse than its peers.\n# TYPE weir_server_ejected gauge\n");
+        for (server, own) in servers() {
+            let (proxy, name) = (&server.proxy, &server.name);
+            let ejected = u8::from(own.trust() == 0);
+            let _ = writeln!(out, "weir_server_ejected{{proxy=\"{proxy}\",server=\"{name}\"}} {ejected}");
+        }
+    }
+    if wanted("server", "ejections_total") {
+        out.push_str("# HELP weir_server_ejections_total How often the server was ejected.\n# TYPE weir_server_ejections_total counter\n");
+        for (server, own) in servers() {
+            let (proxy, name, record) = (&server.proxy, &server.name, *own.record());
+            for cause in Cause::ALL {
+                let (count, cause) = (record.ejections[cause as usize], cause.name());
+                let _ = writeln!(
+                    out,
+                    "weir_server_ejections_total{{proxy=\"{proxy}\",server=\"{name}\",cause=\"{cause}\"}} {count}"
+                );
+            }
+        }
+    }
+    out
+}

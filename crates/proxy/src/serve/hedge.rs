@@ -1,0 +1,315 @@
+//! `hedge`: a second server is asked where the first is slow to answer, and whoever answers first is
+//! heard (docs/beyond-haproxy.md).
+//!
+//! Only a request that may be repeated is hedged: of an idempotent method, without a body or with one
+//! that is kept whole, sent completely, and bound to no server. When and how often is decided by
+//! [`balance::hedge`]. Called by [`super::http`] in the place of the plain wait for a head; the server
+//! that lost is told at once that nobody waits for it, and is not blamed.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use ::http::{BodyLength, Head};
+use balance::{Hedge, budget};
+use runtime::timer::{NEVER, Timer, now_ms, now_us};
+use sample::{Hedged, Phase};
+use state::Answer;
+use state::sessions::Activity;
+
+use crate::client::Client;
+use crate::exchange::{Exchange, Extra, sockets};
+use crate::fault::Fault;
+use crate::flow::Path;
+use crate::message::response::{self, Waiting};
+use crate::message::upload;
+use crate::routing::assign::{self, Lease};
+use crate::routing::{attempt, connect, retry};
+use crate::server::local::LocalProxy;
+use crate::server::{NoHead, Upstream};
+
+/// The connection that a request is sent over, and the place at its server.
+type Attempt<'a> = (&'a mut Upstream, &'a mut Lease);
+
+/// As [`response::await_head`], with a second server where the first is slow. The attempt is that of
+/// the server that answered, afterwards.
+///
+/// # Errors
+/// The client's, or that of the attempt which failed last.
+pub(super) async fn await_head(
+    client: &mut Client,
+    x: &mut Exchange,
+    backend: &Rc<LocalProxy>,
+    (upstream, lease): Attempt<'_>,
+    hedge: &Hedge,
+) -> Result<(), Fault> {
+    let mut waiting = Waiting::new(client, x, backend);
+    let alarm = alarm(client, x, backend, hedge);
+    let in_time = poll_fn(|context| {
+        if let Poll::Ready(outcome) = waiting.poll(client, x, upstream, context) {
+            return Poll::Ready(outcome.map(|()| true));
+        }
+        if alarm.as_ref().is_some_and(|alarm| alarm.poll_expired(context).is_ready()) {
+            if x.upload.is_finished() && upstream.received().is_empty() {
+                return Poll::Ready(Ok(false));
+            }
+            // It is sent still, or the answer has begun.
+            alarm.as_ref().into_iter().for_each(|alarm| alarm.set(NEVER));
+        }
+        Poll::Pending
+    });
+    if !in_time.await? {
+        match second(x, backend, lease, hedge) {
+            Some(second) => {
+                race(client, x, backend, (&mut *upstream, &mut *lease), second, &mut waiting).await?
+            }
+            None => poll_fn(|context| waiting.poll(client, x, upstream, context)).await?,
+        }
+    }
+    while !response::is_final(x) {
+        response::pass_on(client, x, upstream).await?;
+        poll_fn(|context| waiting.poll(client, x, upstream, context)).await?;
+    }
+    response::accept(client, x, backend, upstream)?;
+    // Of a request that the second answered the first was counted when it was given up.
+    if x.txn.hedged != Hedged::Second && attempt::answer(x.txn.server_status) == Answer::Good {
+        count_time(backend, lease);
+    }
+    Ok(())
+}
+
+/// Counts how long a first attempt took until it was answered, or given up: its answer would have taken
+/// longer.
+fn count_time(backend: &LocalProxy, lease: &Lease) {
+    backend.state.keep_extra().counters.mine().times.add(lease.taken_us());
+}
+
+/// When it is time for a second server; `None` for a request that must not be sent twice.
+fn alarm(client: &Client, x: &Exchange, backend: &LocalProxy, hedge: &Hedge) -> Option<Timer> {
+    let may_repeat = x.txn.request.method_id().is_idempotent()
+        && x.is_kept()
+        && !x.txn.no_replay
+        && !x.txn.request.has_upgrade()
+        && !client.side.is_early()
+        && !x.choice.is_early;
+    if !may_repeat || x.choice.bound.is_some() || x.txn.retries > 0 {
+        return None;
+    }
+    let now = now_ms();
+    let delay = hedge.delay_us(backend.state.keep_extra(), now)?;
+    let alarm = Timer::new();
+    alarm.set(now + delay.div_ceil(1000));
+    Some(alarm)
+}
+
+/// A place at a second server, if one has room and everything allows the hedge.
+fn second(x: &mut Exchange, backend: &Rc<LocalProxy>, first: &Lease, hedge: &Hedge) -> Option<Lease> {
+    let extra = backend.state.keep_extra();
+    let counters = extra.counters.mine();
+    let Some(second) = assign::another(x, backend, first.server()) else {
+        counters.hedges_without_server.add(1);
+        return None;
+    };
+    let requests = backend.state.backend.all().map(|own| own.traffic.sessions_total.get()).sum();
+    if !hedge.take(extra, requests) {
+        counters.hedges_refused.add(1);
+        return None;
+    }
+    match backend.balance.budget {
+        Some(budget) if !budget.take(extra, retry::load(backend), now_ms()) => {
+            counters.hedges_over_budget.add(1);
+            return None;
+        }
+        Some(_) => {}
+        None => budget::take_unlimited(extra, now_ms()),
+    }
+    counters.hedges.add(1);
+    x.extra = Some(Extra::new(&backend.state, false));
+    x.txn.hedged = Hedged::First;
+    Some(second)
+}
+
+/// What became of the two.
+enum Outcome {
+    /// The first has a head of so many bytes.
+    First(usize),
+    /// The second has one, which is in the transaction.
+    Second,
+    /// The second failed, and the first has not answered.
+    FirstAlone,
+}
+
+/// The first attempt while the second is made.
+struct First<'a> {
+    upstream: &'a mut Upstream,
+    options: &'a ::http::ParseOptions,
+    /// What of its head has come.
+    head: Head,
+    /// Why none will.
+    failed: Option<NoHead>,
+}
+
+impl First<'_> {
+    /// Ready with the length of its head.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<usize> {
+        if self.failed.is_some() {
+            return Poll::Pending;
+        }
+        match self.upstream.poll_head(context, &mut self.head, self.options) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(length)) => Poll::Ready(length),
+            Poll::Ready(Err(none)) => {
+                self.failed = Some(none);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// Asks the second server while the first is waited for; ends with a head in the transaction, and the
+/// attempt that it belongs to in the first one's place.
+async fn race(
+    client: &mut Client,
+    x: &mut Exchange,
+    backend: &Rc<LocalProxy>,
+    (upstream, lease): Attempt<'_>,
+    mut second: Lease,
+    waiting: &mut Waiting,
+) -> Result<(), Fault> {
+    let worker = client.worker.clone();
+    let options = &worker.proxy(lease.server().backend).response_options;
+    let times = (x.txn.times.queued, x.txn.times.connected);
+    x.txn.times.queued = now_us();
+    attempt::count_attempt(x, &second);
+    let mut first = First { upstream, options, head: Head::new(), failed: None };
+    let mut reached = None;
+    let outcome = ask(client, x, backend, &mut first, &second, &mut reached).await;
+    let First { upstream, head, failed, .. } = first;
+    let failed =
+        failed.map(|none| (is_stale(upstream, &none), response::head_fault(client, x, upstream, none)));
+    let outcome = match (outcome, &failed) {
+        (Ok(outcome), _) => outcome,
+        // The first is waited for no less for that.
+        (Err(fault), None) if is_of_server(fault) => {
+            let stale = retry::is_stale(x, fault) && reached.as_ref().is_some_and(|(own, _)| own.uses() > 1);
+            if !stale {
+                attempt::count_failure(backend, &second, fault, false);
+            }
+            Outcome::FirstAlone
+        }
+        // Both failed, or it is over for the client.
+        (Err(fault), _) => {
+            x.txn.response.clear();
+            if let Some((stale, earlier)) = failed {
+                if !stale {
+                    attempt::count_failure(backend, lease, earlier, false);
+                }
+                if let Some((own, _)) = reached {
+                    *upstream = own;
+                }
+                std::mem::swap(lease, &mut second);
+                attempt::note_server(client, x, lease, backend, None);
+            }
+            return Err(fault);
+        }
+    };
+    if let Outcome::Second = outcome {
+        match failed {
+            Some((true, _)) => {}
+            Some((false, fault)) => attempt::count_failure(backend, lease, fault, false),
+            None => {
+                lease.gave_up();
+                count_time(backend, lease);
+            }
+        }
+        upstream.reset();
+        if let Some((own, own_waiting)) = reached {
+            (*upstream, *waiting) = (own, own_waiting);
+        }
+        std::mem::swap(lease, &mut second);
+        attempt::note_server(client, x, lease, backend, None);
+        x.txn.hedged = Hedged::Second;
+        backend.state.keep_extra().counters.mine().hedges_won.add(1);
+        return Ok(());
+    }
+    if let Some((own, _)) = &mut reached {
+        own.reset();
+    }
+    if matches!(outcome, Outcome::First(_)) {
+        second.gave_up();
+    }
+    drop((reached, second));
+    // As it was before there was a second.
+    if !x.upload.is_received() {
+        // What is left of the body in the client's buffer was sent to the first.
+        x.keep_alive = false;
+    }
+    x.upload.start(BodyLength::None, Path::Verbatim);
+    sockets::take(client, x, upstream);
+    (x.txn.times.queued, x.txn.times.connected) = times;
+    x.phase = Phase::Headers;
+    client.entry.activity.set(Activity::Response);
+    waiting.resume(client);
+    x.txn.response.clear();
+    match outcome {
+        Outcome::First(length) => {
+            x.txn.response = head;
+            response::take_head(client, x, upstream, length)
+        }
+        _ => poll_fn(|context| waiting.poll(client, x, upstream, context)).await,
+    }
+}
+
+/// Reaches the second server and sends it the request, while the first is listened to.
+///
+/// # Errors
+/// The second failed, or it is over for the client.
+async fn ask(
+    client: &mut Client,
+    x: &mut Exchange,
+    backend: &Rc<LocalProxy>,
+    first: &mut First<'_>,
+    second: &Lease,
+    reached: &mut Option<(Upstream, Waiting)>,
+) -> Result<Outcome, Fault> {
+    let mut own = {
+        let mut obtain = pin!(connect::obtain(client, x, backend, second));
+        let earlier = poll_fn(|context| {
+            if let Poll::Ready(length) = first.poll(context) {
+                return Poll::Ready(Ok(Err(length)));
+            }
+            obtain.as_mut().poll(context).map(|own| own.map(Ok))
+        });
+        match earlier.await? {
+            Ok(own) => own,
+            Err(length) => return Ok(Outcome::First(length)),
+        }
+    };
+    sockets::take(client, x, &own);
+    client.entry.activity.set(Activity::Response);
+    upload::rewind(client, x);
+    upload::start(client, x, backend, &mut own);
+    if !x.upload.is_one_write() {
+        own.send_at_once();
+    }
+    let waiting = Waiting::new(client, x, backend);
+    let (own, waiting) = reached.insert((own, waiting));
+    poll_fn(|context| {
+        if let Poll::Ready(length) = first.poll(context) {
+            return Poll::Ready(Ok(Outcome::First(length)));
+        }
+        waiting.poll(client, x, own, context).map_ok(|()| Outcome::Second)
+    })
+    .await
+}
+
+/// Whether a fault ends an attempt and not the request.
+fn is_of_server(fault: Fault) -> bool {
+    fault.blames_server() || matches!(fault, Fault::NoConnection | Fault::Resource(_) | Fault::EarlyRefused)
+}
+
+/// Whether a connection that had been idle was closed just as it was used: not the server's fault.
+fn is_stale(upstream: &Upstream, none: &NoHead) -> bool {
+    matches!(none, NoHead::Nothing(_) | NoHead::Refused) && upstream.uses() > 1
+}

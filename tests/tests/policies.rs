@@ -1,0 +1,521 @@
+//! `outlier-ejection`, `retry-budget` and `hedge` (docs/beyond-haproxy.md) from outside: servers that
+//! fail, are slow or are silent, and what clients and the runtime socket see of that.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use weir_tests::client::{self, Client};
+use weir_tests::{Origin, Weir, eventually, free_port, program, scratch};
+
+/// Starts the program with a listener that has these lines and these servers.
+fn start(lines: &str, servers: &[u16]) -> (Weir, u16) {
+    let port = free_port();
+    let servers: String = servers
+        .iter()
+        .enumerate()
+        .map(|(at, server)| format!("  server s{at} 127.0.0.1:{server}\n"))
+        .collect();
+    let configuration = format!(
+        "global\n  nbthread 1\n  stats socket runtime level admin\ndefaults\n  mode http\n  timeout client 60s\n  \
+         timeout connect 60s\n  timeout server 60s\nlisten l\n  bind 127.0.0.1:{port}\n  balance roundrobin\n  {}\n{servers}",
+        lines.replace('\n', "\n  ")
+    );
+    (Weir::start(&configuration, &[port]), port)
+}
+
+/// Answers every request with this status.
+fn status(status: u16) -> Origin {
+    Origin::start(move |_, _| format!("HTTP/1.1 {status} Mine\r\nContent-Length: 4\r\n\r\nmine").into_bytes())
+}
+
+/// A column of the row of what a command shows, by its name; `server` as second column where it is not
+/// empty.
+fn column(weir: &Weir, command: &str, server: &str, name: &str) -> String {
+    let text = weir.ask(command);
+    let mut lines = text.lines();
+    let at = lines
+        .next()
+        .and_then(|head| head.trim_start_matches("# ").split(' ').position(|column| column == name))
+        .unwrap_or_else(|| panic!("no column {name}: {text}"));
+    let row = lines.find(|line| server.is_empty() || line.split(' ').nth(1) == Some(server));
+    row.and_then(|row| row.split(' ').nth(at)).unwrap_or_else(|| panic!("no row: {text}")).to_owned()
+}
+
+/// A gate that servers wait at before they answer.
+#[derive(Default)]
+struct Gate(Mutex<bool>, Condvar);
+
+impl Gate {
+    fn open(&self) {
+        *self.0.lock().expect("no test has failed") = true;
+        self.1.notify_all();
+    }
+
+    fn pass(&self) {
+        let open = self.0.lock().expect("no test has failed");
+        drop(self.1.wait_timeout_while(open, Duration::from_secs(60), |open| !*open));
+    }
+}
+
+#[test]
+fn a_spent_budget_gives_the_client_what_the_server_said() {
+    let origin = status(503);
+    let lines = "retries 3\nretry-on 503\nretry-budget 0% min 2";
+    let (weir, port) = start(lines, &[origin.port()]);
+    let mut client = Client::connect(port);
+    // Two retries within a second are free, wherever they fall; then the answer is the server's.
+    for round in 0..20 {
+        let answer = client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").response().expect("an answer");
+        assert_eq!((answer.status, answer.text().as_str()), (503, "mine"), "round {round}");
+    }
+    let number = |name| column(&weir, "show retry-budget", "", name).parse::<usize>().expect("a number");
+    assert_eq!((number("percent"), number("min")), (0, 2));
+    let (retries, refused) = (number("retries"), number("retries_refused"));
+    assert!(retries >= 2 && refused >= 10, "{retries} and {refused}");
+    assert_eq!(origin.requests(), 20 + retries);
+    assert_eq!((number("requests"), number("extra")), (0, 0), "nothing is counted any more");
+}
+
+#[test]
+fn a_budget_refuses_retries_of_connections_too_in_both_modes() {
+    for mode in ["http", "tcp"] {
+        let (weir, port) = start(&format!("mode {mode}\nretries 2\nretry-budget 50% min 0"), &[free_port()]);
+        if mode == "http" {
+            assert_eq!(client::get(port, "/").map(|answer| answer.status), Some(503));
+        } else {
+            assert_eq!(Client::connect(port).send("x").read_to_end(), b"");
+        }
+        // Half of the one request that there is allows for none.
+        let counted = || column(&weir, "show retry-budget", "", "retries_refused") != "0";
+        assert!(eventually(counted), "{mode}");
+        assert_eq!(column(&weir, "show retry-budget", "", "retries"), "0", "{mode}");
+    }
+}
+
+#[test]
+fn without_a_budget_retries_are_what_they_were() {
+    let origin = status(503);
+    let (weir, port) = start("retries 3\nretry-on 503", &[origin.port()]);
+    assert_eq!(client::get(port, "/").map(|answer| answer.status), Some(503));
+    assert_eq!(origin.requests(), 4);
+    assert_eq!(weir.ask("show retry-budget").lines().count(), 2, "nobody has one");
+    assert!(weir.ask("show retry-budget l").contains("Backend 'l' has no 'retry-budget'."));
+    assert!(weir.ask("show hedge nobody").contains("Can't find backend."));
+}
+
+#[test]
+fn a_server_that_fails_is_ejected_and_comes_back() {
+    let failing = Arc::new(AtomicBool::new(true));
+    let fails = failing.clone();
+    let bad = Origin::start(move |_, _| {
+        let status = if fails.load(SeqCst) { "500 Bad" } else { "200 OK" };
+        format!("HTTP/1.1 {status}\r\nContent-Length: 3\r\n\r\nbad").into_bytes()
+    });
+    let good = Origin::text("good");
+    let lines = "outlier-ejection errors 3 ejection-time 300ms recover 0";
+    let (weir, port) = start(lines, &[bad.port(), good.port()]);
+    let mut statuses: Vec<u16> = Vec::new();
+    while column(&weir, "show outliers", "s0", "standing") != "ejected" {
+        statuses.push(client::get(port, "/").map_or(0, |answer| answer.status));
+        assert!(statuses.len() < 20, "{statuses:?}");
+    }
+    assert_eq!(statuses.iter().filter(|status| **status == 500).count(), 3, "{statuses:?}");
+    // Checks, statistics and operators see it as it is: up.
+    assert!(
+        weir.ask("show stat").lines().any(|line| line.starts_with("l,s0,") && line.contains(",no check,"))
+    );
+    assert_eq!(column(&weir, "show outliers", "s0", "by_errors"), "1");
+    failing.store(false, SeqCst);
+    let texts = || client::get(port, "/").map(|answer| answer.text()).unwrap_or_default();
+    assert!(eventually(|| texts() == "bad"), "it serves again");
+    assert_eq!(column(&weir, "show outliers", "s0", "standing"), "full");
+    let told = || {
+        let messages = weir.messages();
+        messages.contains("Server l/s0 is ejected for 300ms, reason: errors.")
+            && messages.contains("Server l/s0 is back from its ejection.")
+    };
+    assert!(eventually(told), "{}", weir.messages());
+}
+
+#[test]
+fn the_last_server_is_never_ejected_and_all_serve_when_all_fail() {
+    let origins = [status(500), status(500), status(500)];
+    let ports: Vec<u16> = origins.iter().map(Origin::port).collect();
+    let (weir, port) = start("outlier-ejection errors 2 max-ejected 99%", &ports);
+    for _ in 0..30 {
+        assert_eq!(client::get(port, "/").map(|answer| answer.status), Some(500));
+    }
+    let ejected = weir.ask("show outliers l").lines().filter(|line| line.contains(" ejected ")).count();
+    assert_eq!(ejected, 0, "what all do is no reason");
+}
+
+#[test]
+fn a_slow_server_is_ejected_for_its_latency() {
+    let slow = Origin::start(|_, _| {
+        // What is measured is time: it has to pass.
+        std::thread::sleep(Duration::from_millis(40));
+        b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nslow".to_vec()
+    });
+    let fast = [Origin::text("fast"), Origin::text("fast")];
+    let lines = "outlier-ejection latency 3 over 5ms min-requests 3 interval 200ms ejection-time 1m";
+    let (weir, port) = start(lines, &[slow.port(), fast[0].port(), fast[1].port()]);
+    let mut client = Client::connect(port);
+    let ejected = || {
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").response().expect("an answer");
+        column(&weir, "show outliers", "s0", "by_latency") == "1"
+    };
+    assert!(eventually(ejected), "{}", weir.ask("show outliers"));
+    let before = slow.requests();
+    for _ in 0..20 {
+        let answer = client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").response().expect("an answer");
+        assert_eq!(answer.text(), "fast");
+    }
+    assert_eq!(slow.requests(), before);
+}
+
+#[test]
+fn ejection_keeps_to_whoever_is_bound_and_survives_a_reload() {
+    let bad = status(500);
+    let good = Origin::text("good");
+    let lines = "outlier-ejection errors 2 ejection-time 1m\ncookie S insert\n\
+                 default-server cookie x\nuse-server s0 if { path /bound }";
+    let (weir, port) = start(lines, &[bad.port(), good.port()]);
+    let ejected = || {
+        client::get(port, "/");
+        column(&weir, "show outliers", "s0", "standing") == "ejected"
+    };
+    assert!(eventually(ejected));
+    assert_eq!(client::get(port, "/bound").map(|answer| answer.status), Some(500), "it is not down");
+    assert!(weir.ask("reload").contains("nothing"), "a reload in place");
+    assert_eq!(column(&weir, "show outliers", "s0", "standing"), "ejected");
+    for _ in 0..4 {
+        assert_eq!(client::get(port, "/").map(|answer| answer.status), Some(200));
+    }
+}
+
+/// A server that counts requests and waits at a gate before it answers with `text`.
+fn gated(gate: &Arc<Gate>, text: &'static str) -> Origin {
+    let gate = gate.clone();
+    Origin::start(move |_, _| {
+        gate.pass();
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len()).into_bytes()
+    })
+}
+
+#[test]
+fn a_silent_server_is_helped_out_by_a_second_one() {
+    let gate = Arc::new(Gate::default());
+    let (silent, good) = (gated(&gate, "late"), Origin::text("good"));
+    let lines = "hedge after 20ms max 100%\nhttp-response set-header hedged %[txn.hedged]\n\
+                 http-response set-header server %s";
+    let (weir, port) = start(lines, &[silent.port(), good.port()]);
+    let mut client = Client::connect(port);
+    let mut hedged = 0;
+    for round in 0..10 {
+        let answer = client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").response().expect("an answer");
+        assert_eq!((answer.status, answer.text().as_str()), (200, "good"), "round {round}");
+        assert_eq!(answer.header("server"), Some("s1"));
+        hedged += usize::from(answer.header("hedged") == Some("2"));
+    }
+    // A hedge takes a turn as well: all went to the silent server first.
+    assert!(hedged >= 5, "{hedged}");
+    let number = |name| column(&weir, "show hedge", "", name);
+    let told = (number("hedges"), number("won"), number("after"));
+    assert_eq!(told, (hedged.to_string(), hedged.to_string(), "20ms".into()));
+    // Nobody is to blame, and a request is one request.
+    let stat = weir.ask("show stat");
+    let of = |name: &str, line: &str| {
+        let at = stat.lines().next().and_then(|head| head.split(',').position(|column| column == name));
+        let row = stat.lines().find(|row| row.starts_with(line)).unwrap_or_default();
+        row.split(',').nth(at.unwrap_or_default()).unwrap_or_default().to_owned()
+    };
+    assert_eq!(
+        (of("eresp", "l,s0,"), of("wretr", "l,BACKEND,"), of("wredis", "l,BACKEND,")),
+        ("0".into(), "0".into(), "0".into())
+    );
+    assert_eq!(of("req_tot", "l,BACKEND,"), "10");
+    assert_eq!(of("scur", "l,s0,"), "0");
+    gate.open();
+}
+
+#[test]
+fn the_first_server_wins_when_it_answers_before_the_second() {
+    let (first, second) = (Arc::new(Gate::default()), Arc::new(Gate::default()));
+    let (one, other) = (gated(&first, "first"), gated(&second, "second"));
+    let lines = "hedge after 10ms max 100%\nhttp-response set-header hedged %[txn.hedged]";
+    let (weir, port) = start(lines, &[one.port(), other.port()]);
+    let mut client = Client::connect(port);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(eventually(|| other.connections() == 1), "the second is asked");
+    assert!(eventually(|| column(&weir, "show hedge", "", "hedges") == "1"));
+    first.open();
+    let answer = client.response().expect("an answer");
+    assert_eq!((answer.text().as_str(), answer.header("hedged")), ("first", Some("1")));
+    second.open();
+    // The connection of the client goes on as any other.
+    for _ in 0..4 {
+        let answer = client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").response().expect("an answer");
+        assert_eq!(answer.status, 200);
+    }
+    assert_eq!(column(&weir, "show hedge", "", "won"), "0");
+}
+
+#[test]
+fn a_second_server_that_fails_leaves_the_request_to_the_first_and_the_other_way_round() {
+    for first_fails in [false, true] {
+        let gate = Arc::new(Gate::default());
+        let (asked, held) = (Arc::new(AtomicUsize::new(0)), gate.clone());
+        let seen = asked.clone();
+        // Reads a request, waits or not, and closes.
+        let broken = Origin::raw(move |mut stream: TcpStream| {
+            let mut bytes = [0; 1024];
+            let _ = stream.read(&mut bytes);
+            seen.fetch_add(1, SeqCst);
+            if first_fails {
+                held.pass();
+            }
+        });
+        let own = Arc::new(Gate::default());
+        let good = gated(&own, "good");
+        let ports = if first_fails { [broken.port(), good.port()] } else { [good.port(), broken.port()] };
+        let (weir, port) = start("retries 0\nhedge after 10ms max 100%", &ports);
+        let mut client = Client::connect(port);
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(eventually(|| column(&weir, "show hedge", "", "hedges") == "1"), "{first_fails}");
+        assert!(eventually(|| asked.load(SeqCst) == 1 && good.connections() == 1), "{first_fails}");
+        gate.open();
+        own.open();
+        let answer = client.response().expect("an answer");
+        assert_eq!((answer.status, answer.text().as_str()), (200, "good"), "{first_fails}");
+    }
+}
+
+#[test]
+fn a_body_that_is_kept_whole_is_sent_to_the_second_server_too() {
+    let gate = Arc::new(Gate::default());
+    let silent = gated(&gate, "late");
+    let echo = Origin::start(|_, body| {
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", body.len(), String::from_utf8_lossy(body))
+            .into_bytes()
+    });
+    let (_weir, port) = start("hedge after 20ms max 100%", &[silent.port(), echo.port()]);
+    let mut client = Client::connect(port);
+    for round in 0..6 {
+        let text = format!("body {round}");
+        let head = format!("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{text}", text.len());
+        let answer = client.send(head).response().expect("an answer");
+        assert_eq!((answer.status, answer.text()), (200, text));
+    }
+    gate.open();
+}
+
+#[test]
+fn what_must_not_be_repeated_is_not_hedged() {
+    let gate = Arc::new(Gate::default());
+    let silent = gated(&gate, "late");
+    let good = Origin::text("good");
+    let lines = "hedge after 10ms max 100%\nhttp-request disable-l7-retry if { path /once }";
+    let (weir, port) = start(lines, &[silent.port(), good.port()]);
+    let requests =
+        ["POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx", "GET /once HTTP/1.1\r\nHost: a\r\n\r\n"];
+    let mut waiting = Vec::new();
+    for request in requests {
+        let mut client = Client::connect(port);
+        client.send(request);
+        waiting.push(client);
+        // The other server has its turn.
+        assert_eq!(client::get(port, "/").map(|answer| answer.text()), Some("good".into()));
+    }
+    // One that may be is hedged meanwhile, long after the time of the others.
+    let mut client = Client::connect(port);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.response().map(|answer| answer.text()), Some("good".into()));
+    assert_eq!(column(&weir, "show hedge", "", "hedges"), "1");
+    gate.open();
+    for mut client in waiting {
+        assert_eq!(client.response().map(|answer| answer.text()), Some("late".into()));
+    }
+}
+
+#[test]
+fn hedges_are_limited_by_their_share_and_by_the_budget() {
+    for (lines, refused) in [
+        ("hedge after 5ms max 1%", "refused"),
+        ("hedge after 5ms max 100%\nretry-budget 0% min 0", "over_budget"),
+    ] {
+        let slow = || {
+            Origin::start(|_, _| {
+                std::thread::sleep(Duration::from_millis(15));
+                b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec()
+            })
+        };
+        let (one, other) = (slow(), slow());
+        let (weir, port) = start(lines, &[one.port(), other.port()]);
+        let mut client = Client::connect(port);
+        for _ in 0..20 {
+            let answer = client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").response();
+            assert_eq!(answer.map(|answer| answer.status), Some(200));
+        }
+        assert_eq!(column(&weir, "show hedge", "", "hedges"), "0", "{lines}");
+        assert_ne!(column(&weir, "show hedge", "", refused), "0", "{lines}");
+    }
+}
+
+#[test]
+fn an_abandoned_stream_of_http2_is_reset_and_its_connection_stays() {
+    use weir_tests::multiplexed::{CANCEL, Frames, HEADERS, RST_STREAM};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let silent = listener.local_addr().expect("an address").port();
+    let good = Origin::text("good");
+    let port = free_port();
+    let configuration = format!(
+        "global\n  nbthread 1\ndefaults\n  mode http\n  timeout client 60s\n  timeout connect 60s\n  timeout server 60s\n\
+         listen l\n  bind 127.0.0.1:{port}\n  balance roundrobin\n  hedge after 20ms max 100%\n  \
+         server s0 127.0.0.1:{silent} proto h2\n  server s1 127.0.0.1:{}\n",
+        good.port()
+    );
+    let _weir = Weir::start(&configuration, &[port]);
+    let mut client = Client::connect(port);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut server = Frames::accept(&listener);
+    let head = server.next_of(HEADERS);
+    assert_eq!(client.response().map(|answer| answer.text()), Some("good".into()));
+    let reset = server.next_of(RST_STREAM);
+    assert_eq!((reset.stream, reset.number(0)), (head.stream, CANCEL));
+}
+
+#[test]
+fn metrics_tell_of_ejections_budgets_and_hedges() {
+    let (bad, good) = (status(500), Origin::text("good"));
+    let lines = "http-request use-service prometheus-exporter if { path /metrics }\n\
+                 outlier-ejection errors 2\nretry-budget 20%\nhedge after p95";
+    let (_weir, port) = start(lines, &[bad.port(), good.port()]);
+    (0..6).for_each(|_| drop(client::get(port, "/")));
+    let text = client::get(port, "/metrics").map(|answer| answer.text()).unwrap_or_default();
+    for line in [
+        "weir_server_ejected{proxy=\"l\",server=\"s0\"} 1",
+        "weir_server_ejected{proxy=\"l\",server=\"s1\"} 0",
+        "weir_server_ejections_total{proxy=\"l\",server=\"s0\",cause=\"errors\"} 1",
+        "weir_backend_hedges_total{proxy=\"l\"} 0",
+        "weir_backend_hedges_refused_total{proxy=\"l\",reason=\"share\"} 0",
+        "weir_backend_retries_refused_total{proxy=\"l\"} 0",
+    ] {
+        assert!(text.lines().any(|own| own == line), "{line}: {text}");
+    }
+    let only = client::get(port, "/metrics?metrics=weir_server_ejected").map(|answer| answer.text());
+    let only = only.unwrap_or_default();
+    assert!(only.contains("weir_server_ejected{") && !only.contains("hedges"), "{only}");
+}
+
+#[test]
+fn the_recipe_keeps_the_failures_of_a_server_from_clients() {
+    let (bad, good) = (status(503), [Origin::text("good"), Origin::text("good")]);
+    let path = weir_tests::workspace().join("docs/recipes/failing-servers.cfg");
+    let port = free_port();
+    let text = std::fs::read_to_string(&path)
+        .expect("the recipe is there")
+        .replace(":8080", &format!("127.0.0.1:{port}"))
+        .replace("192.0.2.10:80", &format!("127.0.0.1:{}", bad.port()))
+        .replace("192.0.2.11:80", &format!("127.0.0.1:{}", good[0].port()))
+        .replace("192.0.2.12:80", &format!("127.0.0.1:{}", good[1].port()))
+        .replace("\nglobal\n", "\nglobal\n    stats socket runtime level admin\n");
+    let weir = Weir::start(&text, &[port]);
+    let mut client = Client::connect(port);
+    let mut rounds = 0;
+    while column(&weir, "show outliers", "app1", "by_errors") == "0" {
+        let answer = client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").response().expect("an answer");
+        assert_eq!(answer.text(), "good");
+        rounds += 1;
+        assert!(rounds < 100, "{}", weir.ask("show outliers"));
+    }
+    assert_eq!(bad.requests(), 5);
+}
+
+/// A line of a backend, and what is said of it.
+const REFUSED: &[(&str, &str)] = &[
+    ("retry-budget", "'retry-budget' expects a percentage such as 20% as argument."),
+    ("retry-budget 20", "`20` is no percentage here"),
+    ("retry-budget 101%", "`101%` is no percentage here"),
+    ("retry-budget 20% min", "'retry-budget' expects a number of retries as argument."),
+    ("retry-budget 20% min x", "'retry-budget' expects an integer argument (got 'x')."),
+    ("retry-budget 20% most 3", "'retry-budget' cannot handle unexpected argument 'most'."),
+    ("hedge", "'hedge' expects 'after' and a quantile or a time as argument."),
+    ("hedge afer p95", "`hedge` does not know `afer`"),
+    ("hedge after", "'hedge' expects a quantile such as p95 or a time such as 20ms as argument."),
+    ("hedge after p100", "`p100` is no quantile"),
+    ("hedge after px", "`px` is no quantile"),
+    ("hedge after 0", "`0` is too short a time here"),
+    ("hedge after 5x", "unexpected character 'x' in argument to <hedge>."),
+    ("hedge after p95 max 0%", "`0%` is no percentage here"),
+    ("hedge after p95 min 5%", "'hedge' cannot handle unexpected argument 'min'."),
+    ("outlier-ejection", "`outlier-ejection` does not say what makes an outlier"),
+    ("outlier-ejection max-ejected 10%", "`outlier-ejection` does not say what makes an outlier"),
+    ("outlier-ejection error 5", "`outlier-ejection` does not know `error`"),
+    ("outlier-ejection errors 0", "'outlier-ejection' expects a number between 1 and 1000000 (got '0')."),
+    ("outlier-ejection error-rate 0%", "`0%` is no percentage here"),
+    ("outlier-ejection latency 1", "`1` is no factor"),
+    ("outlier-ejection latency x", "`x` is no factor"),
+    ("outlier-ejection latency 3 quantile 90", "`90` is no quantile"),
+    ("outlier-ejection errors 5 interval 10ms", "`10ms` is too short a time here"),
+    ("outlier-ejection errors 5 max-ejected 100%", "`100%` is no percentage here"),
+    ("outlier-ejection errors 5 ejection-time 1m max-ejection-time 10s", "`max-ejection-time` is 10000ms"),
+    ("mode tcp\n  hedge after p95", "`hedge` is not for backends in `mode tcp`"),
+    ("mode log\n  retry-budget 20%", "`retry-budget` is not for backends in `mode log`"),
+];
+
+/// What the program says of a configuration that it only checks, and whether it takes it.
+fn check(text: &str) -> (bool, String) {
+    let directory = scratch("policies");
+    let file = directory.join("haproxy.cfg");
+    std::fs::File::create(&file).and_then(|mut file| file.write_all(text.as_bytes())).expect("a file");
+    let output = std::process::Command::new(program())
+        .args(["-c", "-f"])
+        .arg(&file)
+        .env("WEIR_MESSAGES", "full")
+        .output()
+        .expect("the program runs");
+    let _ = std::fs::remove_dir_all(&directory);
+    (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn wrong_words_are_refused_with_what_is_wrong() {
+    for (line, said) in REFUSED {
+        let text = format!(
+            "defaults\n  mode http\n  timeout connect 1s\n  timeout server 1s\nbackend b\n  {line}\n  server s 127.0.0.1:1\n"
+        );
+        let (taken, messages) = check(&text);
+        let plain = said.replace('`', "'");
+        assert!(!taken, "{line} is taken");
+        assert!(messages.contains(said) || messages.contains(&plain), "{line}: {messages}");
+    }
+}
+
+#[test]
+fn what_is_inherited_may_be_taken_back_and_what_has_no_effect_is_told() {
+    let text = |defaults: &str, lines: &str| {
+        format!(
+            "defaults\n  mode http\n  timeout connect 1s\n  timeout server 1s\n  {defaults}\nbackend b\n  {lines}\n  \
+             server s 127.0.0.1:1\n  server t 127.0.0.1:1\n"
+        )
+    };
+    let all = "hedge after p95\n  retry-budget 20%\n  outlier-ejection errors 5";
+    for (defaults, lines, warning) in [
+        (all, "", ""),
+        (all, "no hedge\n  no retry-budget\n  no outlier-ejection", ""),
+        (all, "mode tcp\n  no hedge", ""),
+        (all, "mode tcp", "`hedge` is not for backends in `mode tcp`"),
+        ("", "outlier-ejection errors 5 max-ejected 40%", "ejects nobody"),
+    ] {
+        let (taken, messages) = check(&text(defaults, lines));
+        assert!(taken, "{defaults} {lines}: {messages}");
+        let plain = warning.replace('`', "'");
+        match warning {
+            "" => assert!(!messages.contains("hedge") && !messages.contains("outlier"), "{messages}"),
+            _ => assert!(messages.contains(warning) || messages.contains(&plain), "{lines}: {messages}"),
+        }
+    }
+}

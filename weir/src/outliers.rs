@@ -1,0 +1,74 @@
+//! Outliers that are ejected (`outlier-ejection`): a task of the first worker has each backend look at
+//! its servers now and then, and tells of those that were ejected or are back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use balance::Outliers;
+use balance::ejection::{Change, Event};
+use plan::Proxy;
+use proxy::Shared;
+use proxy::shared::Prepared;
+use runtime::timer::{self, now_ms};
+use state::transition;
+use tokio::task::AbortHandle;
+
+/// Looks at more servers than this, times workers, are made on a thread of their own: they take more
+/// than some 100 µs.
+const HEAVY: usize = 2_000;
+
+/// Begins to look, where any backend of the plan ejects outliers. Those that are added later are
+/// looked at too; where there were none, their requests do it.
+pub(crate) fn watch(shared: &Arc<Shared>, notify: health::Notify) -> Option<AbortHandle> {
+    let rest =
+        shared.plan.proxies.iter().filter_map(|proxy| proxy.balance.outliers.as_deref()).map(rest).min()?;
+    let shared = shared.clone();
+    let task = tokio::task::spawn_local(async move {
+        loop {
+            timer::sleep(rest).await;
+            for index in 0..shared.proxies.len() {
+                for event in look(&shared, index).await {
+                    tell(&shared.proxies[index].plan, event, &notify);
+                }
+                if index % 64 == 63 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    });
+    Some(task.abort_handle())
+}
+
+/// How long to rest between two looks: a part of the shortest time that matters.
+fn rest(own: &Outliers) -> Duration {
+    let step = if own.recover == 0 { u64::MAX } else { own.recover / 10 };
+    Duration::from_millis((own.interval.min(own.ejection_time).min(step) / 2).clamp(50, 1000))
+}
+
+async fn look(shared: &Arc<Shared>, index: usize) -> Vec<Event> {
+    let proxy = &shared.proxies[index];
+    if proxy.plan.balance.outliers.is_none() {
+        return Vec::new();
+    }
+    if proxy.plan.servers.len() * runtime::shard::workers() <= HEAVY {
+        return proxy.judge(now_ms());
+    }
+    let own = shared.clone();
+    let judge = move || Prepared::judge(&own.proxies[index], now_ms());
+    tokio::task::spawn_blocking(judge).await.unwrap_or_default()
+}
+
+/// Tells the logs of a backend what became of one of its servers.
+fn tell(backend: &Proxy, event: Event, notify: &health::Notify) {
+    let Some(server) = backend.servers.get(event.server) else { return };
+    let name = format!("Server {}/{}", server.state.proxy, server.state.name);
+    match event.what {
+        Change::Ejected(cause, ms) => {
+            let text = format!("{name} is ejected for {ms}ms, reason: {}.", cause.name());
+            notify(&backend.state, transition::WARNING, &text);
+        }
+        Change::Back => {
+            notify(&backend.state, transition::NOTICE, &format!("{name} is back from its ejection."))
+        }
+    }
+}
