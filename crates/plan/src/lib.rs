@@ -13,6 +13,7 @@ pub mod backends;
 pub mod bind;
 pub mod check;
 pub mod compression;
+pub mod fcgi;
 pub mod filter;
 mod full_load;
 pub mod global;
@@ -53,6 +54,8 @@ pub struct Plan {
     pub resolvers: Vec<Arc<Resolvers>>,
     /// `mailers` sections, in their order.
     pub mailers: Vec<Arc<mail::Mailers>>,
+    /// `fcgi-app` sections.
+    pub fcgi_apps: Vec<Arc<fcgi::App>>,
     /// Index of each frontend (`frontend`, `listen`) by name.
     pub frontends: HashMap<Box<str>, ProxyIndex>,
     /// Index of each backend (`backend`, `listen`) by name.

@@ -13,6 +13,7 @@ mod captures;
 pub(crate) mod certificates;
 mod check;
 mod crt_list;
+mod fcgi;
 mod filters;
 mod formats;
 mod global;
@@ -131,6 +132,8 @@ pub(crate) struct Context<'a> {
     pub(crate) shared: HashMap<Box<str>, Vec<plan::peers::SharedTable>>,
     /// `acme` sections and what is ordered by them.
     pub(crate) orders: acme::Orders<'a>,
+    /// `fcgi-app` sections.
+    pub(crate) fcgi_apps: fcgi::FcgiApps,
     /// Keys of accounts by their files.
     pub(crate) account_keys: HashMap<PathBuf, plan::acme::AccountKey>,
     /// `guid` and its kin.
@@ -212,6 +215,7 @@ pub(crate) fn resolve(
         guids: guids::Guids::default(),
         shared: HashMap::new(),
         orders: acme::Orders::default(),
+        fcgi_apps: fcgi::FcgiApps::new(),
         account_keys: HashMap::new(),
         inherited: false,
         around,
@@ -430,6 +434,10 @@ fn finish<'a>(
             context.global.loggers = lines.filter_map(|line| log::logger(line, false, context)).collect();
         }
     }
+    context.fcgi_apps = match context.around {
+        Some(around) => around.fcgi_apps(),
+        None => fcgi::apps(draft, context),
+    };
     let mut resolved = Vec::with_capacity(pending.len());
     let mut checks = check::Sources { healthchecks, shared: check::Shared::new() };
     for (place, (proxy, servers)) in pending.iter().zip(servers).enumerate() {
@@ -448,6 +456,7 @@ fn finish<'a>(
         proxies: resolved.into(),
         resolvers: std::mem::take(&mut context.names.resolvers),
         mailers: std::mem::take(&mut context.names.mailers),
+        fcgi_apps: std::mem::take(&mut context.fcgi_apps).into_values().flatten().collect(),
         frontends,
         backends: index.into(),
         kept: if context.around.is_none() { kept::of(draft) } else { Kept::default() },

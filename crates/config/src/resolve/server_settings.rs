@@ -53,6 +53,7 @@ pub(crate) fn server_settings(
             tcp_ut: draft.tcp_ut,
             is_reverse: **state.address.load() == ServerAddress::Reverse,
             speaks_h2: draft.speaks_h2,
+            speaks_fcgi: draft.speaks_fcgi,
             ws: draft.tls.ws,
             idle_ping: draft.idle_ping,
             tfo: draft.tfo,
@@ -104,12 +105,16 @@ pub(crate) fn server_settings(
                 Err(error) => context.diagnostics.push(error),
             }
         }
-        if draft.speaks_h2 && proxy.settings.mode != Mode::Http && !proxy.settings.disabled {
+        let spoken = if draft.speaks_fcgi { "fcgi" } else { "h2" };
+        if (draft.speaks_h2 || draft.speaks_fcgi)
+            && proxy.settings.mode != Mode::Http
+            && !proxy.settings.disabled
+        {
             let (name, backend) = (&own.state.name, proxy.settings.name);
-            let told = format!("proxy '{backend}' : MUX protocol 'h2' is not usable for server '{name}'");
+            let told = format!("proxy '{backend}' : MUX protocol '{spoken}' is not usable for server '{name}'");
             let place = statement.keyword_span();
             context.diagnostics.push(
-                Diagnostic::alert("`proto h2` is spoken with servers of HTTP backends alone")
+                Diagnostic::alert(format!("`proto {spoken}` is spoken with servers of HTTP backends alone"))
                     .at(place)
                     .help("`mode http` makes the backend one")
                     .haproxy(told),

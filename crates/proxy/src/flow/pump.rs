@@ -207,6 +207,13 @@ impl Flow {
                 from.release();
                 pumped
             }
+            Source::Fcgi(from) => {
+                let (incoming, input) = from.halves();
+                let buffer = input.get_or_insert_with(Buffer::small);
+                let pumped = self.poll_forward(context, Reader::Fcgi(incoming), buffer, to);
+                from.release();
+                pumped
+            }
             Source::Gone => Poll::Ready(Err(FlowError::Read(ConnectionError::default()))),
             Source::Stored(stored) => self.poll_stored(context, stored, to),
         }

@@ -21,10 +21,10 @@ use crate::exchange::finish::{self, Moved};
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::flow::{Flow, FlowError};
-use crate::message::websocket;
+use crate::message::{fastcgi, websocket};
 use crate::routing::attempt::tell;
 use crate::routing::retry;
-use crate::server::{NoHead, Upstream};
+use crate::server::{NoHead, Refused, Upstream};
 
 /// Deadlines of both sides while bytes flow: only the earlier one is given to the timer.
 struct Deadlines {
@@ -270,7 +270,9 @@ fn poll_head(
         return Poll::Ready(Err(head_fault(client, x, upstream, NoHead::Malformed(error))));
     }
     upstream.consume_head(length);
-    if x.txn.response.status() >= 101 && (upstream.is_bare() || x.choice.gave_key) {
+    if let Upstream::Fcgi(_) = upstream {
+        fastcgi::of_response(&mut x.txn.response);
+    } else if x.txn.response.status() >= 101 && (upstream.is_bare() || x.choice.gave_key) {
         websocket::of_response(x, upstream.is_bare())?;
     }
     if x.choice.is_early {
@@ -289,6 +291,8 @@ fn head_fault(client: &Client, x: &mut Exchange, upstream: &Upstream, none: NoHe
     let (fault, error) = match none {
         NoHead::Nothing(error) => (Fault::EmptyResponse, error),
         NoHead::Refused => (Fault::Unprocessed, None),
+        NoHead::Unspeakable(Refused::Head) => return Fault::Internal,
+        NoHead::Unspeakable(Refused::Body) => return Fault::BadRequestBody,
         NoHead::Cut(error) => (Fault::ResponseCut, error),
         NoHead::Malformed(error) => {
             let server = upstream.server();
