@@ -23,11 +23,7 @@ impl Gathered {
     }
 
     /// Takes in more of the output. Once the head is complete: how many bytes of `piece` are behind it.
-    pub(crate) fn take(
-        &mut self,
-        piece: &[u8],
-        options: &ParseOptions,
-    ) -> Result<Option<usize>, ErrorKind> {
+    pub(crate) fn take(&mut self, piece: &[u8], options: &ParseOptions) -> Result<Option<usize>, ErrorKind> {
         if self.text.is_empty() {
             self.text.extend_from_slice(STATUS_LINE);
         }
@@ -143,8 +139,10 @@ mod tests {
 
     #[test]
     fn a_head_without_end_is_refused_once_it_is_too_long() {
-        let (mut gathered, options) = (Gathered::default(), ParseOptions { max_bytes: 1000, ..Default::default() });
-        let outcome = (0..200).map(|_| gathered.take(b"X: 0123456789\r\n", &options)).find(|it| *it != Ok(None));
+        let (mut gathered, options) =
+            (Gathered::default(), ParseOptions { max_bytes: 1000, ..Default::default() });
+        let outcome =
+            (0..200).map(|_| gathered.take(b"X: 0123456789\r\n", &options)).find(|it| *it != Ok(None));
         assert!(matches!(outcome, Some(Err(_))), "{outcome:?}");
         assert!(gathered.text.len() < 1100);
     }

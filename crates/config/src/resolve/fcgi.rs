@@ -113,11 +113,7 @@ fn rules(statements: &[&Statement], context: &mut Context<'_>) -> Vec<Rule> {
     rules
 }
 
-fn rule(
-    statement: &Statement,
-    acls: &mut Acls,
-    context: &Context<'_>,
-) -> Result<Option<Rule>, Diagnostic> {
+fn rule(statement: &Statement, acls: &mut Acls, context: &Context<'_>) -> Result<Option<Rule>, Diagnostic> {
     let list = arguments(statement);
     let mut words = Words::new(&list, statement.end());
     if statement.keyword.name == "acl" {
@@ -227,12 +223,14 @@ pub(crate) fn check_servers(proxy: &Pending<'_>, servers: &[Arc<ServerSettings>]
         None => {
             for server in speaking {
                 context.diagnostics.push(
-                    Diagnostic::alert(format!("server `{server}` speaks FastCGI, and `{name}` has no application"))
-                        .at(proxy.section.name.span())
-                        .help("`use-fcgi-app <name>` names a section `fcgi-app <name>`")
-                        .haproxy_whole(format!(
-                            "proxy '{name}': FCGI server '{server}' has no FCGI app configured."
-                        )),
+                    Diagnostic::alert(format!(
+                        "server `{server}` speaks FastCGI, and `{name}` has no application"
+                    ))
+                    .at(proxy.section.name.span())
+                    .help("`use-fcgi-app <name>` names a section `fcgi-app <name>`")
+                    .haproxy_whole(format!(
+                        "proxy '{name}': FCGI server '{server}' has no FCGI app configured."
+                    )),
                 );
             }
         }

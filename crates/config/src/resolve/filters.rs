@@ -134,7 +134,9 @@ pub(crate) fn compression(proxy: &Pending<'_>, context: &mut Context<'_>) -> Opt
             on_request = all.contains(&CompressionFilter::Request);
             on_response = all.contains(&CompressionFilter::Response);
         }
-    } else if let Some(other) = settings.filters.iter().find(|filter| !matches!(filter.kind, FilterKind::Fcgi(_))) {
+    } else if let Some(other) =
+        settings.filters.iter().find(|filter| !matches!(filter.kind, FilterKind::Fcgi(_)))
+    {
         let name = settings.name;
         context.diagnostics.push(
             Diagnostic::alert(format!("`{name}` has other filters, and none for its `compression`"))

@@ -111,7 +111,8 @@ pub(crate) fn server_settings(
             && !proxy.settings.disabled
         {
             let (name, backend) = (&own.state.name, proxy.settings.name);
-            let told = format!("proxy '{backend}' : MUX protocol '{spoken}' is not usable for server '{name}'");
+            let told =
+                format!("proxy '{backend}' : MUX protocol '{spoken}' is not usable for server '{name}'");
             let place = statement.keyword_span();
             context.diagnostics.push(
                 Diagnostic::alert(format!("`proto {spoken}` is spoken with servers of HTTP backends alone"))

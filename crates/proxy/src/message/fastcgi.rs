@@ -4,10 +4,10 @@
 //! The rules are looked at before a server is chosen, whatever that speaks; parameters are written
 //! when it speaks FastCGI. Called by `serve::http` and by `upload`.
 
+use base::clock::WallTime;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use fcgi::{Parameters, Request, Script, Value};
-use base::clock::WallTime;
 use http::{BodyLength, Head, KnownName, Name};
 use plan::Proxy;
 use plan::fcgi::{App, Effect};
@@ -133,7 +133,8 @@ pub(crate) fn parameters(client: &Client, x: &Exchange, app: &App) -> Result<Par
         set: &told.set,
         software: SOFTWARE,
     };
-    let mut parameters = Parameters::new(client.worker.shared.plan.global.tune.bufsize.min(fcgi::record::MOST));
+    let mut parameters =
+        Parameters::new(client.worker.shared.plan.global.tune.bufsize.min(fcgi::record::MOST));
     request.write(&mut parameters).map_err(|_| Refused::Head)?;
     Ok(parameters)
 }

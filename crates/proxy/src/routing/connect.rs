@@ -57,7 +57,9 @@ pub(crate) async fn obtain(
         let ask = Ask { key: &key, reuse: backend.reuse, first };
         idle = match client.worker.carriers.share(settings, ask) {
             Some(request) => Some(Upstream::H2(request)),
-            None if settings.speaks_fcgi => client.worker.applications.share(settings, ask).map(Upstream::Fcgi),
+            None if settings.speaks_fcgi => {
+                client.worker.applications.share(settings, ask).map(Upstream::Fcgi)
+            }
             None => reuse(client, settings, ask).map(Upstream::H1),
         };
         if idle.is_none() && !settings.speaks_fcgi && has_idle_elsewhere(&client.worker, settings, ask) {
@@ -368,7 +370,8 @@ fn say(worker: &Rc<Worker>, app: &Arc<App>) -> server::fcgi::Say {
     let (worker, app) = (worker.clone(), app.clone());
     Box::new(move |text| {
         // One line each, whatever is in it: as HAProxy writes it.
-        let text: Vec<u8> = text.iter().map(|byte| if byte.is_ascii_control() { b'.' } else { *byte }).collect();
+        let text: Vec<u8> =
+            text.iter().map(|byte| if byte.is_ascii_control() { b'.' } else { *byte }).collect();
         let line = Line::own(ERR, &app.name, &text);
         worker.outbox.borrow_mut().send_all(&worker.shared, &app.loggers, &line);
     })

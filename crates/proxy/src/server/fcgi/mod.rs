@@ -92,10 +92,7 @@ impl Applications {
         let Opened { socket, preamble, key, ends, for_one, say, open } = opened;
         let tls = socket.tls().map(|session| session.details().clone());
         let shared = Rc::new(Shared {
-            connection: Rc::new(Connection::new(
-                ::fcgi::Connection::new(config),
-                socket.as_fd().as_raw_fd(),
-            )),
+            connection: Rc::new(Connection::new(::fcgi::Connection::new(config), socket.as_fd().as_raw_fd())),
             key,
             uses: Cell::new(0),
             waiting: Cell::new(0),
