@@ -213,10 +213,11 @@ fn check_filters(proxy: &Pending<'_>, context: &mut Context<'_>) {
 pub(crate) fn check_servers(proxy: &Pending<'_>, servers: &[Arc<ServerSettings>], context: &mut Context<'_>) {
     let settings = &proxy.settings;
     // A backend that is added at run time gets its servers later.
-    if settings.disabled || settings.mode != Mode::Http || context.around.is_some() {
+    let name = settings.name;
+    let has_app = context.around.is_some_and(|around| around.runs_app(name));
+    if settings.disabled || settings.mode != Mode::Http || has_app {
         return;
     }
-    let name = settings.name;
     let speaking: Vec<&str> =
         servers.iter().filter(|server| server.speaks_fcgi).map(|server| &*server.state.name).collect();
     match settings.fcgi_app {
@@ -234,7 +235,7 @@ pub(crate) fn check_servers(proxy: &Pending<'_>, servers: &[Arc<ServerSettings>]
                 );
             }
         }
-        Some(app) if speaking.is_empty() => {
+        Some(app) if speaking.is_empty() && context.around.is_none() => {
             context.diagnostics.push(
                 Diagnostic::alert(format!("no server of `{name}` speaks FastCGI"))
                     .at(app.span())

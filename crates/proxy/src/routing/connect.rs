@@ -310,10 +310,9 @@ async fn open(
         Target::Ip(theirs) => (ours, Endpoint::Ip(theirs)),
         _ => (Endpoint::Local, Endpoint::Local),
     });
-    if settings.speaks_fcgi
-        && x.txn.is_http
-        && let Some(app) = &backend.fcgi
-    {
+    if settings.speaks_fcgi {
+        // The configuration has seen to both.
+        let Some(app) = backend.fcgi.as_ref().filter(|_| x.txn.is_http) else { return Err(Fault::Internal) };
         let preamble = std::mem::take(&mut x.choice.preamble);
         let for_one = backend.reuse == Reuse::Never;
         let say = say(&client.worker, app);
