@@ -141,8 +141,8 @@ fn told(run: impl FnOnce(u16, u16) -> Box<dyn std::any::Any>) -> Vec<Vec<String>
         let answer = exchange(port, &request).expect("a response");
         asked.lock().expect("nobody panics with it").push(vec![answer.status.to_string()]);
     }
-    let told = asked.lock().expect("nobody panics with it").clone();
-    told
+    let all = asked.lock().expect("nobody panics with it");
+    all.clone()
 }
 
 const REQUESTS: &[&str] = &[
@@ -485,4 +485,40 @@ fn memory_stays_bounded_whatever_an_application_sends_and_a_client_does_not_read
     assert!(before < ALL / 2, "{before} bytes went somewhere");
     let grown = resident().saturating_sub(at_first);
     assert!(grown < 4096, "{grown} kB more than {at_first}");
+}
+
+#[test]
+fn sections_and_servers_that_do_not_fit_are_refused_with_the_way_out() {
+    let whole = "backend b\n mode http\n use-fcgi-app app\n server s 127.0.0.1:9 proto fcgi\nfcgi-app app\n docroot /srv\n";
+    let directory = weir_tests::scratch("fastcgi");
+    let file = directory.join("haproxy.cfg");
+    let alerts = |text: &str| {
+        std::fs::write(&file, text).expect("a file");
+        let verdict = weir_tests::check(&file, &directory);
+        verdict.alerts().iter().map(|&alert| alert.to_owned()).collect::<Vec<_>>()
+    };
+    for (from, to, expected) in [
+        ("", "", None),
+        (" docroot /srv", "", Some("fcgi-app 'app': no docroot configured.")),
+        (" use-fcgi-app app\n", "", Some("proxy 'b': FCGI server 's' has no FCGI app configured.")),
+        (" proto fcgi", "", Some("proxy 'b': FCGI app configured but no FCGI server found.")),
+        ("use-fcgi-app app", "use-fcgi-app other", Some("proxy 'b' : fcgi-app 'other' not found.")),
+        ("mode http", "mode tcp", Some("FCGI application cannot be used in non-HTTP mode.")),
+        ("docroot /srv", "docroot /srv\n path-info (", Some("'path-info'")),
+        ("docroot /srv", "docroot /srv\n option max-reqs 0", Some("max-reqs")),
+        ("docroot /srv", "docroot /srv\n set-param A", Some("'set-param' expects")),
+        ("docroot /srv", "docroot /srv\n pass-header A if nobody", Some("nobody")),
+        ("mode http", "mode http\n filter trace", Some("require an explicit filter declaration")),
+        ("mode http", "mode http\n filter trace\n filter fcgi-app app", None),
+        (" proto fcgi", " proto fcgi check\n option httpchk", Some("not supported yet")),
+        (" proto fcgi", " proto fcgi check", None),
+    ] {
+        let alerts = alerts(&whole.replacen(from, to, 1));
+        match expected {
+            None => assert!(alerts.is_empty(), "{from} {to}: {alerts:?}"),
+            Some(expected) => {
+                assert!(alerts.iter().any(|alert| alert.contains(expected)), "{from} {to}: {alerts:?}");
+            }
+        }
+    }
 }

@@ -54,8 +54,6 @@ pub struct Plan {
     pub resolvers: Vec<Arc<Resolvers>>,
     /// `mailers` sections, in their order.
     pub mailers: Vec<Arc<mail::Mailers>>,
-    /// `fcgi-app` sections.
-    pub fcgi_apps: Vec<Arc<fcgi::App>>,
     /// Index of each frontend (`frontend`, `listen`) by name.
     pub frontends: HashMap<Box<str>, ProxyIndex>,
     /// Index of each backend (`backend`, `listen`) by name.

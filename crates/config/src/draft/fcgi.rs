@@ -1,9 +1,6 @@
-//! An `fcgi-app` section while its lines are read.
+//! An `fcgi-app` section while its lines are read, but for those that are compiled in their order.
 
 use syntax::Word;
-
-use crate::draft::Statement;
-use crate::draft::settings::LogLine;
 
 /// A section while its lines are read.
 #[derive(Debug, Clone)]
@@ -14,8 +11,6 @@ pub struct FcgiDraft<'a> {
     pub index: Option<&'a Word>,
     /// `path-info`.
     pub path_info: Option<&'a Word>,
-    /// `log-stderr`.
-    pub loggers: Vec<LogLine<'a>>,
     /// `option keep-conn`.
     pub keeps: bool,
     /// `option get-values`.
@@ -24,8 +19,6 @@ pub struct FcgiDraft<'a> {
     pub multiplexes: bool,
     /// `option max-reqs`.
     pub most: u16,
-    /// `acl`, `pass-header` and `set-param`, in order.
-    pub rules: Vec<&'a Statement>,
 }
 
 impl Default for FcgiDraft<'_> {
@@ -34,12 +27,10 @@ impl Default for FcgiDraft<'_> {
             docroot: None,
             index: None,
             path_info: None,
-            loggers: Vec::new(),
             keeps: true,
             asks: false,
             multiplexes: false,
             most: 1,
-            rules: Vec::new(),
         }
     }
 }

@@ -19,7 +19,6 @@ use sample::vars::Variables;
 use state::Mode;
 
 use crate::draft::keyword::Outcome;
-use crate::resolve::fcgi::FcgiApps;
 use crate::resolve::log::LogNames;
 use crate::resolve::names::NameTable;
 
@@ -62,11 +61,6 @@ impl<'a> Around<'a> {
     /// `mailers` sections.
     pub(crate) fn mailers(&self) -> Vec<Arc<Mailers>> {
         self.plan.mailers.clone()
-    }
-
-    /// `fcgi-app` sections.
-    pub(crate) fn fcgi_apps(&self) -> FcgiApps {
-        self.plan.fcgi_apps.iter().map(|app| (app.name.clone(), Some(app.clone()))).collect()
     }
 
     /// `resolvers` sections.

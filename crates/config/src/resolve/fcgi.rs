@@ -18,7 +18,7 @@ use state::Mode;
 use crate::draft::args::Args;
 use crate::draft::fcgi::FcgiDraft;
 use crate::draft::keyword::Apply;
-use crate::draft::settings::{FilterKind, LogLine};
+use crate::draft::settings::FilterKind;
 use crate::draft::{Draft, Kind, Section, Statement};
 use crate::resolve::lines::{arguments, scope};
 use crate::resolve::log::logger;
@@ -54,14 +54,22 @@ pub(crate) fn apps(draft: &Draft, context: &mut Context<'_>) -> FcgiApps {
 
 fn read(section: &Section, context: &mut Context<'_>) -> Option<App> {
     let mut draft = FcgiDraft::default();
+    let (mut acls, mut rules, mut loggers) = (Acls::new(), Vec::new(), Vec::new());
     for statement in &section.statements {
-        if let Apply::Fcgi(read) = statement.keyword.apply {
-            let mut args = Args::new(statement, context.diagnostics, context.environment);
-            let outcome = read(&mut draft, &mut args);
-            context.note(outcome);
-        }
+        let mut args = Args::new(statement, context.diagnostics, context.environment);
+        let outcome = match (statement.keyword.apply, statement.keyword.name) {
+            (Apply::Fcgi(read), _) => read(&mut draft, &mut args),
+            (_, "log-stderr") if args.take("global") => {
+                loggers.extend(context.global.loggers.iter().map(plan::Logger::inherited));
+                args.finish()
+            }
+            (_, "log-stderr") => crate::tables::log::logger(&mut args).map(|own| {
+                loggers.extend(logger(&own, false, context));
+            }),
+            _ => rule(statement, &mut acls, context).map(|made| rules.extend(made)),
+        };
+        context.note(outcome);
     }
-    let rules = rules(&draft.rules, context);
     let path_info = draft.path_info.map(|word| {
         Regex::new(word, false).map_err(|error| {
             Diagnostic::alert(format!("`{word}` is no regular expression: {error}"))
@@ -70,13 +78,6 @@ fn read(section: &Section, context: &mut Context<'_>) -> Option<App> {
         })
     });
     let path_info = path_info.and_then(|compiled| context.diagnostics.take(compiled));
-    let mut loggers = Vec::new();
-    for line in &draft.loggers {
-        match line {
-            LogLine::Global => loggers.extend(context.global.loggers.iter().map(plan::Logger::inherited)),
-            LogLine::Own(own) => loggers.extend(logger(own, false, context)),
-        }
-    }
     let name = &section.name;
     let Some(docroot) = draft.docroot else {
         context.diagnostics.push(
@@ -101,18 +102,7 @@ fn read(section: &Section, context: &mut Context<'_>) -> Option<App> {
     })
 }
 
-/// Compiles `acl`, `pass-header` and `set-param`, in order.
-fn rules(statements: &[&Statement], context: &mut Context<'_>) -> Vec<Rule> {
-    let (mut acls, mut rules) = (Acls::new(), Vec::new());
-    for statement in statements {
-        match rule(statement, &mut acls, context) {
-            Ok(made) => rules.extend(made),
-            Err(error) => context.diagnostics.push(error),
-        }
-    }
-    rules
-}
-
+/// Compiles an `acl`, a `pass-header` or a `set-param`.
 fn rule(statement: &Statement, acls: &mut Acls, context: &Context<'_>) -> Result<Option<Rule>, Diagnostic> {
     let list = arguments(statement);
     let mut words = Words::new(&list, statement.end());

@@ -434,10 +434,9 @@ fn finish<'a>(
             context.global.loggers = lines.filter_map(|line| log::logger(line, false, context)).collect();
         }
     }
-    context.fcgi_apps = match context.around {
-        Some(around) => around.fcgi_apps(),
-        None => fcgi::apps(draft, context),
-    };
+    if context.around.is_none() {
+        context.fcgi_apps = fcgi::apps(draft, context);
+    }
     let mut resolved = Vec::with_capacity(pending.len());
     let mut checks = check::Sources { healthchecks, shared: check::Shared::new() };
     for (place, (proxy, servers)) in pending.iter().zip(servers).enumerate() {
@@ -456,7 +455,6 @@ fn finish<'a>(
         proxies: resolved.into(),
         resolvers: std::mem::take(&mut context.names.resolvers),
         mailers: std::mem::take(&mut context.names.mailers),
-        fcgi_apps: std::mem::take(&mut context.fcgi_apps).into_values().flatten().collect(),
         frontends,
         backends: index.into(),
         kept: if context.around.is_none() { kept::of(draft) } else { Kept::default() },

@@ -4,14 +4,17 @@
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::fcgi::FcgiDraft;
 use crate::draft::keyword::places::LB;
 use crate::draft::keyword::{self, Apply, Keyword, Negation, Outcome, ReadFcgi, Where, proxy};
-use crate::draft::settings::{LogLine, Settings};
-use crate::tables::log::logger;
+use crate::draft::settings::Settings;
 
 const fn row(name: &'static str, signature: &'static str, doc: &'static str, read: ReadFcgi) -> Keyword {
     keyword::row(name, Where::FCGI_APP, signature, doc, Apply::Fcgi(read))
+}
+
+/// A line that the section reads itself, in its order.
+const fn line(name: &'static str, signature: &'static str, doc: &'static str) -> Keyword {
+    keyword::row(name, Where::FCGI_APP, signature, doc, Apply::Section)
 }
 
 /// The most requests that a connection tells apart by their numbers.
@@ -20,17 +23,17 @@ const MOST: u32 = 65535;
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    row("acl",               "<aclname> <criterion> [flags] [operator] <value> ...", "a condition of this section's lines",   rule),
+    line("acl",               "<aclname> <criterion> [flags] [operator] <value> ...", "a condition of this section's lines"),
     row("docroot",           "<path>",                            "where the scripts are, on the application's machine",      |d, a| word(a, "a path", &mut d.docroot)).lenient_words(),
     row("index",             "<script-name>",                     "the script that paths ending with a slash mean",           |d, a| word(a, "the name of a script", &mut d.index)).lenient_words(),
-    row("log-stderr",        "global | <target> …",               "where messages of the application are logged",             log_stderr),
+    line("log-stderr",        "global | <target> …",               "where messages of the application are logged"),
     row("option get-values", "",                                  "asks the application how many requests it takes",          |d, a| switch(a, false, &mut d.asks)).negatable(),
     row("option keep-conn",  "",                                  "keeps connections open behind a response",                 |d, a| switch(a, true, &mut d.keeps)).negatable(),
     row("option max-reqs",   "<reqs>",                            "how many requests a connection has at a time",             |d, a| { d.most = u16::try_from(a.integer("a number of requests", 1, MOST)?).unwrap_or(u16::MAX); a.finish() }),
     row("option mpxs-conns", "",                                  "has a connection carry several requests at a time",        |d, a| switch(a, false, &mut d.multiplexes)).negatable(),
-    row("pass-header",       "<name> [ { if | unless } <condition> ]", "passes a field that applications do not see otherwise", rule),
+    line("pass-header",       "<name> [ { if | unless } <condition> ]", "passes a field that applications do not see otherwise"),
     row("path-info",         "<regex>",                           "tells the script's name from what stands behind it",       |d, a| word(a, "a regular expression", &mut d.path_info)).lenient_words(),
-    row("set-param",         "<name> <fmt> [ { if | unless } <condition> ]", "sets a parameter that the application gets",    rule),
+    line("set-param",         "<name> <fmt> [ { if | unless } <condition> ]", "sets a parameter that the application gets"),
     proxy("use-fcgi-app", LB, "<name>",                           "the application that servers with `proto fcgi` run",       use_app).lenient_words(),
 ];
 
@@ -46,22 +49,6 @@ fn switch(args: &mut Args<'_, '_>, usual: bool, place: &mut bool) -> Outcome {
         Negation::Default => usual,
     };
     args.finish()
-}
-
-fn rule<'a>(draft: &mut FcgiDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    draft.rules.push(args.statement);
-    Ok(())
-}
-
-fn log_stderr<'a>(draft: &mut FcgiDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    let line = if args.take("global") {
-        args.finish()?;
-        LogLine::Global
-    } else {
-        LogLine::Own(logger(args)?)
-    };
-    draft.loggers.push(line);
-    Ok(())
 }
 
 fn use_app<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {

@@ -4,18 +4,15 @@
 //! The rules are looked at before a server is chosen, whatever that speaks; parameters are written
 //! when it speaks FastCGI. Called by `serve::http` and by `upload`.
 
-use base::clock::WallTime;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use fcgi::{Parameters, Request, Script, Value};
-use http::{BodyLength, Head, KnownName, Name};
-use plan::Proxy;
+use http::{BodyLength, Head, Name};
 use plan::fcgi::{App, Effect};
 use sample::Endpoint;
 
 use crate::client::Client;
-use crate::exchange::{Exchange, Stop, view};
-use crate::message::upload;
+use crate::exchange::{Exchange, view};
 use crate::server::Refused;
 
 /// What serves, as applications are told (manual, 10.2 `SERVER_SOFTWARE`).
@@ -40,22 +37,9 @@ impl Told {
     }
 }
 
-/// Has the rules of the backend's application say what they say. A body of unknown length is waited
-/// for: applications are told lengths.
+/// Has the rules of the backend's application say what they say.
 #[cold]
-pub(crate) async fn of_request(
-    client: &mut Client,
-    x: &mut Exchange,
-    backend: &Proxy,
-    app: &App,
-) -> Result<(), Stop> {
-    if x.request_body.length == BodyLength::Chunked && x.has_body() {
-        let allowed = upload::Allowed::of(client, backend);
-        upload::hold(client, x, usize::MAX, allowed).await?;
-    } else {
-        // HAProxy speaks for the application, which has no way to do so.
-        upload::answer_expectation(client, x).await?;
-    }
+pub(crate) fn of_request(client: &Client, x: &mut Exchange, app: &App) {
     let mut told = Box::<Told>::default();
     if let Some(user) = user(&x.txn.request) {
         told.set(Value::new(b"AUTH_TYPE", b"Basic".to_vec()));
@@ -82,7 +66,6 @@ pub(crate) async fn of_request(
         }
     }
     x.fastcgi = Some(told);
-    Ok(())
 }
 
 /// The user that `Authorization` names, where its scheme is Basic.
@@ -161,13 +144,4 @@ fn script(target: &[u8], app: &App) -> Option<Script> {
         name.extend_from_slice(index.as_bytes());
     }
     Some(Script { name, path_info })
-}
-
-/// Makes a response of an application what clients are to get: it says when it was made.
-#[cold]
-pub(crate) fn of_response(head: &mut Head) {
-    if head.get_known(KnownName::Date).is_none() {
-        let seconds = WallTime::now().seconds;
-        head.append(b"date", http::date::format(seconds).as_bytes());
-    }
 }

@@ -21,7 +21,7 @@ use crate::exchange::finish::{self, Moved};
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::flow::{Flow, FlowError};
-use crate::message::{fastcgi, websocket};
+use crate::message::websocket;
 use crate::routing::attempt::tell;
 use crate::routing::retry;
 use crate::server::{NoHead, Refused, Upstream};
@@ -270,9 +270,8 @@ fn poll_head(
         return Poll::Ready(Err(head_fault(client, x, upstream, NoHead::Malformed(error))));
     }
     upstream.consume_head(length);
-    if let Upstream::Fcgi(_) = upstream {
-        fastcgi::of_response(&mut x.txn.response);
-    } else if x.txn.response.status() >= 101 && (upstream.is_bare() || x.choice.gave_key) {
+    let may_agree = !matches!(upstream, Upstream::Fcgi(_));
+    if may_agree && x.txn.response.status() >= 101 && (upstream.is_bare() || x.choice.gave_key) {
         websocket::of_response(x, upstream.is_bare())?;
     }
     if x.choice.is_early {

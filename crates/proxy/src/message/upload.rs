@@ -99,6 +99,20 @@ pub(crate) async fn hold(
     held
 }
 
+/// Has all of a body here whose length nobody told: applications are told lengths. A client that
+/// waits for a word before it sends its body gets it from us, as HAProxy does it.
+#[cold]
+pub(crate) async fn hold_for_application(
+    client: &mut Client,
+    x: &mut Exchange,
+    backend: &Proxy,
+) -> Result<(), Stop> {
+    if x.request_body.length == BodyLength::Chunked && x.has_body() {
+        return hold(client, x, usize::MAX, Allowed::of(client, backend)).await;
+    }
+    Ok(answer_expectation(client, x).await?)
+}
+
 /// Waits for any more of the body, at most for `time`: then what there is has to do. A client that
 /// keeps silent for its own time is noted: rules have their say first.
 pub(crate) async fn hold_more(client: &mut Client, x: &mut Exchange, time: Duration) -> Result<(), Stop> {
@@ -127,7 +141,7 @@ pub(crate) async fn hold_more(client: &mut Client, x: &mut Exchange, time: Durat
 }
 
 /// Tells a client that waits for it to send its body: we are about to look at that.
-pub(crate) async fn answer_expectation(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
+async fn answer_expectation(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     if !std::mem::take(&mut x.request_body.expects_continue) {
         return Ok(());
     }

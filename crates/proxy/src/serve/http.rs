@@ -104,7 +104,8 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     }
     fields::of_request(client, x, &backend)?;
     if let Some(app) = &backend.fcgi {
-        Box::pin(fastcgi::of_request(client, x, &backend, app)).await?;
+        Box::pin(upload::hold_for_application(client, x, &backend)).await?;
+        fastcgi::of_request(client, x, app);
     }
     route::bind_server(client, x, &backend);
     cookie::of_request(client, x, &backend);

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use ::fcgi::{Config, Parameters};
-use http::{BodyLength, Head, Method, ParseError};
+use base::clock::WallTime;
+use http::{BodyLength, Head, KnownName, Method, ParseError};
 use plan::proxy::Reuse;
 use sample::{Endpoint, StreamFacts};
 
@@ -256,8 +257,8 @@ impl Request {
         self.stream.as_ref().map_or(&[][..], |stream| stream.received())
     }
 
-    /// Takes the head of the response, once it is there. Where all of the response is, its length is
-    /// said, as HAProxy does.
+    /// Takes the head of the response, once it is there. Its date is said where the application does
+    /// not, and its length where all of it is here, as HAProxy does.
     ///
     /// # Errors
     /// None will come.
@@ -271,6 +272,9 @@ impl Request {
             fastcgi::NoHead::Cut => NoHead::Nothing(None),
             fastcgi::NoHead::Malformed(kind) => NoHead::Malformed(ParseError { kind, offset: 0 }),
         });
+        if matches!(polled, Poll::Ready(Ok(()))) && head.get_known(KnownName::Date).is_none() {
+            head.append(b"date", http::date::format(WallTime::now().seconds).as_bytes());
+        }
         if let Poll::Ready(Ok(())) = polled
             && let BodyLength::UntilClose | BodyLength::Chunked = head.response_body(method)
             && let Some(length) = stream.whole_length()
