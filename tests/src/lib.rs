@@ -10,6 +10,7 @@
 pub mod acme;
 mod authority;
 pub mod client;
+pub mod fastcgi;
 mod haproxy;
 pub mod load;
 pub mod multiplexed;

@@ -459,9 +459,9 @@ const HAPROXY: &[(&str, &[&str])] = &[
         &["[ALERT] [1] : defaults section 'nope' not found for frontend 'f'."],
     ),
     (
-        "fcgi-app p\n docroot /x\ncache c\n total-max-size 4\n",
+        "dynamic-update\n update id-pattern x\ncache c\n total-max-size 4\n",
         &[
-            "[ALERT] [1] : section 'fcgi-app' is not supported yet",
+            "[ALERT] [1] : section 'dynamic-update' is not supported yet",
             "[ALERT] [3] : section 'cache' is not supported yet",
         ],
     ),

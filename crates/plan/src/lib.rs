@@ -13,6 +13,7 @@ pub mod backends;
 pub mod bind;
 pub mod check;
 pub mod compression;
+pub mod fcgi;
 pub mod filter;
 mod full_load;
 pub mod global;

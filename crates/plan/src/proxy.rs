@@ -16,6 +16,7 @@ use crate::ProxyIndex;
 use crate::bind::Bind;
 use crate::check::CheckKind;
 use crate::compression::Compression;
+use crate::fcgi::App;
 use crate::filter::TraceFilter;
 use crate::log::{LogForward, LogSteps, Logger};
 use crate::mail::EmailAlert;
@@ -132,6 +133,8 @@ pub struct Proxy {
     pub traces: Vec<Arc<TraceFilter>>,
     /// `compression …`, where it has a filter that heeds it.
     pub compression: Option<Box<Compression>>,
+    /// `use-fcgi-app`.
+    pub fcgi: Option<Arc<App>>,
     /// `server`, `server-template`, in order; the picks of `balance` are indexes into it.
     pub servers: Servers,
     /// What servers have of their backend, for those added at run time.

@@ -27,6 +27,8 @@ pub struct ServerSettings {
     pub redirect: Option<Box<str>>,
     /// `proto h2`: HTTP/2 is spoken without asking.
     pub speaks_h2: bool,
+    /// `proto fcgi`: FastCGI is spoken.
+    pub speaks_fcgi: bool,
     /// `ws`.
     pub ws: Ws,
     /// `rhttp@`: it is never dialled, clients bring its connections (`attach-srv`).

@@ -11,6 +11,7 @@ use state::sessions;
 
 use crate::log::Outbox;
 use crate::server::carriers::Carriers;
+use crate::server::fcgi::Applications;
 use crate::server::local::{LocalProxy, LocalServer, Locals};
 use crate::server::pool::Pools;
 use crate::shared::{Prepared, Shared};
@@ -25,6 +26,7 @@ pub async fn close_idle(generation: u64, backend: usize, server: usize) {
             {
                 while worker.pools.evict(&server) {}
                 worker.carriers.look(&server);
+                worker.applications.look(&server);
             }
             // Who asked may be gone.
             let _ = send.send(());
@@ -105,9 +107,11 @@ pub fn succeed(shared: Arc<Shared>, closing: Arc<HashSet<(usize, usize)>>) -> Op
             None => {
                 while old.pools.evict(&server) {}
                 old.carriers.look(&server);
+                old.applications.look(&server);
             }
         }
     }
+    old.applications.retire();
     old.pools.retire(Box::new(|mut connection| {
         // Another plan may be in use again by the time that the request ends.
         let Some(now) = current() else { return Some(connection) };
@@ -149,6 +153,8 @@ pub struct Worker {
     pub(crate) pools: Pools,
     /// Connections to servers that requests share (HTTP/2).
     pub(crate) carriers: Rc<Carriers>,
+    /// Connections to servers that speak FastCGI.
+    pub(crate) applications: Rc<Applications>,
     /// Log lines on their way out.
     pub(crate) outbox: RefCell<Outbox>,
     /// The workers of its group: those that serve the same listeners and share idle connections.
@@ -188,6 +194,7 @@ impl Worker {
                 || Carriers::new(shared.plan.global.tune.glitches.cpu_usage),
                 |before| before.carriers.clone(),
             ),
+            applications: before.map_or_else(Rc::default, |before| before.applications.clone()),
             outbox: RefCell::new(Outbox::new(&shared)),
             next_number: before
                 .map_or_else(|| Rc::new(Cell::new(index as u64)), |before| before.next_number.clone()),

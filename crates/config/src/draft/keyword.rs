@@ -9,13 +9,14 @@ use syntax::{Environment, Word};
 
 use crate::draft::acme::AcmeDraft;
 use crate::draft::args::Args;
+use crate::draft::fcgi::FcgiDraft;
 use crate::draft::mail::MailersDraft;
 use crate::draft::resolvers::ReadResolvers;
 use crate::draft::settings::{GlobalSettings, Settings};
 
 /// The sections a keyword may stand in: a set of bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Where(pub u16);
+pub struct Where(pub u32);
 
 impl Where {
     /// `defaults`.
@@ -51,6 +52,8 @@ impl Where {
     pub const ACME: Self = Self(1 << 14);
     /// `crt-store`.
     pub const CRT_STORE: Self = Self(1 << 15);
+    /// `fcgi-app`.
+    pub const FCGI_APP: Self = Self(1 << 16);
 
     /// Both sets.
     pub const fn or(self, other: Self) -> Self {
@@ -76,6 +79,7 @@ impl Where {
             (Self::LOG_PROFILE, "log-profile"),
             (Self::CRT_STORE, "crt-store"),
             (Self::ACME, "acme"),
+            (Self::FCGI_APP, "fcgi-app"),
             (Self::MAILERS, "mailers"),
             (Self::PEERS, "peers"),
         ];
@@ -127,6 +131,9 @@ pub type ReadMailers = for<'a> fn(&mut MailersDraft, &mut Args<'a, '_>) -> Outco
 /// Reads a line into an `acme` section.
 pub type ReadAcme = for<'a> fn(&mut AcmeDraft<'a>, &mut Args<'a, '_>) -> Outcome;
 
+/// Reads a line into an `fcgi-app` section.
+pub type ReadFcgi = for<'a> fn(&mut FcgiDraft<'a>, &mut Args<'a, '_>) -> Outcome;
+
 /// What a keyword does.
 #[derive(Clone, Copy)]
 pub enum Apply {
@@ -146,6 +153,8 @@ pub enum Apply {
     Mailers(ReadMailers),
     /// Sets something of an `acme` section.
     Acme(ReadAcme),
+    /// Sets something of an `fcgi-app` section.
+    Fcgi(ReadFcgi),
     /// Understood, without effect here: a warning with the reason.
     Ineffective(&'static str),
     /// Once a keyword: an error with the version of HAProxy that it went with, and the way out.
@@ -356,6 +365,7 @@ pub fn sections(places: Where) -> String {
         (Where::LOG_PROFILE, "log-profile"),
         (Where::CRT_STORE, "crt-store"),
         (Where::ACME, "acme"),
+        (Where::FCGI_APP, "fcgi-app"),
         (Where::MAILERS, "mailers"),
         (Where::PEERS, "peers"),
     ];

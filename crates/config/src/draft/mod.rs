@@ -8,6 +8,7 @@ pub mod acme;
 pub mod args;
 pub mod bind;
 pub mod check;
+pub mod fcgi;
 pub mod keyword;
 pub mod mail;
 pub mod resolvers;

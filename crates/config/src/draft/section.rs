@@ -26,6 +26,8 @@ pub enum Kind {
     CrtStore,
     /// `acme`.
     Acme,
+    /// `fcgi-app`.
+    FcgiApp,
     /// `healthcheck`.
     Healthcheck,
     /// `resolvers`.
@@ -57,6 +59,7 @@ impl Kind {
             Self::HttpErrors => Where::ERRORS,
             Self::CrtStore => Where::CRT_STORE,
             Self::Acme => Where::ACME,
+            Self::FcgiApp => Where::FCGI_APP,
             Self::Healthcheck => Where::HEALTHCHECK,
             Self::Resolvers => Where::RESOLVERS,
             Self::Mailers => Where::MAILERS,
@@ -87,7 +90,7 @@ const SECTIONS: &[(&str, Kind)] = &[
     ("cache", Kind::Unsupported),
     ("crt-store", Kind::CrtStore),
     ("dynamic-update", Kind::Unsupported),
-    ("fcgi-app", Kind::Unsupported),
+    ("fcgi-app", Kind::FcgiApp),
     ("haterm", Kind::Unsupported),
     ("healthcheck", Kind::Healthcheck),
     ("log-forward", Kind::LogForward),

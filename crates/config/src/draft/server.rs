@@ -127,6 +127,8 @@ pub struct ServerDraft<'a> {
     pub log_bufsize: Option<usize>,
     /// `proto h2`.
     pub speaks_h2: bool,
+    /// `proto fcgi`.
+    pub speaks_fcgi: bool,
     /// `idle-ping`.
     pub idle_ping: Option<Duration>,
     /// What it says of TLS.
@@ -206,6 +208,7 @@ impl Default for ServerDraft<'_> {
             log_proto: None,
             log_bufsize: None,
             speaks_h2: false,
+            speaks_fcgi: false,
             idle_ping: None,
             tls: ServerTls::default(),
         }

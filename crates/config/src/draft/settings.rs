@@ -147,7 +147,7 @@ pub struct FilterDraft<'a> {
     /// The filter's name, which `filter-sequence` calls it by.
     pub keyword: &'a Word,
     /// What it is.
-    pub kind: FilterKind,
+    pub kind: FilterKind<'a>,
     /// By what a limit of bandwidth is shared.
     pub shared: Option<SharedDraft<'a>>,
 }
@@ -164,10 +164,11 @@ pub struct SharedDraft<'a> {
 /// What a filter is.
 #[derive(Debug, Clone)]
 #[allow(missing_docs)]
-pub enum FilterKind {
+pub enum FilterKind<'a> {
     Trace(TraceFilter),
     Bandwidth(BandwidthFilter),
     Compression(CompressionFilter),
+    Fcgi(&'a Word),
 }
 
 /// Which of the two directions a filter of compression is for.
@@ -337,6 +338,10 @@ pub struct Settings<'a> {
     pub default_server_lines: Rc<Vec<String>>,
     /// `compression …`.
     pub compression: Option<CompressionDraft>,
+    /// `use-fcgi-app`.
+    pub fcgi_app: Option<&'a Word>,
+    /// Whether `option http-restrict-req-hdr-names` was said.
+    pub restricts_names: bool,
     /// `filter`, in order.
     pub filters: Vec<FilterDraft<'a>>,
     /// `filter-sequence request` and `response`.
@@ -421,6 +426,8 @@ impl<'a> Settings<'a> {
             default_servers: DefaultServers::default(),
             default_server_lines: Rc::default(),
             compression: None,
+            fcgi_app: None,
+            restricts_names: false,
             filters: Vec::new(),
             filter_sequence: (None, None),
             request_inspect_delay: None,

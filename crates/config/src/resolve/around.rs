@@ -113,6 +113,11 @@ impl<'a> Around<'a> {
         self.plan.backend(backend).is_some()
     }
 
+    /// Whether that backend runs an application.
+    pub(crate) fn runs_app(&self, backend: &str) -> bool {
+        self.plan.backend(backend).is_some_and(|proxy| proxy.fcgi.is_some())
+    }
+
     /// What expressions of a server of that backend mean, or of its checks.
     pub(crate) fn scope(&self, backend: &str, mode: Mode, place: Place) -> Scope<'_> {
         Scope {

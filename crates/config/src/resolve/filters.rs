@@ -37,7 +37,7 @@ pub(crate) fn filters(proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Arc
             FilterKind::Trace(trace) if on_request || on_response => {
                 traces.push(Arc::new(TraceFilter { on_request, on_response, ..trace.clone() }));
             }
-            FilterKind::Trace(_) | FilterKind::Compression(_) => {}
+            FilterKind::Trace(_) | FilterKind::Compression(_) | FilterKind::Fcgi(_) => {}
             FilterKind::Bandwidth(limit) => {
                 let active = if limit.upload { on_request } else { on_response };
                 let mut filter = BandwidthFilter { active, ..limit.clone() };
@@ -134,7 +134,9 @@ pub(crate) fn compression(proxy: &Pending<'_>, context: &mut Context<'_>) -> Opt
             on_request = all.contains(&CompressionFilter::Request);
             on_response = all.contains(&CompressionFilter::Response);
         }
-    } else if let Some(other) = settings.filters.first() {
+    } else if let Some(other) =
+        settings.filters.iter().find(|filter| !matches!(filter.kind, FilterKind::Fcgi(_)))
+    {
         let name = settings.name;
         context.diagnostics.push(
             Diagnostic::alert(format!("`{name}` has other filters, and none for its `compression`"))

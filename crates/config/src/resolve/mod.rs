@@ -13,6 +13,7 @@ mod captures;
 pub(crate) mod certificates;
 mod check;
 mod crt_list;
+mod fcgi;
 mod filters;
 mod formats;
 mod global;
@@ -132,6 +133,8 @@ pub(crate) struct Context<'a> {
     pub(crate) shared: HashMap<Box<str>, Vec<plan::peers::SharedTable>>,
     /// `acme` sections and what is ordered by them.
     pub(crate) orders: acme::Orders<'a>,
+    /// `fcgi-app` sections.
+    pub(crate) fcgi_apps: fcgi::FcgiApps,
     /// Keys of accounts by their files.
     pub(crate) account_keys: HashMap<PathBuf, plan::acme::AccountKey>,
     /// `guid` and its kin.
@@ -213,6 +216,7 @@ pub(crate) fn resolve(
         guids: guids::Guids::default(),
         shared: HashMap::new(),
         orders: acme::Orders::default(),
+        fcgi_apps: fcgi::FcgiApps::new(),
         account_keys: HashMap::new(),
         inherited: false,
         around,
@@ -430,6 +434,9 @@ fn finish<'a>(
             let lines = global.loggers.iter();
             context.global.loggers = lines.filter_map(|line| log::logger(line, false, context)).collect();
         }
+    }
+    if context.around.is_none() {
+        context.fcgi_apps = fcgi::apps(draft, context);
     }
     let mut resolved = Vec::with_capacity(pending.len());
     let mut checks = check::Sources { healthchecks, shared: check::Shared::new() };

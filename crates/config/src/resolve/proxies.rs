@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use diag::Diagnostic;
-use plan::proxy::{Capture, CookieCapture, LentToServers, Proxy, StateFile, StatsPage};
+use plan::proxy::{
+    Capture, CookieCapture, LentToServers, Options, Proxy, RestrictNames, StateFile, StatsPage,
+};
 use plan::ring::RingSettings;
 use rules::RuleSet;
 
@@ -22,7 +24,7 @@ use crate::resolve::rule_sets::Rules;
 use crate::resolve::rules::{check_modes, compile, loops, no_backend};
 use crate::resolve::server_settings::server_settings;
 use crate::resolve::servers::{MadeServer, state_file};
-use crate::resolve::{Context, Pending, peers, warnings};
+use crate::resolve::{Context, Pending, fcgi, peers, warnings};
 
 /// Resolves the proxy at `place` of the plan.
 pub(crate) fn resolve(
@@ -41,6 +43,7 @@ pub(crate) fn resolve(
     };
     let traces = filters(proxy, context);
     let compression = compression(proxy, context);
+    let fcgi = fcgi::of_backend(proxy, context);
     let compiled = compile(proxy, index, pending, context);
     let formats = formats(proxy, &compiled.acls, context);
     let balance = balance(proxy, &compiled.acls, context);
@@ -54,6 +57,7 @@ pub(crate) fn resolve(
     }
     let ring = ring_settings(proxy, context);
     let (servers, check_kind) = server_settings(proxy, servers, &compiled.acls, checks, context);
+    fcgi::check_servers(proxy, &servers, context);
     let peers = peers::peers(place, proxy, &binds, &servers, context);
     let request_captures = captures(&compiled.request_captures);
     let response_captures = captures(&settings.response_captures);
@@ -67,7 +71,7 @@ pub(crate) fn resolve(
         index: place,
         state: proxy.state.clone(),
         mode: settings.mode,
-        options: settings.options.clone(),
+        options: options(settings),
         timeouts: settings.timeouts,
         disabled: settings.disabled,
         added: None,
@@ -116,6 +120,7 @@ pub(crate) fn resolve(
         balance,
         traces,
         compression,
+        fcgi,
         servers: servers.into(),
         lent: LentToServers {
             check_kind,
@@ -138,6 +143,16 @@ pub(crate) fn resolve(
         stats: stats_page(settings, stats_rules, stats_admin, context),
         max_session_server_connections: settings.max_session_server_connections,
     }
+}
+
+/// The options; names of fields that applications would take for one are deleted where nothing is
+/// said of them (manual, 4.2 `option http-restrict-req-hdr-names`).
+fn options(settings: &Settings<'_>) -> Options {
+    let mut options = settings.options.clone();
+    if settings.fcgi_app.is_some() && !settings.restricts_names {
+        options.restrict_header_names = RestrictNames::Delete;
+    }
+    options
 }
 
 /// The listeners of a log forwarder and one more, for what receives datagrams to be woken by.

@@ -17,7 +17,7 @@ use state::server::{Secured, ServerAddress};
 use state::{Mode, Ring};
 
 use crate::draft::check::CheckMode;
-use crate::draft::keyword::Outcome;
+use crate::draft::keyword::{Outcome, not_supported};
 use crate::draft::server::ServerDraft;
 use crate::draft::settings::Settings;
 use crate::draft::{Kind, Statement};
@@ -53,6 +53,7 @@ pub(crate) fn server_settings(
             tcp_ut: draft.tcp_ut,
             is_reverse: **state.address.load() == ServerAddress::Reverse,
             speaks_h2: draft.speaks_h2,
+            speaks_fcgi: draft.speaks_fcgi,
             ws: draft.tls.ws,
             idle_ping: draft.idle_ping,
             tfo: draft.tfo,
@@ -104,12 +105,17 @@ pub(crate) fn server_settings(
                 Err(error) => context.diagnostics.push(error),
             }
         }
-        if draft.speaks_h2 && proxy.settings.mode != Mode::Http && !proxy.settings.disabled {
+        let spoken = if draft.speaks_fcgi { "fcgi" } else { "h2" };
+        if (draft.speaks_h2 || draft.speaks_fcgi)
+            && proxy.settings.mode != Mode::Http
+            && !proxy.settings.disabled
+        {
             let (name, backend) = (&own.state.name, proxy.settings.name);
-            let told = format!("proxy '{backend}' : MUX protocol 'h2' is not usable for server '{name}'");
+            let told =
+                format!("proxy '{backend}' : MUX protocol '{spoken}' is not usable for server '{name}'");
             let place = statement.keyword_span();
             context.diagnostics.push(
-                Diagnostic::alert("`proto h2` is spoken with servers of HTTP backends alone")
+                Diagnostic::alert(format!("`proto {spoken}` is spoken with servers of HTTP backends alone"))
                     .at(place)
                     .help("`mode http` makes the backend one")
                     .haproxy(told),
@@ -361,6 +367,15 @@ fn misfit(
     statement: &Statement,
     proxy: &Pending<'_>,
 ) -> Option<Diagnostic> {
+    if draft.speaks_fcgi && draft.check_protocol.is_none() {
+        let is_http = matches!(kind, CheckKind::Script(script) if script.family == Family::Http);
+        return is_http.then(|| {
+            not_supported("a check of HTTP over FastCGI").at(statement.keyword_span()).help(
+                "without `option httpchk` it is checked that the server takes connections; `check-proto h1` and \
+                 `port` have a check ask an HTTP server beside it",
+            )
+        });
+    }
     let protocol = draft.check_protocol?;
     let (is_http, is_grpc) = match kind {
         CheckKind::Script(script) => (script.family == Family::Http, script.is_grpc()),

@@ -15,7 +15,7 @@ use crate::draft::settings::{CompressionFilter, FilterDraft, FilterKind, Setting
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    proxy("filter",          FLB, "<name> [param*]",                        "what bytes pass through: trace, bwlim-in, bwlim-out; which are compressed: comp-req, comp-res, compression", filter)
+    proxy("filter",          FLB, "<name> [param*]",                        "what bytes pass through: trace, bwlim-in, bwlim-out; which are compressed: comp-req, comp-res, compression; an application: fcgi-app", filter)
         .partial("other filters are not supported yet"),
     proxy("filter-sequence", FLB, "{ request | response } <filter_list>",   "which filters are used, and in which order",          filter_sequence),
 ];
@@ -33,10 +33,11 @@ pub const BUILT: &[(&str, Support)] = &[
     ("comp-req", Support::Full),
     ("comp-res", Support::Full),
     ("compression", Support::Full),
+    ("fcgi-app", Support::Full),
 ];
 
 /// The filters of HAProxy that are not built here.
-const OTHERS: &[&str] = &["cache", "fcgi-app", "opentelemetry", "opentracing", "spoe"];
+const OTHERS: &[&str] = &["cache", "opentelemetry", "opentracing", "spoe"];
 
 fn filter<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.required("the name of a filter")?;
@@ -51,6 +52,7 @@ fn filter<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
         "comp-req" => compression(settings, args, CompressionFilter::Request)?,
         "comp-res" => compression(settings, args, CompressionFilter::Response)?,
         "compression" => compression(settings, args, CompressionFilter::Both)?,
+        "fcgi-app" => FilterKind::Fcgi(fcgi_app(settings, args)?),
         name if OTHERS.contains(&name) || name.starts_with("lua.") => {
             return Err(not_supported(&format!("filter {name}")).at(word.span()));
         }
@@ -79,12 +81,26 @@ fn filter<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.finish()
 }
 
+/// The place of an application among filters. Nothing else looks at heads, so that its order does
+/// not matter.
+fn fcgi_app<'a>(settings: &Settings<'a>, args: &mut Args<'a, '_>) -> Result<&'a Word, Diagnostic> {
+    let name = args.required("the name of an application")?;
+    let is_other = |filter: &FilterDraft<'_>| matches!(filter.kind, FilterKind::Fcgi(_));
+    if settings.filters.iter().any(is_other) {
+        let backend = settings.name;
+        return Err(args
+            .wrong("a backend has one application")
+            .haproxy(format!("proxy '{backend}' : only one fcgi-app supported per backend.")));
+    }
+    Ok(name)
+}
+
 /// A filter of compression: one for each direction.
 fn compression(
     settings: &Settings<'_>,
     args: &mut Args<'_, '_>,
     which: CompressionFilter,
-) -> Result<FilterKind, Diagnostic> {
+) -> Result<FilterKind<'static>, Diagnostic> {
     let keyword = args.last();
     if let Some(extra) = args.next() {
         return Err(args

@@ -107,7 +107,8 @@ const FACILITIES: &[&str] = &[
 /// The levels of syslog, the most important first.
 pub const LEVELS: &[&str] = &["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
 
-fn logger<'a>(args: &mut Args<'a, '_>) -> Result<LoggerDraft<'a>, Diagnostic> {
+/// The words behind `log`, but for `log global`.
+pub(crate) fn logger<'a>(args: &mut Args<'a, '_>) -> Result<LoggerDraft<'a>, Diagnostic> {
     let target = args.required("<address> and <facility>")?;
     let mut logger = LoggerDraft {
         span: args.statement.span,

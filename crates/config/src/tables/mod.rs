@@ -11,6 +11,7 @@ pub mod check_protocol;
 mod check_words;
 pub mod compression;
 pub mod environment;
+pub mod fcgi;
 pub mod filter;
 pub mod global;
 pub mod log;
@@ -60,6 +61,7 @@ static TABLES: &[&[Keyword]] = &[
     sections::TABLE,
     resolvers::TABLE,
     acme::TABLE,
+    fcgi::TABLE,
     mail::TABLE,
     peers::TABLE,
 ];

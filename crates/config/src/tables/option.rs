@@ -141,6 +141,7 @@ fn restrict_names<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> O
         ("delete", RestrictNames::Delete),
         ("reject", RestrictNames::Reject),
     ];
+    settings.restricts_names = true;
     settings.options.restrict_header_names = args.one_of(CHOICES)?;
     args.finish()
 }

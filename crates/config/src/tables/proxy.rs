@@ -12,9 +12,7 @@ use crate::draft::args::Args;
 use crate::draft::keyword::places::{
     DFL, DFL_FORWARD, DFLB, DLB, FL, FL_FORWARD, FLB, FLB_RING, LB, LB_RING,
 };
-use crate::draft::keyword::{
-    Keyword, Outcome, ineffective, not_supported, proxy, removed, removed_since, unsupported,
-};
+use crate::draft::keyword::{Keyword, Outcome, ineffective, not_supported, proxy, removed, removed_since};
 use crate::draft::settings::{DeclaredCapture, Settings};
 use crate::tables::{server, server_address};
 
@@ -67,7 +65,6 @@ pub static TABLE: &[Keyword] = &[
     proxy("stick-table",          FLB,  "type <type> size <size> [expire <expire>] [nopurge] [recv-only] [write-to <wtable>] [srvkey <srvkey>] [store <data_type>]* [brates-factor <factor>] [peers <peersect>]", "a table of what is known of keys, for a time", stick_table),
 
     ineffective("quic-initial",                DFL, "QUIC is not supported yet"),
-    unsupported("use-fcgi-app",   LB),
     removed("appsession",  DLB, "Use 'stick' or 'cookie insert'"),
     removed("block",       DFLB, "Use 'http-request deny'"),
     removed("monitor-net", DFL, "Use 'http-request return' with an ACL"),

@@ -50,7 +50,7 @@ pub static TABLE: &[ServerKeyword] = &[
     row("pool-low-conn",      "<count>",       "below this many, idle connections are not taken over",      |d, a| number(&mut d.pool_low_conn, a, 0, u32::MAX)),
     row("pool-max-conn",      "<count>",       "how many idle connections are kept",                        |d, a| number(&mut d.pool_max_conn, a, -1, i64::from(i32::MAX))),
     row("pool-purge-delay",   "<delay>",       "between two purges of idle connections",                    |d, a| { let word = a.value()?; d.pool_purge_delay = a.time(word, Milliseconds)?; Ok(()) }),
-    row("proto",              "<name>",        "the protocol spoken",                                       proto).partial("`fcgi` and other protocols than HTTP/1 and HTTP/2 are not supported yet"),
+    row("proto",              "<name>",        "the protocol spoken",                                       proto).partial("other protocols than HTTP/1, HTTP/2 and FastCGI are not supported yet"),
     row("proxy-v2-options",   "<option>[,...]", "what a PROXY header of version 2 tells",                   proxy_v2_options),
     row("redir",              "<prefix>",      "sends clients to the server itself",                        |d, a| text(&mut d.redirect, a)),
     row("send-proxy",         "",              "begins with a PROXY header, version 1",                     |d, _| { d.send_proxy.version_1 = true; Ok(()) }),
@@ -237,16 +237,10 @@ fn log_bufsize<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outc
 
 fn proto<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
+    (draft.speaks_h2, draft.speaks_fcgi) = (word == "h2", word == "fcgi");
     match word.as_str() {
-        "h1" | "none" => {
-            draft.speaks_h2 = false;
-            Ok(())
-        }
-        "h2" => {
-            draft.speaks_h2 = true;
-            Ok(())
-        }
-        "fcgi" | "spop" | "quic" | "qmux" => Err(not_supported(&format!("proto {word}")).at(word.span())),
+        "h1" | "none" | "h2" | "fcgi" => Ok(()),
+        "spop" | "quic" | "qmux" => Err(not_supported(&format!("proto {word}")).at(word.span())),
         other => Err(args
             .wrong(format!("unknown protocol `{other}`"))
             .haproxy(format!("'proto' :  unknown MUX protocol '{other}'"))),

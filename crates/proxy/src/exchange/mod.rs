@@ -30,6 +30,7 @@ use sample::{Endpoint, Phase, Scratch, Transaction};
 use crate::client::Client;
 use crate::fault::Fault;
 use crate::flow::{Flow, Stored, Trace};
+use crate::message::fastcgi::Told;
 use crate::server::local::LocalProxy;
 use coded::Coded;
 use sockets::ServerSocket;
@@ -79,6 +80,8 @@ pub(crate) struct Exchange {
     pub(crate) server_closes: bool,
     /// Whether rules said that the server's connection closes behind the response.
     pub(crate) closes_server: bool,
+    /// What rules say of the parameters that an application gets.
+    pub(crate) fastcgi: Option<Box<Told>>,
     /// The connection to the server, for what asks the kernel about it.
     pub(crate) server_socket: ServerSocket,
     /// Bytes from and to the client that the counters have already.
@@ -238,6 +241,7 @@ impl Exchange {
         self.phase = Phase::Request;
         self.upgrade = Upgrade::None;
         self.trace = None;
+        self.fastcgi = None;
         self.coded.reset();
         self.backend = None;
         self.error_status = 0;

@@ -14,6 +14,9 @@ use super::{Coding, Flow, FlowError, Path, Sink, Socket, Source, Stored};
 /// Fewer bytes than this are not worth a pipe's two calls.
 const SPLICE_LEAST: u64 = 4096;
 
+/// While less is staged than this, payload joins a head before it is sent.
+const TOGETHER: usize = 16 * 1024;
+
 impl Flow {
     /// Counts `n` bytes that went through a pipe.
     fn skip(&mut self, n: u64) {
@@ -207,6 +210,13 @@ impl Flow {
                 from.release();
                 pumped
             }
+            Source::Fcgi(from) => {
+                let (incoming, input) = from.halves();
+                let buffer = input.get_or_insert_with(Buffer::small);
+                let pumped = self.poll_forward(context, Reader::Fcgi(incoming), buffer, to);
+                from.release();
+                pumped
+            }
             Source::Gone => Poll::Ready(Err(FlowError::Read(ConnectionError::default()))),
             Source::Stored(stored) => self.poll_stored(context, stored, to),
         }
@@ -239,7 +249,14 @@ impl Flow {
         if from.is_at_end() && self.is_until_close() {
             self.end_of_stream(&mut from)?;
         }
-        if self.staged_left() > 0 && buffer.is_empty() && !self.is_received() && from.has_payload() {
+        // Payload leaves together with the head; what the receiver does not take is not added to.
+        let may_join = self.sent == 0 && self.staged_left() < TOGETHER;
+        if self.staged_left() > 0
+            && may_join
+            && buffer.is_empty()
+            && !self.is_received()
+            && from.has_payload()
+        {
             ready!(self.poll_receive(context, &mut from, buffer))?;
         }
         loop {

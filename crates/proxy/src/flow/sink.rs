@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use http::Head;
 use net::Stream;
 
-use crate::stream;
+use crate::stream::{self, fastcgi};
 
 /// Where a direction's bytes go.
 pub(crate) enum Sink<'a> {
@@ -14,6 +14,8 @@ pub(crate) enum Sink<'a> {
     H1(&'a mut Stream),
     /// A stream of a connection that has many.
     H2(&'a mut stream::Stream),
+    /// A request of a connection that speaks FastCGI.
+    Fcgi(&'a mut fastcgi::Stream),
     /// Nowhere: there is no stream any more.
     Gone,
 }
@@ -50,6 +52,9 @@ impl Sink<'_> {
             Self::H2(stream) => {
                 stream.poll_write(context, staged, ready, matches!(following, Following::End(_)))
             }
+            Self::Fcgi(stream) => {
+                stream.poll_write(context, staged, ready, matches!(following, Following::End(_)))
+            }
             Self::Gone => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
@@ -62,7 +67,7 @@ impl Sink<'_> {
     pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::H1(stream) => stream.poll_flush(context),
-            Self::H2(_) | Self::Gone => Poll::Ready(Ok(())),
+            Self::H2(_) | Self::Fcgi(_) | Self::Gone => Poll::Ready(Ok(())),
         }
     }
 
@@ -71,7 +76,7 @@ impl Sink<'_> {
     pub(crate) fn push(&mut self) {
         match self {
             Self::H1(stream) => stream.push(),
-            Self::H2(_) | Self::Gone => {}
+            Self::H2(_) | Self::Fcgi(_) | Self::Gone => {}
         }
     }
 
@@ -82,6 +87,8 @@ impl Sink<'_> {
         match (self, trailers) {
             (Self::H1(_) | Self::Gone, _) => {}
             (Self::H2(stream), None) => stream.end(),
+            // It has no place for trailers.
+            (Self::Fcgi(stream), _) => stream.end(),
             (Self::H2(stream), Some(trailers)) => stream.send_trailers(&trailers),
         }
     }
@@ -94,6 +101,7 @@ impl Sink<'_> {
                 stream.shutdown_write();
             }
             Self::H2(stream) => stream.end(),
+            Self::Fcgi(stream) => stream.end(),
             Self::Gone => {}
         }
     }

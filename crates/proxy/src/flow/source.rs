@@ -11,12 +11,13 @@ use net::Stream;
 use runtime::Buffer;
 
 use super::{Coding, Socket};
-use crate::stream;
+use crate::stream::{self, fastcgi};
 
 /// What a direction is read from.
 pub(super) enum Reader<'a> {
     H1(&'a mut Stream),
     H2(&'a mut stream::Incoming),
+    Fcgi(&'a mut fastcgi::Incoming),
 }
 
 impl Reader<'_> {
@@ -36,6 +37,7 @@ impl Reader<'_> {
                 read
             }
             Self::H2(incoming) => incoming.poll_read(context, buffer),
+            Self::Fcgi(incoming) => incoming.poll_read(context, buffer),
         }
     }
 
@@ -45,6 +47,7 @@ impl Reader<'_> {
         match self {
             Self::H1(_) => false,
             Self::H2(incoming) => incoming.has_payload(),
+            Self::Fcgi(incoming) => incoming.has_payload(),
         }
     }
 
@@ -54,6 +57,7 @@ impl Reader<'_> {
         match self {
             Self::H1(_) => false,
             Self::H2(incoming) => incoming.is_at_end(),
+            Self::Fcgi(incoming) => incoming.is_at_end(),
         }
     }
 
@@ -62,6 +66,7 @@ impl Reader<'_> {
         match self {
             Self::H1(_) => None,
             Self::H2(incoming) => incoming.take_trailers(),
+            Self::Fcgi(incoming) => incoming.take_trailers(),
         }
     }
 }
@@ -130,6 +135,8 @@ pub(crate) enum Source<'a> {
     H1(&'a mut Socket),
     /// A stream of a connection that has many.
     H2(&'a mut stream::Stream),
+    /// A request of a connection that speaks FastCGI.
+    Fcgi(&'a mut fastcgi::Stream),
     /// Nothing: there is no stream any more.
     Gone,
     /// A body that lies here.

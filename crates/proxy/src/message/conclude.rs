@@ -59,6 +59,12 @@ fn keep_upstream(client: &Client, x: &Exchange, backend: &Proxy, upstream: Upstr
             }
             return true;
         }
+        Upstream::Fcgi(request) => {
+            if backend.options.prefer_last_server {
+                client.last_server.replace(Rc::downgrade(request.server()));
+            }
+            return true;
+        }
     };
     let head = &x.txn.response;
     let uploaded = x.upload.is_finished();

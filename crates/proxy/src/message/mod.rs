@@ -3,6 +3,7 @@
 
 pub(crate) mod compression;
 pub(crate) mod conclude;
+pub(crate) mod fastcgi;
 pub(crate) mod fields;
 pub(crate) mod inspect;
 pub(crate) mod request;

@@ -24,7 +24,7 @@ use crate::flow::{Flow, FlowError};
 use crate::message::websocket;
 use crate::routing::attempt::tell;
 use crate::routing::retry;
-use crate::server::{NoHead, Upstream};
+use crate::server::{NoHead, Refused, Upstream};
 
 /// Deadlines of both sides while bytes flow: only the earlier one is given to the timer.
 struct Deadlines {
@@ -348,7 +348,8 @@ pub(crate) fn take_head(
         return Err(head_fault(client, x, upstream, NoHead::Malformed(error)));
     }
     upstream.consume_head(length);
-    if x.txn.response.status() >= 101 && (upstream.is_bare() || x.choice.gave_key) {
+    let may_agree = !matches!(upstream, Upstream::Fcgi(_));
+    if may_agree && x.txn.response.status() >= 101 && (upstream.is_bare() || x.choice.gave_key) {
         websocket::of_response(x, upstream.is_bare())?;
     }
     if x.choice.is_early {
@@ -368,6 +369,8 @@ pub(crate) fn head_fault(client: &Client, x: &mut Exchange, upstream: &Upstream,
     let (fault, error) = match none {
         NoHead::Nothing(error) => (Fault::EmptyResponse, error),
         NoHead::Refused => (Fault::Unprocessed, None),
+        NoHead::Unspeakable(Refused::Head) => return Fault::Internal,
+        NoHead::Unspeakable(Refused::Body) => return Fault::BadRequestBody,
         NoHead::Cut(error) => (Fault::ResponseCut, error),
         NoHead::Malformed(error) => {
             let server = upstream.server();

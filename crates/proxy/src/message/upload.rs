@@ -15,8 +15,8 @@ use crate::exchange::filters;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::flow::{Coding, Path};
-use crate::message::{compression, inspect};
-use crate::server::Upstream;
+use crate::message::{compression, fastcgi, inspect};
+use crate::server::{Refused, Upstream, fcgi};
 
 /// Holds the request back until its body is there, where the configuration asks for it.
 pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
@@ -99,6 +99,20 @@ pub(crate) async fn hold(
     // What was waited for is part of the request; one that failed was never complete.
     x.txn.times.request = if held.is_err() { 0 } else { timer::now_us() };
     held
+}
+
+/// Has all of a body here whose length nobody told: applications are told lengths. A client that
+/// waits for a word before it sends its body gets it from us, as HAProxy does it.
+#[cold]
+pub(crate) async fn hold_for_application(
+    client: &mut Client,
+    x: &mut Exchange,
+    backend: &Proxy,
+) -> Result<(), Stop> {
+    if x.request_body.length == BodyLength::Chunked && x.has_body() {
+        return hold(client, x, usize::MAX, Allowed::of(client, backend)).await;
+    }
+    Ok(answer_expectation(client, x).await?)
 }
 
 /// Waits for any more of the body, at most for `time`: then what there is has to do. A client that
@@ -224,6 +238,9 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
         x.txn.server_stream = Some(facts);
         return;
     }
+    if let Upstream::Fcgi(request) = upstream {
+        return start_fastcgi(client, x, backend, request);
+    }
     let adjust = &client.worker.shared.plan.global.h1_case_adjust;
     if backend.options.h1_case_adjust_bogus_server && !adjust.is_empty() {
         x.txn.request.write_adjusted(staged, |name| crate::message::fields::adjusted(adjust, name));
@@ -237,6 +254,30 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
         let wanted = |options: &plan::Options| options.splice_request || options.splice_auto;
         x.upload.pipe = crate::message::response::splice_pipe(client, backend, &x.upload, wanted);
     }
+}
+
+/// The same to a server that speaks FastCGI: parameters leave apart from the body.
+#[cold]
+fn start_fastcgi(client: &mut Client, x: &mut Exchange, backend: &Proxy, request: &mut fcgi::Request) {
+    filters::install(x, true);
+    let parameters = match &backend.fcgi {
+        Some(app) => fastcgi::parameters(client, x, app),
+        // Its backend has an application, or the configuration is refused.
+        None => Err(Refused::Head),
+    };
+    let method = x.txn.request.method_id();
+    let refused = method == Method::Connect;
+    match parameters {
+        Ok(parameters) if !refused => {
+            admit(client, x);
+            request.send_head(&parameters, method, x.upload.is_finished());
+        }
+        Ok(_) => request.refuse(Refused::Head),
+        Err(why) => request.refuse(why),
+    }
+    let facts = request.facts();
+    client.entry.server_stream.set(facts.id);
+    x.txn.server_stream = Some(facts);
 }
 
 /// Takes what of the body came with the head, and counts it unless it was sent before.

@@ -4,12 +4,14 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Context;
 use std::time::Duration;
 
 use net::dial::SourceError;
 use net::{Stream, Target, socks4};
+use plan::fcgi::App;
 use plan::proxy::Reuse;
 use plan::server::{SendProxy, UseSource, Ws};
 use plan::{Proxy, ServerSettings};
@@ -25,6 +27,7 @@ use crate::exchange::Exchange;
 use crate::exchange::view;
 use crate::fault::Fault;
 use crate::flow::Socket;
+use crate::log::Line;
 use crate::routing::assign::Lease;
 use crate::routing::introduction::proxy_header;
 use crate::routing::reach::reach;
@@ -34,6 +37,9 @@ use crate::server::local::LocalServer;
 use crate::server::pool::Ask;
 use crate::server::{self, Open, Private, Upstream};
 use crate::worker::Worker;
+
+/// The level of what applications say.
+const ERR: u8 = 3;
 
 /// A connection for this request, and whether it served others before.
 pub(crate) async fn obtain(
@@ -51,9 +57,12 @@ pub(crate) async fn obtain(
         let ask = Ask { key: &key, reuse: backend.reuse, first };
         idle = match client.worker.carriers.share(settings, ask) {
             Some(request) => Some(Upstream::H2(request)),
+            None if settings.speaks_fcgi => {
+                client.worker.applications.share(settings, ask).map(Upstream::Fcgi)
+            }
             None => reuse(client, settings, ask).map(Upstream::H1),
         };
-        if idle.is_none() && has_idle_elsewhere(&client.worker, settings, ask) {
+        if idle.is_none() && !settings.speaks_fcgi && has_idle_elsewhere(&client.worker, settings, ask) {
             idle = Box::pin(take_over(&client.worker, settings, ask, true)).await;
         }
     }
@@ -301,6 +310,16 @@ async fn open(
         Target::Ip(theirs) => (ours, Endpoint::Ip(theirs)),
         _ => (Endpoint::Local, Endpoint::Local),
     });
+    if settings.speaks_fcgi {
+        // The configuration has seen to both.
+        let Some(app) = backend.fcgi.as_ref().filter(|_| x.txn.is_http) else { return Err(Fault::Internal) };
+        let preamble = std::mem::take(&mut x.choice.preamble);
+        let for_one = backend.reuse == Reuse::Never;
+        let say = say(&client.worker, app);
+        let opened = server::fcgi::Opened { socket: stream, preamble, key, ends, for_one, say, open: opened };
+        let head = client.worker.proxy(backend.index).response_options.clone();
+        return Ok(Upstream::Fcgi(client.worker.applications.begin(opened, fcgi_config(app, head))));
+    }
     let agreed = stream.tls().map(|session| session.details().alpn.as_deref() == Some(b"h2"));
     let spoken = match (settings.ws, x.txn.request.has_upgrade()) {
         (Ws::Http1, true) => false,
@@ -331,6 +350,30 @@ async fn open(
         late_nodelay: may_wait(x, settings),
         open: opened,
     })))
+}
+
+/// What an application's section says of connections to it.
+fn fcgi_config(app: &App, head: http::ParseOptions) -> fcgi::Config {
+    fcgi::Config {
+        keeps: app.keeps,
+        multiplexes: app.multiplexes,
+        most: app.most,
+        asks: app.asks,
+        wants_messages: !app.loggers.is_empty(),
+        head,
+    }
+}
+
+/// Logs what an application says (`log-stderr`).
+fn say(worker: &Rc<Worker>, app: &Arc<App>) -> server::fcgi::Say {
+    let (worker, app) = (worker.clone(), app.clone());
+    Box::new(move |text| {
+        // One line each, whatever is in it: as HAProxy writes it.
+        let text: Vec<u8> =
+            text.iter().map(|byte| if byte.is_ascii_control() { b'.' } else { *byte }).collect();
+        let line = Line::own(ERR, &app.name, &text);
+        worker.outbox.borrow_mut().send_all(&worker.shared, &app.loggers, &line);
+    })
 }
 
 /// What the backend's options say of a connection that stands.

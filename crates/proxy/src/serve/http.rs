@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::evaluate::{self, cacheable};
 use crate::exchange::{Arrival, Exchange, Next, Stop, Upgrade, ending, finish, report, sockets, trace};
 use crate::fault::Fault;
-use crate::message::{conclude, fields, request, response, upload};
+use crate::message::{conclude, fastcgi, fields, request, response, upload};
 use crate::routing::assign::{self, Lease};
 use crate::routing::attempt::{self, count_attempt, count_failure, note_server};
 use crate::routing::{connect, cookie, retry, route, stick};
@@ -103,6 +103,10 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
         return Err(Fault::ClientTimeout.into());
     }
     fields::of_request(client, x, &backend)?;
+    if let Some(app) = &backend.fcgi {
+        Box::pin(upload::hold_for_application(client, x, &backend)).await?;
+        fastcgi::of_request(client, x, app);
+    }
     route::bind_server(client, x, &backend);
     cookie::of_request(client, x, &backend);
     stick::of_request(client, x, &backend);

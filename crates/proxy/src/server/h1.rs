@@ -34,6 +34,15 @@ pub(crate) struct Connection {
     pub(crate) open: Open,
 }
 
+/// Why a request cannot be said in the protocol that its server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Its path is none, or has what no script's name has; or it has too much to say.
+    Head,
+    /// Nobody knows how long its body is.
+    Body,
+}
+
 /// Why no head came.
 #[derive(Debug)]
 pub(crate) enum NoHead {
@@ -43,6 +52,8 @@ pub(crate) enum NoHead {
     Refused,
     /// It did so within the head.
     Cut(Option<io::Error>),
+    /// The request cannot be said in the protocol that the server speaks.
+    Unspeakable(Refused),
     /// What came is no response.
     Malformed(ParseError),
 }

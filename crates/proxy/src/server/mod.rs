@@ -5,6 +5,7 @@
 
 mod bell;
 pub(crate) mod carriers;
+pub(crate) mod fcgi;
 pub(crate) mod h1;
 pub(crate) mod h2;
 pub(crate) mod local;
@@ -25,7 +26,7 @@ use crate::stream;
 use h1::Connection;
 use local::LocalServer;
 
-pub(crate) use h1::NoHead;
+pub(crate) use h1::{NoHead, Refused};
 pub(crate) use open::{Handed, Open};
 
 /// What a server is asked over.
@@ -34,6 +35,8 @@ pub(crate) enum Upstream {
     H1(Box<Connection>),
     /// HTTP/2: one of the requests of a connection that has many.
     H2(h2::Held),
+    /// FastCGI: one of the requests of a connection that may have many.
+    Fcgi(Box<fcgi::Request>),
 }
 
 /// The connections to servers that belong to one client, longest kept first.
@@ -52,7 +55,7 @@ impl Upstream {
     /// Whether bodies go to it and come from it as payload alone, whose end its stream tells.
     #[inline]
     pub(crate) fn is_bare(&self) -> bool {
-        matches!(self, Self::H2(_))
+        matches!(self, Self::H2(_) | Self::Fcgi(_))
     }
 
     /// What its stream is known as, where its connection has many.
@@ -61,6 +64,7 @@ impl Upstream {
         match self {
             Self::H1(_) => None,
             Self::H2(request) => Some(request.facts()),
+            Self::Fcgi(request) => Some(request.facts()),
         }
     }
 
@@ -70,6 +74,7 @@ impl Upstream {
         match self {
             Self::H1(_) => head.response_body(method),
             Self::H2(request) => request.body_length(head, method),
+            Self::Fcgi(request) => request.body_length(head, method),
         }
     }
 
@@ -79,6 +84,7 @@ impl Upstream {
         match self {
             Self::H1(connection) => &connection.open.server,
             Self::H2(request) => request.server(),
+            Self::Fcgi(request) => request.server(),
         }
     }
 
@@ -91,9 +97,7 @@ impl Upstream {
                 connection.uses += 1;
             }
             // It counts its requests itself.
-            Self::H2(request) => {
-                let _ = request;
-            }
+            Self::H2(_) | Self::Fcgi(_) => {}
         }
     }
 
@@ -103,6 +107,7 @@ impl Upstream {
         match self {
             Self::H1(connection) => connection.uses,
             Self::H2(request) => request.uses(),
+            Self::Fcgi(request) => request.uses(),
         }
     }
 
@@ -112,6 +117,7 @@ impl Upstream {
         match self {
             Self::H1(connection) => connection.glitches,
             Self::H2(request) => request.glitches(),
+            Self::Fcgi(_) => 0,
         }
     }
 
@@ -119,9 +125,7 @@ impl Upstream {
     pub(crate) fn note_glitch(&mut self) {
         match self {
             Self::H1(connection) => connection.glitches += 1,
-            Self::H2(request) => {
-                let _ = request;
-            }
+            Self::H2(_) | Self::Fcgi(_) => {}
         }
     }
 
@@ -131,6 +135,7 @@ impl Upstream {
         match self {
             Self::H1(connection) => connection.ends,
             Self::H2(request) => request.ends(),
+            Self::Fcgi(request) => request.ends(),
         }
     }
 
@@ -140,6 +145,7 @@ impl Upstream {
         match self {
             Self::H1(connection) => connection.socket.stream.tls().map(tls::Session::details),
             Self::H2(request) => request.tls(),
+            Self::Fcgi(request) => request.tls(),
         }
     }
 
@@ -154,9 +160,7 @@ impl Upstream {
     pub(crate) fn send_at_once(&mut self) {
         match self {
             Self::H1(connection) => connection.send_at_once(),
-            Self::H2(request) => {
-                let _ = request;
-            }
+            Self::H2(_) | Self::Fcgi(_) => {}
         }
     }
 
@@ -174,6 +178,7 @@ impl Upstream {
         match self {
             Self::H1(connection) => connection.poll_head(context, head, options),
             Self::H2(request) => request.poll_head(context, head).map_ok(|()| 0),
+            Self::Fcgi(request) => request.poll_head(context, head).map_ok(|()| 0),
         }
     }
 
@@ -198,9 +203,7 @@ impl Upstream {
     pub(crate) fn consume_head(&mut self, length: usize) {
         match self {
             Self::H1(connection) => connection.socket.input_for_body().consume(length),
-            Self::H2(request) => {
-                let _ = request;
-            }
+            Self::H2(_) | Self::Fcgi(_) => {}
         }
     }
 
@@ -210,6 +213,7 @@ impl Upstream {
         match self {
             Self::H1(connection) => connection.socket.received(),
             Self::H2(request) => request.received(),
+            Self::Fcgi(request) => request.received(),
         }
     }
 
@@ -223,6 +227,7 @@ impl Upstream {
                 connection.socket.input.as_mut().map_or(Ok(()), |input| flow.admit(input))
             }
             Self::H2(request) => request.admit(flow),
+            Self::Fcgi(request) => request.admit(flow),
         }
     }
 
@@ -235,6 +240,7 @@ impl Upstream {
         match self {
             Self::H1(_) => crate::flow::decode(length, self.received(), out),
             Self::H2(request) => Ok(request.decode(length, out)),
+            Self::Fcgi(request) => Ok(request.decode(length, out)),
         }
     }
 
@@ -247,6 +253,7 @@ impl Upstream {
                 input.room_len() > 0
             }
             Self::H2(request) => request.stream().is_some_and(stream::Stream::has_room),
+            Self::Fcgi(request) => request.has_room(),
         }
     }
 
@@ -261,6 +268,7 @@ impl Upstream {
                 connection.socket.poll_fill(context)
             }
             Self::H2(request) => request.poll_fill(context),
+            Self::Fcgi(request) => request.poll_fill(context),
         }
     }
 
@@ -270,6 +278,7 @@ impl Upstream {
         match self {
             Self::H1(connection) => Source::H1(&mut connection.socket),
             Self::H2(request) => request.source(),
+            Self::Fcgi(request) => request.source(),
         }
     }
 
@@ -279,6 +288,7 @@ impl Upstream {
         match self {
             Self::H1(connection) => Sink::H1(&mut connection.socket.stream),
             Self::H2(request) => request.sink(),
+            Self::Fcgi(request) => request.sink(),
         }
     }
 
@@ -288,10 +298,7 @@ impl Upstream {
             Self::H1(connection) => {
                 connection.socket.stream.tls().is_some_and(|tls| tls.ended() == tls::Ended::Cut)
             }
-            Self::H2(request) => {
-                let _ = request;
-                false
-            }
+            Self::H2(_) | Self::Fcgi(_) => false,
         }
     }
 
@@ -300,6 +307,8 @@ impl Upstream {
         match self {
             Self::H1(connection) => connection.socket.stream.reset_on_close(),
             Self::H2(request) => request.cancel(),
+            // It is aborted when it is dropped.
+            Self::Fcgi(_) => {}
         }
     }
 
@@ -309,6 +318,7 @@ impl Upstream {
         match self {
             Self::H1(connection) => connection.socket.stream.as_fd().as_raw_fd(),
             Self::H2(request) => request.descriptor(),
+            Self::Fcgi(request) => request.descriptor(),
         }
     }
 }

@@ -1,10 +1,11 @@
-//! One stream of a connection that carries many (HTTP/2), as a request sees it: payload comes in,
+//! One stream of a connection that carries many (HTTP/2; FastCGI in [`fastcgi`]), as a request sees it: payload comes in,
 //! heads and payload go out, and nothing of frames shows.
 //!
 //! A [`Stream`] is held by the request; the [`Connection`] behind it by the task that owns the
 //! socket (`serve::multiplexed`), which puts what it receives into the streams' places and sends
 //! what they left in the engine's output.
 
+pub(crate) mod fastcgi;
 mod ping;
 mod place;
 mod reader;

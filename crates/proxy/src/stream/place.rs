@@ -107,6 +107,12 @@ impl Place {
         !self.payload.is_empty()
     }
 
+    /// The length of what was not taken, where nothing follows it.
+    pub(super) fn whole_length(&self) -> Option<u64> {
+        let length = || self.payload.iter().map(|buffer| buffer.len() as u64).sum();
+        self.ended.then(length)
+    }
+
     pub(super) fn take_trailers(&mut self) -> Option<Box<Head>> {
         self.trailers.take()
     }

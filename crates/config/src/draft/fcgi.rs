@@ -1,0 +1,36 @@
+//! An `fcgi-app` section while its lines are read, but for those that are compiled in their order.
+
+use syntax::Word;
+
+/// A section while its lines are read.
+#[derive(Debug, Clone)]
+pub struct FcgiDraft<'a> {
+    /// `docroot`.
+    pub docroot: Option<&'a Word>,
+    /// `index`.
+    pub index: Option<&'a Word>,
+    /// `path-info`.
+    pub path_info: Option<&'a Word>,
+    /// `option keep-conn`.
+    pub keeps: bool,
+    /// `option get-values`.
+    pub asks: bool,
+    /// `option mpxs-conns`.
+    pub multiplexes: bool,
+    /// `option max-reqs`.
+    pub most: u16,
+}
+
+impl Default for FcgiDraft<'_> {
+    fn default() -> Self {
+        Self {
+            docroot: None,
+            index: None,
+            path_info: None,
+            keeps: true,
+            asks: false,
+            multiplexes: false,
+            most: 1,
+        }
+    }
+}

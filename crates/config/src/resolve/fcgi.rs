@@ -1,0 +1,238 @@
+//! `fcgi-app` sections (manual, section 10.1.1), and the backends that use them (10.1.2).
+//!
+//! Sections are read when names of log targets are known, before the proxies. Their ACLs are their
+//! own.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use diag::Diagnostic;
+use plan::ServerSettings;
+use plan::fcgi::{App, Effect, Rule};
+use sample::acl::Acls;
+use sample::format::{Format, FormatFor};
+use sample::regex::Regex;
+use sample::{Condition, Place, Words};
+use state::Mode;
+
+use crate::draft::args::Args;
+use crate::draft::fcgi::FcgiDraft;
+use crate::draft::keyword::Apply;
+use crate::draft::settings::FilterKind;
+use crate::draft::{Draft, Kind, Section, Statement};
+use crate::resolve::lines::{arguments, scope};
+use crate::resolve::log::logger;
+use crate::resolve::{Context, Pending};
+
+/// Applications by name; `None` where the section has errors of its own.
+pub(crate) type FcgiApps = HashMap<Box<str>, Option<Arc<App>>>;
+
+/// Reads every section.
+pub(crate) fn apps(draft: &Draft, context: &mut Context<'_>) -> FcgiApps {
+    let mut made: HashMap<Box<str>, (&Section, Option<Arc<App>>)> = HashMap::new();
+    for section in draft.sections.iter().filter(|section| section.kind == Kind::FcgiApp) {
+        let name = &section.name;
+        if let Some((other, _)) = made.get(name.as_str()) {
+            let place = context.place(other);
+            context.diagnostics.push(
+                Diagnostic::alert(format!("there are two fcgi-app sections named `{name}`"))
+                    .at(name.span())
+                    .related(other.name.span(), "the first stands here")
+                    .haproxy(format!(
+                        "fcgi-app section '{name}' has the same name as another one declared at {place}."
+                    )),
+            );
+            continue;
+        }
+        context.enter(section);
+        let before = context.diagnostics.error_count();
+        let app = read(section, context).filter(|_| context.diagnostics.error_count() == before);
+        made.insert(name.as_str().into(), (section, app.map(Arc::new)));
+    }
+    made.into_iter().map(|(name, (_, app))| (name, app)).collect()
+}
+
+fn read(section: &Section, context: &mut Context<'_>) -> Option<App> {
+    let mut draft = FcgiDraft::default();
+    let (mut acls, mut rules, mut loggers) = (Acls::new(), Vec::new(), Vec::new());
+    for statement in &section.statements {
+        let mut args = Args::new(statement, context.diagnostics, context.environment);
+        let outcome = match (statement.keyword.apply, statement.keyword.name) {
+            (Apply::Fcgi(read), _) => read(&mut draft, &mut args),
+            (_, "log-stderr") if args.take("global") => {
+                loggers.extend(context.global.loggers.iter().map(plan::Logger::inherited));
+                args.finish()
+            }
+            (_, "log-stderr") => crate::tables::log::logger(&mut args).map(|own| {
+                loggers.extend(logger(&own, false, context));
+            }),
+            _ => rule(statement, &mut acls, context).map(|made| rules.extend(made)),
+        };
+        context.note(outcome);
+    }
+    let path_info = draft.path_info.map(|word| {
+        Regex::new(word, false).map_err(|error| {
+            Diagnostic::alert(format!("`{word}` is no regular expression: {error}"))
+                .at(word.span())
+                .haproxy(format!("'path-info' : {error}."))
+        })
+    });
+    let path_info = path_info.and_then(|compiled| context.diagnostics.take(compiled));
+    let name = &section.name;
+    let Some(docroot) = draft.docroot else {
+        context.diagnostics.push(
+            Diagnostic::alert(format!("the application `{name}` has no `docroot`"))
+                .at(name.span())
+                .help("`docroot <path>` says where its scripts are, on its own machine")
+                .haproxy_whole(format!("fcgi-app '{name}': no docroot configured.")),
+        );
+        return None;
+    };
+    Some(App {
+        name: name.as_str().into(),
+        docroot: docroot.as_str().into(),
+        index: draft.index.map(|word| word.as_str().into()),
+        path_info,
+        loggers,
+        keeps: draft.keeps,
+        asks: draft.asks,
+        multiplexes: draft.multiplexes,
+        most: draft.most,
+        rules,
+    })
+}
+
+/// Compiles an `acl`, a `pass-header` or a `set-param`.
+fn rule(statement: &Statement, acls: &mut Acls, context: &Context<'_>) -> Result<Option<Rule>, Diagnostic> {
+    let list = arguments(statement);
+    let mut words = Words::new(&list, statement.end());
+    if statement.keyword.name == "acl" {
+        let (name, criterion) =
+            Acls::compile(&mut words, &scope(context, acls, None, Mode::Http, Place::HttpRequest))?;
+        acls.add(name, criterion);
+        return Ok(None);
+    }
+    let keyword = statement.keyword.name;
+    let missing = |what: &str, said: &str| {
+        Diagnostic::alert(format!("`{keyword}` needs {what}"))
+            .at(statement.end())
+            .label(format!("usage: {keyword} {}", statement.keyword.signature))
+            .haproxy(format!("'{keyword}' expects {said} as arguments."))
+    };
+    let scope = scope(context, acls, None, Mode::Http, Place::HttpRequest);
+    let sets = keyword == "set-param";
+    let said = if sets { "<name> and <value>" } else { "<name>" };
+    let name = words.next().filter(|word| !word.text.is_empty()).ok_or_else(|| missing("a name", said))?;
+    let effect = if sets {
+        let format = words.next().ok_or_else(|| missing("a value", said))?;
+        Effect::Set(name.text.into(), Format::compile(format.text, format.span, &scope, FormatFor::Text)?)
+    } else {
+        Effect::Pass(name.text.into())
+    };
+    let condition = Condition::compile_optional(&mut words, &scope)?;
+    if let Some(extra) = words.peek().filter(|_| condition.is_none()) {
+        let text = extra.text;
+        return Err(Diagnostic::alert(format!("`{keyword}` has no use for `{text}`"))
+            .at(extra.span)
+            .label("`if` or `unless` and a condition may stand here")
+            .haproxy(format!("'{keyword}' : unexpected argument '{text}'.")));
+    }
+    Ok(Some(Rule { condition, effect }))
+}
+
+/// The application of a backend.
+pub(crate) fn of_backend(proxy: &Pending<'_>, context: &mut Context<'_>) -> Option<Arc<App>> {
+    let settings = &proxy.settings;
+    let (word, backend) = (settings.fcgi_app?, settings.name);
+    check_filters(proxy, context);
+    let Some(app) = context.fcgi_apps.get(word.as_str()) else {
+        let known = context.fcgi_apps.keys().map(|name| &**name);
+        context.diagnostics.push(
+            Diagnostic::alert(format!("there is no fcgi-app section `{word}`"))
+                .at(word.span())
+                .did_you_mean(diag::suggest(word, known))
+                .help(format!("a section `fcgi-app {word}` anywhere in the configuration makes it"))
+                .haproxy_whole(format!("proxy '{backend}' : fcgi-app '{word}' not found.")),
+        );
+        return None;
+    };
+    let app = app.clone();
+    if settings.mode != Mode::Http {
+        context.diagnostics.push(
+            Diagnostic::alert("applications are for backends in HTTP mode alone")
+                .at(word.span())
+                .help("`mode http` makes the backend one")
+                .haproxy_whole(format!(
+                    "proxy '{backend}': FCGI application cannot be used in non-HTTP mode."
+                )),
+        );
+    }
+    app
+}
+
+/// Among other filters than those of compression the application has a place of its own.
+fn check_filters(proxy: &Pending<'_>, context: &mut Context<'_>) {
+    let settings = &proxy.settings;
+    let (mut other, mut has_own) = (None, false);
+    for filter in &settings.filters {
+        match filter.kind {
+            FilterKind::Fcgi(name) => {
+                has_own = true;
+                if settings.fcgi_app.is_none_or(|app| app.as_str() != name.as_str()) {
+                    other = Some(filter);
+                }
+            }
+            FilterKind::Compression(_) => {}
+            FilterKind::Trace(_) | FilterKind::Bandwidth(_) => other = other.or(Some(filter)),
+        }
+    }
+    if let (Some(other), Some(app), false) = (other, settings.fcgi_app, has_own) {
+        let name = settings.name;
+        context.diagnostics.push(
+            Diagnostic::alert(format!("`{name}` has other filters, and none for its application"))
+                .at(other.keyword.span())
+                .help(format!("`filter fcgi-app {app}` says where among them requests are looked at"))
+                .haproxy_whole(format!(
+                    "config: proxy '{name}': require an explicit filter declaration to use the fcgi-app '{app}'."
+                )),
+        );
+    }
+}
+
+/// Servers that speak FastCGI and the application of their backend need each other.
+pub(crate) fn check_servers(proxy: &Pending<'_>, servers: &[Arc<ServerSettings>], context: &mut Context<'_>) {
+    let settings = &proxy.settings;
+    // A backend that is added at run time gets its servers later.
+    let name = settings.name;
+    let has_app = context.around.is_some_and(|around| around.runs_app(name));
+    if settings.disabled || settings.mode != Mode::Http || has_app {
+        return;
+    }
+    let speaking: Vec<&str> =
+        servers.iter().filter(|server| server.speaks_fcgi).map(|server| &*server.state.name).collect();
+    match settings.fcgi_app {
+        None => {
+            for server in speaking {
+                context.diagnostics.push(
+                    Diagnostic::alert(format!(
+                        "server `{server}` speaks FastCGI, and `{name}` has no application"
+                    ))
+                    .at(proxy.section.name.span())
+                    .help("`use-fcgi-app <name>` names a section `fcgi-app <name>`")
+                    .haproxy_whole(format!(
+                        "proxy '{name}': FCGI server '{server}' has no FCGI app configured."
+                    )),
+                );
+            }
+        }
+        Some(app) if speaking.is_empty() && context.around.is_none() => {
+            context.diagnostics.push(
+                Diagnostic::alert(format!("no server of `{name}` speaks FastCGI"))
+                    .at(app.span())
+                    .help("`proto fcgi` on a server line makes it")
+                    .haproxy_whole(format!("proxy '{name}': FCGI app configured but no FCGI server found.")),
+            );
+        }
+        Some(_) => {}
+    }
+}

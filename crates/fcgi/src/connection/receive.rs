@@ -1,0 +1,264 @@
+//! Taking records apart (FastCGI specification, 3.3, 5.3 to 5.5).
+
+use http::{BodyLength, ChunkDecoder, ChunkEvent, ErrorKind};
+
+use super::{Connection, HELD, MESSAGE};
+use crate::record::{HEADER, Header, kind, status};
+use crate::response;
+use crate::stream::{Body, Key};
+use crate::{Broken, Event, Pairs};
+
+/// Where reading is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// Before a record.
+    Header,
+    /// In output of this request: so much content is left, and padding.
+    Output { slot: u16, left: usize, padding: usize },
+    /// In a message.
+    Message { left: usize, padding: usize },
+    /// In what means nothing.
+    Skip(usize),
+}
+
+/// Bytes of an END_REQUEST, and of an UNKNOWN_TYPE.
+const FIXED: usize = 8;
+/// The most that an answer about values may have.
+const VALUES: usize = 1024;
+
+/// The connection is of no more use: what came is not FastCGI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Closed;
+
+impl Connection {
+    /// Looks at `input`, which goes on where the bytes end that were used before: how many are used
+    /// now, and what came. With no event the rest has to come again, with more behind it.
+    ///
+    /// # Errors
+    /// What came is not FastCGI.
+    pub fn receive(&mut self, input: &[u8]) -> Result<(usize, Option<Event>), Closed> {
+        let mut at = 0;
+        loop {
+            let rest = &input[at..];
+            match self.reading {
+                Reading::Header => {
+                    let Some(header) = Header::read(rest) else { return Ok((at, None)) };
+                    let Some((used, event)) = self.begin(header, &rest[HEADER..])? else {
+                        return Ok((at, None));
+                    };
+                    at += HEADER + used;
+                    if event.is_some() {
+                        return Ok((at, event));
+                    }
+                }
+                Reading::Skip(left) => {
+                    let taken = left.min(rest.len());
+                    at += taken;
+                    self.reading = if taken == left { Reading::Header } else { Reading::Skip(left - taken) };
+                    if taken < left {
+                        return Ok((at, None));
+                    }
+                }
+                Reading::Message { left, padding } => {
+                    let taken = left.min(rest.len());
+                    let kept = taken.min(MESSAGE - self.message.len().min(MESSAGE));
+                    self.message.extend_from_slice(&rest[..kept]);
+                    at += taken;
+                    if taken < left {
+                        self.reading = Reading::Message { left: left - taken, padding };
+                        return Ok((at, None));
+                    }
+                    self.reading = Reading::Skip(padding);
+                    return Ok((at, Some(Event::Message)));
+                }
+                Reading::Output { slot, left, padding } => {
+                    if rest.is_empty() {
+                        return Ok((at, None));
+                    }
+                    let piece = &rest[..left.min(rest.len())];
+                    let (used, event) = self.output_piece(slot, piece, at);
+                    at += used;
+                    self.reading = match left - used {
+                        0 => Reading::Skip(padding),
+                        left => Reading::Output { slot, left, padding },
+                    };
+                    if event.is_some() {
+                        return Ok((at, event));
+                    }
+                }
+            }
+        }
+    }
+
+    /// A record begins: how much of what is behind its header is used with it. `None` while that is
+    /// not here.
+    fn begin(&mut self, header: Header, rest: &[u8]) -> Result<Option<(usize, Option<Event>)>, Closed> {
+        let (length, padding) = (usize::from(header.length), usize::from(header.padding));
+        let skip = Reading::Skip(length + padding);
+        let of_request = matches!(header.kind, kind::STDOUT | kind::STDERR | kind::END_REQUEST);
+        if of_request && header.id == 0 {
+            return Err(Closed);
+        }
+        let slot = header.id.wrapping_sub(1);
+        match header.kind {
+            kind::STDOUT if length == 0 => {
+                self.reading = skip;
+                Ok(Some((0, self.output_end(slot))))
+            }
+            kind::STDOUT => {
+                self.reading = Reading::Output { slot, left: length, padding };
+                Ok(Some((0, None)))
+            }
+            kind::STDERR if length > 0 && self.config.wants_messages => {
+                self.message.clear();
+                self.reading = Reading::Message { left: length, padding };
+                Ok(Some((0, None)))
+            }
+            kind::END_REQUEST => {
+                if length != FIXED {
+                    return Err(Closed);
+                }
+                let Some(&[_, _, _, _, how, ..]) = rest.first_chunk::<FIXED>() else { return Ok(None) };
+                self.reading = Reading::Skip(padding);
+                Ok(Some((FIXED, self.request_end(slot, how))))
+            }
+            kind::GET_VALUES_RESULT | kind::UNKNOWN_TYPE if self.question.is_some() && header.id == 0 => {
+                if length > VALUES {
+                    return Err(Closed);
+                }
+                let Some(content) = rest.get(..length) else { return Ok(None) };
+                let is_answer = header.kind == kind::GET_VALUES_RESULT;
+                self.settle(Pairs::new(if is_answer { content } else { &[] }));
+                self.reading = Reading::Skip(padding);
+                Ok(Some((length, Some(Event::Settled))))
+            }
+            _ => {
+                self.reading = skip;
+                Ok(Some((0, None)))
+            }
+        }
+    }
+
+    /// Output of a request: how much of it is used, and what that came to. `at` is where it stands
+    /// in the input.
+    fn output_piece(&mut self, slot: u16, piece: &[u8], at: usize) -> (usize, Option<Event>) {
+        let Some(stream) = self.streams.get_mut(usize::from(slot)).and_then(Option::as_mut) else {
+            return (piece.len(), None);
+        };
+        let key = Key { slot, number: stream.number };
+        if stream.is_deaf() || stream.is_ended {
+            return (piece.len(), None);
+        }
+        match &mut stream.body {
+            Body::Head(gathered) => {
+                let gathered = gathered.get_or_insert_with(|| self.spare.take().unwrap_or_default());
+                match gathered.take(piece, &self.config.head) {
+                    Ok(None) => (piece.len(), None),
+                    Ok(Some(behind)) => (piece.len() - behind, self.head_complete(key)),
+                    Err(kind) => (piece.len(), self.break_off(key, Broken::Malformed(kind))),
+                }
+            }
+            Body::Nothing => (piece.len(), None),
+            Body::UntilEnd => self.data(key, at, piece.len()),
+            Body::Length(left) if piece.len() as u64 <= *left => {
+                *left -= piece.len() as u64;
+                if *left == 0 {
+                    stream.body = Body::Over;
+                }
+                self.data(key, at, piece.len())
+            }
+            Body::Length(_) | Body::Over => {
+                (piece.len(), self.break_off(key, Broken::Malformed(ErrorKind::ContentLength)))
+            }
+            Body::Chunked(decoder) => match decoder.decode(piece, 0) {
+                Err(_) => (piece.len(), self.break_off(key, Broken::Malformed(ErrorKind::Chunk))),
+                Ok(ChunkEvent::More) => (piece.len(), None),
+                Ok(ChunkEvent::Data { range }) => {
+                    let (_, event) = self.data(key, at + range.start, range.len());
+                    (range.end, event)
+                }
+                Ok(ChunkEvent::Done { consumed }) => {
+                    self.head.clear();
+                    decoder.trailers_into(&mut self.head);
+                    let trailers = !self.head.is_empty();
+                    stream.body = Body::Over;
+                    (consumed, Some(Event::End { key, trailers }))
+                }
+            },
+            Body::Broken => (piece.len(), None),
+        }
+    }
+
+    fn data(&mut self, key: Key, at: usize, length: usize) -> (usize, Option<Event>) {
+        if let Some(stream) = super::find(&mut self.streams, key) {
+            let was_choked = stream.held >= HELD;
+            stream.held += length;
+            self.choked += usize::from(!was_choked && stream.held >= HELD);
+        }
+        (length, Some(Event::Data { key, range: at..at + length }))
+    }
+
+    fn head_complete(&mut self, key: Key) -> Option<Event> {
+        let stream = super::find(&mut self.streams, key)?;
+        let Body::Head(gathered) = &mut stream.body else { return None };
+        let mut gathered = gathered.take()?;
+        let method = stream.method;
+        let length = match response::finish(&mut gathered.head, method) {
+            Ok(length) => length,
+            Err(kind) => return self.break_off(key, Broken::Malformed(kind)),
+        };
+        stream.body = match length {
+            BodyLength::None => Body::Nothing,
+            BodyLength::Length(0) => Body::Over,
+            BodyLength::Length(length) => Body::Length(length),
+            BodyLength::Chunked => Body::Chunked(Box::new(ChunkDecoder::new())),
+            BodyLength::UntilClose => Body::UntilEnd,
+        };
+        std::mem::swap(&mut self.head, &mut gathered.head);
+        gathered.clear();
+        self.spare = Some(gathered);
+        Some(Event::Head { key })
+    }
+
+    /// The output of a request has ended.
+    fn output_end(&mut self, slot: u16) -> Option<Event> {
+        let stream = self.streams.get_mut(usize::from(slot))?.as_mut()?;
+        let key = Key { slot, number: stream.number };
+        if stream.is_deaf() || stream.is_ended {
+            return None;
+        }
+        match stream.body {
+            Body::UntilEnd | Body::Nothing => {
+                stream.body = Body::Over;
+                Some(Event::End { key, trailers: false })
+            }
+            Body::Over => None,
+            _ => self.break_off(key, Broken::Cut),
+        }
+    }
+
+    /// The application has ended a request.
+    fn request_end(&mut self, slot: u16, how: u8) -> Option<Event> {
+        let stream = self.streams.get(usize::from(slot))?.as_ref()?;
+        if stream.is_released {
+            self.free_place(slot);
+            return None;
+        }
+        let key = Key { slot, number: stream.number };
+        let began = !matches!(stream.body, Body::Head(None));
+        let event = match how {
+            status::CANT_MPX_CONN | status::OVERLOADED if !began => self.break_off(key, Broken::Refused),
+            _ => self.output_end(slot),
+        };
+        if let Some(stream) = super::find(&mut self.streams, key) {
+            stream.is_ended = true;
+        }
+        event
+    }
+
+    fn break_off(&mut self, key: Key, how: Broken) -> Option<Event> {
+        let stream = super::find(&mut self.streams, key)?;
+        stream.body = Body::Broken;
+        Some(Event::Broken { key, how })
+    }
+}

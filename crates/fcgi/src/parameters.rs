@@ -1,0 +1,171 @@
+//! Pairs of names and values as FastCGI writes them (specification, 3.4).
+
+/// What would make them longer than they may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLong;
+
+/// Pairs that were written, within a limit.
+#[derive(Debug, Clone, Default)]
+pub struct Parameters {
+    bytes: Vec<u8>,
+    limit: usize,
+}
+
+impl Parameters {
+    /// None yet; of all of them together `limit` bytes at most.
+    #[must_use]
+    pub fn new(limit: usize) -> Parameters {
+        Parameters { bytes: Vec::new(), limit }
+    }
+
+    /// Adds a pair.
+    ///
+    /// # Errors
+    /// There is no room for it; it was not added.
+    pub fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), TooLong> {
+        self.add_mapped(name, value, |byte| byte)
+    }
+
+    /// Adds a pair whose name is spelled otherwise, byte for byte.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    pub(crate) fn add_mapped(
+        &mut self,
+        name: &[u8],
+        value: &[u8],
+        spell: impl Fn(u8) -> u8,
+    ) -> Result<(), TooLong> {
+        self.begin(&[name], &[value])?;
+        self.bytes.extend(name.iter().map(|byte| spell(*byte)));
+        self.bytes.extend_from_slice(value);
+        Ok(())
+    }
+
+    /// Adds the pair of a request's field: `HTTP_` and the name as a variable.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    pub(crate) fn add_field(&mut self, name: &[u8], value: &[u8]) -> Result<(), TooLong> {
+        self.begin(&[b"HTTP_", name], &[value])?;
+        self.bytes.extend_from_slice(b"HTTP_");
+        self.bytes.extend(name.iter().map(|byte| variable(*byte)));
+        self.bytes.extend_from_slice(value);
+        Ok(())
+    }
+
+    /// Adds a pair whose value is in parts.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    pub(crate) fn add_parts(&mut self, name: &[u8], value: &[&[u8]]) -> Result<(), TooLong> {
+        self.begin(&[name], value)?;
+        self.bytes.extend_from_slice(name);
+        value.iter().for_each(|part| self.bytes.extend_from_slice(part));
+        Ok(())
+    }
+
+    /// Writes both lengths.
+    fn begin(&mut self, name: &[&[u8]], value: &[&[u8]]) -> Result<(), TooLong> {
+        let [name, value] = [name, value].map(|parts| parts.iter().map(|part| part.len()).sum::<usize>());
+        let lengths = [name, value].map(|length| if length > 127 { 4 } else { 1 });
+        if self.bytes.len() + lengths[0] + lengths[1] + name + value > self.limit {
+            return Err(TooLong);
+        }
+        for length in [name, value] {
+            match u8::try_from(length) {
+                Ok(length @ 0..=127) => self.bytes.push(length),
+                _ => self.bytes.extend_from_slice(&(length as u32 | 1 << 31).to_be_bytes()),
+            }
+        }
+        Ok(())
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// A byte of a name as CGI has it in variables (RFC 3875, 4.1.18).
+pub(crate) fn variable(byte: u8) -> u8 {
+    if byte.is_ascii_alphanumeric() { byte.to_ascii_uppercase() } else { b'_' }
+}
+
+/// Reads pairs; ends at the first that is not whole.
+#[derive(Debug, Clone)]
+pub struct Pairs<'a>(&'a [u8]);
+
+impl<'a> Pairs<'a> {
+    /// Those in `bytes`.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Pairs<'a> {
+        Pairs(bytes)
+    }
+
+    /// What was not read.
+    #[must_use]
+    pub fn rest(&self) -> &'a [u8] {
+        self.0
+    }
+}
+
+impl<'a> Iterator for Pairs<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (name, rest) = length(self.0)?;
+        let (value, rest) = length(rest)?;
+        let (name, rest) = rest.split_at_checked(name)?;
+        let (value, rest) = rest.split_at_checked(value)?;
+        self.0 = rest;
+        Some((name, value))
+    }
+}
+
+fn length(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let (&first, rest) = bytes.split_first()?;
+    if first < 128 {
+        return Some((first.into(), rest));
+    }
+    let (four, rest) = bytes.split_first_chunk::<4>()?;
+    Some((usize::try_from(u32::from_be_bytes(*four) & !(1 << 31)).ok()?, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_read_as_they_were_written_whatever_their_length() {
+        let long = vec![b'v'; 70_000];
+        let pairs: [(&[u8], &[u8]); 5] =
+            [(b"A", b""), (b"", b"x"), (&long[..127], &long[..128]), (&long[..128], b"y"), (b"Z", &long)];
+        let mut all = Parameters::new(usize::MAX);
+        for (name, value) in pairs {
+            all.add(name, value).unwrap();
+        }
+        let mut read = Pairs::new(all.bytes());
+        assert!(read.by_ref().eq(pairs));
+        assert!(read.rest().is_empty());
+    }
+
+    #[test]
+    fn a_pair_that_is_cut_anywhere_is_not_read() {
+        let mut all = Parameters::new(1000);
+        all.add(b"NAME", &[b'v'; 200]).unwrap();
+        for cut in 0..all.bytes().len() {
+            assert_eq!(Pairs::new(&all.bytes()[..cut]).next(), None, "cut at {cut}");
+        }
+        assert_eq!(Pairs::new(&[0xff, 0xff, 0xff, 0xff, 1, b'x']).next(), None);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_leaves_nothing_behind() {
+        let mut all = Parameters::new(10);
+        all.add(b"ABC", b"12345").unwrap();
+        assert_eq!(all.add(b"", b""), Err(TooLong));
+        assert_eq!(all.bytes().len(), 10);
+    }
+}

@@ -1,0 +1,116 @@
+//! Records: eight bytes that say what follows (FastCGI specification, 3.3).
+
+/// The only version there is.
+pub const VERSION: u8 = 1;
+
+/// Bytes before the content.
+pub const HEADER: usize = 8;
+
+/// The most content that a record has.
+pub const MOST: usize = 65535;
+
+/// The role of an application that answers requests.
+pub const RESPONDER: u16 = 1;
+
+/// The flag of a request behind which the connection stays open.
+pub const KEEP_CONN: u8 = 1;
+
+/// What a record is.
+pub mod kind {
+    #![allow(missing_docs)]
+    pub const BEGIN_REQUEST: u8 = 1;
+    pub const ABORT_REQUEST: u8 = 2;
+    pub const END_REQUEST: u8 = 3;
+    pub const PARAMS: u8 = 4;
+    pub const STDIN: u8 = 5;
+    pub const STDOUT: u8 = 6;
+    pub const STDERR: u8 = 7;
+    pub const DATA: u8 = 8;
+    pub const GET_VALUES: u8 = 9;
+    pub const GET_VALUES_RESULT: u8 = 10;
+    pub const UNKNOWN_TYPE: u8 = 11;
+}
+
+/// How a request ended, by the fifth byte of END_REQUEST.
+pub mod status {
+    #![allow(missing_docs)]
+    pub const REQUEST_COMPLETE: u8 = 0;
+    pub const CANT_MPX_CONN: u8 = 1;
+    pub const OVERLOADED: u8 = 2;
+    pub const UNKNOWN_ROLE: u8 = 3;
+}
+
+/// The beginning of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// See [`kind`].
+    pub kind: u8,
+    /// The request; 0 where it is about the connection.
+    pub id: u16,
+    /// Bytes of content.
+    pub length: u16,
+    /// Bytes behind the content that mean nothing.
+    pub padding: u8,
+}
+
+impl Header {
+    /// Reads one; `None` where there are too few bytes. The version is not looked at, as in HAProxy.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Option<Header> {
+        let &[_, kind, id1, id0, length1, length0, padding, _] = bytes.first_chunk::<HEADER>()?;
+        let (id, length) = (u16::from_be_bytes([id1, id0]), u16::from_be_bytes([length1, length0]));
+        Some(Header { kind, id, length, padding })
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(self) -> [u8; HEADER] {
+        let ([id1, id0], [length1, length0]) = (self.id.to_be_bytes(), self.length.to_be_bytes());
+        [VERSION, self.kind, id1, id0, length1, length0, self.padding, 0]
+    }
+}
+
+/// Writes records of this kind for `content`, as many as it takes; none where it is empty.
+pub fn write(kind: u8, id: u16, content: &[u8], out: &mut Vec<u8>) {
+    for piece in content.chunks(MOST) {
+        // A piece is no longer than its field can tell.
+        let length = u16::try_from(piece.len()).unwrap_or(u16::MAX);
+        out.extend_from_slice(&Header { kind, id, length, padding: 0 }.bytes());
+        out.extend_from_slice(piece);
+    }
+}
+
+/// Writes an empty record, which ends a stream of its kind.
+pub fn write_end(kind: u8, id: u16, out: &mut Vec<u8>) {
+    out.extend_from_slice(&Header { kind, id, length: 0, padding: 0 }.bytes());
+}
+
+/// Writes the record that begins a request.
+pub fn write_begin(id: u16, keeps: bool, out: &mut Vec<u8>) {
+    let [role1, role0] = RESPONDER.to_be_bytes();
+    let flags = if keeps { KEEP_CONN } else { 0 };
+    write(kind::BEGIN_REQUEST, id, &[role1, role0, flags, 0, 0, 0, 0, 0], out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_read_as_it_was_written() {
+        let header = Header { kind: kind::STDOUT, id: 0x1234, length: 0xabcd, padding: 7 };
+        assert_eq!(Header::read(&header.bytes()), Some(header));
+        assert_eq!(header.bytes(), [1, 6, 0x12, 0x34, 0xab, 0xcd, 7, 0]);
+        assert_eq!(Header::read(&header.bytes()[..7]), None);
+    }
+
+    #[test]
+    fn long_content_takes_several_records() {
+        let (content, mut out) = (vec![b'x'; MOST + 3], Vec::new());
+        write(kind::STDIN, 1, &content, &mut out);
+        let first = Header::read(&out).unwrap();
+        let second = Header::read(&out[HEADER + MOST..]).unwrap();
+        assert_eq!((first.length, second.length), (65535, 3));
+        assert_eq!(out.len(), 2 * HEADER + content.len());
+    }
+}

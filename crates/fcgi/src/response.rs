@@ -1,0 +1,149 @@
+//! The head of a response out of what an application writes (RFC 3875, 6): header fields as in
+//! HTTP, of which `Status` is the status line.
+
+use http::{BodyLength, ErrorKind, Head, KnownName, Method, Name, ParseError, ParseOptions, Status};
+
+/// What an application leaves out.
+const STATUS_LINE: &[u8] = b"HTTP/1.1 200 OK\r\n";
+
+/// A head while it is gathered.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    text: Vec<u8>,
+    pub(crate) head: Head,
+}
+
+impl Gathered {
+    /// Forgets what was gathered; memory stays, unless it is much.
+    pub(crate) fn clear(&mut self) {
+        self.text.clear();
+        self.text.shrink_to(4096);
+        self.head.clear();
+        self.head.shrink(4096);
+    }
+
+    /// Takes in more of the output. Once the head is complete: how many bytes of `piece` are behind it.
+    pub(crate) fn take(&mut self, piece: &[u8], options: &ParseOptions) -> Result<Option<usize>, ErrorKind> {
+        if self.text.is_empty() {
+            self.text.extend_from_slice(STATUS_LINE);
+        }
+        let most = options.max_bytes + STATUS_LINE.len();
+        let taken = &piece[..piece.len().min((most + 1).saturating_sub(self.text.len()))];
+        self.text.extend_from_slice(taken);
+        let options = ParseOptions { max_bytes: most, ..*options };
+        match http::parse_response(&self.text, &mut self.head, &options) {
+            Ok(Status::Complete { len }) => Ok(Some(self.text.len() - len + piece.len() - taken.len())),
+            Ok(Status::Partial) if self.text.len() > most => Err(ErrorKind::HeadTooLarge),
+            Ok(Status::Partial) => Ok(None),
+            Err(ParseError { kind, .. }) => Err(kind),
+        }
+    }
+}
+
+/// Makes the status what the fields say, and tells how the body ends. A length of the head is the
+/// body's; chunks are taken apart here.
+///
+/// # Errors
+/// The status is none, or that of an answer before the answer.
+pub(crate) fn finish(head: &mut Head, method: Method) -> Result<BodyLength, ErrorKind> {
+    let status = Name::new(b"status");
+    let said = head.get_all(&status).last().map(<[u8]>::to_vec);
+    if let Some(said) = said {
+        let (code, reason) = parse_status(&said).ok_or(ErrorKind::StatusCode)?;
+        head.remove_all(&status);
+        head.set_status(code, Some(reason).filter(|reason| !reason.is_empty()));
+    } else if head.get_known(KnownName::Location).is_some() {
+        head.set_status(302, None);
+    }
+    if let Some(coding) = head.get_known(KnownName::TransferEncoding)
+        && !coding.eq_ignore_ascii_case(b"chunked")
+    {
+        return Err(ErrorKind::TransferCoding);
+    }
+    let length = head.response_body(method);
+    head.remove_known(KnownName::TransferEncoding);
+    Ok(length)
+}
+
+/// The value of `Status`: three digits, and what they mean.
+fn parse_status(value: &[u8]) -> Option<(u16, &[u8])> {
+    let value = value.trim_ascii();
+    let (code, reason) = value.split_at_checked(3)?;
+    if !code.iter().all(u8::is_ascii_digit) || reason.first().is_some_and(|byte| *byte != b' ') {
+        return None;
+    }
+    let code = code.iter().fold(0, |code, digit| code * 10 + u16::from(digit - b'0'));
+    (code >= 200).then(|| (code, reason.trim_ascii()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The status line, the fields, how the body ends and what of it came along.
+    fn parsed(text: &str) -> Result<(u16, String, BodyLength, usize), ErrorKind> {
+        let mut gathered = Gathered::default();
+        let rest = gathered.take(text.as_bytes(), &ParseOptions::default())?.expect("a whole head");
+        let length = finish(&mut gathered.head, Method::Get)?;
+        let head = &gathered.head;
+        Ok((head.status(), String::from_utf8_lossy(head.reason()).into_owned(), length, rest))
+    }
+
+    #[test]
+    fn the_status_is_what_the_fields_say() {
+        let ends = BodyLength::UntilClose;
+        for (text, status, reason, length, rest) in [
+            ("X: 1\r\n\r\nbody", 200, "OK", ends, 4),
+            ("\r\nbody", 200, "OK", ends, 4),
+            ("\n", 200, "OK", ends, 0),
+            ("Status: 404 Not There\r\n\r\n", 404, "Not There", ends, 0),
+            ("status:  404\n\nx", 404, "Not Found", ends, 1),
+            ("Status: 404\r\nStatus: 403 Later\r\n\r\n", 403, "Later", ends, 0),
+            ("Location: /x\r\n\r\n", 302, "Found", ends, 0),
+            ("Location: /x\r\nStatus: 201 Made\r\n\r\n", 201, "Made", ends, 0),
+            ("Content-Length: 7\r\n\r\n", 200, "OK", BodyLength::Length(7), 0),
+            ("Status: 304 x\r\nContent-Length: 7\r\n\r\n", 304, "x", BodyLength::None, 0),
+            ("Transfer-Encoding: chunked\r\n\r\n", 200, "OK", BodyLength::Chunked, 0),
+        ] {
+            assert_eq!(parsed(text), Ok((status, reason.to_owned(), length, rest)), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_response_is_refused() {
+        for text in [
+            "HTTP/1.1 200 OK\r\n\r\n",
+            "no field\r\n\r\n",
+            "Status: abc\r\n\r\n",
+            "Status: 2000\r\n\r\n",
+            "Status: 20\r\n\r\n",
+            "Status: 101 Switching\r\n\r\n",
+            "Status: 100 Continue\r\n\r\n",
+            "Transfer-Encoding: gzip\r\n\r\n",
+            "Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        ] {
+            assert!(parsed(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_head_is_found_wherever_it_is_cut() {
+        let text = b"Status: 404 Gone\r\nX: 1\r\n\r\nbody";
+        for cut in 1..text.len() - 4 {
+            let mut gathered = Gathered::default();
+            let options = ParseOptions::default();
+            assert_eq!(gathered.take(&text[..cut], &options), Ok(None), "cut at {cut}");
+            assert_eq!(gathered.take(&text[cut..], &options), Ok(Some(4)), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_head_without_end_is_refused_once_it_is_too_long() {
+        let (mut gathered, options) =
+            (Gathered::default(), ParseOptions { max_bytes: 1000, ..Default::default() });
+        let outcome =
+            (0..200).map(|_| gathered.take(b"X: 0123456789\r\n", &options)).find(|it| *it != Ok(None));
+        assert!(matches!(outcome, Some(Err(_))), "{outcome:?}");
+        assert!(gathered.text.len() < 1100);
+    }
+}

@@ -1,0 +1,147 @@
+//! A request on its way to an application (configuration manual, chapter 10): what its rules say of
+//! parameters and fields, what its path means, and its parameters.
+//!
+//! The rules are looked at before a server is chosen, whatever that speaks; parameters are written
+//! when it speaks FastCGI. Called by `serve::http` and by `upload`.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use fcgi::{Parameters, Request, Script, Value};
+use http::{BodyLength, Head, Name};
+use plan::fcgi::{App, Effect};
+use sample::Endpoint;
+
+use crate::client::Client;
+use crate::exchange::{Exchange, view};
+use crate::server::Refused;
+
+/// What serves, as applications are told (manual, 10.2 `SERVER_SOFTWARE`).
+const SOFTWARE: &str = concat!("HAProxy 3.5.0-weir", env!("CARGO_PKG_VERSION"));
+
+/// What rules say of a request's parameters.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// Parameters, no two of one name.
+    set: Vec<Value>,
+    /// Fields that are passed although they are hidden.
+    passed: Vec<Box<[u8]>>,
+}
+
+impl Told {
+    /// Of several rules for one name the last counts.
+    fn set(&mut self, value: Value) {
+        match self.set.iter_mut().find(|other| other.name == value.name) {
+            Some(other) => *other = value,
+            None => self.set.push(value),
+        }
+    }
+}
+
+/// Has the rules of the backend's application say what they say.
+#[cold]
+pub(crate) fn of_request(client: &Client, x: &mut Exchange, app: &App) {
+    let mut told = Box::<Told>::default();
+    if let Some(user) = user(&x.txn.request) {
+        told.set(Value::new(b"AUTH_TYPE", b"Basic".to_vec()));
+        told.set(Value::new(b"REMOTE_USER", user));
+    }
+    view::with(client, x, |env| {
+        let holds = |rule: &&plan::fcgi::Rule| view::holds(rule.condition.as_ref(), env);
+        for rule in app.rules.iter().filter(holds) {
+            match &rule.effect {
+                Effect::Pass(name) => told.passed.push(name.as_bytes().into()),
+                Effect::Set(name, format) => {
+                    let mut value = Vec::new();
+                    format.render(env, &mut value);
+                    if !value.is_empty() {
+                        told.set(Value::new(name.as_bytes(), value));
+                    }
+                }
+            }
+        }
+    });
+    for name in [&b"authorization"[..], b"proxy-authorization", b"proxy"] {
+        if !told.passed.iter().any(|passed| passed.eq_ignore_ascii_case(name)) {
+            x.txn.request.remove_all(&Name::new(name));
+        }
+    }
+    x.fastcgi = Some(told);
+}
+
+/// The user that `Authorization` names, where its scheme is Basic.
+fn user(head: &Head) -> Option<Vec<u8>> {
+    let value = head.get(&Name::new(b"authorization"))?;
+    let (scheme, rest) = value.split_at_checked(6)?;
+    if !scheme.eq_ignore_ascii_case(b"basic ") {
+        return None;
+    }
+    let mut decoded = STANDARD.decode(rest.trim_ascii()).ok()?;
+    let end = decoded.iter().position(|byte| *byte == b':')?;
+    decoded.truncate(end);
+    Some(decoded)
+}
+
+/// The parameters of a request.
+///
+/// # Errors
+/// It cannot be said.
+pub(crate) fn parameters(client: &Client, x: &Exchange, app: &App) -> Result<Parameters, Refused> {
+    let head = &x.txn.request;
+    let target = head.plain_target();
+    let script = script(target, app).ok_or(Refused::Head)?;
+    let length = match x.request_body.length {
+        BodyLength::Length(length) => length,
+        BodyLength::None | BodyLength::UntilClose => 0,
+        BodyLength::Chunked if x.request_body.is_complete || !x.has_body() => {
+            x.request_body.seen.len() as u64
+        }
+        BodyLength::Chunked => return Err(Refused::Body),
+    };
+    let none = Told::default();
+    let told = x.fastcgi.as_deref().unwrap_or(&none);
+    let address = |end: Endpoint| match end {
+        Endpoint::Ip(address) => Some(address),
+        Endpoint::Local => None,
+    };
+    let request = Request {
+        head,
+        target,
+        docroot: app.docroot.as_bytes(),
+        script: &script,
+        client: address(x.source(client)),
+        local: address(x.destination(client)),
+        is_tls: client.session.tls().is_some(),
+        length: Some(length),
+        passed: &told.passed,
+        set: &told.set,
+        software: SOFTWARE,
+    };
+    let mut parameters =
+        Parameters::new(client.worker.shared.plan.global.tune.bufsize.min(fcgi::record::MOST));
+    request.write(&mut parameters).map_err(|_| Refused::Head)?;
+    Ok(parameters)
+}
+
+/// What a target means: its script, and what is behind that.
+fn script(target: &[u8], app: &App) -> Option<Script> {
+    let path = http::uri::split(target).path().filter(|path| path.starts_with(b"/"))?;
+    let mut name = Vec::with_capacity(path.len());
+    if !http::uri::url_decode(path, false, &mut name) {
+        return None;
+    }
+    let mut path_info = Vec::new();
+    if let Some(regex) = &app.path_info {
+        if name.iter().any(|byte| matches!(byte, b'\n' | 0)) {
+            return None;
+        }
+        let mut matched = Vec::new();
+        if regex.expand(&name, b"\\1", &mut matched) && !matched.is_empty() {
+            regex.expand(&name, b"\\2", &mut path_info);
+            name = matched;
+        }
+    }
+    if let Some(index) = app.index.as_deref().filter(|_| name.ends_with(b"/")) {
+        name.extend_from_slice(index.as_bytes());
+    }
+    Some(Script { name, path_info })
+}

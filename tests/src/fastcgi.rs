@@ -1,0 +1,198 @@
+//! An application that speaks FastCGI, for the program to talk to. It knows records by itself, so
+//! that it would notice if the program had them wrong.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use crate::{Origin, PATIENCE};
+
+/// The types of records.
+#[allow(missing_docs)]
+pub mod kind {
+    pub const BEGIN_REQUEST: u8 = 1;
+    pub const ABORT_REQUEST: u8 = 2;
+    pub const END_REQUEST: u8 = 3;
+    pub const PARAMS: u8 = 4;
+    pub const STDIN: u8 = 5;
+    pub const STDOUT: u8 = 6;
+    pub const STDERR: u8 = 7;
+    pub const GET_VALUES: u8 = 9;
+    pub const GET_VALUES_RESULT: u8 = 10;
+}
+
+/// A record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Its type.
+    pub kind: u8,
+    /// The request, or 0.
+    pub id: u16,
+    /// What it holds.
+    pub content: Vec<u8>,
+}
+
+/// A request that an application got.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Its number on its connection.
+    pub id: u16,
+    /// Whether the connection is to stay open behind it.
+    pub keeps: bool,
+    /// Its parameters, in order.
+    pub parameters: Vec<(String, String)>,
+    /// Its body.
+    pub body: Vec<u8>,
+}
+
+impl Asked {
+    /// The last parameter of that name, which is the one that programs see.
+    pub fn get(&self, name: &str) -> &str {
+        self.parameters.iter().rfind(|(own, _)| own == name).map_or("", |(_, value)| value)
+    }
+}
+
+/// The application's end of a connection.
+#[derive(Debug)]
+pub struct Records {
+    stream: TcpStream,
+    bytes: Vec<u8>,
+    requests: HashMap<u16, (Asked, Vec<u8>)>,
+}
+
+impl Records {
+    /// Takes over a connection.
+    pub fn new(stream: TcpStream) -> Records {
+        stream.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
+        let _ = stream.set_nodelay(true);
+        Records { stream, bytes: Vec::new(), requests: HashMap::new() }
+    }
+
+    /// The next record; `None` at the end of the connection.
+    pub fn next_record(&mut self) -> Option<Record> {
+        loop {
+            if let Some(&[version, kind, id1, id0, length1, length0, padding, _]) =
+                self.bytes.first_chunk::<8>()
+            {
+                assert_eq!(version, 1, "there is no other version");
+                let (id, length) = (u16::from_be_bytes([id1, id0]), u16::from_be_bytes([length1, length0]));
+                let whole = 8 + usize::from(length) + usize::from(padding);
+                if self.bytes.len() >= whole {
+                    let content = self.bytes[8..8 + usize::from(length)].to_vec();
+                    self.bytes.drain(..whole);
+                    return Some(Record { kind, id, content });
+                }
+            }
+            let mut piece = [0; 16384];
+            match self.stream.read(&mut piece) {
+                Ok(n) if n > 0 => self.bytes.extend_from_slice(&piece[..n]),
+                _ => return None,
+            }
+        }
+    }
+
+    /// The next request that is here as a whole; `None` at the end of the connection.
+    pub fn next_request(&mut self) -> Option<Asked> {
+        loop {
+            let Record { kind, id, content } = self.next_record()?;
+            match kind {
+                kind::BEGIN_REQUEST => {
+                    assert_eq!(content[..2], [0, 1], "the role of a responder");
+                    let asked = Asked { id, keeps: content[2] & 1 == 1, ..Asked::default() };
+                    let before = self.requests.insert(id, (asked, Vec::new()));
+                    assert!(before.is_none(), "request {id} begins twice");
+                }
+                kind::PARAMS if content.is_empty() => {
+                    let (asked, text) = self.requests.get_mut(&id).expect("parameters of a request");
+                    asked.parameters = pairs(text);
+                }
+                kind::PARAMS => self.requests.get_mut(&id).expect("a request").1.extend_from_slice(&content),
+                kind::STDIN if content.is_empty() => {
+                    return Some(self.requests.remove(&id).expect("a request ends once").0);
+                }
+                kind::STDIN => {
+                    self.requests
+                        .get_mut(&id)
+                        .expect("a body of a request")
+                        .0
+                        .body
+                        .extend_from_slice(&content);
+                }
+                kind::ABORT_REQUEST => drop(self.requests.remove(&id)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Sends bytes; an error is no failure of the test.
+    pub fn send(&mut self, bytes: &[u8]) -> &mut Records {
+        let _ = self.stream.write_all(bytes);
+        self
+    }
+
+    /// The socket.
+    pub fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+}
+
+/// Pairs of names and values.
+pub fn pairs(mut bytes: &[u8]) -> Vec<(String, String)> {
+    fn length(bytes: &mut &[u8]) -> usize {
+        let (length, used) = match bytes[0] {
+            long @ 128.. => (u32::from_be_bytes([long & 127, bytes[1], bytes[2], bytes[3]]) as usize, 4),
+            short => (short.into(), 1),
+        };
+        *bytes = &bytes[used..];
+        length
+    }
+    let mut all = Vec::new();
+    while !bytes.is_empty() {
+        let (name, value) = (length(&mut bytes), length(&mut bytes));
+        let text = |part: &[u8]| String::from_utf8_lossy(part).into_owned();
+        all.push((text(&bytes[..name]), text(&bytes[name..name + value])));
+        bytes = &bytes[name + value..];
+    }
+    all
+}
+
+/// A record's bytes.
+pub fn record(kind: u8, id: u16, content: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(content.len()).expect("a record's length");
+    let mut bytes = vec![1, kind];
+    bytes.extend_from_slice(&id.to_be_bytes());
+    bytes.extend_from_slice(&length.to_be_bytes());
+    bytes.extend_from_slice(&[0, 0]);
+    bytes.extend_from_slice(content);
+    bytes
+}
+
+/// Output of a request, in as many records as it takes.
+pub fn output(id: u16, text: &[u8]) -> Vec<u8> {
+    text.chunks(65535).flat_map(|piece| record(kind::STDOUT, id, piece)).collect()
+}
+
+/// The end of a request; `how` is its protocol status.
+pub fn end(id: u16, how: u8) -> Vec<u8> {
+    record(kind::END_REQUEST, id, &[0, 0, 0, 0, how, 0, 0, 0])
+}
+
+/// A whole response.
+pub fn response(id: u16, text: &[u8]) -> Vec<u8> {
+    [output(id, text), record(kind::STDOUT, id, b""), end(id, 0)].concat()
+}
+
+/// An application that answers each request with the bytes that `answer` makes of it, and closes
+/// behind one that does not keep the connection, or where there are none.
+pub fn application(answer: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static) -> Origin {
+    Origin::raw(move |stream| {
+        let mut records = Records::new(stream);
+        while let Some(asked) = records.next_request() {
+            let bytes = answer(&asked);
+            records.send(&bytes);
+            if !asked.keeps || bytes.is_empty() {
+                return;
+            }
+        }
+    })
+}

@@ -1,0 +1,524 @@
+//! Servers that speak FastCGI: what applications are told, what becomes of what they say, and
+//! HAProxy beside it.
+
+use std::sync::{Arc, Mutex, mpsc};
+
+use weir_tests::client::{Client, exchange, get};
+use weir_tests::fastcgi::{Asked, Records, application, end, kind, output, record, response};
+use weir_tests::scene::Scene;
+use weir_tests::versions::{TIMEOUTS, curl};
+use weir_tests::{Haproxy, Origin, Weir, eventually, free_port};
+
+/// A program whose backend `b` has one application, with `app` lines of its section.
+fn configuration(port: u16, server: u16, back: &str, app: &str) -> String {
+    format!(
+        "global\n nbthread 1\n{TIMEOUTS}frontend f\n bind 127.0.0.1:{port}\n default_backend b\nbackend b\n use-fcgi-app app\n{back}\n \
+         server s 127.0.0.1:{server} proto fcgi\nfcgi-app app\n docroot /srv\n{app}\n"
+    )
+}
+
+fn start(server: &Origin, back: &str, app: &str) -> (Weir, u16) {
+    let port = free_port();
+    (Weir::start(&configuration(port, server.port(), back, app), &[port]), port)
+}
+
+/// A scene whose server is the application; more lines of its section.
+fn scene(server: &Origin, app: &str) -> Scene {
+    let backend = format!(
+        "use-fcgi-app app\n  server s 127.0.0.1:{} proto fcgi\nfcgi-app app\n  docroot /srv\n  {app}",
+        server.port()
+    );
+    Scene::start("", "", &backend)
+}
+
+fn echo(asked: &Asked) -> Vec<u8> {
+    let body = String::from_utf8_lossy(&asked.body);
+    let text =
+        format!("Status: 201 Made\r\nX-Id: {}\r\n\r\n{}|{body}", asked.id, asked.get("SCRIPT_FILENAME"));
+    response(asked.id, text.as_bytes())
+}
+
+#[test]
+fn a_request_of_either_version_reaches_the_application_and_its_response_the_client() {
+    let server = application(echo);
+    let [plain, h2] = [0; 2].map(|_| free_port());
+    let text = configuration(plain, server.port(), "", "")
+        .replace("default_backend", &format!("bind 127.0.0.1:{h2} proto h2\n default_backend"));
+    let _weir = Weir::start(&text, &[plain, h2]);
+    let large = "x".repeat(300_000);
+    let file = weir_tests::scratch("fastcgi").join("large");
+    std::fs::write(&file, &large).expect("a file");
+    let sent = format!("@{}", file.display());
+    for (port, version) in [(plain, "--http1.1"), (h2, "--http2-prior-knowledge")] {
+        let url = format!("http://127.0.0.1:{port}/a.php?b");
+        assert_eq!(curl(&[version, &url]), "/srv/a.php|", "{version}");
+        assert_eq!(curl(&[version, "-d", "abc", &url]), "/srv/a.php|abc", "{version}");
+        assert_eq!(
+            curl(&[version, "--data-binary", &sent, &url]),
+            format!("/srv/a.php|{large}"),
+            "{version}"
+        );
+        let head = curl(&[version, "-i", &url]).to_ascii_lowercase();
+        assert!(head.lines().next().is_some_and(|line| line.contains(" 201")), "{head}");
+        assert!(head.contains("\r\ncontent-length: 11\r\n") && head.contains("\r\ndate: "), "{head}");
+    }
+}
+
+#[test]
+fn a_body_without_length_is_waited_for_and_its_length_told() {
+    let server = application(|asked| {
+        let text = format!("X: 1\r\n\r\n{}:{}", asked.get("CONTENT_LENGTH"), asked.body.len());
+        response(asked.id, text.as_bytes())
+    });
+    let (_weir, port) = start(&server, "", "");
+    let mut client = Client::connect(port);
+    client.send("POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n");
+    client.send("3\r\nend\r\n0\r\n\r\n");
+    assert_eq!(client.response().expect("a response").text(), "7:7");
+    // Nobody waits for one that no buffer holds.
+    let mut client = Client::connect(port);
+    client.send("POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for _ in 0..64 {
+        client.send(format!("400\r\n{}\r\n", "x".repeat(1024)));
+    }
+    assert_eq!(client.response().expect("a response").status, 400);
+}
+
+#[test]
+fn a_connection_is_kept_for_the_next_request_unless_the_section_says_otherwise() {
+    for (app, connections) in [("", 1), (" no option keep-conn\n", 3)] {
+        let server = application(echo);
+        let (_weir, port) = start(&server, " http-reuse always\n", app);
+        for _ in 0..3 {
+            assert_eq!(get(port, "/a").expect("a response").status, 201, "{app}");
+        }
+        assert_eq!(server.connections(), connections, "{app}");
+    }
+}
+
+#[test]
+fn rules_set_parameters_and_pass_fields() {
+    let server = application(|asked| {
+        let value = |name: &str| asked.get(name).to_owned();
+        let names =
+            ["A", "LOW", "HTTP_AUTHORIZATION", "HTTP_PROXY", "REMOTE_USER", "AUTH_TYPE", "SCRIPT_FILENAME"];
+        response(asked.id, format!("\r\n{}", names.map(value).join("|")).as_bytes())
+    });
+    let app = " acl special path_beg /special\n set-param A 1\n set-param A 2 if special\n \
+               set-param low %[req.hdr(x-a)]\n set-param A %[req.hdr(none)]\n pass-header Authorization if special\n \
+               set-param DOCUMENT_ROOT /other if special\n index i.php\n";
+    let (_weir, port) = start(&server, "", app);
+    let request = |path: &str| {
+        let text = format!(
+            "GET {path} HTTP/1.1\r\nHost: h\r\nX-A: x\r\nProxy: evil\r\nAuthorization: Basic bWU6cHc=\r\n\
+             Connection: close\r\n\r\n"
+        );
+        exchange(port, &text).expect("a response").text()
+    };
+    assert_eq!(request("/a"), "1|x|||me|Basic|/srv/a");
+    assert_eq!(request("/special/"), "2|x|Basic bWU6cHc=||me|Basic|/other/special/i.php");
+}
+
+/// What a program tells an application of some requests: each request's parameters, sorted, without
+/// those that differ from run to run.
+fn told(run: impl FnOnce(u16, u16) -> Box<dyn std::any::Any>) -> Vec<Vec<String>> {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let server = {
+        let asked = asked.clone();
+        application(move |request: &Asked| {
+            let differs = |name: &str| matches!(name, "REMOTE_PORT" | "SERVER_PORT" | "SERVER_SOFTWARE");
+            let own = request.parameters.iter().filter(|(name, _)| !differs(name));
+            let mut own: Vec<String> = own.map(|(name, value)| format!("{name}={value}")).collect();
+            own.sort();
+            asked.lock().expect("nobody panics with it").push(own);
+            response(request.id, b"X: 1\r\n\r\nhello")
+        })
+    };
+    let port = free_port();
+    let _running = run(port, server.port());
+    for request in REQUESTS {
+        let request = request.replace("\n", "\r\n").replace("PORT", "80");
+        let answer = exchange(port, &request).expect("a response");
+        asked.lock().expect("nobody panics with it").push(vec![answer.status.to_string()]);
+    }
+    let all = asked.lock().expect("nobody panics with it");
+    all.clone()
+}
+
+const REQUESTS: &[&str] = &[
+    "GET /a.php/foo%20x? HTTP/1.1\nHost: h:8\nX-A: 1\nX-A: 2\nx-b_c: 3\nConnection: close\n\n",
+    "POST /x/ HTTP/1.1\nHost: h\nContent-Type: a/b\nContent-Length: 5\nCookie: a=b\nCookie: c=d\nProxy: evil\n\
+     TE: trailers\nTrailer: x\nKeep-Alive: 5\nAuthorization: Basic bWU6cHc=\nConnection: close\n\nhello",
+    "GET /x/a.php/b%2fc?x=1&y=%20 HTTP/1.0\nAuthorization: Digest x\n\n",
+    "DELETE //a//b.php/../c HTTP/1.1\nHost: H\nProxy-Authorization: Basic YTpi\nConnection: close\n\n",
+    "GET http://abc.de/x.php/a?b HTTP/1.1\nHost: abc.de\nConnection: close\n\n",
+    "POST /c HTTP/1.1\nHost: h\nTransfer-Encoding: chunked\nConnection: close\n\n4\nbody\n0\n\n",
+    "GET /%zz HTTP/1.1\nHost: h\nConnection: close\n\n",
+    "GET /a%00.php HTTP/1.1\nHost: h\nConnection: close\n\n",
+    "OPTIONS * HTTP/1.1\nHost: h\nConnection: close\n\n",
+    "GET /noscript/x HTTP/1.1\nHost: h\nAccept:\nConnection: close\n\n",
+];
+
+#[test]
+fn applications_are_told_what_haproxy_tells_them() {
+    let app = " index index.php\n path-info ^(/.+\\.php)(/.*)?$\n acl x path_beg /x\n set-param FOO bar if x\n \
+               set-param SERVER_NAME own if x\n pass-header Authorization if x\n";
+    let ours = told(|port, server| Box::new(Weir::start(&configuration(port, server, "", app), &[port])));
+    let theirs = told(|port, server| Box::new(Haproxy::start(&configuration(port, server, "", app), port)));
+    assert_eq!(ours.len(), theirs.len());
+    for (ours, theirs) in ours.iter().zip(&theirs) {
+        assert_eq!(ours, theirs);
+    }
+}
+
+/// Of a response: its status, its body, what of its fields matters here, and how the line in the log
+/// says that it ended.
+fn answered(text: &[u8], method: &str, scene: &Scene, log: bool) -> (u16, String, Option<String>, String) {
+    let port = scene.port;
+    let _ = text;
+    let answer = exchange(port, &format!("{method} /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"));
+    let answer = answer.expect("a response");
+    let state =
+        if log { scene.line().split(' ').nth(3).unwrap_or_default().to_owned() } else { String::new() };
+    (answer.status, answer.text(), answer.header("location").map(str::to_owned), state)
+}
+
+#[test]
+fn output_becomes_the_response_that_its_fields_say() {
+    let text = Arc::new(Mutex::new(Vec::new()));
+    let server = {
+        let text = text.clone();
+        application(move |asked| response(asked.id, &text.lock().expect("nobody panics with it")))
+    };
+    let scene = scene(&server, "");
+    let whole = |status: u16, body: &str| (status, body.to_owned(), None, "----".to_owned());
+    for (output, method, expected) in [
+        ("X: 1\r\n\r\nbody", "GET", whole(200, "body")),
+        ("\r\nbody", "GET", whole(200, "body")),
+        ("Status: 404 Not There\r\n\r\nbody", "GET", whole(404, "body")),
+        ("Status: 404\n\nbody", "GET", whole(404, "body")),
+        (
+            "Location: /x\r\n\r\nbody",
+            "GET",
+            (302, "body".to_owned(), Some("/x".to_owned()), "----".to_owned()),
+        ),
+        (
+            "Location: /x\r\nStatus: 200 OK\r\n\r\nbody",
+            "GET",
+            (200, "body".to_owned(), Some("/x".to_owned()), "----".to_owned()),
+        ),
+        ("Content-Length: 4\r\n\r\nbody", "GET", whole(200, "body")),
+        ("Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", "GET", whole(200, "body")),
+        ("Status: 204 N\r\n\r\n", "GET", whole(204, "")),
+        ("Status: 304 N\r\nContent-Length: 5\r\n\r\n", "GET", whole(304, "")),
+        // HAProxy refuses what RFC 3875 (4.3.3) has servers take off.
+        ("X: 1\r\nContent-Length: 4\r\n\r\nbody", "HEAD", whole(200, "")),
+    ] {
+        *text.lock().expect("nobody panics with it") = output.as_bytes().to_vec();
+        assert_eq!(answered(output.as_bytes(), method, &scene, true), expected, "{method} {output:?}");
+    }
+}
+
+/// How requests end whose application does what it must not: the steps of its answer, the status and
+/// the state in the log.
+#[test]
+fn an_application_that_dies_or_lies_gets_its_request_the_answer_of_haproxy() {
+    type Answer = fn(u16) -> Vec<u8>;
+    let cases: &[(&str, Answer, u16, &str)] = &[
+        ("no head", |id| response(id, b"bad\r\n\r\nhello"), 502, "PH--"),
+        ("a status line", |id| response(id, b"HTTP/1.1 200 OK\r\n\r\nx"), 502, "PH--"),
+        ("a status that is none", |id| response(id, b"Status: abc\r\n\r\nx"), 502, "PH--"),
+        ("an upgrade", |id| response(id, b"Status: 101 Up\r\n\r\nx"), 502, "PH--"),
+        ("another coding", |id| response(id, b"Transfer-Encoding: gzip\r\n\r\nx"), 502, "PH--"),
+        ("two lengths", |id| response(id, b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nx"), 502, "PH--"),
+        ("too long a body", |id| response(id, b"Content-Length: 2\r\n\r\nhello"), 502, "PH--"),
+        ("bad chunks", |id| response(id, b"Transfer-Encoding: chunked\r\n\r\nzzzz"), 502, "PH--"),
+        ("too long a head", |id| response(id, &[&b"X: "[..], &[b'x'; 40_000]].concat()), 502, "PH--"),
+        ("no output", |id| end(id, 0), 502, "SH--"),
+        ("an unknown role", |id| end(id, 3), 502, "SH--"),
+        ("a cut head", |id| [output(id, b"X: 1\r\n"), end(id, 0)].concat(), 502, "SH--"),
+        ("the end of the connection", |_| Vec::new(), 502, "SH--"),
+        ("a cut end", |id| record(kind::END_REQUEST, id, b"ab"), 502, "SH--"),
+        ("output of no request", |_| output(0, b"X: 1\r\n\r\n"), 502, "SH--"),
+        (
+            "output of another request",
+            |id| [output(id + 6, b"X: 1\r\n\r\n"), end(id, 0)].concat(),
+            502,
+            "SH--",
+        ),
+        ("too short a body", |id| response(id, b"Content-Length: 20\r\n\r\nhello"), 200, "SD--"),
+        ("cut chunks", |id| response(id, b"Transfer-Encoding: chunked\r\n\r\n4\r\nbo"), 200, "SD--"),
+        (
+            "an unknown record",
+            |id| [record(99, id, b"z"), response(id, b"X: 1\r\n\r\n")].concat(),
+            200,
+            "----",
+        ),
+    ];
+    let answer: Arc<Mutex<Answer>> = Arc::new(Mutex::new(cases[0].1));
+    let server = {
+        let answer = answer.clone();
+        application(move |asked| answer.lock().expect("nobody panics with it")(asked.id))
+    };
+    let scene = scene(&server, "");
+    for (what, own, status, state) in cases {
+        *answer.lock().expect("nobody panics with it") = *own;
+        let answer = answered(b"", "GET", &scene, true);
+        assert_eq!((answer.0, answer.3.as_str()), (*status, *state), "{what}");
+    }
+    assert_eq!(scene.counts("b,s", &["scur", "qcur"]), ["scur=0", "qcur=0"]);
+}
+
+#[test]
+fn an_application_that_hangs_costs_the_time_of_the_server_alone() {
+    let server = Origin::raw(|stream| {
+        let mut records = Records::new(stream);
+        while records.next_record().is_some() {}
+    });
+    let backend = format!(
+        "timeout server 200ms\n  use-fcgi-app app\n  server s 127.0.0.1:{} proto fcgi\nfcgi-app app\n  docroot /srv",
+        server.port()
+    );
+    let scene = Scene::start("", "", &backend);
+    let answer = answered(b"", "GET", &scene, true);
+    assert_eq!((answer.0, answer.3.as_str()), (504, "sH--"));
+    // It goes on, and the connection that was left is gone.
+    assert!(eventually(|| scene.weir.ask("show info").contains("CurrSrvConns: 0") || {
+        scene.counts("b,s", &["scur"]) == ["scur=0"]
+    }));
+}
+
+#[test]
+fn what_an_application_says_is_logged_a_line_a_record() {
+    let server = application(|asked| {
+        [record(kind::STDERR, asked.id, b"first\nsecond\n"), response(asked.id, b"X: 1\r\n\r\n")].concat()
+    });
+    let log = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    log.set_read_timeout(Some(weir_tests::PATIENCE)).expect("not zero");
+    let port = log.local_addr().expect("bound").port();
+    let (_weir, front) = start(&server, "", &format!(" log-stderr 127.0.0.1:{port} local3\n"));
+    assert_eq!(get(front, "/a").expect("a response").status, 200);
+    let mut bytes = [0; 2048];
+    let length = log.recv(&mut bytes).expect("a line");
+    let line = String::from_utf8_lossy(&bytes[..length]).into_owned();
+    // local3, err.
+    assert!(line.starts_with("<155>") && line.contains(" app["), "{line}");
+    assert!(line.trim_end().ends_with("]: first.second."), "{line}");
+}
+
+/// Requests of several clients at once, each on a thread of its own; what came of each.
+fn at_once(port: u16, paths: &[&str]) -> Vec<std::thread::JoinHandle<String>> {
+    let one = |path: &&str| {
+        let path = (*path).to_owned();
+        // Of HTTP/1.0: nothing is in chunks.
+        let request = format!("GET {path} HTTP/1.0\r\nHost: h\r\n\r\n");
+        std::thread::spawn(move || {
+            let all = Client::connect(port).send(request).read_to_end();
+            let text = String::from_utf8_lossy(&all).into_owned();
+            text.split_once("\r\n\r\n").map_or(text.clone(), |(_, body)| body.to_owned())
+        })
+    };
+    paths.iter().map(one).collect()
+}
+
+#[test]
+fn requests_share_a_connection_where_the_application_takes_several() {
+    let (send, receive) = mpsc::channel();
+    let send = Mutex::new(send);
+    let server = Origin::raw(move |stream| {
+        let mut records = Records::new(stream);
+        let mut all: Vec<Asked> = Vec::new();
+        while all.len() < 3 {
+            let Some(asked) = records.next_request() else { return };
+            all.push(asked);
+        }
+        let _ = send.lock().expect("nobody panics with it").send(all.clone());
+        // The last first, in pieces that are mixed.
+        for piece in ["X: 1\r\n\r\n", "of ", "it"] {
+            for asked in all.iter().rev() {
+                records.send(&output(asked.id, piece.as_bytes()));
+            }
+        }
+        for asked in all.iter().rev() {
+            let name = asked.get("SCRIPT_NAME").to_owned();
+            records.send(&response(asked.id, name.as_bytes()));
+        }
+        while records.next_record().is_some() {}
+    });
+    let app = " option mpxs-conns\n option max-reqs 10\n";
+    let port = free_port();
+    let text = configuration(port, server.port(), " http-reuse always\n", app);
+    let _weir = Weir::start(&text, &[port]);
+    let mut got: Vec<String> =
+        at_once(port, &["/a", "/b", "/c"]).into_iter().map(|one| one.join().unwrap()).collect();
+    got.sort();
+    assert_eq!(got, ["of it/a", "of it/b", "of it/c"]);
+    let mut ids: Vec<u16> = receive.recv().expect("three requests").iter().map(|asked| asked.id).collect();
+    ids.sort_unstable();
+    assert_eq!((ids, server.connections()), (vec![1, 2, 3], 1));
+}
+
+#[test]
+fn an_application_is_asked_how_many_requests_it_takes() {
+    for (said, connections) in [
+        (&b"\x0f\x01FCGI_MPXS_CONNS1\x0d\x02FCGI_MAX_REQS10"[..], 1),
+        (b"\x0f\x01FCGI_MPXS_CONNS0\x0d\x02FCGI_MAX_REQS10", 2),
+        (b"", 2),
+    ] {
+        let arrived = Arc::new((Mutex::new(0), std::sync::Condvar::new()));
+        let server = {
+            let arrived = arrived.clone();
+            Origin::raw(move |stream| {
+                let mut records = Records::new(stream);
+                let asked = records.next_record().expect("a question");
+                assert_eq!((asked.kind, asked.id), (kind::GET_VALUES, 0));
+                records.send(&record(kind::GET_VALUES_RESULT, 0, said));
+                let mut mine = Vec::new();
+                loop {
+                    let Some(request) = records.next_request() else { return };
+                    mine.push(request.id);
+                    let (count, changed) = &*arrived;
+                    *count.lock().expect("nobody panics with it") += 1;
+                    changed.notify_all();
+                    // On a connection of its own the other one comes to another thread.
+                    if connections == 1 && mine.len() < 2 {
+                        continue;
+                    }
+                    let waits = count.lock().expect("nobody panics with it");
+                    drop(changed.wait_while(waits, |count| *count < 2).expect("nobody panics with it"));
+                    for id in mine.drain(..) {
+                        records.send(&response(id, b"X: 1\r\n\r\nok"));
+                    }
+                }
+            })
+        };
+        let port = free_port();
+        let text = configuration(port, server.port(), " http-reuse always\n", " option get-values\n");
+        let _weir = Weir::start(&text, &[port]);
+        // The answer to the question is here once the first request is.
+        let first = at_once(port, &["/a"]);
+        assert!(eventually(|| *arrived.0.lock().expect("nobody panics with it") == 1));
+        let second = at_once(port, &["/b"]);
+        for one in first.into_iter().chain(second) {
+            assert_eq!(one.join().unwrap(), "ok");
+        }
+        assert_eq!(server.connections(), connections, "{}", String::from_utf8_lossy(said));
+    }
+}
+
+#[test]
+fn a_client_that_leaves_aborts_its_request_alone() {
+    let (send, receive) = mpsc::channel();
+    let send = Mutex::new(send);
+    let server = Origin::raw(move |stream| {
+        let mut records = Records::new(stream);
+        let (Some(first), Some(second)) = (records.next_request(), records.next_request()) else { return };
+        let (left, stays) =
+            if first.get("SCRIPT_NAME") == "/leaves" { (first, second) } else { (second, first) };
+        records.send(&output(left.id, b"X: 1\r\n\r\nbegun"));
+        let aborted = records.next_record();
+        let is_right =
+            aborted.is_some_and(|record| (record.kind, record.id) == (kind::ABORT_REQUEST, left.id));
+        let _ = send.lock().expect("nobody panics with it").send(is_right);
+        // What still comes for it disturbs nobody.
+        records.send(&output(left.id, b"more"));
+        records.send(&end(left.id, 0));
+        records.send(&response(stays.id, b"X: 1\r\n\r\nok"));
+        while records.next_record().is_some() {}
+    });
+    let port = free_port();
+    let text = configuration(
+        port,
+        server.port(),
+        " http-reuse always\n",
+        " option mpxs-conns\n option max-reqs 2\n",
+    );
+    let _weir = Weir::start(&text, &[port]);
+    let mut leaves = Client::connect(port);
+    leaves.send("GET /leaves HTTP/1.1\r\nHost: h\r\n\r\n");
+    let stays = at_once(port, &["/stays"]);
+    assert!(leaves.read_head().contains("200"));
+    drop(leaves);
+    assert_eq!(receive.recv(), Ok(true));
+    assert_eq!(stays.into_iter().next().unwrap().join().unwrap(), "ok");
+}
+
+#[test]
+fn memory_stays_bounded_whatever_an_application_sends_and_a_client_does_not_read() {
+    const ALL: usize = 256 << 20;
+    let sent = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let server = {
+        let sent = sent.clone();
+        Origin::raw(move |stream| {
+            let mut records = Records::new(stream);
+            let Some(asked) = records.next_request() else { return };
+            records.send(&output(asked.id, b"X: 1\r\n\r\n"));
+            let piece = output(asked.id, &[b'x'; 65535]);
+            let mut stream = records.stream();
+            for _ in 0..ALL / 65535 {
+                if std::io::Write::write_all(&mut stream, &piece).is_err() {
+                    return;
+                }
+                sent.fetch_add(65535, std::sync::atomic::Ordering::Relaxed);
+            }
+        })
+    };
+    let (weir, port) = start(&server, "", "");
+    let resident = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", weir.pid())).expect("Linux");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
+        line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number")
+    };
+    let at_first = resident();
+    let mut client = Client::connect(port);
+    client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert!(client.read_head().contains("200"));
+    // It stands still once the buffers of the kernel are full.
+    let mut before = 0;
+    assert!(eventually(|| {
+        let now = sent.load(std::sync::atomic::Ordering::Relaxed);
+        let still = now == before && now > 0;
+        before = now;
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        still
+    }));
+    assert!(before < ALL / 2, "{before} bytes went somewhere");
+    let grown = resident().saturating_sub(at_first);
+    assert!(grown < 4096, "{grown} kB more than {at_first}");
+}
+
+#[test]
+fn sections_and_servers_that_do_not_fit_are_refused_with_the_way_out() {
+    let whole = "backend b\n mode http\n use-fcgi-app app\n server s 127.0.0.1:9 proto fcgi\nfcgi-app app\n docroot /srv\n";
+    let directory = weir_tests::scratch("fastcgi");
+    let file = directory.join("haproxy.cfg");
+    let alerts = |text: &str| {
+        std::fs::write(&file, text).expect("a file");
+        let verdict = weir_tests::check(&file, &directory);
+        verdict.alerts().iter().map(|&alert| alert.to_owned()).collect::<Vec<_>>()
+    };
+    for (from, to, expected) in [
+        ("", "", None),
+        (" docroot /srv", "", Some("fcgi-app 'app': no docroot configured.")),
+        (" use-fcgi-app app\n", "", Some("proxy 'b': FCGI server 's' has no FCGI app configured.")),
+        (" proto fcgi", "", Some("proxy 'b': FCGI app configured but no FCGI server found.")),
+        ("use-fcgi-app app", "use-fcgi-app other", Some("proxy 'b' : fcgi-app 'other' not found.")),
+        ("mode http", "mode tcp", Some("FCGI application cannot be used in non-HTTP mode.")),
+        ("docroot /srv", "docroot /srv\n path-info (", Some("'path-info'")),
+        ("docroot /srv", "docroot /srv\n option max-reqs 0", Some("max-reqs")),
+        ("docroot /srv", "docroot /srv\n set-param A", Some("'set-param' expects")),
+        ("docroot /srv", "docroot /srv\n pass-header A if nobody", Some("nobody")),
+        ("mode http", "mode http\n filter trace", Some("require an explicit filter declaration")),
+        ("mode http", "mode http\n filter trace\n filter fcgi-app app", None),
+        (" proto fcgi", " proto fcgi check\n option httpchk", Some("not supported yet")),
+        (" proto fcgi", " proto fcgi check", None),
+    ] {
+        let alerts = alerts(&whole.replacen(from, to, 1));
+        match expected {
+            None => assert!(alerts.is_empty(), "{from} {to}: {alerts:?}"),
+            Some(expected) => {
+                assert!(alerts.iter().any(|alert| alert.contains(expected)), "{from} {to}: {alerts:?}");
+            }
+        }
+    }
+}
