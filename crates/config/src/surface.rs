@@ -12,7 +12,7 @@ const NAMES: &str = include_str!("../data/surface.tsv");
 
 struct Names {
     all: HashSet<&'static str>,
-    by_first: HashMap<&'static str, u16>,
+    by_first: HashMap<&'static str, u32>,
     options: HashSet<&'static str>,
     bind: HashSet<&'static str>,
     server: HashSet<&'static str>,

@@ -71,6 +71,8 @@ pub struct Plan {
     pub certificates: Arc<sample::keys::Certificates>,
     /// Stick tables.
     pub tables: Vec<Arc<state::table::Table>>,
+    /// The stores of `cache` sections.
+    pub caches: Vec<Arc<cache::Store>>,
     /// The files of TLS and who uses them, for the runtime socket.
     pub tls: Arc<tls::files::Files>,
     /// Certificates that are ordered by `acme` sections.

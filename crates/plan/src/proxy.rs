@@ -132,6 +132,8 @@ pub struct Proxy {
     pub traces: Vec<Arc<TraceFilter>>,
     /// `compression …`, where it has a filter that heeds it.
     pub compression: Option<Box<Compression>>,
+    /// Whether its responses may be kept in caches: no `filter-sequence` leaves that out.
+    pub stores_responses: bool,
     /// `server`, `server-template`, in order; the picks of `balance` are indexes into it.
     pub servers: Servers,
     /// What servers have of their backend, for those added at run time.

@@ -240,6 +240,14 @@ pub(crate) enum Action {
         name: Box<Expression>,
     },
     UseService(Service),
+    /// `cache-use`.
+    UseCache {
+        store: Arc<cache::Store>,
+        /// Whether hints may be sent.
+        hints: bool,
+    },
+    /// `cache-store`.
+    StoreInCache(Arc<cache::Store>),
     /// `track-sc0` …
     Track {
         counter: u8,

@@ -76,6 +76,10 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
         }
         Action::Auth(realm) => return Applied::Final(Final::Reply(Arc::new(ask(stage, realm)))),
         Action::UseService(service) => return Applied::Final(Final::Service(*service)),
+        Action::UseCache { store, hints } => {
+            return Applied::Hold(Hold::UseCache { store: store.clone(), hints: *hints });
+        }
+        Action::StoreInCache(store) => return Applied::Hold(Hold::StoreInCache(store.clone())),
         Action::Reject => return Applied::Final(Final::Reject),
         Action::CloseServer => return Applied::Final(Final::CloseServer),
         Action::SilentDrop { rst_ttl } => return Applied::Final(Final::SilentDrop { rst_ttl: *rst_ttl }),

@@ -9,13 +9,14 @@ use syntax::{Environment, Word};
 
 use crate::draft::acme::AcmeDraft;
 use crate::draft::args::Args;
+use crate::draft::cache::CacheDraft;
 use crate::draft::mail::MailersDraft;
 use crate::draft::resolvers::ReadResolvers;
 use crate::draft::settings::{GlobalSettings, Settings};
 
 /// The sections a keyword may stand in: a set of bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Where(pub u16);
+pub struct Where(pub u32);
 
 impl Where {
     /// `defaults`.
@@ -51,6 +52,8 @@ impl Where {
     pub const ACME: Self = Self(1 << 14);
     /// `crt-store`.
     pub const CRT_STORE: Self = Self(1 << 15);
+    /// `cache`.
+    pub const CACHE: Self = Self(1 << 16);
 
     /// Both sets.
     pub const fn or(self, other: Self) -> Self {
@@ -78,6 +81,7 @@ impl Where {
             (Self::ACME, "acme"),
             (Self::MAILERS, "mailers"),
             (Self::PEERS, "peers"),
+            (Self::CACHE, "cache"),
         ];
         names.iter().chain(&more).filter(|(bit, _)| self.holds(*bit)).map(|(_, name)| *name).collect()
     }
@@ -124,6 +128,9 @@ pub type Outcome = Result<(), Diagnostic>;
 /// Reads a line into a `mailers` section.
 pub type ReadMailers = for<'a> fn(&mut MailersDraft, &mut Args<'a, '_>) -> Outcome;
 
+/// Reads a line into a `cache` section.
+pub type ReadCache = for<'a> fn(&mut CacheDraft<'a>, &mut Args<'a, '_>) -> Outcome;
+
 /// Reads a line into an `acme` section.
 pub type ReadAcme = for<'a> fn(&mut AcmeDraft<'a>, &mut Args<'a, '_>) -> Outcome;
 
@@ -144,6 +151,8 @@ pub enum Apply {
     Resolvers(ReadResolvers),
     /// Sets something of a `mailers` section.
     Mailers(ReadMailers),
+    /// Sets something of a `cache` section.
+    Cache(ReadCache),
     /// Sets something of an `acme` section.
     Acme(ReadAcme),
     /// Understood, without effect here: a warning with the reason.

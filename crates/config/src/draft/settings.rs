@@ -147,7 +147,7 @@ pub struct FilterDraft<'a> {
     /// The filter's name, which `filter-sequence` calls it by.
     pub keyword: &'a Word,
     /// What it is.
-    pub kind: FilterKind,
+    pub kind: FilterKind<'a>,
     /// By what a limit of bandwidth is shared.
     pub shared: Option<SharedDraft<'a>>,
 }
@@ -164,10 +164,12 @@ pub struct SharedDraft<'a> {
 /// What a filter is.
 #[derive(Debug, Clone)]
 #[allow(missing_docs)]
-pub enum FilterKind {
+pub enum FilterKind<'a> {
     Trace(TraceFilter),
     Bandwidth(BandwidthFilter),
     Compression(CompressionFilter),
+    /// With the name of the cache.
+    Cache(&'a Word),
 }
 
 /// Which of the two directions a filter of compression is for.

@@ -12,6 +12,7 @@ use crate::draft::Kind;
 use crate::draft::settings::Settings;
 use crate::resolve::balance::balance;
 use crate::resolve::binds::binds;
+use crate::resolve::cache;
 use crate::resolve::check::Sources;
 use crate::resolve::filters::{compression, filters};
 use crate::resolve::formats::formats;
@@ -42,6 +43,8 @@ pub(crate) fn resolve(
     let traces = filters(proxy, context);
     let compression = compression(proxy, context);
     let compiled = compile(proxy, index, pending, context);
+    let caches = context.names.caches_used.take();
+    let stores_responses = cache::check_filters(proxy, &caches, context);
     let formats = formats(proxy, &compiled.acls, context);
     let balance = balance(proxy, &compiled.acls, context);
     let default_backend = default_backend(place, proxy, pending, index, context);
@@ -116,6 +119,7 @@ pub(crate) fn resolve(
         balance,
         traces,
         compression,
+        stores_responses,
         servers: servers.into(),
         lent: LentToServers {
             check_kind,

@@ -3,6 +3,7 @@
 //! ([`report`]), to counters ([`finish`]).
 
 pub(crate) mod cacheability;
+mod caching;
 mod choice;
 pub(crate) mod ending;
 pub(crate) mod filters;
@@ -32,6 +33,7 @@ use crate::message::compression::Coded;
 use crate::server::local::LocalProxy;
 use sockets::ServerSocket;
 
+pub(crate) use caching::Caching;
 pub(crate) use choice::{Bound, Choice, Dates, Seen};
 
 /// What a request in progress needs beside its connection. Reused, so that a warm request allocates
@@ -53,6 +55,8 @@ pub(crate) struct Exchange {
     pub(crate) coded: Coded,
     /// What `filter trace` is told, where a proxy has one.
     pub(crate) trace: Option<Rc<Trace>>,
+    /// What a cache has to do with it, where rules asked one.
+    pub(crate) caching: Option<Box<Caching>>,
     /// From the client to the server.
     pub(crate) upload: Flow,
     /// From the server to the client.
@@ -183,6 +187,8 @@ pub(crate) enum Stop {
     Fault(Fault),
     /// The answer was made here and lies in the transaction's response and `reply`.
     Reply,
+    /// What was found in a cache answers it.
+    Cached,
     /// The connection just ends.
     Close,
     /// The stream goes on in HTTP mode.
@@ -233,6 +239,7 @@ impl Exchange {
         self.phase = Phase::Request;
         self.upgrade = Upgrade::None;
         self.trace = None;
+        self.caching = None;
         self.coded.reset();
         self.backend = None;
         self.error_status = 0;

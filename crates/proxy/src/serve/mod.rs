@@ -3,6 +3,7 @@
 pub mod accept;
 mod attach;
 mod boxes;
+mod cached;
 pub mod feed;
 pub(crate) mod http;
 mod multiplexed;
