@@ -9,7 +9,7 @@ use runtime::watchdog;
 
 use crate::call::{Call, Reply, Settings, denied, error};
 use crate::commands::{
-    anonymized, authorities, backends, captured, certificates, events, handshakes, inside, lists, measures,
+    anonymized, authorities, backends, caches, captured, certificates, events, handshakes, inside, lists, measures,
     orders, patterns, peers, reloads, servers, sets, shows, streams, tables, traces, variables,
 };
 use crate::statistics::resolvers;
@@ -167,7 +167,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show activity",            "[-1|0|thread_num]",                Operator, "show per-thread activity stats (for support/developers)",                         shows::activity),
     row  ("show anon",                "",                                 User,     "display the current state of anonymized mode",                                    anonymized::show),
     row  ("show backend",             "",                                 User,     "list backends in the current running config",                                     shows::backend),
-    later("show cache",               "",                                 Admin,    "show cache status"),
+    row  ("show cache",               "",                                 Admin,    "show cache status",                                                               caches::show),
     row  ("show cli level",           "",                                 User,     "display the level of the current CLI session",                                    shows::cli_level),
     row  ("show cli sockets",         "",                                 User,     "dump list of cli sockets",                                                        shows::cli_sockets),
     row  ("show config",              "",                                  Admin,    "show a configuration that holds what was done to this process",                      reloads::show_config),
