@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use http::Head;
 
+use crate::flight::Lead;
 use crate::freshness::{Lifetime, Now};
 use crate::object::{Object, blocks_of};
 use crate::store::Store;
@@ -32,14 +33,22 @@ pub struct Filling {
     body: Vec<u8>,
     /// Blocks that were taken for it.
     blocks: u32,
+    /// Who is waited for by others.
+    lead: Option<Lead>,
     began: Now,
 }
 
 impl Filling {
     pub(crate) fn new(store: Arc<Store>, plan: Plan, length: Option<u64>, began: Now) -> Option<Self> {
-        let mut own = Self { store, plan: Some(Box::new(plan)), body: Vec::new(), blocks: 0, began };
+        let mut own =
+            Self { store, plan: Some(Box::new(plan)), body: Vec::new(), blocks: 0, lead: None, began };
         let length = usize::try_from(length.unwrap_or(0)).ok()?;
         own.grow(length).then_some(own)
+    }
+
+    /// Has those who wait for `lead` wait for this.
+    pub fn lead(&mut self, lead: Option<Lead>) {
+        self.lead = lead;
     }
 
     /// Takes the next bytes of the body.
@@ -54,6 +63,9 @@ impl Filling {
             let spare = self.body.capacity().max(4096).min(room);
             if wanted > self.most() || !self.grow(wanted + spare) {
                 self.give_up();
+                if let Some(lead) = self.lead.take() {
+                    lead.pass(self.began.ms);
+                }
                 return;
             }
         }
@@ -89,9 +101,14 @@ impl Filling {
             modified: lifetime.modified,
             stored_ms: began,
             expires_ms: began + u64::from(lifetime.left) * 1000,
+            revalidate_ms: began + (u64::from(lifetime.left) + u64::from(lifetime.while_revalidate)) * 1000,
+            error_ms: began + (u64::from(lifetime.left) + u64::from(lifetime.if_error)) * 1000,
             used_ms: AtomicU64::new(now_ms),
             placed_ms: AtomicU64::new(now_ms),
         });
+        if let Some(lead) = self.lead.take() {
+            lead.keep();
+        }
     }
 
     /// Bytes that the body may have.

@@ -3,6 +3,8 @@
 
 use http::{Head, KnownName};
 
+use crate::settings::Settings;
+
 /// An instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
@@ -24,6 +26,10 @@ pub struct Lifetime {
     pub age: u32,
     /// What `If-Modified-Since` is compared with, in seconds since 1970.
     pub modified: i64,
+    /// How long beyond that it may be used while a fresh one is fetched, in seconds.
+    pub while_revalidate: u32,
+    /// How long where none can be fetched, in seconds.
+    pub if_error: u32,
 }
 
 /// What `Cache-Control` says of a response.
@@ -33,12 +39,30 @@ struct Said {
     is_public: bool,
     shared: Option<u32>,
     lifetime: Option<u32>,
+    must_revalidate: bool,
+    while_revalidate: Option<u32>,
+    if_error: Option<u32>,
+}
+
+impl Said {
+    /// How long a response may be used beyond its lifetime: as long as the section allows, or what
+    /// the server says if that is shorter (RFC 5861). `s-maxage` forbids it unless the server says
+    /// so (RFC 9111, 5.2.2.10).
+    fn beyond(&self, said: Option<u32>, allowed: u32) -> u32 {
+        match said {
+            _ if self.must_revalidate => 0,
+            Some(said) => said.min(allowed),
+            None if self.shared.is_some() => 0,
+            None => allowed,
+        }
+    }
 }
 
 impl Lifetime {
-    /// The lifetime of a response with this head, at most `longest` seconds; `None` where it is not
-    /// to be kept.
-    pub fn of(response: &Head, longest: u32, now: Now) -> Option<Self> {
+    /// The lifetime of a response with this head, at most as long as the section allows; `None` where
+    /// it is not to be kept.
+    pub fn of(response: &Head, settings: &Settings, now: Now) -> Option<Self> {
+        let longest = settings.max_age;
         if response.status() != 200 {
             return None;
         }
@@ -61,7 +85,13 @@ impl Lifetime {
         }
         let age = age(response)?;
         let left = explicit.map_or(longest, |lifetime| lifetime.saturating_sub(age)).min(longest);
-        (left > 0).then(|| Self { left, age, modified: modified(response, now.wall) })
+        (left > 0).then(|| Self {
+            left,
+            age,
+            modified: modified(response, now.wall),
+            while_revalidate: said.beyond(said.while_revalidate, settings.stale_while_revalidate),
+            if_error: said.beyond(said.if_error, settings.stale_if_error),
+        })
     }
 }
 
@@ -79,6 +109,12 @@ fn directives(response: &Head) -> Said {
             said.is_public = true;
         } else if is(b"s-maxage") {
             shorten(&mut said.shared, argument);
+        } else if is(b"must-revalidate") || is(b"proxy-revalidate") {
+            said.must_revalidate = true;
+        } else if is(b"stale-while-revalidate") {
+            shorten(&mut said.while_revalidate, argument);
+        } else if is(b"stale-if-error") {
+            shorten(&mut said.if_error, argument);
         } else if is(b"max-age") {
             shorten(&mut said.lifetime, argument);
         }
@@ -132,7 +168,7 @@ mod tests {
         for (name, value) in fields {
             head.append(name.as_bytes(), value.as_bytes());
         }
-        Lifetime::of(&head, 60, NOW).map(|lifetime| lifetime.left)
+        Lifetime::of(&head, &Settings::new("c", 1024), NOW).map(|lifetime| lifetime.left)
     }
 
     #[test]
@@ -172,10 +208,32 @@ mod tests {
     }
 
     #[test]
+    fn what_is_stale_is_used_as_far_as_both_sides_allow() {
+        let cases: &[(&str, (u32, u32))] = &[
+            ("max-age=5", (30, 300)),
+            ("max-age=5, stale-while-revalidate=10", (10, 300)),
+            ("max-age=5, stale-while-revalidate=99, stale-if-error=0", (30, 0)),
+            ("max-age=5, must-revalidate, stale-while-revalidate=10", (0, 0)),
+            ("max-age=5, proxy-revalidate", (0, 0)),
+            ("s-maxage=5", (0, 0)),
+            ("s-maxage=5, stale-if-error=9", (0, 9)),
+        ];
+        let settings =
+            Settings { stale_while_revalidate: 30, stale_if_error: 300, ..Settings::new("c", 1024) };
+        for (control, wanted) in cases {
+            let mut head = Head::new();
+            head.start_response(200, None);
+            head.append(b"Cache-Control", control.as_bytes());
+            let own = Lifetime::of(&head, &settings, NOW).unwrap();
+            assert_eq!((own.while_revalidate, own.if_error), *wanted, "{control}");
+        }
+    }
+
+    #[test]
     fn other_statuses_are_not_kept() {
         let mut head = Head::new();
         head.start_response(404, None);
         head.append(b"Cache-Control", b"max-age=5");
-        assert_eq!(Lifetime::of(&head, 60, NOW), None);
+        assert_eq!(Lifetime::of(&head, &Settings::new("c", 1024), NOW), None);
     }
 }

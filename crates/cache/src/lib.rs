@@ -10,11 +10,14 @@
 
 mod condition;
 mod filling;
+mod flight;
 mod freshness;
 mod hints;
 mod key;
 mod object;
 mod order;
+mod purge;
+mod range;
 mod request;
 mod settings;
 mod store;
@@ -22,10 +25,13 @@ mod vary;
 
 pub use condition::is_unchanged;
 pub use filling::Filling;
+pub use flight::{Follow, Landed, Lead, Turn};
 pub use freshness::{Lifetime, Now};
 pub use hints::hints;
 pub use key::write_key;
 pub use object::{Object, Shown};
+pub use purge::Purge;
+pub use range::{Ranged, ranged};
 pub use request::Request;
 pub use settings::{Hints, Settings};
 pub use store::{Found, Store};

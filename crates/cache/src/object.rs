@@ -32,6 +32,10 @@ pub struct Object {
     pub(crate) stored_ms: u64,
     /// From when on it is not used any more.
     pub(crate) expires_ms: u64,
+    /// Until when it is used while a fresh one is fetched.
+    pub(crate) revalidate_ms: u64,
+    /// Until when it is used where none can be fetched.
+    pub(crate) error_ms: u64,
     /// When it was used last. Written by any worker, at most once in a millisecond each.
     pub(crate) used_ms: AtomicU64,
     /// Under what instant it stands in the order of use. Written under the lock of that.
@@ -65,6 +69,16 @@ impl Object {
     #[inline]
     pub fn is_fresh(&self, now_ms: u64) -> bool {
         now_ms < self.expires_ms
+    }
+
+    /// Whether it may be used while a fresh one is fetched (RFC 5861, 3).
+    pub fn may_wait(&self, now_ms: u64) -> bool {
+        now_ms < self.revalidate_ms
+    }
+
+    /// Whether it may be used where none can be fetched (RFC 5861, 4).
+    pub fn may_help(&self, now_ms: u64) -> bool {
+        now_ms < self.error_ms
     }
 
     /// Notes that it was used.

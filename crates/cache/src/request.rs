@@ -5,7 +5,7 @@ use http::{BodyLength, Head, KnownName, Method};
 use crate::key::write_key;
 
 /// A request, as a cache sees it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Request {
     /// What its response is kept under.
     pub(crate) key: Box<[u8]>,

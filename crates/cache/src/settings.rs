@@ -31,6 +31,18 @@ pub struct Settings {
     pub hints: Hints,
     /// Of all blocks, the percentage that entries of hints alone may take (`early-hints … ratio`).
     pub hints_ratio: u8,
+    /// `stale-while-revalidate`: how long beyond its lifetime a response is used while a fresh one
+    /// is fetched, in seconds.
+    pub stale_while_revalidate: u32,
+    /// `stale-if-error`: the same where none can be fetched.
+    pub stale_if_error: u32,
+    /// `collapsed-forwarding`: how long a request waits for the response to another one, in ms; 0
+    /// for not at all.
+    pub wait_ms: u64,
+    /// `process-range`.
+    pub ranges: bool,
+    /// `purge-tags`: the field of responses that names their tags, in lower case.
+    pub tags: Option<Box<str>>,
 }
 
 impl Settings {
@@ -48,6 +60,11 @@ impl Settings {
             max_variants: 10,
             hints: Hints::Off,
             hints_ratio: 25,
+            stale_while_revalidate: 0,
+            stale_if_error: 0,
+            wait_ms: 0,
+            ranges: false,
+            tags: None,
         }
     }
 

@@ -9,10 +9,12 @@ use arc_swap::ArcSwapOption;
 use http::{Head, KnownName};
 
 use crate::filling::{Filling, Plan};
+use crate::flight::{Flights, Turn};
 use crate::freshness::{Lifetime, Now};
 use crate::hints::hints;
 use crate::object::{Object, blocks_of, memory};
 use crate::order::Order;
+use crate::purge::{self, Purge};
 use crate::request::{Request, is_of_message};
 use crate::settings::{Hints, Settings};
 use crate::vary::Variant;
@@ -28,6 +30,8 @@ const MOST_BUCKETS: usize = 1 << 20;
 pub enum Found {
     /// A response that may be used.
     Fresh(Arc<Object>),
+    /// One that is not fresh any more, and may be of use all the same.
+    Stale(Arc<Object>),
     /// None, but one whose hints are known.
     Hints(Arc<Object>),
     /// Nothing.
@@ -42,6 +46,7 @@ pub struct Store {
     buckets: Box<[ArcSwapOption<Bucket>]>,
     hasher: RandomState,
     order: Mutex<Order>,
+    flights: Flights,
 }
 
 impl Store {
@@ -52,6 +57,7 @@ impl Store {
             buckets: (0..count).map(|_| ArcSwapOption::empty()).collect(),
             hasher: RandomState::new(),
             order: Mutex::new(Order::new(settings.blocks)),
+            flights: Flights::new(),
             settings,
         })
     }
@@ -95,6 +101,9 @@ impl Store {
             hinting = hinting.or(Some(object));
         }
         match hinting {
+            Some(object) if !object.is_hints && (object.may_wait(now_ms) || object.may_help(now_ms)) => {
+                Found::Stale(object.clone())
+            }
             Some(object) if self.settings.hints != Hints::Off => Found::Hints(object.clone()),
             _ => Found::Nothing,
         }
@@ -113,7 +122,7 @@ impl Store {
             return None;
         }
         let variant = self.variant(request, response)?;
-        let lifetime = Lifetime::of(response, self.settings.max_age, now)?;
+        let lifetime = Lifetime::of(response, &self.settings, now)?;
         let kept = kept_head(response);
         if self.settings.hints == Hints::Only {
             self.keep_hints(request, variant, &kept, lifetime, now);
@@ -171,19 +180,45 @@ impl Store {
         others.iter().filter(|object| object.is_fresh(now_ms)).count() < self.settings.max_variants
     }
 
+    /// Whose turn it is to fetch what is requested.
+    pub fn board(self: &Arc<Self>, request: &Request, now_ms: u64) -> Turn {
+        if !request.may_store || !request.may_use {
+            return Turn::Alone;
+        }
+        self.flights.board(self, request.hash, &request.key, now_ms)
+    }
+
+    pub(crate) fn flights(&self) -> &Flights {
+        &self.flights
+    }
+
     /// Makes what nobody may use any more of a request for which the server did something
     /// (RFC 9111, 4.4): all variants.
     pub fn remove(&self, request: &Request) {
-        self.remove_if(request.hash, |object| object.key == request.key);
+        _ = self.remove_if(request.hash, |object| object.key == request.key);
     }
 
-    fn remove_if(&self, hash: u64, is_wanted: impl Fn(&Object) -> bool) {
-        let bucket = self.bucket(hash).load_full();
-        let wanted = bucket.iter().flat_map(|bucket| bucket.iter()).filter(|object| is_wanted(object));
+    fn remove_if(&self, hash: u64, is_wanted: impl Fn(&Object) -> bool) -> usize {
         let mut gone = Bucket::new();
         let mut order = self.order();
+        let bucket = self.bucket(hash).load_full();
+        let wanted = bucket.iter().flat_map(|bucket| bucket.iter()).filter(|object| is_wanted(object));
         wanted.for_each(|object| self.take_out(object, &mut order, &mut gone));
         drop(order);
+        gone.len()
+    }
+
+    /// Takes out what `purge` says; how many objects that were.
+    pub fn purge(&self, purge: &Purge<'_>) -> usize {
+        if let Purge::Key(key) = purge {
+            let key = purge::key(key);
+            return self.remove_if(self.hasher.hash_one(&*key), |object| *object.key == *key);
+        }
+        let tags = self.settings.tags.as_deref().map(|name| http::Name::new(name.as_bytes()));
+        // Looked at without the lock, which many objects would hold for long.
+        let all = self.objects();
+        let wanted = all.iter().filter(|object| purge.means(object, tags.as_ref()));
+        wanted.map(|wanted| self.remove_if(wanted.hash, |object| std::ptr::eq(object, &**wanted))).sum()
     }
 
     /// Blocks that nothing takes.
@@ -267,6 +302,8 @@ impl Store {
             modified: lifetime.modified,
             stored_ms: now.ms,
             expires_ms: now.ms + u64::from(lifetime.left) * 1000,
+            revalidate_ms: 0,
+            error_ms: 0,
             used_ms: AtomicU64::new(now.ms),
             placed_ms: AtomicU64::new(now.ms),
         };
@@ -363,6 +400,8 @@ fn only_hints(object: &Object, order: &mut Order) -> Option<Object> {
         modified: object.modified,
         stored_ms: object.stored_ms,
         expires_ms: object.expires_ms,
+        revalidate_ms: 0,
+        error_ms: 0,
         used_ms: AtomicU64::new(0),
         placed_ms: AtomicU64::new(0),
     })

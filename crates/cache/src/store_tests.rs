@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::Now;
+use crate::{Landed, Lead, Now};
 
 const WALL: i64 = 1_700_000_000;
 
@@ -124,6 +124,83 @@ fn hints_stay_where_a_response_makes_room() {
     let found = store.find(&own, &get("h", "/16", &[]), 30);
     let Found::Hints(object) = found else { panic!("{found:?}") };
     assert_eq!(crate::hints(&object.head), [b"</a>; rel=preload".to_vec()]);
+}
+
+#[test]
+fn what_is_stale_waits_or_helps_as_long_as_it_may() {
+    let store = store(|settings| (settings.stale_while_revalidate, settings.stale_if_error) = (10, 20));
+    let request = get("h", "/", &[]);
+    assert!(keep(&store, &request, &response(&[("Cache-Control", "max-age=5")]), b"old", 0));
+    let own = store.request(&request).unwrap();
+    let at = |ms| match store.find(&own, &request, ms) {
+        Found::Fresh(_) => "fresh",
+        Found::Stale(object) if object.may_wait(ms) => "waits",
+        Found::Stale(object) if object.may_help(ms) => "helps",
+        _ => "gone",
+    };
+    assert_eq!(
+        [4_999, 5_000, 14_999, 15_000, 24_999, 25_000].map(at),
+        ["fresh", "waits", "waits", "helps", "helps", "gone"]
+    );
+}
+
+#[test]
+fn one_leads_and_the_others_follow() {
+    use std::task::{Context, Poll, Waker};
+    let store = store(|_| {});
+    let request = store.request(&get("h", "/", &[])).unwrap();
+    let other = store.request(&get("h", "/other", &[])).unwrap();
+    let follow = || match store.board(&request, 0) {
+        Turn::Follows(follow) => follow,
+        turn => panic!("{turn:?}"),
+    };
+    let mut context = Context::from_waker(Waker::noop());
+    for (end, landed) in [
+        (Lead::keep as fn(Lead), Landed::Kept),
+        (drop, Landed::Abandoned),
+        (|lead| lead.pass(0), Landed::Passed),
+    ] {
+        let Turn::Leads(lead) = store.board(&request, 0) else { panic!("nobody leads") };
+        assert!(matches!(store.board(&other, 0), Turn::Leads(_)));
+        let (mut one, mut two) = (follow(), follow());
+        assert_eq!(one.poll_landed(&mut context), Poll::Pending);
+        assert_eq!(one.poll_landed(&mut context), Poll::Pending);
+        assert_eq!(two.poll_landed(&mut context), Poll::Pending);
+        end(lead);
+        assert_eq!(one.poll_landed(&mut context), Poll::Ready(landed));
+        assert_eq!(two.poll_landed(&mut context), Poll::Ready(landed));
+    }
+    // What is not for others is not waited for, for a while.
+    assert!(matches!(store.board(&request, 1_999), Turn::Alone));
+    assert!(matches!(store.board(&request, 2_000), Turn::Leads(_)));
+}
+
+#[test]
+fn what_is_purged_is_what_was_meant() {
+    let store = store(|settings| settings.tags = Some("cache-tag".into()));
+    let fill = || {
+        for (host, path, tags) in
+            [("a", "/x/1", "one, two"), ("a", "/x/2", "two"), ("b", "/x/1", "one two"), ("a", "/y", "")]
+        {
+            let fresh = response(&[("Cache-Control", "max-age=50"), ("Cache-Tag", tags)]);
+            assert!(keep(&store, &get(host, path, &[]), &fresh, b"body", 1));
+        }
+    };
+    for (purge, count) in [
+        (Purge::Key(b"A/x/1"), 1),
+        (Purge::Key(b"a/x"), 0),
+        (Purge::Prefix(b"a/x"), 2),
+        (Purge::Prefix(b"a"), 3),
+        (Purge::Prefix(b"x"), 0),
+        (Purge::Tag(b"one"), 2),
+        (Purge::Tag(b"tw"), 0),
+        (Purge::All, 4),
+    ] {
+        fill();
+        assert_eq!(store.purge(&purge), count, "{purge:?}");
+        assert_eq!(store.objects().len(), 4 - count, "{purge:?}");
+        store.order().check(1024, 0);
+    }
 }
 
 /// What was sent for a request, as the model remembers it.

@@ -54,6 +54,7 @@ pub static ACTIONS: &[Row] = &[
     row("allow",               "",                                    HTTP,              "lets it pass", parse::accept),
     row("attach-srv",          "<backend>/<server> [name <expr>]",    SES,               "makes the connection one of a server's, for requests to that (reverse HTTP)", parse::attach_srv),
     row("auth",                "[realm <realm>]",                     REQ,               "asks for a user and password", parse::auth),
+    row("cache-purge",         "<name> { key | prefix | tag } <fmt>", REQ | RES,         "takes responses out of a cache", parse::cache_purge),
     row("cache-store",         "<name>",                              RES,               "keeps the response in a cache", parse::cache_store),
     row("cache-use",           "<name> [no-early-hints]",             REQ,               "answers from a cache, if it can", parse::cache_use),
     row("capture",             "<sample> [len <length> | id <id>]",   CNT | HTTP,        "keeps a value for the logs", parse::capture),

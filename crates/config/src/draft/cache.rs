@@ -17,4 +17,14 @@ pub struct CacheDraft<'a> {
     pub max_variants: Option<(usize, &'a Word)>,
     /// `early-hints`, with the ratio where it is said.
     pub hints: Option<(cache::Hints, Option<u8>)>,
+    /// `stale-while-revalidate`, in seconds.
+    pub stale_while_revalidate: u32,
+    /// `stale-if-error`, in seconds.
+    pub stale_if_error: u32,
+    /// `collapsed-forwarding`, in ms.
+    pub wait_ms: u64,
+    /// `process-range`.
+    pub ranges: bool,
+    /// `purge-tags`.
+    pub tags: Option<&'a Word>,
 }

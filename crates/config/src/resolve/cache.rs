@@ -89,6 +89,11 @@ fn read(section: &Section, context: &mut Context<'_>) -> Option<Settings> {
         settings.hints = hints;
         settings.hints_ratio = ratio.unwrap_or(settings.hints_ratio);
     }
+    settings.stale_while_revalidate = draft.stale_while_revalidate;
+    settings.stale_if_error = draft.stale_if_error;
+    settings.wait_ms = draft.wait_ms;
+    settings.ranges = draft.ranges;
+    settings.tags = draft.tags.map(|word| word.as_str().to_ascii_lowercase().into());
     Some(settings)
 }
 

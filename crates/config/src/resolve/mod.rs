@@ -464,6 +464,7 @@ fn finish<'a>(
             Arc::new(context.patterns.take())
         },
         tables,
+        revalidates: context.names.caches.iter().any(|store| store.settings.stale_while_revalidate > 0),
         caches: std::mem::take(&mut context.names.caches),
         certificates: context.names.certificates.clone(),
         tls: context.tls_files.all.clone(),

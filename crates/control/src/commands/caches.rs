@@ -1,12 +1,12 @@
-//! `show cache` (management manual, 9.3): the caches and what is in each.
+//! `show cache` (management manual, 9.3): the caches and what is in each. `clear cache` takes it out.
 
 use std::fmt::Write;
 use std::sync::Arc;
 
 use base::clock::now_ms;
-use cache::{Object, Store};
+use cache::{Object, Purge, Store};
 
-use crate::call::{Call, Reply};
+use crate::call::{Call, Reply, error};
 
 /// So many objects are told in one piece.
 const PORTION: usize = 100;
@@ -16,9 +16,34 @@ pub(crate) fn show(call: &mut Call<'_>) -> Reply {
     Reply::Pieces(Box::new(stores.into_iter().flat_map(pieces)))
 }
 
+/// `clear cache <name> [ key <key> | prefix <prefix> | tag <tag> ]`.
+pub(crate) fn clear(call: &mut Call<'_>) -> Reply {
+    let view = call.runtime.view();
+    let Some(store) = view.caches.iter().find(|store| *store.settings.name == *call.arg(0)) else {
+        return error("No such cache\n");
+    };
+    let what = call.arg(2).as_bytes();
+    let purge = match (call.arg(1), what.is_empty()) {
+        ("", _) => Purge::All,
+        ("key", false) => Purge::Key(what),
+        ("prefix", false) => Purge::Prefix(what),
+        ("tag", false) if store.settings.tags.is_none() => {
+            return error("This cache knows no tags: its section has no 'purge-tags'\n");
+        }
+        ("tag", false) => Purge::Tag(what),
+        _ => {
+            return error(
+                "Required arguments: <cache> [ key <host/target> | prefix <host/target> | tag <tag> ]\n",
+            );
+        }
+    };
+    Reply::Text(format!("{} objects removed\n", store.purge(&purge)))
+}
+
 fn pieces(store: Arc<Store>) -> impl Iterator<Item = String> {
     let at = Arc::as_ptr(&store);
-    let first = format!("{at:p}: {} (shctx:{at:p}, available blocks:{})\n", store.settings.name, store.free());
+    let first =
+        format!("{at:p}: {} (shctx:{at:p}, available blocks:{})\n", store.settings.name, store.free());
     let mut objects = store.objects().into_iter();
     let rest = std::iter::from_fn(move || {
         let portion: Vec<Arc<Object>> = objects.by_ref().take(PORTION).collect();

@@ -20,7 +20,7 @@ use crate::exchange::sockets::Sockets;
 use crate::exchange::view;
 use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
-use crate::message::caching;
+use crate::message::caching::{self, Looked};
 use crate::message::inspect;
 use crate::message::upload::{self, Allowed};
 use crate::server::Upstream;
@@ -100,8 +100,17 @@ pub(super) async fn run(
             }
             Outcome::Hold(Hold::UseCache { store, hints }) => {
                 let Some(x) = x.as_deref_mut() else { continue };
-                if let Some(hint) = caching::look_up(client, x, is_of_frontend(client, about), store, hints) {
-                    Box::pin(do_hold(client, Some(x), about, Hold::EarlyHint(hint))).await?;
+                let of_frontend = is_of_frontend(client, about);
+                match caching::look_up(client, x, of_frontend, store, hints) {
+                    Looked::Done => {}
+                    Looked::Hint(hint) => {
+                        Box::pin(do_hold(client, Some(x), about, Hold::EarlyHint(hint))).await?;
+                    }
+                    Looked::Wait(follow) => {
+                        let leaving = watches(client, x, about);
+                        Box::pin(caching::wait(client, x, of_frontend, leaving, follow)).await?;
+                        note_wait(Some(x), about);
+                    }
                 }
             }
             Outcome::Hold(Hold::StoreInCache(store)) => {

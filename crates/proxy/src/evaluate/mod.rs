@@ -132,6 +132,10 @@ async fn on_content(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Res
 async fn on_request(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Result<(), Stop> {
     restrict_names(client, x, proxy)?;
     if !proxy.http_request.is_empty() {
+        if client.worker.shared.plan.revalidates && x.original.is_none() {
+            // Rules are run on it again where what it asks for is fetched anew.
+            x.original = Some(Box::new(x.txn.request.clone()));
+        }
         of_http(client, x, proxy, &proxy.http_request).await?;
     }
     if !proxy.redirects.is_empty() {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use cache::{Filling, Object, Request, Store};
+use cache::{Filling, Lead, Object, Request, Store};
 
 /// What a cache has to do with an exchange.
 #[derive(Debug)]
@@ -12,8 +12,22 @@ pub(crate) struct Caching {
     pub(crate) store: Arc<Store>,
     /// What the request is there.
     pub(crate) request: Request,
-    /// What was found.
+    /// What was found, to be delivered.
     pub(crate) found: Option<Arc<Object>>,
+    /// What is delivered if no server gives anything (`stale-if-error`).
+    pub(crate) fallback: Option<Arc<Object>>,
     /// What is kept of the response, until its body is on its way.
     pub(crate) filling: Option<Filling>,
+    /// Who waits for the response, or gets what is stale until it is there.
+    pub(crate) lead: Option<Lead>,
+    /// Whether the exchange has no client: it fetches what is stale anew.
+    pub(crate) revalidates: bool,
+}
+
+impl Caching {
+    /// Nothing was found yet.
+    pub(crate) fn new(store: Arc<Store>, request: Request) -> Self {
+        let (found, fallback, filling, lead) = (None, None, None, None);
+        Self { store, request, found, fallback, filling, lead, revalidates: false }
+    }
 }

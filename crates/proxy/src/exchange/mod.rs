@@ -57,6 +57,8 @@ pub(crate) struct Exchange {
     pub(crate) trace: Option<Rc<Trace>>,
     /// What a cache has to do with it, where rules asked one.
     pub(crate) caching: Option<Box<Caching>>,
+    /// The request as it came, where it may have to be made once more.
+    pub(crate) original: Option<Box<http::Head>>,
     /// From the client to the server.
     pub(crate) upload: Flow,
     /// From the server to the client.
@@ -240,6 +242,7 @@ impl Exchange {
         self.upgrade = Upgrade::None;
         self.trace = None;
         self.caching = None;
+        self.original = None;
         self.coded.reset();
         self.backend = None;
         self.error_status = 0;

@@ -182,6 +182,11 @@ impl Stored {
         self.object = Some(object);
     }
 
+    /// Leaves this part of an object's body.
+    pub(crate) fn narrow(&mut self, part: Range<usize>) {
+        self.rest = part;
+    }
+
     /// How long it is, as far as it is not made in pieces.
     pub(crate) fn len(&self) -> u64 {
         match self.object {

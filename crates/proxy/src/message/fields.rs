@@ -13,7 +13,7 @@ use crate::exchange::{Exchange, Stop};
 use crate::exchange::{unique_id, view};
 use crate::fault::Fault;
 use crate::flow::{Coding, Filters, Path};
-use crate::message::compression;
+use crate::message::{caching, compression};
 
 /// How `h1-case-adjust` wants `name` to be written.
 pub(crate) fn adjusted<'a>(table: &'a [(Box<str>, Box<str>)], name: &[u8]) -> Option<&'a [u8]> {
@@ -293,6 +293,10 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
         (true, BodyLength::Chunked, path) => (BodyLength::UntilClose, path),
         (_, length, path) => (length, path),
     };
+    if let Some(caching) = &mut x.caching {
+        // What is not being kept by now will not be.
+        caching::pass(caching);
+    }
     let filling = match &mut x.caching {
         Some(caching) if path != Path::Payload(Coding::Nothing) => caching.filling.take(),
         _ => None,

@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 
-use cache::is_unchanged;
+use cache::{Ranged, is_unchanged, ranged};
 use http::{BodyLength, KnownName};
 use runtime::timer::now_ms;
 use sample::{Cause, Phase};
@@ -11,7 +11,51 @@ use sample::{Cause, Phase};
 use crate::client::Client;
 use crate::evaluate;
 use crate::exchange::{Exchange, Stop};
-use crate::message::compression;
+use crate::fault::Fault;
+use crate::message::{caching, compression};
+
+use super::revalidate;
+
+/// What a request with a cache comes to that did not go the usual way: where no server gave a
+/// response, a stale one may help (`stale-if-error`); where what is stale is delivered, its
+/// revalidation begins. Those who wait for its response hear what became of that.
+#[cold]
+pub(crate) fn instead_of(client: &mut Client, x: &mut Exchange, stop: Stop) -> Stop {
+    let Some(caching) = &mut x.caching else { return stop };
+    match stop {
+        Stop::Cached => {
+            if let Some(lead) = caching.lead.take() {
+                revalidate::begin(client, x, lead);
+            }
+            stop
+        }
+        Stop::Fault(fault) if is_clients(fault) => stop,
+        // Of what rules refused, nothing is known.
+        Stop::Reply | Stop::Close | Stop::Silent if x.txn.server_status == 0 => stop,
+        Stop::Fault(_) if !x.answered && caching.fallback.is_some() => {
+            caching::pass(caching);
+            caching.found = caching.fallback.take();
+            Stop::Cached
+        }
+        _ => {
+            caching::pass(caching);
+            stop
+        }
+    }
+}
+
+/// Whether it is the client that gave up, or an operator for it.
+fn is_clients(fault: Fault) -> bool {
+    matches!(
+        fault,
+        Fault::ClientAborted
+            | Fault::ClientLeft
+            | Fault::ClientReset
+            | Fault::ClientCut
+            | Fault::ClientTimeout
+            | Fault::Killed(_)
+    )
+}
 
 /// Makes what was found the response of the transaction.
 ///
@@ -20,8 +64,9 @@ use crate::message::compression;
 pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     let Some((store, object)) = x.caching.take().and_then(|caching| Some((caching.store, caching.found?)))
     else {
-        return Err(crate::fault::Fault::Internal.into());
+        return Err(Fault::Internal.into());
     };
+    let ranges = store.settings.ranges;
     x.txn.cache = Some(store);
     x.txn.service = Some("<CACHE>");
     x.txn.termination.set(Cause::Local, Phase::Request);
@@ -40,8 +85,11 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(),
         }
         x.response_body.length = BodyLength::None;
     } else {
-        x.response_body.length = BodyLength::Length(object.body.len() as u64);
+        let ranged = if ranges { ranged(&x.txn.request, &object) } else { Ranged::Whole };
+        let whole = object.body.len();
         x.reply.hold(object);
+        give_range(x, ranged, whole);
+        x.response_body.length = BodyLength::Length(x.reply.len());
     }
     x.txn.has_response = true;
     x.txn.status = x.txn.response.status();
@@ -52,6 +100,27 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(),
     let backend = x.backend.clone().unwrap_or_else(|| client.frontend.clone());
     compression::of_request(client, x, &backend);
     Ok(())
+}
+
+/// Gives the part of the body that was asked for (RFC 9110, 15.3.7 and 15.5.17).
+fn give_range(x: &mut Exchange, ranged: Ranged, whole: usize) {
+    let head = &mut x.txn.response;
+    match ranged {
+        Ranged::Whole => return,
+        Ranged::Part(part) => {
+            let said = format!("bytes {}-{}/{whole}", part.start, part.end.saturating_sub(1));
+            head.set_status(206, None);
+            head.set(&KnownName::ContentRange.into(), said.as_bytes());
+            x.reply.narrow(part);
+        }
+        Ranged::Outside => {
+            head.set_status(416, None);
+            head.set(&KnownName::ContentRange.into(), format!("bytes */{whole}").as_bytes());
+            head.remove_known(KnownName::ContentType);
+            x.reply.narrow(0..0);
+        }
+    }
+    x.txn.response.set_content_length(x.reply.len());
 }
 
 /// What rules see of the body: as much as of any other.

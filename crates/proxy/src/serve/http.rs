@@ -8,7 +8,7 @@ use sample::track::Event;
 use sample::{Cause, LogOrigin, Phase};
 use state::sessions::Activity;
 
-use super::{reply, tunnel};
+use super::{cached, reply, tunnel};
 use crate::client::Client;
 use crate::evaluate::{self, cacheable};
 use crate::exchange::{Arrival, Exchange, Next, Stop, Upgrade, ending, finish, report, sockets, trace};
@@ -36,6 +36,7 @@ pub(crate) async fn exchange(mut client: Boxed<Client>, arrival: Arrival) -> (Bo
     let next = match serve(&mut client, &mut x, arrival).await {
         Ok(next) => next,
         Err(stop) => {
+            let stop = if x.caching.is_some() { cached::instead_of(&mut client, &mut x, stop) } else { stop };
             sockets::forget(&client, &mut x);
             ending::note(&client, &mut x, stop);
             Box::pin(reply::after(&mut client, &mut x, stop)).await
@@ -111,6 +112,10 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     x.txn.req_vars.clear();
     let (mut upstream, lease) = obtain_response(client, x, &backend).await?;
     note_status(client, x);
+    if x.caching.is_some() && caching::helps(x) {
+        upstream.reset();
+        return Err(Stop::Cached);
+    }
     stick::of_response(client, x, &backend, lease.server());
     evaluate::of_response(client, x, &backend, &mut upstream).await?;
     if backend.options.checkcache {

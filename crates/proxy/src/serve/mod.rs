@@ -14,6 +14,7 @@ mod preface;
 mod ready;
 pub mod receive;
 pub(crate) mod reply;
+mod revalidate;
 mod reversal;
 pub(crate) mod session;
 mod share;
