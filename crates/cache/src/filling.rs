@@ -8,8 +8,10 @@ use http::Head;
 
 use crate::flight::Lead;
 use crate::freshness::{Lifetime, Now};
-use crate::object::{Object, blocks_of};
-use crate::store::Store;
+use crate::object::{Object, blocks_of, memory};
+use crate::request::Request;
+use crate::settings::Hints;
+use crate::store::{Bucket, Store, kept_head};
 use crate::vary::Variant;
 
 /// What the object will be, apart from its body.
@@ -36,6 +38,45 @@ pub struct Filling {
     /// Who is waited for by others.
     lead: Option<Lead>,
     began: Now,
+}
+
+impl Store {
+    /// Begins to keep a response whose body has `length` bytes, if that is known. `None` where it is
+    /// not to be kept, does not fit, or is being filled already.
+    pub fn begin(
+        self: &Arc<Self>,
+        request: &Request,
+        response: &Head,
+        length: Option<u64>,
+        now: Now,
+    ) -> Option<Filling> {
+        if !request.may_store {
+            return None;
+        }
+        let variant = self.variant(request, response)?;
+        let lifetime = Lifetime::of(response, &self.settings, now)?;
+        let kept = kept_head(response);
+        if self.settings.hints == Hints::Only {
+            self.keep_hints(request, variant, &kept, lifetime, now);
+            return None;
+        }
+        let fixed = memory(&kept, &request.key, &variant);
+        if fixed + length.unwrap_or(0) > self.settings.max_object {
+            return None;
+        }
+        let mut gone = Bucket::new();
+        {
+            let mut order = self.order();
+            if !self.has_place_for(request, &variant, now.ms, &mut order, &mut gone)
+                || !order.begin(request.hash, &request.key, &variant)
+            {
+                return None;
+            }
+        }
+        let plan =
+            Plan { hash: request.hash, key: request.key.clone(), variant, head: kept, lifetime, fixed };
+        Filling::new(self.clone(), plan, length, now)
+    }
 }
 
 impl Filling {

@@ -9,8 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-use crate::store::Store;
-
 /// For so long nobody waits for the response of a resource that was not kept, in seconds.
 const PASSED: u64 = 2;
 
@@ -64,7 +62,7 @@ pub enum Turn {
 /// The first request. Dropped, it is abandoned.
 #[derive(Debug)]
 pub struct Lead {
-    store: Arc<Store>,
+    flights: Arc<Flights>,
     hash: u64,
     flight: Arc<Flight>,
 }
@@ -94,7 +92,7 @@ impl Flights {
         noted >> 32 == hash >> 32 && now_ms / 1000 < (noted & u64::from(u32::MAX))
     }
 
-    pub(crate) fn board(&self, store: &Arc<Store>, hash: u64, key: &[u8], now_ms: u64) -> Turn {
+    pub(crate) fn board(self: &Arc<Self>, hash: u64, key: &[u8], now_ms: u64) -> Turn {
         if self.was_passed(hash, now_ms) {
             return Turn::Alone;
         }
@@ -105,7 +103,7 @@ impl Flights {
         }
         let flight = Arc::new(Flight { key: key.into(), state: Mutex::default() });
         flights.push(flight.clone());
-        Turn::Leads(Lead { store: store.clone(), hash, flight })
+        Turn::Leads(Lead { flights: self.clone(), hash, flight })
     }
 
     fn land(&self, hash: u64, flight: &Arc<Flight>, landed: Landed) {
@@ -129,23 +127,22 @@ impl Flights {
 impl Lead {
     /// Its response is kept.
     pub fn keep(self) {
-        self.store.flights().land(self.hash, &self.flight, Landed::Kept);
+        self.flights.land(self.hash, &self.flight, Landed::Kept);
     }
 
     /// Its response is not for others.
     pub fn pass(self, now_ms: u64) {
-        let flights = self.store.flights();
         let until = now_ms / 1000 + PASSED;
         let hash = self.hash & !u64::from(u32::MAX);
-        flights.place(self.hash).store(hash | (until & u64::from(u32::MAX)), Relaxed);
-        flights.land(self.hash, &self.flight, Landed::Passed);
+        self.flights.place(self.hash).store(hash | (until & u64::from(u32::MAX)), Relaxed);
+        self.flights.land(self.hash, &self.flight, Landed::Passed);
     }
 }
 
 impl Drop for Lead {
     fn drop(&mut self) {
         // What was said before counts.
-        self.store.flights().land(self.hash, &self.flight, Landed::Abandoned);
+        self.flights.land(self.hash, &self.flight, Landed::Abandoned);
     }
 }
 

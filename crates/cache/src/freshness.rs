@@ -175,7 +175,8 @@ mod tests {
     fn a_lifetime_is_what_the_response_says_and_the_section_allows() {
         const CONTROL: &str = "Cache-Control";
         const TAG: (&str, &str) = ("ETag", "\"a\"");
-        let cases: &[(&[(&str, &str)], Option<u32>)] = &[
+        type Fields = &'static [(&'static str, &'static str)];
+        let cases: &[(Fields, Option<u32>)] = &[
             (&[], None),
             (&[TAG], Some(60)),
             (&[("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")], Some(60)),

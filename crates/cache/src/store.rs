@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use arc_swap::ArcSwapOption;
 use http::{Head, KnownName};
 
-use crate::filling::{Filling, Plan};
 use crate::flight::{Flights, Turn};
 use crate::freshness::{Lifetime, Now};
 use crate::hints::hints;
@@ -20,7 +19,7 @@ use crate::settings::{Hints, Settings};
 use crate::vary::Variant;
 
 /// Objects whose keys have hashes that end alike; the newest first.
-type Bucket = Vec<Arc<Object>>;
+pub(crate) type Bucket = Vec<Arc<Object>>;
 
 /// How many buckets there are at most; a power of two.
 const MOST_BUCKETS: usize = 1 << 20;
@@ -46,7 +45,7 @@ pub struct Store {
     buckets: Box<[ArcSwapOption<Bucket>]>,
     hasher: RandomState,
     order: Mutex<Order>,
-    flights: Flights,
+    flights: Arc<Flights>,
 }
 
 impl Store {
@@ -57,7 +56,7 @@ impl Store {
             buckets: (0..count).map(|_| ArcSwapOption::empty()).collect(),
             hasher: RandomState::new(),
             order: Mutex::new(Order::new(settings.blocks)),
-            flights: Flights::new(),
+            flights: Arc::new(Flights::new()),
             settings,
         })
     }
@@ -109,45 +108,8 @@ impl Store {
         }
     }
 
-    /// Begins to keep a response whose body has `length` bytes, if that is known. `None` where it is
-    /// not to be kept, does not fit, or is being filled already.
-    pub fn begin(
-        self: &Arc<Self>,
-        request: &Request,
-        response: &Head,
-        length: Option<u64>,
-        now: Now,
-    ) -> Option<Filling> {
-        if !request.may_store {
-            return None;
-        }
-        let variant = self.variant(request, response)?;
-        let lifetime = Lifetime::of(response, &self.settings, now)?;
-        let kept = kept_head(response);
-        if self.settings.hints == Hints::Only {
-            self.keep_hints(request, variant, &kept, lifetime, now);
-            return None;
-        }
-        let fixed = memory(&kept, &request.key, &variant);
-        if fixed + length.unwrap_or(0) > self.settings.max_object {
-            return None;
-        }
-        let mut gone = Bucket::new();
-        {
-            let mut order = self.order();
-            if !self.has_place_for(request, &variant, now.ms, &mut order, &mut gone)
-                || !order.begin(request.hash, &request.key, &variant)
-            {
-                return None;
-            }
-        }
-        let plan =
-            Plan { hash: request.hash, key: request.key.clone(), variant, head: kept, lifetime, fixed };
-        Filling::new(self.clone(), plan, length, now)
-    }
-
     /// What the response is for; `None` where it may not be kept for what it varies on.
-    fn variant(&self, request: &Request, response: &Head) -> Option<Variant> {
+    pub(crate) fn variant(&self, request: &Request, response: &Head) -> Option<Variant> {
         if response.get_known(KnownName::Vary).is_none() {
             return Some(Variant::default());
         }
@@ -157,7 +119,7 @@ impl Store {
 
     /// Whether there may be one more variant of what is requested: one that is there makes place, if
     /// it is of the same kind or too old.
-    fn has_place_for(
+    pub(crate) fn has_place_for(
         &self,
         request: &Request,
         variant: &Variant,
@@ -181,15 +143,11 @@ impl Store {
     }
 
     /// Whose turn it is to fetch what is requested.
-    pub fn board(self: &Arc<Self>, request: &Request, now_ms: u64) -> Turn {
+    pub fn board(&self, request: &Request, now_ms: u64) -> Turn {
         if !request.may_store || !request.may_use {
             return Turn::Alone;
         }
-        self.flights.board(self, request.hash, &request.key, now_ms)
-    }
-
-    pub(crate) fn flights(&self) -> &Flights {
-        &self.flights
+        self.flights.board(request.hash, &request.key, now_ms)
     }
 
     /// Makes what nobody may use any more of a request for which the server did something
@@ -288,7 +246,14 @@ impl Store {
         self.put_in(Arc::new(left), order);
     }
 
-    fn keep_hints(&self, request: &Request, variant: Variant, head: &Head, lifetime: Lifetime, now: Now) {
+    pub(crate) fn keep_hints(
+        &self,
+        request: &Request,
+        variant: Variant,
+        head: &Head,
+        lifetime: Lifetime,
+        now: Now,
+    ) {
         let whole = Object {
             hash: request.hash,
             key: request.key.clone(),
@@ -364,7 +329,7 @@ impl Store {
 
 /// What is kept of a head: all that is not of one message or connection, in as little memory as
 /// holds it.
-fn kept_head(response: &Head) -> Head {
+pub(crate) fn kept_head(response: &Head) -> Head {
     let mut kept = Head::new();
     kept.start_response(response.status(), Some(response.reason()));
     for (name, value) in response.fields().filter(|(name, _)| !is_of_message(name)) {
