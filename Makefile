@@ -11,6 +11,7 @@
 #   make bench-checks       what health checks cost, many threads (PAGES=5000000 ROUNDS=1 for p99.9999)
 #   make bench-expressions  ns a fetch, a converter, a condition, a format
 #   make bench-load         time and memory to load 33,000 backends
+#   make bench-cache        hits of a cache, beside haproxy
 #   make bench-compression  bodies compressed, beside haproxy
 #   make bench-diff         random expressions over random requests, results beside haproxy's; with EXCHANGES=N whole
 #                           exchanges instead (SEED=S, HAPROXY=path of a HAProxy 3.5)
@@ -27,7 +28,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-.PHONY: run build release test test-configs lint fmt bench bench-balance bench-busy-polling bench-checks bench-compression bench-diff bench-expressions bench-h2 bench-load bench-lookups bench-peers bench-tables bench-threads bench-tls bench-trials bench-variables tools docs clean
+.PHONY: run build release test test-configs lint fmt bench bench-balance bench-busy-polling bench-cache bench-checks bench-compression bench-diff bench-expressions bench-h2 bench-load bench-lookups bench-peers bench-tables bench-threads bench-tls bench-trials bench-variables tools docs clean
 
 run: build
 	@./tools/quickstart.sh $(TARGET)/quick/weir
@@ -131,6 +132,11 @@ bench-h2: tools
 	@./tools/need.sh h2load
 	$(CARGO) build --release -p weir -p weir-bench
 	./bench/h2.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
+
+bench-cache: tools
+	@./tools/need.sh h2load
+	$(CARGO) build --release -p weir -p weir-bench
+	./bench/cache.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
 
 bench-compression: tools
 	@./tools/need.sh h2load node curl

@@ -4,6 +4,7 @@
 //! `fuzz/fuzz_targets` calls them with what a fuzzer makes up, `tests/tests/seeds.rs` with the
 //! seeds of `fuzz/seeds`.
 
+mod cache;
 mod expressions;
 mod h2;
 mod h2_connection;
@@ -19,6 +20,7 @@ use net::{netscaler, proxy_protocol};
 use plan::Plan;
 use sample::{Env, Transaction};
 
+pub use self::cache::{cache_key, cache_vary};
 pub use self::h2::{h2_request, hpack};
 pub use self::h2_connection::h2_connection;
 pub use self::peers::peers_session;
@@ -52,6 +54,8 @@ pub const TARGETS: &[Target] = &[
     ("hpack", hpack),
     ("h2_request", h2_request),
     ("peers_session", peers_session),
+    ("cache_key", cache_key),
+    ("cache_vary", cache_vary),
 ];
 
 /// A configuration gives a plan or at least one error, never both, and every message can be shown

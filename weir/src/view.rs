@@ -43,6 +43,7 @@ pub(crate) fn of(plan: &Plan, limits: &Limits) -> View {
         patterns: plan.patterns.clone(),
         certificates: plan.certificates.clone(),
         tables: plan.tables.clone(),
+        caches: plan.caches.clone(),
         tls: plan.tls.clone(),
         resolvers: plan.resolvers.iter().map(|section| section.state.clone()).collect(),
         rings: plan.rings.clone(),

@@ -459,11 +459,36 @@ const HAPROXY: &[(&str, &[&str])] = &[
         &["[ALERT] [1] : defaults section 'nope' not found for frontend 'f'."],
     ),
     (
-        "dynamic-update\n update id-pattern x\ncache c\n total-max-size 4\n",
+        "dynamic-update\n update id-pattern x\nhaterm h\n bind :80\n",
         &[
             "[ALERT] [1] : section 'dynamic-update' is not supported yet",
-            "[ALERT] [3] : section 'cache' is not supported yet",
+            "[ALERT] [3] : section 'haterm' is not supported yet",
         ],
+    ),
+    ("cache c\n max-age 5\n", &["[ALERT] Size not specified for cache 'c'"]),
+    (
+        "cache c\n total-max-size 1\n max-object-size 524289\n",
+        &["[ALERT] \"max-object-size\" is limited to an half of \"total-max-size\" => 524288"],
+    ),
+    (
+        "cache c\n total-max-size 1\ncache c\n total-max-size 1\n",
+        &["[ALERT] [3] : Duplicate cache name 'c'."],
+    ),
+    (
+        "cache c\n total-max-size 1\nlisten l\n bind :80\n mode http\n http-request cache-use d\n",
+        &["[ALERT] config: Proxy 'l': unable to find the cache 'd' referenced by the filter 'cache'."],
+    ),
+    (
+        "cache c\n total-max-size 1\nlisten l\n bind :80\n mode http\n filter trace\n http-request cache-use c\n",
+        &["[ALERT] config: proxy 'l': require an explicit filter declaration to use the cache 'c'."],
+    ),
+    (
+        "cache c\n total-max-size 1\nlisten l\n bind :80\n mode http\n compression algo gzip\n filter compression\n filter cache c\n",
+        &["[ALERT] config: proxy 'l': unable to enable the compression filter before the cache 'c'."],
+    ),
+    (
+        "listen l\n bind :80\n mode http\n filter cache d\n",
+        &["[ALERT] config: proxy 'l': unable to find the cache 'd' referenced by the filter 'cache'."],
     ),
     (
         "frontend f\n bind :443 ssl crt x\n",

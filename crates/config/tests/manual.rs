@@ -27,8 +27,8 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("allow if { always_true }", "....XXX", ""),
     ("attach-srv l/s", ".X.....", ""),
     ("auth realm Staff if { always_false }", "....X..", ""),
-    ("cache-store small", ".....X.", "caches"),
-    ("cache-use small", "....X..", "caches"),
+    ("cache-store small", ".....X.", ""),
+    ("cache-use small no-early-hints", "....X..", ""),
     ("capture src id 0", "..X.XXX", ""),
     ("close if { always_false }", "...X...", ""),
     // The manual names two of the three; HAProxy takes it in all.
@@ -107,10 +107,11 @@ const ACTIONS: &[(&str, &str, &str)] = &[
 fn alerts(lines: &str) -> Vec<String> {
     let text = format!(
         "global\n log stderr local0\n expose-experimental-directives\n\
+         cache small\n total-max-size 1\n\
          resolvers names\n nameserver one 192.0.2.53:53\n\
          listen l\n bind :8000\n mode http\n log global\n server s 192.0.2.80:80\n \
          stick-table type ip size 10 store http_req_rate(10s)\n declare capture request len 8\n declare capture response len 8\n \
-         filter bwlim-out slow default-limit 1m default-period 1s\n acl local src 127.0.0.0/8\n {lines}\n\
+         filter bwlim-out slow default-limit 1m default-period 1s\n filter cache small\n acl local src 127.0.0.0/8\n {lines}\n\
          backend other\n mode http\n server t 192.0.2.81:80\n"
     );
     let loaded = common::load_quietly(&text);

@@ -148,6 +148,8 @@ pub struct View {
     pub certificates: Arc<sample::keys::Certificates>,
     /// Stick tables.
     pub tables: Vec<Arc<state::table::Table>>,
+    /// The stores of caches.
+    pub caches: Vec<Arc<cache::Store>>,
     /// The files of TLS.
     pub tls: Arc<tls::files::Files>,
     /// `resolvers` sections.
@@ -180,6 +182,7 @@ impl Default for View {
             patterns: Arc::default(),
             certificates: Arc::default(),
             tables: Vec::new(),
+            caches: Vec::new(),
             tls: Arc::default(),
             resolvers: Vec::new(),
             rings: Vec::new(),

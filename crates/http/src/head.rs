@@ -202,6 +202,20 @@ impl Head {
         self.fields.shrink_to(bytes / 16);
     }
 
+    /// Makes it the same message as `other`, in the memory that it has.
+    pub fn copy_from(&mut self, other: &Head) {
+        let (mut bytes, mut fields) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.fields));
+        bytes.clone_from(&other.bytes);
+        fields.clone_from(&other.fields);
+        *self = Head { bytes, fields, ..*other };
+    }
+
+    /// Bytes of memory that it takes beside itself.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.bytes.capacity() + self.fields.capacity() * size_of::<Field>()
+    }
+
     /// Whether `added` bytes more, and as many fewer as `removed` says, leave the head within
     /// `limit` bytes.
     #[must_use]

@@ -72,6 +72,10 @@ pub struct Plan {
     pub certificates: Arc<sample::keys::Certificates>,
     /// Stick tables.
     pub tables: Vec<Arc<state::table::Table>>,
+    /// The stores of `cache` sections.
+    pub caches: Vec<Arc<cache::Store>>,
+    /// Whether one of them is filled anew while what it has is stale.
+    pub revalidates: bool,
     /// The files of TLS and who uses them, for the runtime socket.
     pub tls: Arc<tls::files::Files>,
     /// Certificates that are ordered by `acme` sections.

@@ -135,6 +135,8 @@ pub struct Proxy {
     pub compression: Option<Box<Compression>>,
     /// `use-fcgi-app`.
     pub fcgi: Option<Arc<App>>,
+    /// Whether its responses may be kept in caches: no `filter-sequence` leaves that out.
+    pub stores_responses: bool,
     /// `server`, `server-template`, in order; the picks of `balance` are indexes into it.
     pub servers: Servers,
     /// What servers have of their backend, for those added at run time.

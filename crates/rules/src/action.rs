@@ -84,6 +84,14 @@ pub(crate) enum ListChange {
     Set,
 }
 
+/// By what objects of a cache are purged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PurgeBy {
+    Key,
+    Prefix,
+    Tag,
+}
+
 /// How a URI is brought into one form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Normalizer {
@@ -240,6 +248,20 @@ pub(crate) enum Action {
         name: Box<Expression>,
     },
     UseService(Service),
+    /// `cache-use`.
+    UseCache {
+        store: Arc<cache::Store>,
+        /// Whether hints may be sent.
+        hints: bool,
+    },
+    /// `cache-store`.
+    StoreInCache(Arc<cache::Store>),
+    /// `cache-purge`.
+    PurgeCache {
+        store: Arc<cache::Store>,
+        by: PurgeBy,
+        what: Format,
+    },
     /// `track-sc0` …
     Track {
         counter: u8,

@@ -8,7 +8,7 @@ use sample::pattern::List;
 use sample::regex::Regex;
 use sample::{Endpoint, Env, Scratch, Transaction, Value};
 
-use crate::action::{Action, End, ListChange, NameMatch, Number, Part};
+use crate::action::{Action, End, ListChange, NameMatch, Number, Part, PurgeBy};
 use crate::authority;
 use crate::binary;
 use crate::reply::{Content, Reply};
@@ -76,6 +76,22 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
         }
         Action::Auth(realm) => return Applied::Final(Final::Reply(Arc::new(ask(stage, realm)))),
         Action::UseService(service) => return Applied::Final(Final::Service(*service)),
+        Action::UseCache { store, hints } => {
+            return Applied::Hold(Hold::UseCache { store: store.clone(), hints: *hints });
+        }
+        Action::StoreInCache(store) => return Applied::Hold(Hold::StoreInCache(store.clone())),
+        Action::PurgeCache { store, by, what } => {
+            let mut text = Scratch::new();
+            what.render(&stage.env(), &mut text);
+            // Without a name nothing is meant, least of all everything.
+            if !text.is_empty() {
+                store.purge(&match by {
+                    PurgeBy::Key => cache::Purge::Key(&text),
+                    PurgeBy::Prefix => cache::Purge::Prefix(&text),
+                    PurgeBy::Tag => cache::Purge::Tag(&text),
+                });
+            }
+        }
         Action::Reject => return Applied::Final(Final::Reject),
         Action::CloseServer => return Applied::Final(Final::CloseServer),
         Action::SilentDrop { rst_ttl } => return Applied::Final(Final::SilentDrop { rst_ttl: *rst_ttl }),

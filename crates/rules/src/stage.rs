@@ -106,6 +106,15 @@ pub enum Hold {
         /// `profile`: instead of those of the loggers.
         profile: Option<Arc<LogProfile>>,
     },
+    /// Looks for what answers the request in a cache (`cache-use`).
+    UseCache {
+        /// Where.
+        store: Arc<cache::Store>,
+        /// Whether hints that are known may be sent.
+        hints: bool,
+    },
+    /// Keeps the response in a cache, if that may be (`cache-store`).
+    StoreInCache(Arc<cache::Store>),
     /// Finds the address of a name and puts it into a variable (`do-resolve`).
     Resolve {
         /// Whose name servers are asked.

@@ -54,6 +54,9 @@ pub static ACTIONS: &[Row] = &[
     row("allow",               "",                                    HTTP,              "lets it pass", parse::accept),
     row("attach-srv",          "<backend>/<server> [name <expr>]",    SES,               "makes the connection one of a server's, for requests to that (reverse HTTP)", parse::attach_srv),
     row("auth",                "[realm <realm>]",                     REQ,               "asks for a user and password", parse::auth),
+    row("cache-purge",         "<name> { key | prefix | tag } <fmt>", REQ | RES,         "takes responses out of a cache", parse::cache_purge),
+    row("cache-store",         "<name>",                              RES,               "keeps the response in a cache", parse::cache_store),
+    row("cache-use",           "<name> [no-early-hints]",             REQ,               "answers from a cache, if it can", parse::cache_use),
     row("capture",             "<sample> [len <length> | id <id>]",   CNT | HTTP,        "keeps a value for the logs", parse::capture),
     row("close",               "",                                    RCN,               "closes the server's connection", parse::close),
     row("del-acl",             "(<file>) <key fmt>",                  HTTP,              "removes entries of a pattern list", parse::pattern_change),
@@ -121,8 +124,6 @@ pub static ACTIONS: &[Row] = &[
     row("wait-for-body",       "time <time> [at-least <bytes>]",      REQ | RES,         "waits for the body", parse::wait_for_body).partial("`use-large-buffer` is not supported yet"),
     row("wait-for-handshake",  "",                                    REQ,               "waits for the TLS handshake", parse::wait_for_handshake),
 
-    unbuilt("cache-store",       RES,                      "caches"),
-    unbuilt("cache-use",         REQ,                      "caches"),
     unbuilt_prefix("lua.",       TCP | HTTP,               "Lua"),
     unbuilt("send-spoe-group",   CNT | RCN | REQ | RES,    "SPOE filters"),
 ];

@@ -84,6 +84,15 @@ pub trait Names {
         let _ = name;
         None
     }
+    /// The store of the `cache` section of that name.
+    fn cache(&self, name: &str) -> Option<Arc<cache::Store>> {
+        let _ = name;
+        None
+    }
+    /// The names of all `cache` sections, for suggestions.
+    fn cache_names(&self) -> Vec<Box<str>> {
+        Vec::new()
+    }
     /// How many counters may be tracked (`tune.stick-counters`).
     fn stick_counters(&self) -> u32 {
         crate::tracked::DEFAULT_COUNTERS

@@ -191,6 +191,8 @@ pub struct Transaction {
     pub server_ends: Option<(Endpoint, Endpoint)>,
     /// The algorithm that the response is compressed with, as configurations name it.
     pub compressed: Option<&'static str>,
+    /// The store that the response was found in.
+    pub cache: Option<Arc<cache::Store>>,
     /// TLS on that connection, or on one that failed in its handshake.
     pub server_tls: Option<Arc<tls::Details>>,
     /// What it tracks in stick tables.
@@ -328,6 +330,7 @@ impl Default for Transaction {
             trackers: Trackers::default(),
             bandwidth: Vec::new(),
             compressed: None,
+            cache: None,
             client_stream: None,
             server_stream: None,
             server_uses: 0,
@@ -416,6 +419,7 @@ impl Transaction {
             trackers,
             bandwidth,
             compressed,
+            cache,
             client_stream,
             server_stream,
             server_uses,
@@ -471,6 +475,7 @@ impl Transaction {
         *server_ends = None;
         *server_tls = None;
         *compressed = None;
+        *cache = None;
         *client_stream = None;
         *server_stream = None;
         *server_uses = 0;

@@ -96,6 +96,17 @@ pub struct Compressed {
     pub responses: Count,
 }
 
+/// What is counted of caches.
+#[derive(Debug, Default)]
+pub struct Cached {
+    /// Requests that were looked up (`cache_lookups`).
+    pub lookups: Count,
+    /// Those that were found (`cache_hits`).
+    pub hits: Count,
+    /// Those for which hints were sent (`cache_hint_hits`).
+    pub hint_hits: Count,
+}
+
 /// One worker's counters of a frontend.
 #[derive(Debug, Default)]
 pub struct FrontendCounters {
@@ -121,6 +132,8 @@ pub struct FrontendCounters {
     pub intercepted: Count,
     /// Responses that were compressed.
     pub compression: Compressed,
+    /// Requests that caches were asked about.
+    pub cached: Cached,
 }
 
 /// One worker's counters of a listener.
@@ -162,6 +175,8 @@ pub struct BackendCounters {
     pub chosen: Count,
     /// Responses that were compressed.
     pub compression: Compressed,
+    /// Requests that caches were asked about.
+    pub cached: Cached,
     /// Connections opened (`connect`).
     pub connects: Count,
     /// Connections reused (`reuse`).

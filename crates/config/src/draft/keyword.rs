@@ -9,6 +9,7 @@ use syntax::{Environment, Word};
 
 use crate::draft::acme::AcmeDraft;
 use crate::draft::args::Args;
+use crate::draft::cache::CacheDraft;
 use crate::draft::fcgi::FcgiDraft;
 use crate::draft::mail::MailersDraft;
 use crate::draft::resolvers::ReadResolvers;
@@ -54,6 +55,8 @@ impl Where {
     pub const CRT_STORE: Self = Self(1 << 15);
     /// `fcgi-app`.
     pub const FCGI_APP: Self = Self(1 << 16);
+    /// `cache`.
+    pub const CACHE: Self = Self(1 << 17);
 
     /// Both sets.
     pub const fn or(self, other: Self) -> Self {
@@ -82,6 +85,7 @@ impl Where {
             (Self::FCGI_APP, "fcgi-app"),
             (Self::MAILERS, "mailers"),
             (Self::PEERS, "peers"),
+            (Self::CACHE, "cache"),
         ];
         names.iter().chain(&more).filter(|(bit, _)| self.holds(*bit)).map(|(_, name)| *name).collect()
     }
@@ -128,6 +132,9 @@ pub type Outcome = Result<(), Diagnostic>;
 /// Reads a line into a `mailers` section.
 pub type ReadMailers = for<'a> fn(&mut MailersDraft, &mut Args<'a, '_>) -> Outcome;
 
+/// Reads a line into a `cache` section.
+pub type ReadCache = for<'a> fn(&mut CacheDraft<'a>, &mut Args<'a, '_>) -> Outcome;
+
 /// Reads a line into an `acme` section.
 pub type ReadAcme = for<'a> fn(&mut AcmeDraft<'a>, &mut Args<'a, '_>) -> Outcome;
 
@@ -151,6 +158,8 @@ pub enum Apply {
     Resolvers(ReadResolvers),
     /// Sets something of a `mailers` section.
     Mailers(ReadMailers),
+    /// Sets something of a `cache` section.
+    Cache(ReadCache),
     /// Sets something of an `acme` section.
     Acme(ReadAcme),
     /// Sets something of an `fcgi-app` section.

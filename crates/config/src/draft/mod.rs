@@ -7,6 +7,7 @@
 pub mod acme;
 pub mod args;
 pub mod bind;
+pub mod cache;
 pub mod check;
 pub mod fcgi;
 pub mod keyword;

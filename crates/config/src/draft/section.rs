@@ -36,6 +36,8 @@ pub enum Kind {
     Mailers,
     /// `peers`.
     Peers,
+    /// `cache`.
+    Cache,
     /// `ring`.
     Ring,
     /// `log-forward`.
@@ -64,6 +66,7 @@ impl Kind {
             Self::Resolvers => Where::RESOLVERS,
             Self::Mailers => Where::MAILERS,
             Self::Peers => Where::PEERS,
+            Self::Cache => Where::CACHE,
             Self::Ring => Where::RING,
             Self::LogForward => Where::LOG_FORWARD,
             Self::LogProfile => Where::LOG_PROFILE,
@@ -87,7 +90,7 @@ const SECTIONS: &[(&str, Kind)] = &[
     ("userlist", Kind::Userlist),
     ("http-errors", Kind::HttpErrors),
     ("acme", Kind::Acme),
-    ("cache", Kind::Unsupported),
+    ("cache", Kind::Cache),
     ("crt-store", Kind::CrtStore),
     ("dynamic-update", Kind::Unsupported),
     ("fcgi-app", Kind::FcgiApp),

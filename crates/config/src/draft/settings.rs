@@ -169,6 +169,8 @@ pub enum FilterKind<'a> {
     Bandwidth(BandwidthFilter),
     Compression(CompressionFilter),
     Fcgi(&'a Word),
+    /// With the name of the cache.
+    Cache(&'a Word),
 }
 
 /// Which of the two directions a filter of compression is for.

@@ -63,6 +63,11 @@ impl<'a> Around<'a> {
         self.plan.mailers.clone()
     }
 
+    /// The stores of `cache` sections.
+    pub(crate) fn caches(&self) -> Vec<Arc<cache::Store>> {
+        self.plan.caches.clone()
+    }
+
     /// `resolvers` sections.
     pub(crate) fn resolvers(&self) -> Vec<Arc<Resolvers>> {
         self.plan.resolvers.clone()

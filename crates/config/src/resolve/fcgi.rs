@@ -170,7 +170,7 @@ pub(crate) fn of_backend(proxy: &Pending<'_>, context: &mut Context<'_>) -> Opti
     app
 }
 
-/// Among other filters than those of compression the application has a place of its own.
+/// Among other filters than those of compression and caches the application has a place of its own.
 fn check_filters(proxy: &Pending<'_>, context: &mut Context<'_>) {
     let settings = &proxy.settings;
     let (mut other, mut has_own) = (None, false);
@@ -182,7 +182,7 @@ fn check_filters(proxy: &Pending<'_>, context: &mut Context<'_>) {
                     other = Some(filter);
                 }
             }
-            FilterKind::Compression(_) => {}
+            FilterKind::Compression(_) | FilterKind::Cache(_) => {}
             FilterKind::Trace(_) | FilterKind::Bandwidth(_) => other = other.or(Some(filter)),
         }
     }

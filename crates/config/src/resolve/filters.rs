@@ -37,7 +37,10 @@ pub(crate) fn filters(proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Arc
             FilterKind::Trace(trace) if on_request || on_response => {
                 traces.push(Arc::new(TraceFilter { on_request, on_response, ..trace.clone() }));
             }
-            FilterKind::Trace(_) | FilterKind::Compression(_) | FilterKind::Fcgi(_) => {}
+            FilterKind::Trace(_)
+            | FilterKind::Compression(_)
+            | FilterKind::Cache(_)
+            | FilterKind::Fcgi(_) => {}
             FilterKind::Bandwidth(limit) => {
                 let active = if limit.upload { on_request } else { on_response };
                 let mut filter = BandwidthFilter { active, ..limit.clone() };

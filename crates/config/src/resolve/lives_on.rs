@@ -128,6 +128,12 @@ pub(super) fn table(settings: TableSettings, previous: Option<&Plan>) -> Arc<Tab
     own.cloned().unwrap_or_else(|| Table::new(settings))
 }
 
+/// The store of a cache: what is in it stays where its section says the same.
+pub(super) fn cache(settings: cache::Settings, previous: Option<&Plan>) -> Arc<cache::Store> {
+    let own = previous.and_then(|plan| plan.caches.iter().find(|store| store.settings == settings));
+    own.cloned().unwrap_or_else(|| cache::Store::new(settings))
+}
+
 /// A ring.
 pub(super) fn ring(new: Ring, previous: Option<&Plan>) -> Arc<Ring> {
     let is = |ring: &&Arc<Ring>| {

@@ -9,6 +9,7 @@ pub(crate) mod around;
 mod ask;
 mod balance;
 mod binds;
+mod cache;
 mod captures;
 pub(crate) mod certificates;
 mod check;
@@ -252,6 +253,10 @@ pub(crate) fn resolve(
         Some(around) => around.mailers(),
         None => mail::mailers(draft, &mut context),
     };
+    context.names.caches = match around {
+        Some(around) => around.caches(),
+        None => cache::stores(draft, &mut context),
+    };
     let mut proxies = read_proxies(draft, &mut context);
     // These are no proxies to users: their numbers come last.
     peers::check(&mut proxies, &mut context);
@@ -467,6 +472,8 @@ fn finish<'a>(
             Arc::new(context.patterns.take())
         },
         tables,
+        revalidates: context.names.caches.iter().any(|store| store.settings.stale_while_revalidate > 0),
+        caches: std::mem::take(&mut context.names.caches),
         certificates: context.names.certificates.clone(),
         tls: context.tls_files.all.clone(),
         rings: std::mem::take(&mut context.log.all_rings),

@@ -43,6 +43,10 @@ pub(crate) struct NameTable<'a> {
     pub(crate) resolvers: Vec<Arc<Resolvers>>,
     /// `mailers` sections, in their order.
     pub(crate) mailers: Vec<Arc<Mailers>>,
+    /// The stores of `cache` sections, in their order.
+    pub(crate) caches: Vec<Arc<cache::Store>>,
+    /// Those that rules of the proxy being compiled name.
+    pub(crate) caches_used: RefCell<Vec<Arc<cache::Store>>>,
     /// `log-profile` sections.
     pub(crate) log_profiles: HashMap<Box<str>, Arc<LogProfile>>,
     /// Rings, for the converter `debug`.
@@ -85,6 +89,8 @@ impl<'a> NameTable<'a> {
             http_errors: HashMap::new(),
             resolvers: Vec::new(),
             mailers: Vec::new(),
+            caches: Vec::new(),
+            caches_used: RefCell::default(),
             log_profiles: HashMap::new(),
             rings: HashMap::new(),
             tables: HashMap::new(),
@@ -191,6 +197,19 @@ impl sample::Names for NameTable<'_> {
 
     fn table(&self, name: &str) -> Option<Arc<Table>> {
         self.tables.get(name).cloned()
+    }
+
+    fn cache(&self, name: &str) -> Option<Arc<cache::Store>> {
+        let found = self.caches.iter().find(|store| *store.settings.name == *name)?;
+        let mut used = self.caches_used.borrow_mut();
+        if !used.iter().any(|other| Arc::ptr_eq(other, found)) {
+            used.push(found.clone());
+        }
+        Some(found.clone())
+    }
+
+    fn cache_names(&self) -> Vec<Box<str>> {
+        self.caches.iter().map(|store| store.settings.name.clone()).collect()
     }
 
     fn stick_counters(&self) -> u32 {

@@ -14,6 +14,7 @@ use crate::draft::Kind;
 use crate::draft::settings::Settings;
 use crate::resolve::balance::balance;
 use crate::resolve::binds::binds;
+use crate::resolve::cache;
 use crate::resolve::check::Sources;
 use crate::resolve::filters::{compression, filters};
 use crate::resolve::formats::formats;
@@ -45,6 +46,8 @@ pub(crate) fn resolve(
     let compression = compression(proxy, context);
     let fcgi = fcgi::of_backend(proxy, context);
     let compiled = compile(proxy, index, pending, context);
+    let caches = context.names.caches_used.take();
+    let stores_responses = cache::check_filters(proxy, &caches, context);
     let formats = formats(proxy, &compiled.acls, context);
     let balance = balance(proxy, &compiled.acls, context);
     let default_backend = default_backend(place, proxy, pending, index, context);
@@ -121,6 +124,7 @@ pub(crate) fn resolve(
         traces,
         compression,
         fcgi,
+        stores_responses,
         servers: servers.into(),
         lent: LentToServers {
             check_kind,

@@ -15,7 +15,7 @@ use crate::draft::settings::{CompressionFilter, FilterDraft, FilterKind, Setting
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    proxy("filter",          FLB, "<name> [param*]",                        "what bytes pass through: trace, bwlim-in, bwlim-out; which are compressed: comp-req, comp-res, compression; an application: fcgi-app", filter)
+    proxy("filter",          FLB, "<name> [param*]",                        "what bytes pass through: trace, bwlim-in, bwlim-out; which are compressed: comp-req, comp-res, compression; which are kept: cache; an application: fcgi-app", filter)
         .partial("other filters are not supported yet"),
     proxy("filter-sequence", FLB, "{ request | response } <filter_list>",   "which filters are used, and in which order",          filter_sequence),
 ];
@@ -33,11 +33,12 @@ pub const BUILT: &[(&str, Support)] = &[
     ("comp-req", Support::Full),
     ("comp-res", Support::Full),
     ("compression", Support::Full),
+    ("cache", Support::Full),
     ("fcgi-app", Support::Full),
 ];
 
 /// The filters of HAProxy that are not built here.
-const OTHERS: &[&str] = &["cache", "opentelemetry", "opentracing", "spoe"];
+const OTHERS: &[&str] = &["opentelemetry", "opentracing", "spoe"];
 
 fn filter<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.required("the name of a filter")?;
@@ -53,6 +54,7 @@ fn filter<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
         "comp-res" => compression(settings, args, CompressionFilter::Response)?,
         "compression" => compression(settings, args, CompressionFilter::Both)?,
         "fcgi-app" => FilterKind::Fcgi(fcgi_app(settings, args)?),
+        "cache" => cache(settings, args)?,
         name if OTHERS.contains(&name) || name.starts_with("lua.") => {
             return Err(not_supported(&format!("filter {name}")).at(word.span()));
         }
@@ -120,6 +122,24 @@ fn compression(
             .haproxy(format!("'filter' : {name}: Proxy supports only one {keyword} filter\n")));
     }
     Ok(FilterKind::Compression(which))
+}
+
+/// Where among the filters responses are kept in a cache.
+fn cache<'a>(settings: &Settings<'a>, args: &mut Args<'a, '_>) -> Result<FilterKind<'a>, Diagnostic> {
+    let name = args.next().ok_or_else(|| {
+        Diagnostic::alert("`filter cache` needs the name of a cache")
+            .at(args.statement.end())
+            .label("usage: filter cache <name>")
+            .haproxy("'filter' : cache : expects a <name> argument.")
+    })?;
+    let is_same =
+        |other: &FilterDraft<'_>| matches!(other.kind, FilterKind::Cache(other) if **other == **name);
+    if settings.filters.iter().any(is_same) {
+        return Err(args.wrong(format!("there is a filter for the cache `{name}` here already")).haproxy(
+            format!("'filter' : cache: multiple explicit declarations of the cache filter '{name}'."),
+        ));
+    }
+    Ok(FilterKind::Cache(name))
 }
 
 fn trace(args: &mut Args<'_, '_>) -> Result<TraceFilter, Diagnostic> {

@@ -4,6 +4,7 @@ pub mod acme;
 pub mod ask;
 pub mod bind;
 mod bind_row;
+pub mod cache;
 pub mod check;
 pub mod check_expect;
 pub mod check_option;
@@ -64,6 +65,7 @@ static TABLES: &[&[Keyword]] = &[
     fcgi::TABLE,
     mail::TABLE,
     peers::TABLE,
+    cache::TABLE,
 ];
 
 /// Every row.

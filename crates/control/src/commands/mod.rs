@@ -4,6 +4,7 @@
 pub(crate) mod anonymized;
 pub(crate) mod authorities;
 pub(crate) mod backends;
+pub(crate) mod caches;
 pub(crate) mod captured;
 pub(crate) mod certificates;
 pub(crate) mod events;

@@ -9,8 +9,8 @@ use runtime::watchdog;
 
 use crate::call::{Call, Reply, Settings, denied, error};
 use crate::commands::{
-    anonymized, authorities, backends, captured, certificates, events, handshakes, inside, lists, measures,
-    orders, patterns, peers, reloads, servers, sets, shows, streams, tables, traces, variables,
+    anonymized, authorities, backends, caches, captured, certificates, events, handshakes, inside, lists,
+    measures, orders, patterns, peers, reloads, servers, sets, shows, streams, tables, traces, variables,
 };
 use crate::policies;
 use crate::statistics::resolvers;
@@ -87,6 +87,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("add ssl crt-list",         "<list> <cert> [opts]*", Admin,    "add to crt-list file <list> a line <cert> or a payload", lists::add),
     row  ("add ssl jwt",              "<cert>",                           Admin,    "add a certificate to those usable with jwt_verify_cert", certificates::add_jwt),
     row  ("clear acl",                "[@<ver>] <acl>",                   Admin,    "clear the contents of this acl",                                                    patterns::clear_acl),
+    row  ("clear cache",              "<cache> [key|prefix|tag <what>]",  Admin,    "remove all responses of a cache, or those of a key, prefix or tag",                caches::clear),
     row  ("clear counters",           "[all|server <bk>/<srv> [force]]",  Operator, "clear max statistics counters (or all counters)",                                 sets::clear_counters),
     row  ("clear map",                "[@<ver>] <map>",                   Admin,    "clear the contents of this map",                                                    patterns::clear_map),
     row  ("clear table",              "<table> [<filter>]*",              Operator, "remove an entry from a table (filter: data/key)", tables::clear),
@@ -168,7 +169,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show activity",            "[-1|0|thread_num]",                Operator, "show per-thread activity stats (for support/developers)",                         shows::activity),
     row  ("show anon",                "",                                 User,     "display the current state of anonymized mode",                                    anonymized::show),
     row  ("show backend",             "",                                 User,     "list backends in the current running config",                                     shows::backend),
-    later("show cache",               "",                                 Admin,    "show cache status"),
+    row  ("show cache",               "",                                 Admin,    "show cache status",                                                               caches::show),
     row  ("show cli level",           "",                                 User,     "display the level of the current CLI session",                                    shows::cli_level),
     row  ("show cli sockets",         "",                                 User,     "dump list of cli sockets",                                                        shows::cli_sockets),
     row  ("show config",              "",                                  Admin,    "show a configuration that holds what was done to this process",                      reloads::show_config),

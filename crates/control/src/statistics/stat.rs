@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::now_ms;
 use runtime::{Count, Gauge, Sharded};
-use state::counters::{self, BackendCounters, Compressed, Multiplexed, Traffic};
+use state::counters::{self, BackendCounters, Cached, Compressed, Multiplexed, Traffic};
 use state::proxy::Admission;
 use state::server::{Operational, ServerAddress};
 use state::{Admin, Listener, Proxy, Server};
@@ -123,6 +123,13 @@ fn compression<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Compre
     row.put(C::comp_rsp, total(|own| &own.responses));
 }
 
+fn cached<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Cached) {
+    let total = |field: fn(&Cached) -> &Count| sum(shards, |shard| field(of(shard)).get());
+    row.put(C::cache_lookups, total(|own| &own.lookups));
+    row.put(C::cache_hits, total(|own| &own.hits));
+    row.put(C::cache_hint_hits, total(|own| &own.hint_hits));
+}
+
 fn spliced<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
     row.put(C::h1_spliced_bytes_in, sum(shards, |shard| of(shard).spliced_in.get()));
     row.put(C::h1_spliced_bytes_out, sum(shards, |shard| of(shard).spliced_out.get()));
@@ -227,9 +234,7 @@ fn frontend_row(view: &ProxyView, show: Show) -> Row {
         }
         row.put(C::intercepted, sum(shards, |f| f.intercepted.get()));
         compression(&mut row, shards, |f| &f.compression);
-        for column in [C::cache_lookups, C::cache_hits, C::cache_hint_hits] {
-            row.put(column, 0u64);
-        }
+        cached(&mut row, shards, |f| &f.cached);
     } else {
         row.put(C::sess_other, sum(shards, |f| f.traffic.sessions_total.get()));
         let (requests, sessions) =
@@ -381,9 +386,7 @@ fn backend_row(view: &ProxyView, show: Show) -> Row {
     row.put(C::lastsess, age(proxy.last_session.load(Relaxed), show.now));
     compression(&mut row, shards, |b| &b.compression);
     if http {
-        for column in [C::cache_lookups, C::cache_hits, C::cache_hint_hits] {
-            row.put(column, 0u64);
-        }
+        cached(&mut row, shards, |b| &b.cached);
     }
     for column in [C::agg_server_status, C::agg_server_check_status, C::agg_check_status] {
         row.put(column, 0u32);

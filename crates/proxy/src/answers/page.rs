@@ -11,7 +11,7 @@ use crate::exchange::{Exchange, view};
 /// Makes the answer for `status`: the backend's or the frontend's own page, or the built-in one.
 pub(crate) fn error(client: &Client, x: &mut Exchange, status: u16) {
     x.txn.response.clear();
-    x.reply.bytes.clear();
+    x.reply.clear();
     x.error_status = status;
     let custom = find_error(client, x, status);
     match custom {
@@ -40,6 +40,7 @@ pub(crate) fn render(client: &Client, x: &mut Exchange, reply: &Reply) {
     let mut body = std::mem::take(&mut x.reply.bytes);
     head.clear();
     body.clear();
+    x.reply.clear();
     // Its formats know what they are part of.
     x.txn.status = if x.error_status > 0 { x.error_status } else { reply.status };
     view::with(client, x, |env| reply.render(env, &mut head, &mut body));

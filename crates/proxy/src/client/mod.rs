@@ -15,6 +15,7 @@ use std::cell::RefCell;
 use std::io;
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,12 +24,12 @@ use std::task::{Context, Poll};
 use http::{BodyLength, Head, ParseError, ParseOptions};
 use net::Stream;
 use runtime::shared::Shared as _;
-use runtime::timer::Timer;
+use runtime::timer::{self, Timer};
 use runtime::worker::Load;
 use runtime::{Boxed, Buffer};
 use sample::{Cause, ConnectionError, Session, StreamFacts};
 use state::counters::Traffic;
-use state::sessions::{Kill, Registered};
+use state::sessions::{self, Kill, Registered};
 
 use crate::fault::Fault;
 use crate::flow::{Coding, Flow, FlowError, Path, Sink, Socket, Source};
@@ -138,6 +139,21 @@ impl Client {
     pub(crate) fn of_stream(link: Rc<Link>, stream: stream::Stream, entry: Registered) -> Self {
         let idle_from = link.session.ready_us.get();
         Self { link, timer: Timer::new(), entry, idle_from, tls_place: None, side: Downstream::H2(stream) }
+    }
+
+    /// One more request of the same connection, whose response goes to `own` instead.
+    pub(crate) fn aside(&self, own: UnixStream) -> Boxed<Self> {
+        let (link, session) = (self.link.clone(), &self.link.session);
+        let ends = [session.source().address(), session.destination().address()];
+        let entry = sessions::register(&session.frontend, ends[0], ends[1], timer::now_ms());
+        Boxed::new(Self {
+            timer: Timer::new(),
+            idle_from: timer::now_us(),
+            entry,
+            side: Downstream::H1(Socket::new(Stream::from_fd(own.into(), false))),
+            tls_place: None,
+            link,
+        })
     }
 
     /// Ready when the request is to be ended from outside: by an operator, or with its server.

@@ -20,6 +20,7 @@ use crate::exchange::sockets::Sockets;
 use crate::exchange::view;
 use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
+use crate::message::caching::{self, Looked};
 use crate::message::inspect;
 use crate::message::upload::{self, Allowed};
 use crate::server::Upstream;
@@ -34,6 +35,8 @@ pub(super) enum About<'a> {
     Response(&'a Proxy, &'a mut Upstream),
     /// An HTTP response, as `tcp-response content` rules see it, looked at again until this instant.
     ResponseContent { proxy: &'a Proxy, upstream: &'a mut Upstream, until: u64 },
+    /// A response that a cache has, as rules of this proxy see it.
+    Cached(&'a Proxy),
     /// The response that the client is about to get, of whose body so much is in the buffer.
     Reply { held: usize },
     /// An HTTP request, as `tcp-request content` rules see it, looked at again until this instant.
@@ -95,6 +98,26 @@ pub(super) async fn run(
             Outcome::Hold(Hold::Attach { server, name }) => {
                 ended.attach = Some(Box::new(Attach { server, name }));
             }
+            Outcome::Hold(Hold::UseCache { store, hints }) => {
+                let Some(x) = x.as_deref_mut() else { continue };
+                let of_frontend = is_of_frontend(client, about);
+                match caching::look_up(client, x, of_frontend, store, hints) {
+                    Looked::Done => {}
+                    Looked::Hint(hint) => {
+                        Box::pin(do_hold(client, Some(x), about, Hold::EarlyHint(hint))).await?;
+                    }
+                    Looked::Wait(follow) => {
+                        let leaving = watches(client, x, about);
+                        Box::pin(caching::wait(client, x, of_frontend, leaving, follow)).await?;
+                        note_wait(Some(x), about);
+                    }
+                }
+            }
+            Outcome::Hold(Hold::StoreInCache(store)) => {
+                if let (Some(x), About::Response(proxy, _)) = (x.as_deref_mut(), &about) {
+                    caching::store(x, proxy, &store);
+                }
+            }
             Outcome::Hold(hold) => {
                 let waits = matches!(
                     hold,
@@ -114,6 +137,11 @@ pub(super) async fn run(
         }
     }
     Ok(ended)
+}
+
+/// Whether it is the frontend that asks about a request.
+fn is_of_frontend(client: &Client, about: &About<'_>) -> bool {
+    matches!(about, About::Request(proxy) if proxy.index == client.frontend.index)
 }
 
 /// Runs `rules` from number `start` on, until something is to be done.
@@ -137,7 +165,7 @@ fn step(
         counts_requests: match about {
             // What a frontend's rules on content begin to track counts the request once they let it pass.
             About::Content { proxy, .. } => proxy.index != client.frontend.index,
-            About::Request(_) | About::Response(..) => true,
+            About::Request(_) | About::Response(..) | About::Cached(_) => true,
             _ => false,
         },
         now_ms,
@@ -155,6 +183,7 @@ fn step(
         | About::Content { .. }
         | About::Response(..)
         | About::ResponseContent { .. }
+        | About::Cached(_)
         | About::Reply { .. } => {
             let held = match about {
                 About::Response(_, upstream) | About::ResponseContent { upstream, .. } => {
@@ -220,7 +249,8 @@ async fn wait_for_more(
         About::Answer { proxy, upstream, until, complete } => {
             *complete = !inspect::more(client, x, proxy, upstream, *until).await?;
         }
-        About::Connection | About::Reply { .. } => {}
+        // All that there is of these is here.
+        About::Connection | About::Cached(_) | About::Reply { .. } => {}
     }
     Ok(())
 }
@@ -231,7 +261,7 @@ fn note_wait(x: Option<&mut Exchange>, about: &About<'_>) {
     match about {
         About::Request(_) | About::Content { .. } => x.txn.times.request = timer::now_us(),
         About::ResponseContent { .. } => x.txn.times.response = timer::now_us(),
-        About::Response(..) | About::Reply { .. } => x.response_body.waited = true,
+        About::Response(..) | About::Cached(_) | About::Reply { .. } => x.response_body.waited = true,
         About::Connection | About::Stream { .. } | About::Answer { .. } => {}
     }
 }
@@ -263,7 +293,15 @@ async fn do_hold(
             report::on_demand(client, x.as_deref(), origin, profile.as_deref());
         }
         // The others are for streams.
-        (Hold::ExpectProxy | Hold::ExpectNetscaler | Hold::Attach { .. }, _) | (_, None) => {}
+        (
+            Hold::ExpectProxy
+            | Hold::ExpectNetscaler
+            | Hold::Attach { .. }
+            | Hold::UseCache { .. }
+            | Hold::StoreInCache(_),
+            _,
+        )
+        | (_, None) => {}
         (Hold::Body { at_least, timeout_ms }, Some(x)) => {
             let wanted = if at_least == 0 { usize::MAX } else { at_least };
             match about {
@@ -315,6 +353,7 @@ fn watches(client: &Client, x: &Exchange, about: &About<'_>) -> bool {
         About::Request(proxy)
         | About::Content { proxy, .. }
         | About::Response(proxy, _)
+        | About::Cached(proxy)
         | About::ResponseContent { proxy, .. }
         | About::Stream { proxy, .. }
         | About::Answer { proxy, .. } => x.aborts_on_close(client, proxy),
@@ -337,7 +376,11 @@ async fn conclude(
     };
     let stop = match about {
         // A stream of HTTP is there already.
-        About::Request(_) | About::Content { .. } | About::Response(..) | About::ResponseContent { .. }
+        About::Request(_)
+        | About::Content { .. }
+        | About::Response(..)
+        | About::Cached(_)
+        | About::ResponseContent { .. }
             if matches!(verdict, Final::SwitchMode(_)) =>
         {
             return Ok(true);
@@ -348,7 +391,7 @@ async fn conclude(
         About::Request(proxy) | About::Content { proxy, .. } => {
             Box::pin(verdict::conclude(client, x, proxy, verdict, Side::Request)).await
         }
-        About::Response(proxy, _) | About::ResponseContent { proxy, .. } => {
+        About::Response(proxy, _) | About::Cached(proxy) | About::ResponseContent { proxy, .. } => {
             Box::pin(verdict::conclude(client, x, proxy, verdict, Side::Response)).await
         }
         // These rules end the response only by failing.

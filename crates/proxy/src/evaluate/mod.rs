@@ -132,6 +132,10 @@ async fn on_content(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Res
 async fn on_request(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Result<(), Stop> {
     restrict_names(client, x, proxy)?;
     if !proxy.http_request.is_empty() {
+        if client.worker.shared.plan.revalidates && x.original.is_none() {
+            // Rules are run on it again where what it asks for is fetched anew.
+            x.original = Some(Box::new(x.txn.request.clone()));
+        }
         of_http(client, x, proxy, &proxy.http_request).await?;
     }
     if !proxy.redirects.is_empty() {
@@ -139,6 +143,10 @@ async fn on_request(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Res
     }
     if proxy.stats.is_some() {
         Box::pin(statistics::statistics(client, x, proxy)).await?;
+    }
+    if x.caching.as_ref().is_some_and(|caching| caching.found.is_some()) {
+        // Rules behind the one that found it had their say.
+        return Err(Stop::Cached);
     }
     Ok(())
 }
@@ -200,6 +208,21 @@ pub(crate) async fn of_response(
         let frontend = client.frontend.clone();
         let about = &mut About::Response(&frontend, upstream);
         driver::run(client, Some(x), &frontend.http_response, about).await?;
+    }
+    Ok(())
+}
+
+/// `http-response` on what a cache answers, as on a server's response.
+///
+/// # Errors
+/// It is not what the client gets.
+pub(crate) async fn of_cached(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
+    let frontend = client.frontend.clone();
+    let backend = x.backend.clone().filter(|backend| backend.index != frontend.index);
+    for proxy in backend.iter().chain(Some(&frontend)) {
+        if !proxy.http_response.is_empty() {
+            driver::run(client, Some(x), &proxy.http_response, &mut About::Cached(proxy)).await?;
+        }
     }
     Ok(())
 }

@@ -43,7 +43,7 @@ pub(crate) fn count(client: &Client, x: &mut Exchange) {
 
 #[cold]
 fn count_response(client: &Client, x: &mut Exchange) {
-    if x.download.filters.is_none() {
+    if compressed(&x.download).is_none() {
         // What was answered instead is not.
         x.txn.compressed = None;
     }
@@ -71,6 +71,6 @@ fn count_response(client: &Client, x: &mut Exchange) {
 }
 
 fn compressed(flow: &Flow) -> Option<(u64, u64)> {
-    let compressor = flow.filters.as_ref()?.compressor();
+    let compressor = flow.filters.as_ref()?.compressor()?;
     Some((compressor.taken, compressor.given))
 }

@@ -3,6 +3,7 @@
 //! ([`report`]), to counters ([`finish`]).
 
 pub(crate) mod cacheability;
+mod caching;
 mod choice;
 pub(crate) mod coded;
 pub(crate) mod ending;
@@ -35,6 +36,7 @@ use crate::server::local::LocalProxy;
 use coded::Coded;
 use sockets::ServerSocket;
 
+pub(crate) use caching::Caching;
 pub(crate) use choice::{Bound, Choice, Dates, Seen};
 pub(crate) use extra::Extra;
 
@@ -57,6 +59,10 @@ pub(crate) struct Exchange {
     pub(crate) coded: Coded,
     /// What `filter trace` is told, where a proxy has one.
     pub(crate) trace: Option<Rc<Trace>>,
+    /// What a cache has to do with it, where rules asked one.
+    pub(crate) caching: Option<Box<Caching>>,
+    /// The request as it came, where it may have to be made once more.
+    pub(crate) original: Option<Box<http::Head>>,
     /// From the client to the server.
     pub(crate) upload: Flow,
     /// From the server to the client.
@@ -191,6 +197,8 @@ pub(crate) enum Stop {
     Fault(Fault),
     /// The answer was made here and lies in the transaction's response and `reply`.
     Reply,
+    /// What was found in a cache answers it.
+    Cached,
     /// The connection just ends.
     Close,
     /// The stream goes on in HTTP mode.
@@ -242,6 +250,8 @@ impl Exchange {
         self.upgrade = Upgrade::None;
         self.trace = None;
         self.fastcgi = None;
+        self.caching = None;
+        self.original = None;
         self.coded.reset();
         self.backend = None;
         self.error_status = 0;

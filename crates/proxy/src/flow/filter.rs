@@ -3,12 +3,14 @@
 //!
 //! A filter gets payload as it comes, apart from any coding of transfer, and gives payload. What it
 //! holds back leaves when the sender pauses, so that who waits for a slow stream does not wait for
-//! more of it. Which filters there are is decided before a direction begins
+//! more of it. A cache keeps what comes before any other filter changes it. Which filters there are is decided before a direction begins
 //! ([`compression`](crate::message::compression)).
 
 use std::cell::RefCell;
 
+use cache::Filling;
 use compress::Encoder;
+use runtime::timer::now_ms;
 
 /// A kind of filter.
 #[derive(Debug)]
@@ -84,34 +86,85 @@ thread_local! {
 /// The filters of one direction.
 #[derive(Debug)]
 pub(crate) struct Filters {
-    filter: Filter,
+    /// What a cache keeps of the payload, which passes it as it is.
+    kept: Option<Box<Keeping>>,
+    filter: Option<Filter>,
     /// What came out of them and is not staged yet.
     made: Vec<u8>,
 }
 
+/// What a cache keeps.
+#[derive(Debug)]
+struct Keeping {
+    filling: Filling,
+    /// Whether only its sender's closing in good order tells that a body is whole.
+    until_close: bool,
+}
+
 impl Filters {
-    /// With one filter.
-    pub(crate) fn one(filter: Filter) -> Self {
-        Self { filter, made: MADE.with_borrow_mut(Vec::pop).unwrap_or_default() }
+    /// What there is of both kinds; `None` where that is nothing. Of a body that ends with its
+    /// connection, `until_close`, nothing is kept before [`keep`](Self::keep).
+    pub(crate) fn of(
+        filling: Option<Filling>,
+        until_close: bool,
+        filter: Option<Filter>,
+    ) -> Option<Box<Self>> {
+        let kept = filling.map(|filling| Box::new(Keeping { filling, until_close }));
+        if kept.is_none() && filter.is_none() {
+            return None;
+        }
+        let made = MADE.with_borrow_mut(Vec::pop).unwrap_or_default();
+        Some(Box::new(Self { kept, filter, made }))
     }
 
-    /// What is counted of it.
-    pub(crate) fn compressor(&self) -> &Compressor {
+    /// What is counted of compression, if there is any.
+    pub(crate) fn compressor(&self) -> Option<&Compressor> {
         match &self.filter {
-            Filter::Compress(own) => own,
+            Some(Filter::Compress(own)) => Some(own),
+            None => None,
+        }
+    }
+
+    /// Whether payload passes as it is.
+    pub(super) fn changes_nothing(&self) -> bool {
+        self.filter.is_none()
+    }
+
+    /// Has the cache take `data`, which passes as it is.
+    pub(super) fn pass(&mut self, data: &[u8]) {
+        if let Some(kept) = &mut self.kept {
+            kept.filling.push(data);
         }
     }
 
     pub(super) fn data(&mut self, data: &[u8]) {
-        self.filter.data(data, &mut self.made);
+        self.pass(data);
+        match &mut self.filter {
+            Some(filter) => filter.data(data, &mut self.made),
+            None => self.made.extend_from_slice(data),
+        }
     }
 
     pub(super) fn flush(&mut self) {
-        self.filter.flush(&mut self.made);
+        if let Some(filter) = &mut self.filter {
+            filter.flush(&mut self.made);
+        }
     }
 
     pub(super) fn end(&mut self) {
-        self.filter.end(&mut self.made);
+        if let Some(filter) = &mut self.filter {
+            filter.end(&mut self.made);
+        }
+        if self.kept.as_ref().is_some_and(|kept| !kept.until_close) {
+            self.keep();
+        }
+    }
+
+    /// The response came to its end: the cache has it from now on.
+    pub(crate) fn keep(&mut self) {
+        if let Some(mut kept) = self.kept.take() {
+            kept.filling.finish(now_ms());
+        }
     }
 
     /// What is ready to leave.

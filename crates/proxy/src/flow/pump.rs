@@ -8,8 +8,9 @@ use net::splice::Pipe;
 use runtime::{Buffer, buffer};
 use sample::ConnectionError;
 
-use super::source::{Framing, Reader};
-use super::{Coding, Flow, FlowError, Path, Sink, Socket, Source, Stored};
+use super::sink::Following;
+use super::source::{Framing, PORTION, Reader};
+use super::{COPY, Coding, Flow, FlowError, Path, Sink, Socket, Source, Stored};
 
 /// Fewer bytes than this are not worth a pipe's two calls.
 const SPLICE_LEAST: u64 = 4096;
@@ -130,7 +131,17 @@ impl Flow {
     #[cold]
     fn admit_filtered(&mut self, buffer: &mut Buffer, coding: Coding) -> Result<(), FlowError> {
         let Some(mut filters) = self.filters.take() else { return Err(FlowError::Coding) };
-        let taken = self.take_payload(buffer, |data| filters.data(data));
+        let taken = if filters.changes_nothing() {
+            let mut staged = std::mem::take(&mut self.staged);
+            let taken = self.take_payload(buffer, |data| {
+                filters.pass(data);
+                coding.write(data, &mut staged);
+            });
+            self.staged = staged;
+            taken
+        } else {
+            self.take_payload(buffer, |data| filters.data(data))
+        };
         if taken.is_ok() && self.is_received() {
             filters.end();
         }
@@ -354,6 +365,9 @@ impl Flow {
             Path::Verbatim => Coding::Bare,
             Path::Payload(coding) | Path::Filtered(coding) => coding,
         };
+        if stored.object.is_some() {
+            return self.poll_object(context, stored, coding, to);
+        }
         loop {
             if !self.is_received() && !stored.is_taken() && stored.take_portion(coding, &mut self.staged) {
                 self.framing = Framing::Done;
@@ -363,6 +377,84 @@ impl Flow {
                 return self.poll_finished(context, to);
             }
             ready!(stored.poll_portion(context));
+        }
+    }
+
+    /// From a cache to a socket: out of the object itself, unless something changes the bytes or
+    /// holds them back.
+    fn poll_object(
+        &mut self,
+        context: &mut Context<'_>,
+        stored: &mut Stored,
+        coding: Coding,
+        to: &mut Sink<'_>,
+    ) -> Poll<Result<(), FlowError>> {
+        if self.filters.is_some() || self.gate.is_some() || coding != Coding::Bare {
+            return self.poll_object_copied(context, stored, coding, to);
+        }
+        let following = Following::End(self.ends);
+        loop {
+            let rest = if self.is_received() { &[][..] } else { stored.rest() };
+            if self.staged_left() == 0 && rest.is_empty() {
+                self.framing = Framing::Done;
+                return self.poll_finished(context, to);
+            }
+            if rest.len() <= COPY && self.staged_left() > 0 {
+                self.staged.extend_from_slice(rest);
+                self.framing = Framing::Done;
+                ready!(self.poll_flush(context, to))?;
+                continue;
+            }
+            let staged = &self.staged[self.staged_sent..];
+            let n = match ready!(to.poll_write(context, staged, rest, following)) {
+                Ok(0) => return Poll::Ready(Err(FlowError::unwritten())),
+                Ok(n) => n,
+                Err(error) => return Poll::Ready(Err(FlowError::write(&error))),
+            };
+            let of_staged = n.min(staged.len());
+            self.note_staged(of_staged);
+            self.sent += (n - of_staged) as u64;
+            stored.advance(n - of_staged);
+            self.held = following == Following::End(true);
+        }
+    }
+
+    /// The same in portions that are copied.
+    #[cold]
+    fn poll_object_copied(
+        &mut self,
+        context: &mut Context<'_>,
+        stored: &mut Stored,
+        coding: Coding,
+        to: &mut Sink<'_>,
+    ) -> Poll<Result<(), FlowError>> {
+        let mut nothing = Buffer::small();
+        loop {
+            if !self.is_received() && self.staged_left() < PORTION {
+                let portion = stored.rest();
+                let portion = &portion[..portion.len().min(PORTION)];
+                let taken = portion.len();
+                match &mut self.filters {
+                    None => coding.write(portion, &mut self.staged),
+                    Some(filters) => {
+                        filters.data(portion);
+                        if taken == stored.rest().len() {
+                            filters.end();
+                        }
+                        coding.write(filters.made(), &mut self.staged);
+                        filters.made().clear();
+                    }
+                }
+                stored.advance(taken);
+                if stored.rest().is_empty() {
+                    self.framing = Framing::Done;
+                    coding.finish(&mut None, &mut self.staged);
+                }
+            }
+            ready!(self.poll_send(context, &mut nothing, to))?;
+            if self.is_received() {
+                return self.poll_finished(context, to);
+            }
         }
     }
 

@@ -102,7 +102,7 @@ impl Flow {
 
     /// So many of the staged bytes have left.
     #[inline]
-    fn note_staged(&mut self, n: usize) {
+    pub(super) fn note_staged(&mut self, n: usize) {
         self.moved = true;
         self.sent += n as u64;
         self.staged_sent += n;

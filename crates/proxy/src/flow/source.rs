@@ -2,9 +2,12 @@
 //! already.
 
 use std::io;
+use std::ops::Range;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use cache::Object;
 use http::{BodyLength, ChunkDecoder, ChunkEvent, Head};
 
 use net::Stream;
@@ -147,7 +150,7 @@ pub(crate) enum Source<'a> {
 pub(crate) type Pieces = Box<dyn Iterator<Item = Vec<u8>>>;
 
 /// So many bytes are gathered before they are sent; a body that is not longer is sent whole.
-const PORTION: usize = 16 * 1024;
+pub(super) const PORTION: usize = 16 * 1024;
 
 /// How long pieces are made without a pause.
 const TURN: Duration = Duration::from_micros(200);
@@ -159,6 +162,9 @@ pub(crate) struct Stored {
     pub(crate) bytes: Vec<u8>,
     /// What follows, where it is made in pieces.
     pub(crate) pieces: Option<Pieces>,
+    /// What a cache has instead of all that, and what of its body is still to be sent.
+    pub(crate) object: Option<Arc<Object>>,
+    rest: Range<usize>,
     /// Whether what there was has been taken, and the next portion is to be made.
     is_taken: bool,
     /// Whether other tasks of the worker had their turn since.
@@ -170,8 +176,41 @@ impl Stored {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.pieces = None;
+        self.object = None;
+        self.rest = 0..0;
         self.is_taken = false;
         self.yielded = false;
+    }
+
+    /// Makes it the body of `object`.
+    pub(crate) fn hold(&mut self, object: Arc<Object>) {
+        self.clear();
+        self.rest = 0..object.body.len();
+        self.object = Some(object);
+    }
+
+    /// Leaves this part of an object's body.
+    pub(crate) fn narrow(&mut self, part: Range<usize>) {
+        self.rest = part;
+    }
+
+    /// How long it is, as far as it is not made in pieces.
+    pub(crate) fn len(&self) -> u64 {
+        match self.object {
+            Some(_) => self.rest.len() as u64,
+            None => self.bytes.len() as u64,
+        }
+    }
+
+    /// What of an object's body is still to be sent.
+    pub(crate) fn rest(&self) -> &[u8] {
+        let body = self.object.as_ref().and_then(|object| object.body.get(self.rest.clone()));
+        body.unwrap_or_default()
+    }
+
+    /// So many bytes of that were sent.
+    pub(super) fn advance(&mut self, sent: usize) {
+        self.rest.start += sent;
     }
 
     /// Takes pieces until there is a portion, or the body has ended. Pieces may be empty and take

@@ -93,23 +93,23 @@ pub(crate) fn filter_of_request(client: &Client, x: &mut Exchange) -> Option<Box
         // A limit does not count once the head has said what comes.
         Encoder::new(algorithm, &Settings { most_memory: 0, ..settings(client) })
     })?;
-    Some(Box::new(Filters::one(Filter::compress(encoder))))
+    Filters::of(None, false, Some(Filter::compress(encoder)))
 }
 
 /// What stands in the way of the response's body, whose head tells of it from here on.
 #[inline]
-pub(crate) fn of_response(client: &Client, x: &mut Exchange) -> Option<Box<Filters>> {
+pub(crate) fn of_response(client: &Client, x: &mut Exchange) -> Option<Filter> {
     let algorithm = x.coded.accepted?;
-    let filters = look_at_response(client, x, algorithm);
-    if filters.is_none() {
+    let filter = look_at_response(client, x, algorithm);
+    if filter.is_none() {
         x.txn.compressed = None;
     }
-    filters
+    filter
 }
 
 #[cold]
-fn look_at_response(client: &Client, x: &mut Exchange, algorithm: Algorithm) -> Option<Box<Filters>> {
-    let backend = x.backend.clone()?;
+fn look_at_response(client: &Client, x: &mut Exchange, algorithm: Algorithm) -> Option<Filter> {
+    let backend = x.backend.clone().unwrap_or_else(|| client.frontend.clone());
     let both = Both::of(client, &backend)?;
     let length = x.response_body.length;
     let head = &x.txn.response;
@@ -129,7 +129,7 @@ fn look_at_response(client: &Client, x: &mut Exchange, algorithm: Algorithm) -> 
         return None;
     };
     tell(&mut x.txn.response, algorithm, true);
-    Some(Box::new(Filters::one(Filter::compress(encoder))))
+    Some(Filter::compress(encoder))
 }
 
 /// Whether a message of this head and this length may be compressed, as its sender and the

@@ -12,8 +12,8 @@ use crate::client::{Client, Framed};
 use crate::exchange::{Exchange, Stop};
 use crate::exchange::{unique_id, view};
 use crate::fault::Fault;
-use crate::flow::{Coding, Path};
-use crate::message::compression;
+use crate::flow::{Coding, Filters, Path};
+use crate::message::{caching, compression};
 
 /// How `h1-case-adjust` wants `name` to be written.
 pub(crate) fn adjusted<'a>(table: &'a [(Box<str>, Box<str>)], name: &[u8]) -> Option<&'a [u8]> {
@@ -279,8 +279,8 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
     let length = x.response_body.length;
     x.server_closes = !x.txn.response.keep_alive() || length == BodyLength::UntilClose;
     let is_framed = frame_response(x)?;
-    let filters = if is_framed { compression::of_response(client, x) } else { None };
-    let shown = if filters.is_some() { BodyLength::Chunked } else { length };
+    let filter = if is_framed { compression::of_response(client, x) } else { None };
+    let shown = if filter.is_some() { BodyLength::Chunked } else { length };
     let mut path = frame_for_client(client, x, shown, is_framed);
     if is_bodiless(x) && !x.is_tunnel && length != BodyLength::None {
         path = Path::Payload(Coding::Nothing);
@@ -293,7 +293,20 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
         (true, BodyLength::Chunked, path) => (BodyLength::UntilClose, path),
         (_, length, path) => (length, path),
     };
-    match filters {
+    if let Some(caching) = &mut x.caching {
+        // What is not being kept by now will not be.
+        caching::pass(caching);
+    }
+    let filling = match &mut x.caching {
+        Some(caching) if path != Path::Payload(Coding::Nothing) => caching.filling.take(),
+        _ => None,
+    };
+    let path = match path {
+        // What a cache keeps is looked at, and leaves as it came.
+        Path::Verbatim if filling.is_some() && shown != BodyLength::Chunked => Path::Payload(Coding::Bare),
+        path => path,
+    };
+    match Filters::of(filling, length == BodyLength::UntilClose, filter) {
         None => x.download.start(framing, path),
         Some(filters) => x.download.start_filtered(framing, path, filters),
     }

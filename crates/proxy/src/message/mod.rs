@@ -1,6 +1,7 @@
 //! Messages on their way: receiving a request, sending it on, receiving the response, sending that
 //! on, and what becomes of the connections behind it.
 
+pub(crate) mod caching;
 pub(crate) mod compression;
 pub(crate) mod conclude;
 pub(crate) mod fastcgi;

@@ -8,12 +8,12 @@ use sample::track::Event;
 use sample::{Cause, Hedged, LogOrigin, Phase};
 use state::sessions::Activity;
 
-use super::{hedge, reply, tunnel};
+use super::{cached, hedge, reply, tunnel};
 use crate::client::Client;
 use crate::evaluate::{self, cacheable};
 use crate::exchange::{Arrival, Exchange, Next, Stop, Upgrade, ending, finish, report, sockets, trace};
 use crate::fault::Fault;
-use crate::message::{conclude, fastcgi, fields, request, response, upload};
+use crate::message::{caching, conclude, fastcgi, fields, request, response, upload};
 use crate::routing::assign::{self, Lease};
 use crate::routing::attempt::{self, count_attempt, count_failure, note_server};
 use crate::routing::{connect, cookie, retry, route, stick};
@@ -36,6 +36,7 @@ pub(crate) async fn exchange(mut client: Boxed<Client>, arrival: Arrival) -> (Bo
     let next = match serve(&mut client, &mut x, arrival).await {
         Ok(next) => next,
         Err(stop) => {
+            let stop = if x.caching.is_some() { cached::instead_of(&mut client, &mut x, stop) } else { stop };
             sockets::forget(&client, &mut x);
             ending::note(&client, &mut x, stop);
             Box::pin(reply::after(&mut client, &mut x, stop)).await
@@ -115,6 +116,10 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     x.txn.req_vars.clear();
     let (mut upstream, lease) = obtain_response(client, x, &backend).await?;
     note_status(client, x);
+    if x.caching.is_some() && caching::helps(x) {
+        upstream.reset();
+        return Err(Stop::Cached);
+    }
     stick::of_response(client, x, &backend, lease.server());
     evaluate::of_response(client, x, &backend, &mut upstream).await?;
     if backend.options.checkcache {
@@ -134,6 +139,9 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     }
     client.entry.activity.set(Activity::Data);
     response::forward(client, x, &backend, &mut upstream).await?;
+    if x.caching.is_some() {
+        caching::complete(x);
+    }
     let next = conclude::after_response(client, x, &backend, upstream, lease);
     if next == Next::Close && !x.upload.is_finished() {
         return Ok(Next::Linger);

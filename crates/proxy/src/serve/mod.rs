@@ -3,6 +3,7 @@
 pub mod accept;
 mod attach;
 mod boxes;
+mod cached;
 pub mod feed;
 mod hedge;
 pub(crate) mod http;
@@ -14,6 +15,7 @@ mod preface;
 mod ready;
 pub mod receive;
 pub(crate) mod reply;
+mod revalidate;
 mod reversal;
 pub(crate) mod session;
 mod share;

@@ -12,9 +12,13 @@ use crate::answers::page;
 use crate::client::{Client, Watch};
 use crate::evaluate;
 use crate::exchange::Next;
+use crate::exchange::filters;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
-use crate::flow::{Coding, Path, Source};
+use crate::flow::{Coding, Filters, Path, Source};
+use crate::message::compression;
+
+use super::cached;
 
 /// Ends a request that did not go the usual way: answers if nobody has, notes why.
 pub(crate) async fn after(client: &mut Client, x: &mut Exchange, stop: Stop) -> Next {
@@ -29,6 +33,13 @@ pub(crate) async fn after(client: &mut Client, x: &mut Exchange, stop: Stop) -> 
             x.phase = Phase::Last;
             send(client, x).await
         }
+        Stop::Cached => match Box::pin(cached::prepare(client, x)).await {
+            Ok(()) => {
+                x.phase = Phase::Last;
+                send(client, x).await
+            }
+            Err(stop) => Box::pin(after(client, x, stop)).await,
+        },
         Stop::Fault(fault) => {
             let (cause, phase) = fault.termination(x.phase);
             x.txn.termination.set(cause, phase);
@@ -130,7 +141,7 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
     x.is_tunnel = false;
     x.txn.req_vars.clear();
     x.txn.response.watch_framing();
-    if client.worker.shared.plan.variables.wants_bodies() {
+    if client.worker.shared.plan.variables.wants_bodies() && x.reply.object.is_none() {
         x.response_body.seen.clone_from(&x.reply.bytes);
     }
     if let Err(fault) = evaluate::of_reply(client, x).await {
@@ -146,12 +157,14 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
     if x.txn.response.status() != made || x.error_status == 0 {
         x.txn.status = x.txn.response.status();
     }
-    if matches!(
-        x.txn.response.settle_framing(BodyLength::Length(x.reply.bytes.len() as u64)),
-        Err(_) | Ok(false)
-    ) && x.reply.pieces.is_none()
+    let length = x.reply.len();
+    if x.txn.cache.is_some() && x.txn.response.status() == 304 {
+        // It tells of no body but the one that the client has.
+        x.txn.response.remove_body_length();
+    } else if matches!(x.txn.response.settle_framing(BodyLength::Length(length)), Err(_) | Ok(false))
+        && x.reply.pieces.is_none()
     {
-        x.txn.response.set_content_length(x.reply.bytes.len() as u64);
+        x.txn.response.set_content_length(length);
     }
     let begun = !client.side.is_drained();
     let whole = upload_is_over(client, x);
@@ -173,15 +186,26 @@ async fn send_reply(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> 
     let length = match x.reply.pieces {
         Some(_) => BodyLength::Chunked,
         None if bodiless => BodyLength::None,
-        None => BodyLength::Length(x.reply.bytes.len() as u64),
+        None => BodyLength::Length(x.reply.len()),
     };
+    let filter = match x.reply.object {
+        Some(_) => compression::of_response(client, x),
+        None => None,
+    };
+    let length = if filter.is_some() { BodyLength::Chunked } else { length };
     let path = match crate::message::fields::frame_for_client(client, x, length, true) {
         // Pieces are no chunks yet.
         Path::Verbatim if length == BodyLength::Chunked => Path::Payload(Coding::Chunked),
         path => path,
     };
-    x.download.start(if bodiless { BodyLength::None } else { length }, path);
+    match Filters::of(None, false, filter) {
+        Some(filters) => x.download.start_filtered(length, path, filters),
+        None => x.download.start(if bodiless { BodyLength::None } else { length }, path),
+    }
     x.txn.bytes_out += client.side.send_head(&x.txn.response, &mut x.download);
+    if x.reply.object.is_some() {
+        filters::install(x, false);
+    }
     x.download.ends = !x.keep_alive;
     let allowed = x.timeout(TimeoutSlot::Client, client.frontend.timeouts.client);
     client.timer.set_after(timer::now_ms(), allowed);

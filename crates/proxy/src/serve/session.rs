@@ -33,12 +33,17 @@ use crate::evaluate::{self, Attach};
 use crate::exchange::{Arrival, Next, Upgrade};
 use crate::serve::boxes::{Exchanges, task_of};
 use crate::serve::newcomer::{Arrived, Dialled, Newcomer, Starter};
-use crate::serve::{attach, multiplexed, preface};
+use crate::serve::{attach, multiplexed, preface, revalidate};
 use crate::worker::Worker;
 
 /// What this worker does with each new connection.
 pub(crate) fn starter() -> Starter {
     let exchanges = Rc::new(Exchanges::new(super::http::exchange));
+    revalidate::install(|client, arrival| {
+        Box::pin(async move {
+            super::http::exchange(client, arrival).await;
+        })
+    });
     pools::register({
         let exchanges = exchanges.clone();
         move || exchanges.pool()

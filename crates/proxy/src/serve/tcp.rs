@@ -63,7 +63,7 @@ pub(crate) async fn relay(mut client: Boxed<Client>) -> Option<(Boxed<Client>, B
                 return Some((client, x));
             }
             Stop::Upgrade(_) => x.txn.termination.set(sample::Cause::Proxy, Phase::Request),
-            Stop::Reply | Stop::Close | Stop::Silent => {}
+            Stop::Reply | Stop::Cached | Stop::Close | Stop::Silent => {}
         }
     }
     x.txn.times.closed = now_us();

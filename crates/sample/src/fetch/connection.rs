@@ -10,8 +10,6 @@ use crate::session::Endpoint;
 use crate::transaction::StreamFacts;
 use crate::value::{Type, Value};
 
-const NO_CACHE: &str = "what a response that is not from a cache gives: caches are not supported yet";
-
 #[rustfmt::skip]
 pub(super) static FETCHES: &[Fetch] = &[
     //  name                arguments          gives       where                    what it is
@@ -48,9 +46,8 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("bc_settings_streams_limit", &[],      Type::Int,  Columns::RESPONSE_KEPT,  "streams that it may have at once: one with HTTP/1", bc_settings_streams_limit),
     row("res.comp",         &[],               Type::Bool, Columns::RESPONSE_KEPT,  "whether the response was compressed",               res_comp),
     row("res.comp_algo",    &[],               Type::Str,  Columns::RESPONSE_KEPT,  "by which algorithm",                                res_comp_algo),
-    // What caches would tell of a response without them.
-    row("res.cache_hit",    &[],               Type::Bool, Columns::SERVER,         "whether the response came from a cache",            not_here).partial(NO_CACHE),
-    row("res.cache_name",   &[],               Type::Str,  Columns::SERVER,         "from which cache",                                  nothing).partial(NO_CACHE),
+    row("res.cache_hit",    &[],               Type::Bool, Columns::SERVER,         "whether the response came from a cache",            cache_hit),
+    row("res.cache_name",   &[],               Type::Str,  Columns::SERVER,         "from which cache",                                  cache_name),
 ];
 
 /// The client's address as rules left it.
@@ -217,8 +214,12 @@ fn fc_http_major<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Va
     env.session.map(|session| Value::Int(session.http_major.get().into()))
 }
 
-fn nothing<'a>(_: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    None
+fn cache_hit<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::Bool(env.transaction?.cache.is_some()))
+}
+
+fn cache_name<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::str(env.transaction?.cache.as_ref()?.settings.name.as_bytes()))
 }
 
 fn res_comp<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
@@ -227,10 +228,6 @@ fn res_comp<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'
 
 fn res_comp_algo<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     Some(Value::str(env.transaction?.compressed?.as_bytes()))
-}
-
-fn not_here<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    env.session.map(|_| Value::Bool(false))
 }
 
 fn server_end(env: &Env<'_>, theirs: bool) -> Option<Endpoint> {

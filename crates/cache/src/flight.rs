@@ -1,0 +1,179 @@
+//! Requests for one resource that come while the first of them is on its way: they may wait for its
+//! response instead of asking the server the same (`collapsed-forwarding`), or get what is stale
+//! meanwhile.
+//!
+//! Nobody who finds something fresh comes here.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+/// For so long nobody waits for the response of a resource that was not kept, in seconds.
+const PASSED: u64 = 2;
+
+/// So many such resources are remembered, at most.
+const PLACES: usize = 1024;
+
+/// What became of the first request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Landed {
+    /// Its response is kept.
+    Kept,
+    /// Its response is not for others.
+    Passed,
+    /// Its client left: another one may try.
+    Abandoned,
+}
+
+/// The first requests that are on their way.
+#[derive(Debug)]
+pub(crate) struct Flights {
+    open: Mutex<HashMap<u64, Vec<Arc<Flight>>>>,
+    /// Resources that are not kept: the upper half of the hash, and until which second. Which one is
+    /// remembered in a place that two share does not matter.
+    passed: Box<[AtomicU64]>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Flight {
+    key: Box<[u8]>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    landed: Option<Landed>,
+    waiting: Vec<Option<Waker>>,
+}
+
+/// Whose turn it is.
+#[derive(Debug)]
+pub enum Turn {
+    /// The request's own: it goes to the server, for the others too.
+    Leads(Lead),
+    /// Another request's, which may be waited for.
+    Follows(Follow),
+    /// Everybody goes on their own.
+    Alone,
+}
+
+/// The first request. Dropped, it is abandoned.
+#[derive(Debug)]
+pub struct Lead {
+    flights: Arc<Flights>,
+    hash: u64,
+    flight: Arc<Flight>,
+}
+
+/// One that waits for it.
+#[derive(Debug)]
+pub struct Follow {
+    flight: Arc<Flight>,
+    place: Option<usize>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Flights {
+    pub(crate) fn new() -> Self {
+        Self { open: Mutex::default(), passed: (0..PLACES).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    fn place(&self, hash: u64) -> &AtomicU64 {
+        &self.passed[hash as usize % PLACES]
+    }
+
+    fn was_passed(&self, hash: u64, now_ms: u64) -> bool {
+        let noted = self.place(hash).load(Relaxed);
+        noted >> 32 == hash >> 32 && now_ms / 1000 < (noted & u64::from(u32::MAX))
+    }
+
+    pub(crate) fn board(self: &Arc<Self>, hash: u64, key: &[u8], now_ms: u64) -> Turn {
+        if self.was_passed(hash, now_ms) {
+            return Turn::Alone;
+        }
+        let mut open = locked(&self.open);
+        let flights = open.entry(hash).or_default();
+        if let Some(flight) = flights.iter().find(|flight| *flight.key == *key) {
+            return Turn::Follows(Follow { flight: flight.clone(), place: None });
+        }
+        let flight = Arc::new(Flight { key: key.into(), state: Mutex::default() });
+        flights.push(flight.clone());
+        Turn::Leads(Lead { flights: self.clone(), hash, flight })
+    }
+
+    fn land(&self, hash: u64, flight: &Arc<Flight>, landed: Landed) {
+        let mut open = locked(&self.open);
+        if let Some(flights) = open.get_mut(&hash) {
+            flights.retain(|other| !Arc::ptr_eq(other, flight));
+            if flights.is_empty() {
+                open.remove(&hash);
+            }
+        }
+        drop(open);
+        let waiting = {
+            let mut state = locked(&flight.state);
+            state.landed.get_or_insert(landed);
+            std::mem::take(&mut state.waiting)
+        };
+        waiting.into_iter().flatten().for_each(Waker::wake);
+    }
+}
+
+impl Lead {
+    /// Its response is kept.
+    pub fn keep(self) {
+        self.flights.land(self.hash, &self.flight, Landed::Kept);
+    }
+
+    /// Its response is not for others.
+    pub fn pass(self, now_ms: u64) {
+        let until = now_ms / 1000 + PASSED;
+        let hash = self.hash & !u64::from(u32::MAX);
+        self.flights.place(self.hash).store(hash | (until & u64::from(u32::MAX)), Relaxed);
+        self.flights.land(self.hash, &self.flight, Landed::Passed);
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        // What was said before counts.
+        self.flights.land(self.hash, &self.flight, Landed::Abandoned);
+    }
+}
+
+impl Follow {
+    /// Ready once the first request has its response, or will have none.
+    pub fn poll_landed(&mut self, context: &mut Context<'_>) -> Poll<Landed> {
+        let mut state = locked(&self.flight.state);
+        if let Some(landed) = state.landed {
+            return Poll::Ready(landed);
+        }
+        let waker = context.waker();
+        match self.place.and_then(|place| state.waiting.get_mut(place)) {
+            Some(own) => match own {
+                Some(own) => own.clone_from(waker),
+                None => *own = Some(waker.clone()),
+            },
+            None => {
+                self.place = Some(state.waiting.len());
+                state.waiting.push(Some(waker.clone()));
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Follow {
+    /// Who waits no more is not woken.
+    fn drop(&mut self) {
+        let mut state = locked(&self.flight.state);
+        if let Some(own) = self.place.and_then(|place| state.waiting.get_mut(place)) {
+            *own = None;
+        }
+    }
+}

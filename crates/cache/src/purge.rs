@@ -1,0 +1,49 @@
+//! Taking out what is kept before its time: by host and target, by how these begin, or by a tag that
+//! responses were given. Called by an action of rules and by the runtime socket.
+
+use http::{Name, list_values};
+
+use crate::object::Object;
+
+/// What is taken out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purge<'a> {
+    /// All variants of one resource: `host/target`.
+    Key(&'a [u8]),
+    /// What begins so: `host/beginning of the target`.
+    Prefix(&'a [u8]),
+    /// What has this tag.
+    Tag(&'a [u8]),
+    /// Everything.
+    All,
+}
+
+/// The key that a text means. Hosts are compared without their case.
+pub(crate) fn key(text: &[u8]) -> Vec<u8> {
+    let end = text.iter().position(|byte| *byte == b'/').unwrap_or(text.len());
+    let mut key = text[..end].to_ascii_lowercase();
+    if end < text.len() {
+        key.push(0);
+    }
+    key.extend_from_slice(&text[end..]);
+    key
+}
+
+impl Purge<'_> {
+    pub(crate) fn means(&self, object: &Object, tags: Option<&Name>) -> bool {
+        match self {
+            Self::Key(text) => *object.key == *key(text),
+            Self::Prefix(text) => object.key.starts_with(&key(text)),
+            Self::Tag(tag) => tags.is_some_and(|name| has_tag(object, name, tag)),
+            Self::All => true,
+        }
+    }
+}
+
+/// Tags stand in a list, with commas or spaces between them.
+fn has_tag(object: &Object, name: &Name, tag: &[u8]) -> bool {
+    let mut lines = object.head.get_all(name);
+    lines.any(|line| {
+        list_values(line).flat_map(|value| value.split(|byte| *byte == b' ')).any(|own| own == tag)
+    })
+}

@@ -1,0 +1,377 @@
+//! The store of one section. Looking up takes no lock: a bucket is a list that is replaced as a
+//! whole. Storing and making room are done under one lock ([`Order`]).
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use arc_swap::ArcSwapOption;
+use http::{Head, KnownName};
+
+use crate::flight::{Flights, Turn};
+use crate::freshness::{Lifetime, Now};
+use crate::hints::hints;
+use crate::object::{Object, blocks_of, memory};
+use crate::order::Order;
+use crate::purge::{self, Purge};
+use crate::request::{Request, is_of_message};
+use crate::settings::{Hints, Settings};
+use crate::vary::Variant;
+
+/// Objects whose keys have hashes that end alike; the newest first.
+pub(crate) type Bucket = Vec<Arc<Object>>;
+
+/// How many buckets there are at most; a power of two.
+const MOST_BUCKETS: usize = 1 << 20;
+
+/// What a look-up gave.
+#[derive(Debug)]
+pub enum Found {
+    /// A response that may be used.
+    Fresh(Arc<Object>),
+    /// One that is not fresh any more, and may be of use all the same.
+    Stale(Arc<Object>),
+    /// None, but one whose hints are known.
+    Hints(Arc<Object>),
+    /// Nothing.
+    Nothing,
+}
+
+/// A store.
+#[derive(Debug)]
+pub struct Store {
+    /// Its section.
+    pub settings: Settings,
+    buckets: Box<[ArcSwapOption<Bucket>]>,
+    hasher: RandomState,
+    order: Mutex<Order>,
+    flights: Arc<Flights>,
+}
+
+impl Store {
+    /// An empty store.
+    pub fn new(settings: Settings) -> Arc<Self> {
+        let count = (settings.blocks as usize / 4).next_power_of_two().clamp(16, MOST_BUCKETS);
+        Arc::new(Self {
+            buckets: (0..count).map(|_| ArcSwapOption::empty()).collect(),
+            hasher: RandomState::new(),
+            order: Mutex::new(Order::new(settings.blocks)),
+            flights: Arc::new(Flights::new()),
+            settings,
+        })
+    }
+
+    /// What the request of that head is here; `None` where it names no resource.
+    pub fn request(&self, head: &Head) -> Option<Request> {
+        let mut request = Request::read(head)?;
+        request.hash = self.hasher.hash_one(&*request.key);
+        Some(request)
+    }
+
+    /// Has `request`, made for another store, stand for the same resource here.
+    pub fn adopt(&self, request: &mut Request) {
+        request.hash = self.hasher.hash_one(&*request.key);
+    }
+
+    /// Notes of a request that nothing answered what its response may vary on.
+    pub fn prepare(&self, request: &mut Request, head: &Head) {
+        if self.settings.vary && request.may_store {
+            request.keep_varying(head);
+        }
+    }
+
+    /// Looks for what answers a request. Whether it may be used is the caller's matter
+    /// ([`Request::may_use`]).
+    pub fn find(&self, request: &Request, head: &Head, now_ms: u64) -> Found {
+        let bucket = self.bucket(request.hash).load();
+        let Some(bucket) = &*bucket else { return Found::Nothing };
+        let (mut accepts, mut hinting) = (None, None);
+        for object in bucket.iter() {
+            if object.hash != request.hash || object.key != request.key {
+                continue;
+            }
+            if !object.variant.suits(head, &mut accepts) {
+                continue;
+            }
+            if !object.is_hints && object.is_fresh(now_ms) {
+                object.touch(now_ms);
+                return Found::Fresh(object.clone());
+            }
+            hinting = hinting.or(Some(object));
+        }
+        match hinting {
+            Some(object) if !object.is_hints && (object.may_wait(now_ms) || object.may_help(now_ms)) => {
+                Found::Stale(object.clone())
+            }
+            Some(object) if self.settings.hints != Hints::Off => Found::Hints(object.clone()),
+            _ => Found::Nothing,
+        }
+    }
+
+    /// What the response is for; `None` where it may not be kept for what it varies on.
+    pub(crate) fn variant(&self, request: &Request, response: &Head) -> Option<Variant> {
+        if response.get_known(KnownName::Vary).is_none() {
+            return Some(Variant::default());
+        }
+        let said = request.varying.as_deref().filter(|_| self.settings.vary)?;
+        Variant::of(said, response)
+    }
+
+    /// Whether there may be one more variant of what is requested: one that is there makes place, if
+    /// it is of the same kind or too old.
+    pub(crate) fn has_place_for(
+        &self,
+        request: &Request,
+        variant: &Variant,
+        now_ms: u64,
+        order: &mut Order,
+        gone: &mut Bucket,
+    ) -> bool {
+        let bucket = self.bucket(request.hash).load();
+        let is_other = |object: &&Arc<Object>| {
+            object.key == request.key && !object.is_hints && object.variant != *variant
+        };
+        let others: Bucket =
+            bucket.iter().flat_map(|bucket| bucket.iter()).filter(is_other).cloned().collect();
+        if variant.is_for_all() || others.len() < self.settings.max_variants {
+            return true;
+        }
+        for old in others.iter().filter(|object| !object.is_fresh(now_ms)) {
+            self.take_out(old, order, gone);
+        }
+        others.iter().filter(|object| object.is_fresh(now_ms)).count() < self.settings.max_variants
+    }
+
+    /// Whose turn it is to fetch what is requested.
+    pub fn board(&self, request: &Request, now_ms: u64) -> Turn {
+        if !request.may_store || !request.may_use {
+            return Turn::Alone;
+        }
+        self.flights.board(request.hash, &request.key, now_ms)
+    }
+
+    /// Makes what nobody may use any more of a request for which the server did something
+    /// (RFC 9111, 4.4): all variants.
+    pub fn remove(&self, request: &Request) {
+        _ = self.remove_if(request.hash, |object| object.key == request.key);
+    }
+
+    fn remove_if(&self, hash: u64, is_wanted: impl Fn(&Object) -> bool) -> usize {
+        let mut gone = Bucket::new();
+        let mut order = self.order();
+        let bucket = self.bucket(hash).load_full();
+        let wanted = bucket.iter().flat_map(|bucket| bucket.iter()).filter(|object| is_wanted(object));
+        wanted.for_each(|object| self.take_out(object, &mut order, &mut gone));
+        drop(order);
+        gone.len()
+    }
+
+    /// Takes out what `purge` says; how many objects that were.
+    pub fn purge(&self, purge: &Purge<'_>) -> usize {
+        if let Purge::Key(key) = purge {
+            let key = purge::key(key);
+            return self.remove_if(self.hasher.hash_one(&*key), |object| *object.key == *key);
+        }
+        let tags = self.settings.tags.as_deref().map(|name| http::Name::new(name.as_bytes()));
+        // Looked at without the lock, which many objects would hold for long.
+        let all = self.objects();
+        let wanted = all.iter().filter(|object| purge.means(object, tags.as_ref()));
+        wanted.map(|wanted| self.remove_if(wanted.hash, |object| std::ptr::eq(object, &**wanted))).sum()
+    }
+
+    /// Blocks that nothing takes.
+    pub fn free(&self) -> u32 {
+        self.order().free
+    }
+
+    /// Every object, in no order that means anything.
+    pub fn objects(&self) -> Vec<Arc<Object>> {
+        self.order().all().cloned().collect()
+    }
+
+    #[inline]
+    fn bucket(&self, hash: u64) -> &ArcSwapOption<Bucket> {
+        &self.buckets[hash as usize & (self.buckets.len() - 1)]
+    }
+
+    pub(crate) fn order(&self) -> MutexGuard<'_, Order> {
+        self.order.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Takes so many blocks, for which others make room; false where there are not so many.
+    pub(crate) fn take(&self, blocks: u32) -> bool {
+        // What leaves is freed when the lock is.
+        let mut gone = Bucket::new();
+        let mut order = self.order();
+        let taken = self.make_room(blocks, &mut order, &mut gone);
+        order.free -= if taken { blocks } else { 0 };
+        drop(order);
+        taken
+    }
+
+    fn make_room(&self, blocks: u32, order: &mut Order, gone: &mut Bucket) -> bool {
+        while order.free < blocks {
+            if let Some(object) = order.least_used() {
+                self.take_out(&object, order, gone);
+                self.leave_hints(&object, order, gone);
+            } else if let Some(hints) = order.oldest_hints() {
+                self.take_out(&hints, order, gone);
+            } else {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Of an object that makes room its hints stay, as far as there may be any.
+    fn leave_hints(&self, object: &Arc<Object>, order: &mut Order, gone: &mut Bucket) {
+        if self.settings.hints != Hints::On {
+            return;
+        }
+        if let Some(left) = only_hints(object, order) {
+            self.add_hints(left, order, gone);
+        }
+    }
+
+    fn add_hints(&self, left: Object, order: &mut Order, gone: &mut Bucket) {
+        let most = self.settings.hint_blocks();
+        if left.blocks > most {
+            return;
+        }
+        while order.hint_blocks + left.blocks > most || order.free < left.blocks {
+            let Some(oldest) = order.oldest_hints() else { return };
+            self.take_out(&oldest, order, gone);
+        }
+        order.free -= left.blocks;
+        self.put_in(Arc::new(left), order);
+    }
+
+    pub(crate) fn keep_hints(
+        &self,
+        request: &Request,
+        variant: Variant,
+        head: &Head,
+        lifetime: Lifetime,
+        now: Now,
+    ) {
+        let whole = Object {
+            hash: request.hash,
+            key: request.key.clone(),
+            variant,
+            head: head.clone(),
+            body: Box::default(),
+            is_hints: false,
+            blocks: 0,
+            number: 0,
+            age: lifetime.age,
+            modified: lifetime.modified,
+            stored_ms: now.ms,
+            expires_ms: now.ms + u64::from(lifetime.left) * 1000,
+            revalidate_ms: 0,
+            error_ms: 0,
+            used_ms: AtomicU64::new(now.ms),
+            placed_ms: AtomicU64::new(now.ms),
+        };
+        let mut gone = Bucket::new();
+        let mut order = self.order();
+        if let Some(left) = only_hints(&whole, &mut order) {
+            self.take_out_shadowed(&left, &mut order, &mut gone);
+            self.add_hints(left, &mut order, &mut gone);
+        }
+        drop(order);
+    }
+
+    /// Puts an object, whose blocks were taken, in the place of those that it stands for.
+    pub(crate) fn insert(&self, mut object: Object) {
+        let mut gone = Bucket::new();
+        let mut order = self.order();
+        order.end(object.hash, &object.key, &object.variant);
+        object.number = order.next_number();
+        self.take_out_shadowed(&object, &mut order, &mut gone);
+        self.put_in(Arc::new(object), &mut order);
+        drop(order);
+    }
+
+    /// Takes out what nobody would find any more behind `new`.
+    fn take_out_shadowed(&self, new: &Object, order: &mut Order, gone: &mut Bucket) {
+        let bucket = self.bucket(new.hash).load_full();
+        let is_shadowed = |object: &&Arc<Object>| {
+            object.key == new.key && (new.variant.is_for_all() || object.variant == new.variant)
+        };
+        for old in bucket.iter().flat_map(|bucket| bucket.iter()).filter(is_shadowed) {
+            self.take_out(old, order, gone);
+        }
+    }
+
+    fn put_in(&self, object: Arc<Object>, order: &mut Order) {
+        let bucket = self.bucket(object.hash);
+        let old = bucket.load();
+        let others = old.iter().flat_map(|bucket| bucket.iter());
+        let new: Bucket = std::iter::once(&object).chain(others).cloned().collect();
+        bucket.store(Some(Arc::new(new)));
+        order.add(object);
+    }
+
+    fn take_out(&self, object: &Arc<Object>, order: &mut Order, gone: &mut Bucket) {
+        let bucket = self.bucket(object.hash);
+        let old = bucket.load_full();
+        let new: Bucket = old
+            .iter()
+            .flat_map(|bucket| bucket.iter())
+            .filter(|other| !Arc::ptr_eq(other, object))
+            .cloned()
+            .collect();
+        bucket.store((!new.is_empty()).then(|| Arc::new(new)));
+        order.remove(object);
+        gone.push(object.clone());
+    }
+}
+
+/// What is kept of a head: all that is not of one message or connection, in as little memory as
+/// holds it.
+pub(crate) fn kept_head(response: &Head) -> Head {
+    let mut kept = Head::new();
+    kept.start_response(response.status(), Some(response.reason()));
+    for (name, value) in response.fields().filter(|(name, _)| !is_of_message(name)) {
+        kept.append(name, value);
+    }
+    kept.shrink(0);
+    kept
+}
+
+/// The hints of an object, as one of its own; `None` where it has none.
+fn only_hints(object: &Object, order: &mut Order) -> Option<Object> {
+    let found = hints(&object.head);
+    if found.is_empty() {
+        return None;
+    }
+    let mut head = Head::new();
+    head.start_response(103, None);
+    for line in &found {
+        head.append(b"link", line);
+    }
+    head.shrink(0);
+    let blocks = blocks_of(memory(&head, &object.key, &object.variant));
+    Some(Object {
+        hash: object.hash,
+        key: object.key.clone(),
+        variant: object.variant.clone(),
+        head,
+        body: Box::default(),
+        is_hints: true,
+        blocks,
+        number: order.next_number(),
+        age: object.age,
+        modified: object.modified,
+        stored_ms: object.stored_ms,
+        expires_ms: object.expires_ms,
+        revalidate_ms: 0,
+        error_ms: 0,
+        used_ms: AtomicU64::new(0),
+        placed_ms: AtomicU64::new(0),
+    })
+}
+
+#[cfg(test)]
+#[path = "store_tests.rs"]
+mod tests;

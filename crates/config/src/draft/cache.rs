@@ -1,0 +1,30 @@
+//! A `cache` section while its lines are read.
+
+use syntax::Word;
+
+/// A section while its lines are read.
+#[derive(Debug, Default)]
+pub struct CacheDraft<'a> {
+    /// `total-max-size`, in megabytes.
+    pub megabytes: Option<u32>,
+    /// `max-object-size`, in bytes, and its word.
+    pub max_object: Option<(u64, &'a Word)>,
+    /// `max-age`, in seconds.
+    pub max_age: Option<u32>,
+    /// `process-vary`.
+    pub vary: Option<bool>,
+    /// `max-secondary-entries`, and its word.
+    pub max_variants: Option<(usize, &'a Word)>,
+    /// `early-hints`, with the ratio where it is said.
+    pub hints: Option<(cache::Hints, Option<u8>)>,
+    /// `stale-while-revalidate`, in seconds.
+    pub stale_while_revalidate: u32,
+    /// `stale-if-error`, in seconds.
+    pub stale_if_error: u32,
+    /// `collapsed-forwarding`, in ms.
+    pub wait_ms: u64,
+    /// `process-range`.
+    pub ranges: bool,
+    /// `purge-tags`.
+    pub tags: Option<&'a Word>,
+}

@@ -1,0 +1,152 @@
+//! `cache` sections (manual, section 6.2.1), and whether a proxy that uses caches says where among
+//! its filters these stand.
+
+use std::sync::Arc;
+
+use cache::{Settings, Store};
+use diag::Diagnostic;
+use syntax::Word;
+
+use crate::draft::args::Args;
+use crate::draft::cache::CacheDraft;
+use crate::draft::keyword::Apply;
+use crate::draft::settings::FilterKind;
+use crate::draft::{Draft, Kind, Section};
+use crate::resolve::{Context, Pending, lives_on};
+
+/// Makes the store of every section.
+pub(crate) fn stores(draft: &Draft, context: &mut Context<'_>) -> Vec<Arc<Store>> {
+    let mut made: Vec<(&Section, Option<Settings>)> = Vec::new();
+    for section in draft.sections.iter().filter(|section| section.kind == Kind::Cache) {
+        let name = &section.name;
+        if let Some((other, _)) = made.iter().find(|(other, _)| *other.name == **name) {
+            context.diagnostics.push(
+                Diagnostic::alert(format!("there are two caches named `{name}`"))
+                    .at(name.span())
+                    .related(other.name.span(), "the first stands here")
+                    .haproxy(format!("Duplicate cache name '{name}'.")),
+            );
+            continue;
+        }
+        let settings = read(section, context);
+        made.push((section, settings));
+    }
+    let settings = made.into_iter().filter_map(|(_, settings)| settings);
+    settings.map(|settings| lives_on::cache(settings, context.previous)).collect()
+}
+
+fn read(section: &Section, context: &mut Context<'_>) -> Option<Settings> {
+    let mut draft = CacheDraft::default();
+    let errors = context.diagnostics.error_count();
+    for statement in &section.statements {
+        if let Apply::Cache(read) = statement.keyword.apply {
+            let mut args = Args::new(statement, context.diagnostics, context.environment);
+            let outcome = read(&mut draft, &mut args);
+            context.note(outcome);
+        }
+    }
+    let name = &section.name;
+    let Some(megabytes) = draft.megabytes else {
+        // What is wrong with a size was said.
+        if context.diagnostics.error_count() == errors {
+            context.diagnostics.push(
+                Diagnostic::alert(format!("cache `{name}` has no size"))
+                    .at(name.span())
+                    .help("`total-max-size` says how many megabytes it may take")
+                    .haproxy_whole(format!("Size not specified for cache '{name}'")),
+            );
+        }
+        return None;
+    };
+    let mut settings = Settings::new(name, megabytes * 1024);
+    let half = u64::from(settings.blocks) * Settings::BLOCK / 2;
+    if let Some((size, word)) = draft.max_object {
+        if size > half {
+            context.diagnostics.push(
+                Diagnostic::alert(format!("an object of {size} bytes is more than half of cache `{name}`"))
+                    .at(word.span())
+                    .help(format!("at most {half} bytes, or a larger `total-max-size`"))
+                    .haproxy_whole(format!(
+                        "\"max-object-size\" is limited to an half of \"total-max-size\" => {half}"
+                    )),
+            );
+            return None;
+        }
+        settings.max_object = size;
+    }
+    settings.max_age = draft.max_age.unwrap_or(settings.max_age);
+    settings.vary = draft.vary.unwrap_or(settings.vary);
+    if let Some((most, word)) = draft.max_variants {
+        settings.max_variants = most;
+        if !settings.vary {
+            context.diagnostics.push(
+                Diagnostic::warning("`max-secondary-entries` has no effect without `process-vary on`")
+                    .at(word.span()),
+            );
+        }
+    }
+    if let Some((hints, ratio)) = draft.hints {
+        settings.hints = hints;
+        settings.hints_ratio = ratio.unwrap_or(settings.hints_ratio);
+    }
+    settings.stale_while_revalidate = draft.stale_while_revalidate;
+    settings.stale_if_error = draft.stale_if_error;
+    settings.wait_ms = draft.wait_ms;
+    settings.ranges = draft.ranges;
+    settings.tags = draft.tags.map(|word| word.as_str().to_ascii_lowercase().into());
+    Some(settings)
+}
+
+/// Checks the filters of a proxy whose rules name `used`; whether it keeps responses at all.
+pub(crate) fn check_filters(proxy: &Pending<'_>, used: &[Arc<Store>], context: &mut Context<'_>) -> bool {
+    let name = proxy.settings.name;
+    let filters = &proxy.settings.filters;
+    let whose = |word: &Word, message: String, haproxy: String| {
+        Diagnostic::alert(message)
+            .at(word.span())
+            .haproxy_whole(format!("config: {} '{name}': {haproxy}", proxy.settings.kind_name()))
+    };
+    let mut compresses = false;
+    for filter in filters {
+        match filter.kind {
+            FilterKind::Compression(_) => compresses = true,
+            FilterKind::Cache(cache) => {
+                let known = context.names.caches.iter().any(|store| *store.settings.name == **cache);
+                if !known {
+                    let message = format!("there is no cache `{cache}`");
+                    let haproxy =
+                        format!("unable to find the cache '{cache}' referenced by the filter 'cache'.");
+                    context.diagnostics.push(whose(cache, message, haproxy));
+                } else if compresses {
+                    let message = format!("what is compressed already cannot be kept in cache `{cache}`");
+                    let haproxy =
+                        format!("unable to enable the compression filter before the cache '{cache}'.");
+                    let error = whose(cache, message, haproxy);
+                    context.diagnostics.push(error.help("put this line before that of the compression"));
+                }
+            }
+            _ => {}
+        }
+    }
+    let is_named = |store: &Store| {
+        let is =
+            |kind: &FilterKind<'_>| matches!(kind, FilterKind::Cache(name) if **name == *store.settings.name);
+        filters.iter().any(|filter| is(&filter.kind))
+    };
+    let other = filters.iter().find(|filter| {
+        !matches!(filter.kind, FilterKind::Compression(_) | FilterKind::Cache(_) | FilterKind::Fcgi(_))
+    });
+    if let Some(other) = other {
+        for store in used.iter().filter(|store| !is_named(store)) {
+            let cache = &store.settings.name;
+            let message = format!("`{name}` has other filters, and none for its cache `{cache}`");
+            let haproxy = format!("require an explicit filter declaration to use the cache '{cache}'.");
+            let error = whose(other.keyword, message, haproxy);
+            context
+                .diagnostics
+                .push(error.help(format!("`filter cache {cache}` says where among them responses are kept")));
+        }
+    }
+    let sequence = proxy.settings.filter_sequence.1;
+    sequence.is_none_or(|list| list.split(',').any(|own| own == "cache"))
+}

@@ -1,0 +1,79 @@
+//! `show cache` (management manual, 9.3): the caches and what is in each. `clear cache` takes it out.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use base::clock::now_ms;
+use cache::{Object, Purge, Store};
+
+use crate::call::{Call, Reply, error};
+
+/// So many objects are told in one piece.
+const PORTION: usize = 100;
+
+pub(crate) fn show(call: &mut Call<'_>) -> Reply {
+    let stores = call.runtime.view().caches.clone();
+    Reply::Pieces(Box::new(stores.into_iter().flat_map(pieces)))
+}
+
+/// `clear cache <name> [ key <key> | prefix <prefix> | tag <tag> ]`.
+pub(crate) fn clear(call: &mut Call<'_>) -> Reply {
+    let view = call.runtime.view();
+    let Some(store) = view.caches.iter().find(|store| *store.settings.name == *call.arg(0)) else {
+        return error("No such cache\n");
+    };
+    let what = call.arg(2).as_bytes();
+    let purge = match (call.arg(1), what.is_empty()) {
+        ("", _) => Purge::All,
+        ("key", false) => Purge::Key(what),
+        ("prefix", false) => Purge::Prefix(what),
+        ("tag", false) if store.settings.tags.is_none() => {
+            return error("This cache knows no tags: its section has no 'purge-tags'\n");
+        }
+        ("tag", false) => Purge::Tag(what),
+        _ => {
+            return error(
+                "Required arguments: <cache> [ key <host/target> | prefix <host/target> | tag <tag> ]\n",
+            );
+        }
+    };
+    Reply::Text(format!("{} objects removed\n", store.purge(&purge)))
+}
+
+fn pieces(store: Arc<Store>) -> impl Iterator<Item = String> {
+    let at = Arc::as_ptr(&store);
+    let first =
+        format!("{at:p}: {} (shctx:{at:p}, available blocks:{})\n", store.settings.name, store.free());
+    let mut objects = store.objects().into_iter();
+    let rest = std::iter::from_fn(move || {
+        let portion: Vec<Arc<Object>> = objects.by_ref().take(PORTION).collect();
+        (!portion.is_empty()).then(|| lines(&portion))
+    });
+    std::iter::once(first).chain(rest)
+}
+
+/// The lines of those that may still be used.
+fn lines(objects: &[Arc<Object>]) -> String {
+    let mut out = String::new();
+    for object in objects {
+        let own = object.shown(now_ms());
+        if own.expires <= 0 {
+            continue;
+        }
+        let kind = if own.is_hints { "hints" } else { "full" };
+        // Of those that hold it, three are the cache itself and this list.
+        let users = Arc::strong_count(object).saturating_sub(3);
+        // Writing to text cannot fail.
+        let _ = writeln!(
+            out,
+            "{:p} hash:{} vary:0x{:016x} type:{kind} size:{} ({} blocks), refcount:{users}, expire:{}",
+            Arc::as_ptr(object),
+            own.hash,
+            own.variant,
+            own.size,
+            own.blocks,
+            own.expires
+        );
+    }
+    out
+}

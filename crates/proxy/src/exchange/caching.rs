@@ -1,0 +1,33 @@
+//! What a cache has to do with one exchange: what its request was looked up as, what was found, what
+//! is being kept.
+
+use std::sync::Arc;
+
+use cache::{Filling, Lead, Object, Request, Store};
+
+/// What a cache has to do with an exchange.
+#[derive(Debug)]
+pub(crate) struct Caching {
+    /// The cache that was asked (`cache-use`).
+    pub(crate) store: Arc<Store>,
+    /// What the request is there.
+    pub(crate) request: Request,
+    /// What was found, to be delivered.
+    pub(crate) found: Option<Arc<Object>>,
+    /// What is delivered if no server gives anything (`stale-if-error`).
+    pub(crate) fallback: Option<Arc<Object>>,
+    /// What is kept of the response, until its body is on its way.
+    pub(crate) filling: Option<Filling>,
+    /// Who waits for the response, or gets what is stale until it is there.
+    pub(crate) lead: Option<Lead>,
+    /// Whether the exchange has no client: it fetches what is stale anew.
+    pub(crate) revalidates: bool,
+}
+
+impl Caching {
+    /// Nothing was found yet.
+    pub(crate) fn new(store: Arc<Store>, request: Request) -> Self {
+        let (found, fallback, filling, lead) = (None, None, None, None);
+        Self { store, request, found, fallback, filling, lead, revalidates: false }
+    }
+}

@@ -1,0 +1,218 @@
+//! Asking a cache (`http-request cache-use`) and having it keep a response (`http-response
+//! cache-store`; manual, chapter 6). What is found is delivered by `serve::cached`; the response's
+//! body is kept by the flow that it goes through. Called by the driver of rule sets, and when a
+//! response has been forwarded.
+
+use std::sync::Arc;
+
+use base::clock::WallTime;
+use cache::{Follow, Found, Now, Object, Request, Store, Turn};
+use http::{BodyLength, Method};
+use plan::Proxy;
+use runtime::timer::now_ms;
+use state::counters::Cached;
+
+use crate::client::{Client, Watch};
+use crate::exchange::{Caching, Exchange};
+use crate::fault::Fault;
+
+/// What is to be done before rules go on.
+pub(crate) enum Looked {
+    /// Nothing.
+    Done,
+    /// This response with hints is to be sent.
+    Hint(Box<[u8]>),
+    /// The response to another request is to be waited for.
+    Wait(Follow),
+}
+
+/// Looks for what answers the request.
+pub(crate) fn look_up(
+    client: &Client,
+    x: &mut Exchange,
+    of_frontend: bool,
+    store: Arc<Store>,
+    hints: bool,
+) -> Looked {
+    if x.caching.as_ref().is_some_and(|caching| caching.found.is_some() || caching.revalidates) {
+        return Looked::Done;
+    }
+    let Some(request) = store.request(&x.txn.request) else { return Looked::Done };
+    let mut caching = Box::new(Caching::new(store, request));
+    let mut looked = Looked::Done;
+    if caching.request.may_use {
+        count(client, x, of_frontend, |counters| counters.lookups.add(1));
+        looked = find(x, &mut caching, hints);
+    }
+    match &looked {
+        Looked::Done if caching.found.is_some() => {
+            count(client, x, of_frontend, |counters| counters.hits.add(1));
+        }
+        Looked::Hint(_) => count(client, x, of_frontend, |counters| counters.hint_hits.add(1)),
+        _ => {}
+    }
+    if caching.found.is_none() || caching.lead.is_some() {
+        let Caching { store, request, .. } = &mut *caching;
+        store.prepare(request, &x.txn.request);
+    }
+    x.caching = Some(caching);
+    looked
+}
+
+fn find(x: &Exchange, caching: &mut Caching, hints: bool) -> Looked {
+    let now = now_ms();
+    let store = &caching.store;
+    let mut stale = None;
+    match store.find(&caching.request, &x.txn.request, now) {
+        Found::Fresh(object) => {
+            caching.found = Some(object);
+            return Looked::Done;
+        }
+        Found::Stale(object) => stale = Some(object),
+        Found::Hints(object) if hints => {
+            if let Some(hint) = early_hint(&object) {
+                return Looked::Hint(hint);
+            }
+        }
+        Found::Hints(_) | Found::Nothing => {}
+    }
+    let waits = stale.as_ref().is_some_and(|object| object.may_wait(now));
+    caching.fallback = stale.clone().filter(|object| object.may_help(now));
+    if !waits && store.settings.wait_ms == 0 {
+        return Looked::Done;
+    }
+    match store.board(&caching.request, now) {
+        Turn::Follows(_) | Turn::Alone if waits => caching.found = stale,
+        Turn::Leads(lead) => {
+            caching.lead = Some(lead);
+            // It goes to the server itself where nobody could go for it.
+            caching.found = stale.filter(|_| waits && x.original.is_some());
+        }
+        Turn::Follows(follow) => return Looked::Wait(follow),
+        Turn::Alone => {}
+    }
+    Looked::Done
+}
+
+/// Waits for the response to another request, and looks again; until there is something, it is this
+/// request's own turn, or it has waited as long as the cache says.
+///
+/// # Errors
+/// The client left, or an operator ended the request.
+pub(crate) async fn wait(
+    client: &mut Client,
+    x: &mut Exchange,
+    of_frontend: bool,
+    leaving: bool,
+    first: Follow,
+) -> Result<(), Fault> {
+    let Some(caching) = &x.caching else { return Ok(()) };
+    let until = now_ms().saturating_add(caching.store.settings.wait_ms);
+    let mut follow = first;
+    loop {
+        client.timer.set(until);
+        let watch = Watch { leaving, late: Fault::Internal };
+        match client.wait(watch, |_, context| follow.poll_landed(context)).await {
+            Ok(cache::Landed::Kept | cache::Landed::Abandoned) => {}
+            // Each on their own then, also where there is no more time.
+            Ok(cache::Landed::Passed) | Err(Fault::Internal) => return Ok(()),
+            Err(fault) => return Err(fault),
+        }
+        let Some(mut caching) = x.caching.take() else { return Ok(()) };
+        let looked = find(x, &mut caching, false);
+        if caching.found.is_some() {
+            count(client, x, of_frontend, |counters| counters.hits.add(1));
+        }
+        x.caching = Some(caching);
+        match looked {
+            Looked::Wait(again) if now_ms() < until => follow = again,
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// A response with what is known of the links of `object`, whole; `None` where that is nothing.
+fn early_hint(object: &Object) -> Option<Box<[u8]>> {
+    let lines = cache::hints(&object.head);
+    if lines.is_empty() {
+        return None;
+    }
+    let mut text = b"HTTP/1.1 103 Early Hints\r\n".to_vec();
+    for line in lines {
+        text.extend_from_slice(b"link: ");
+        text.extend_from_slice(&line);
+        text.extend_from_slice(b"\r\n");
+    }
+    text.extend_from_slice(b"\r\n");
+    Some(text.into())
+}
+
+/// Counts for the proxy whose rule it is.
+fn count(client: &Client, x: &Exchange, of_frontend: bool, add: impl Fn(&Cached)) {
+    match &x.backend {
+        Some(backend) if !of_frontend => add(&backend.state.backend.mine().cached),
+        _ => add(&client.frontend.state.frontend.mine().cached),
+    }
+}
+
+/// Has `store` keep the response, where it was asked about the request and all that RFC 9111 asks
+/// for is so. Of requests that change the resource, what is kept of it goes.
+pub(crate) fn store(x: &mut Exchange, proxy: &Proxy, store: &Arc<Store>) {
+    let Some(caching) = &mut x.caching else { return };
+    if !Arc::ptr_eq(&caching.store, store) {
+        store.adopt(&mut caching.request);
+        caching.store = store.clone();
+    }
+    let method = x.txn.request.method_id();
+    if Request::is_unsafe(method) {
+        if matches!(x.txn.response.status(), 200..=399) {
+            store.remove(&caching.request);
+        }
+        return;
+    }
+    if method != Method::Get || x.head_only || x.is_tunnel || !proxy.stores_responses {
+        return;
+    }
+    let length = match x.response_body.length {
+        BodyLength::None => Some(0),
+        BodyLength::Length(bytes) => Some(bytes),
+        BodyLength::Chunked | BodyLength::UntilClose => None,
+    };
+    let now = Now { ms: now_ms(), wall: WallTime::now().seconds };
+    // What another rule began is over.
+    caching.filling = None;
+    caching.filling = store.begin(&caching.request, &x.txn.response, length, now);
+    if let Some(filling) = &mut caching.filling {
+        filling.lead(caching.lead.take());
+    }
+}
+
+/// Whether a stale response is delivered instead of that of the server, which is an error
+/// (`stale-if-error`).
+pub(crate) fn helps(x: &mut Exchange) -> bool {
+    let Some(caching) = &mut x.caching else { return false };
+    if matches!(x.txn.response.status(), 500 | 502..=504) {
+        caching.found = caching.fallback.take();
+    }
+    let helps = caching.found.is_some();
+    if helps {
+        pass(caching);
+    }
+    helps
+}
+
+/// Nothing of the response is for others, if anything came of the request.
+#[cold]
+pub(crate) fn pass(caching: &mut Caching) {
+    if let Some(lead) = caching.lead.take() {
+        lead.pass(now_ms());
+    }
+}
+
+/// The response has been forwarded to its end.
+#[cold]
+pub(crate) fn complete(x: &mut Exchange) {
+    if let Some(filters) = &mut x.download.filters {
+        filters.keep();
+    }
+}

@@ -1,0 +1,142 @@
+//! What a cache has, made the answer to a request: its head with its age, the answer to a condition,
+//! the rules on responses. `reply` sends it.
+
+use std::io::Write as _;
+
+use cache::{Ranged, is_unchanged, ranged};
+use http::{BodyLength, KnownName};
+use runtime::timer::now_ms;
+use sample::{Cause, Phase};
+
+use crate::client::Client;
+use crate::evaluate;
+use crate::exchange::{Exchange, Stop};
+use crate::fault::Fault;
+use crate::message::{caching, compression};
+
+use super::revalidate;
+
+/// What a request with a cache comes to that did not go the usual way: where no server gave a
+/// response, a stale one may help (`stale-if-error`); where what is stale is delivered, its
+/// revalidation begins. Those who wait for its response hear what became of that.
+#[cold]
+pub(crate) fn instead_of(client: &mut Client, x: &mut Exchange, stop: Stop) -> Stop {
+    let Some(caching) = &mut x.caching else { return stop };
+    match stop {
+        Stop::Cached => {
+            if let Some(lead) = caching.lead.take() {
+                revalidate::begin(client, x, lead);
+            }
+            stop
+        }
+        Stop::Fault(fault) if is_clients(fault) => stop,
+        // Of what rules refused, nothing is known.
+        Stop::Reply | Stop::Close | Stop::Silent if x.txn.server_status == 0 => stop,
+        Stop::Fault(_) if !x.answered && caching.fallback.is_some() => {
+            caching::pass(caching);
+            caching.found = caching.fallback.take();
+            Stop::Cached
+        }
+        _ => {
+            caching::pass(caching);
+            stop
+        }
+    }
+}
+
+/// Whether it is the client that gave up, or an operator for it.
+fn is_clients(fault: Fault) -> bool {
+    matches!(
+        fault,
+        Fault::ClientAborted
+            | Fault::ClientLeft
+            | Fault::ClientReset
+            | Fault::ClientCut
+            | Fault::ClientTimeout
+            | Fault::Killed(_)
+    )
+}
+
+/// Makes what was found the response of the transaction.
+///
+/// # Errors
+/// Rules on responses say otherwise.
+pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
+    let Some((store, object)) = x.caching.take().and_then(|caching| Some((caching.store, caching.found?)))
+    else {
+        return Err(Fault::Internal.into());
+    };
+    let ranges = store.settings.ranges;
+    x.txn.cache = Some(store);
+    x.txn.service = Some("<CACHE>");
+    x.txn.termination.set(Cause::Local, Phase::Request);
+    let times = &mut x.txn.times;
+    (times.queued, times.connected, times.response) = (times.request, times.request, times.request);
+    let unchanged = is_unchanged(&x.txn.request, &object);
+    let head = &mut x.txn.response;
+    head.copy_from(&object.head);
+    append_age(head, object.age(now_ms()));
+    x.reply.clear();
+    if unchanged {
+        // What the client has is described by what it has (RFC 9110, 15.4.5).
+        head.set_status(304, None);
+        for name in [KnownName::ContentLength, KnownName::ContentType, KnownName::ContentEncoding] {
+            head.remove_known(name);
+        }
+        x.response_body.length = BodyLength::None;
+    } else {
+        let ranged = if ranges { ranged(&x.txn.request, &object) } else { Ranged::Whole };
+        let whole = object.body.len();
+        x.reply.hold(object);
+        give_range(x, ranged, whole);
+        x.response_body.length = BodyLength::Length(x.reply.len());
+    }
+    x.txn.has_response = true;
+    x.txn.status = x.txn.response.status();
+    if client.worker.shared.plan.variables.wants_bodies() {
+        show_body(client, x);
+    }
+    evaluate::of_cached(client, x).await?;
+    let backend = x.backend.clone().unwrap_or_else(|| client.frontend.clone());
+    compression::of_request(client, x, &backend);
+    Ok(())
+}
+
+/// Gives the part of the body that was asked for (RFC 9110, 15.3.7 and 15.5.17).
+fn give_range(x: &mut Exchange, ranged: Ranged, whole: usize) {
+    let head = &mut x.txn.response;
+    match ranged {
+        Ranged::Whole => return,
+        Ranged::Part(part) => {
+            let said = format!("bytes {}-{}/{whole}", part.start, part.end.saturating_sub(1));
+            head.set_status(206, None);
+            head.set(&KnownName::ContentRange.into(), said.as_bytes());
+            x.reply.narrow(part);
+        }
+        Ranged::Outside => {
+            head.set_status(416, None);
+            head.set(&KnownName::ContentRange.into(), format!("bytes */{whole}").as_bytes());
+            head.remove_known(KnownName::ContentType);
+            x.reply.narrow(0..0);
+        }
+    }
+    x.txn.response.set_content_length(x.reply.len());
+}
+
+/// What rules see of the body: as much as of any other.
+#[cold]
+fn show_body(client: &Client, x: &mut Exchange) {
+    let body = x.reply.rest();
+    let most = client.worker.shared.plan.global.tune.bufsize.min(body.len());
+    x.response_body.seen.clear();
+    x.response_body.seen.extend_from_slice(&body[..most]);
+}
+
+fn append_age(head: &mut http::Head, age: u64) {
+    let mut text = [0u8; 20];
+    let mut cursor = std::io::Cursor::new(&mut text[..]);
+    // Twenty bytes hold any number.
+    let _ = write!(cursor, "{age}");
+    let length = cursor.position() as usize;
+    head.push_known(KnownName::Age, &text[..length], false);
+}

@@ -1,0 +1,90 @@
+//! Targets of the crate `cache`: keys, and what responses vary on. Their inputs are messages of
+//! HTTP/1, one behind the other.
+
+use cache::{Found, Now, Settings, Store};
+use http::{Head, KnownName, ParseOptions, Status, uri};
+
+/// The head at the start of `bytes`, and what follows it.
+fn head_of<'b>(bytes: &'b [u8], is_response: bool) -> Option<(Head, &'b [u8])> {
+    let mut head = Head::new();
+    let parse = if is_response { http::parse_response } else { http::parse_request };
+    match parse(bytes, &mut head, &ParseOptions::default()) {
+        Ok(Status::Complete { len }) => Some((head, &bytes[len..])),
+        _ => None,
+    }
+}
+
+/// What a request is for, told apart from how keys are made.
+fn resource(head: &Head) -> Option<(Vec<u8>, Vec<u8>)> {
+    let split = uri::split(head.target());
+    let host = match split.authority() {
+        b"" => head.get_known(KnownName::Host).unwrap_or_default(),
+        authority => authority,
+    };
+    Some((host.to_ascii_lowercase(), split.pathq()?.to_vec()))
+}
+
+/// Two requests have the same key if and only if they are for the same host and target.
+pub fn cache_key(bytes: &[u8]) {
+    let Some((one, rest)) = head_of(bytes, false) else { return };
+    let Some((other, _)) = head_of(rest, false) else { return };
+    let key = |head: &Head| {
+        let mut key = Vec::new();
+        cache::write_key(head, &mut key).then_some(key)
+    };
+    let (keys, resources) = ([key(&one), key(&other)], [resource(&one), resource(&other)]);
+    assert_eq!(keys.each_ref().map(Option::is_some), resources.each_ref().map(Option::is_some));
+    assert_eq!(keys[0] == keys[1], resources[0] == resources[1], "{resources:?}");
+}
+
+/// What is kept for one request goes to another only if that says the same where the response
+/// varies, and accepts its codings as far as it says so in plain words.
+pub fn cache_vary(bytes: &[u8]) {
+    let Some((first, rest)) = head_of(bytes, false) else { return };
+    let Some((response, rest)) = head_of(rest, true) else { return };
+    let Some((second, _)) = head_of(rest, false) else { return };
+    let store = Store::new(Settings { vary: true, ..Settings::new("fuzz", 1024) });
+    let Some(mut request) = store.request(&first) else { return };
+    store.prepare(&mut request, &first);
+    let now = Now { ms: 1, wall: 1_700_000_000 };
+    let Some(mut filling) = store.begin(&request, &response, Some(4), now) else { return };
+    filling.push(b"body");
+    filling.finish(1);
+    let Some(asked) = store.request(&second) else { return };
+    let Found::Fresh(object) = store.find(&asked, &second, 2) else { return };
+    assert_eq!(&*object.body, b"body");
+    assert_eq!(resource(&first), resource(&second));
+    assert_eq!(response.status(), 200);
+    assert!(first.get_known(KnownName::Authorization).is_none());
+    for value in response.values(&KnownName::Vary.into()) {
+        let same = |name: KnownName| {
+            let name = name.into();
+            assert!(first.get_all(&name).eq(second.get_all(&name)), "another {value:?}");
+        };
+        match value.to_ascii_lowercase().as_slice() {
+            b"" => {}
+            b"origin" => same(KnownName::Origin),
+            b"referer" => same(KnownName::Referer),
+            b"accept-encoding" => accepts(&second, &response),
+            _ => panic!("varies on {}", value.escape_ascii()),
+        }
+    }
+}
+
+/// Of a request that lists plain codings, each that the response has must be among them.
+fn accepts(request: &Head, response: &Head) {
+    let name = KnownName::AcceptEncoding.into();
+    if request.get_all(&name).next().is_none() {
+        return;
+    }
+    let list: Vec<Vec<u8>> = request.values(&name).map(<[u8]>::to_ascii_lowercase).collect();
+    if list.iter().any(|value| value.contains(&b'*') || value.contains(&b';')) {
+        return;
+    }
+    for coding in response.values(&KnownName::ContentEncoding.into()) {
+        let coding = coding.to_ascii_lowercase();
+        let plain = coding.strip_prefix(b"x-").unwrap_or(&coding);
+        let is_same = |value: &Vec<u8>| value.strip_prefix(b"x-").unwrap_or(value) == plain;
+        assert!(plain == b"identity" || list.iter().any(is_same), "{}", coding.escape_ascii());
+    }
+}

@@ -1,0 +1,615 @@
+//! Caches: what is kept and for whom, what comes out of them in both versions of HTTP, filters and
+//! rules on the way, counters, logs, the runtime socket, reloads. HAProxy's own scenarios
+//! (`cache/*`) are in the list of regression tests.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+
+use weir_tests::client::{Client, Response, exchange, exchange_with, get};
+use weir_tests::multiplexed::{DATA, Frames};
+use weir_tests::{Origin, Weir, eventually, free_port, workspace};
+
+/// `PORT` stands for the address of the listener.
+fn start(section: &str, proxies: &str) -> (Weir, u16) {
+    start_with("", section, proxies)
+}
+
+fn start_with(global: &str, section: &str, proxies: &str) -> (Weir, u16) {
+    let port = free_port();
+    let text = format!(
+        "global\n nbthread 2\n stats socket runtime level admin\n{global}\
+         defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n{}\
+         cache c\n total-max-size 8\n{section}",
+        proxies.replace("PORT", &format!("127.0.0.1:{port}"))
+    );
+    (Weir::start(&text, &[port]), port)
+}
+
+/// One proxy before `origin` that keeps what it may.
+fn around(origin: &Origin, section: &str, lines: &str) -> (Weir, u16) {
+    let proxy = format!(
+        "listen p\n bind PORT\n http-request cache-use c\n http-response cache-store c\n\
+         http-response set-header x-hit %[res.cache_hit]\n{lines} server s 127.0.0.1:{}\n",
+        origin.port()
+    );
+    start(section, &proxy)
+}
+
+/// Answers every request with its number in a body, fresh for a minute, and with the fields that the
+/// path names behind a `?`, semicolons between them and percent signs for spaces.
+fn numbered() -> Origin {
+    let count = AtomicUsize::new(0);
+    Origin::start(move |head, _| {
+        let number = count.fetch_add(1, Ordering::Relaxed) + 1;
+        let path = head.split(' ').nth(1).unwrap_or_default();
+        let fields: String = match path.split_once('?') {
+            Some((_, said)) => {
+                said.split(';').map(|field| format!("{}\r\n", field.replace('%', " "))).collect()
+            }
+            None => "Cache-Control: max-age=60\r\n".to_owned(),
+        };
+        let body = format!("number {number} of {path}");
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{fields}\r\n{body}", body.len()).into_bytes()
+    })
+}
+
+/// Bytes of which no two parts are alike.
+fn content(length: usize) -> Vec<u8> {
+    (0..length).map(|at| ((at * 7) ^ (at >> 8)) as u8).collect()
+}
+
+fn hit(response: &Response) -> bool {
+    response.header("x-hit") == Some("1")
+}
+
+fn ok(response: Option<Response>) -> Response {
+    let response = response.expect("a response");
+    assert_eq!(response.status, 200, "{}", response.head);
+    response
+}
+
+#[test]
+fn a_second_request_does_not_reach_the_server() {
+    let origin = numbered();
+    let (weir, port) = around(&origin, "", "");
+    let first = ok(get(port, "/a"));
+    assert!(!hit(&first));
+    assert_eq!(first.header("age"), None);
+    let second = ok(get(port, "/a"));
+    assert!(hit(&second));
+    assert_eq!(second.body, first.body);
+    assert!(second.header("age").is_some_and(|age| age.parse::<u32>().is_ok()), "{}", second.head);
+    assert_eq!(second.header("content-length"), first.header("content-length"));
+    assert!(!hit(&ok(get(port, "/b"))));
+    assert_eq!(origin.requests(), 2);
+    let shown = weir.ask("show cache");
+    assert!(shown.contains(": c (shctx:0x"), "{shown}");
+    assert_eq!(shown.matches("type:full").count(), 2, "{shown}");
+    assert!(shown.contains("refcount:0, expire:"), "{shown}");
+}
+
+#[test]
+fn head_and_conditions_are_answered_from_what_get_left() {
+    let origin = numbered();
+    let (_weir, port) = around(&origin, "", "");
+    let tagged = "/?ETag:%\"x\";Last-Modified:%Thu,%22%Oct%2020%16:51:12%GMT;Content-Type:%text/plain";
+    let whole = ok(get(port, tagged));
+    let mut client = Client::connect(port);
+    client.send(format!("HEAD {tagged} HTTP/1.1\r\nHost: test\r\n\r\n"));
+    assert!(
+        client.read_head().to_ascii_lowercase().contains(&format!("content-length: {}", whole.body.len()))
+    );
+    let mut ask = |fields: &str| {
+        client.send(format!("GET {tagged} HTTP/1.1\r\nHost: test\r\n{fields}\r\n"));
+        client.response().expect("a response")
+    };
+    for fields in [
+        "If-None-Match: \"y\", W/\"x\"\r\n",
+        "If-None-Match: *\r\n",
+        "If-Modified-Since: Thu, 22 Oct 2020 16:51:12 GMT\r\n",
+    ] {
+        let response = ask(fields);
+        assert_eq!(response.status, 304, "{fields}");
+        assert!(response.body.is_empty() && response.header("content-length").is_none(), "{}", response.head);
+        assert_eq!(response.header("etag"), Some("\"x\""));
+        assert_eq!(response.header("content-type"), None);
+    }
+    for fields in [
+        "If-None-Match: \"y\"\r\nIf-Modified-Since: Thu, 22 Oct 2020 16:51:12 GMT\r\n",
+        "If-Modified-Since: Thu, 22 Oct 2020 16:51:11 GMT\r\n",
+        "If-Modified-Since: whenever\r\n",
+    ] {
+        let response = ask(fields);
+        assert_eq!((response.status, &response.body), (200, &whole.body), "{fields}");
+    }
+    assert_eq!(origin.requests(), 1);
+}
+
+#[test]
+fn what_is_one_users_stays_with_the_server() {
+    let origin = numbered();
+    let (_weir, port) = around(&origin, "", "");
+    let plain = ok(get(port, "/"));
+    let authorized = ok(exchange_with(port, "/", "Authorization: Basic eDp5\r\n"));
+    assert!(!hit(&authorized));
+    assert_ne!(authorized.body, plain.body);
+    // Nor is what it was told kept for others.
+    let again = ok(exchange_with(port, "/mine", "Authorization: Basic eDp5\r\n"));
+    assert_ne!(ok(get(port, "/mine")).body, again.body);
+    for path in [
+        "/?Cache-Control:%private,%max-age=60",
+        "/?Cache-Control:%no-store",
+        "/?Cache-Control:%no-cache=\"set-cookie\",%max-age=60",
+        "/?Set-Cookie:%a=b;Cache-Control:%max-age=60",
+        "/?Vary:%cookie;Cache-Control:%max-age=60",
+        "/?x-nothing:%said",
+    ] {
+        get(port, path);
+        assert!(!hit(&ok(get(port, path))), "{path}");
+    }
+    let shared = "/?Set-Cookie:%a=b;Cache-Control:%public,%max-age=60";
+    get(port, shared);
+    assert!(hit(&ok(get(port, shared))));
+}
+
+#[test]
+fn requests_with_bodies_and_other_hosts_find_nothing() {
+    let origin = numbered();
+    let (_weir, port) = around(&origin, "", "");
+    ok(get(port, "/"));
+    let with_body = exchange(port, "GET / HTTP/1.1\r\nHost: test\r\nContent-Length: 1\r\n\r\nx");
+    assert!(!hit(&ok(with_body)));
+    assert!(!hit(&ok(exchange(port, "GET / HTTP/1.1\r\nHost: other\r\n\r\n"))));
+    assert!(!hit(&ok(exchange(port, "GET / HTTP/1.0\r\nHost: other\r\n\r\n"))));
+    assert!(hit(&ok(exchange(port, "GET http://OTHER/ HTTP/1.1\r\nHost: other\r\n\r\n"))));
+    // What a POST changes is asked for anew.
+    ok(exchange(port, "POST / HTTP/1.1\r\nHost: other\r\nContent-Length: 0\r\n\r\n"));
+    assert!(!hit(&ok(exchange(port, "GET / HTTP/1.1\r\nHost: other\r\n\r\n"))));
+}
+
+#[test]
+fn bodies_of_every_length_come_out_as_they_went_in() {
+    for chunked in [false, true] {
+        for length in [0, 1, 2047, 2048, 2049, 16 * 1024, 16 * 1024 + 1, 1 << 20] {
+            let body = content(length);
+            let sent = body.clone();
+            let origin = Origin::start(move |_, _| {
+                let mut response = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n".to_vec();
+                if chunked {
+                    response.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
+                    for piece in sent.chunks(5000) {
+                        response.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+                        response.extend_from_slice(piece);
+                        response.extend_from_slice(b"\r\n");
+                    }
+                    response.extend_from_slice(b"0\r\n\r\n");
+                } else {
+                    response.extend_from_slice(format!("Content-Length: {}\r\n\r\n", sent.len()).as_bytes());
+                    response.extend_from_slice(&sent);
+                }
+                response
+            });
+            let (_weir, port) = around(&origin, " max-object-size 2000000\n", "");
+            ok(get(port, "/"));
+            let mut client = Client::connect(port);
+            for _ in 0..3 {
+                client.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+                let response = client.response().expect("a response");
+                assert!(hit(&response), "{length} bytes, chunked: {chunked}");
+                assert!(response.body == body, "{length} bytes, chunked: {chunked}");
+            }
+            assert_eq!(origin.requests(), 1);
+        }
+    }
+}
+
+#[test]
+fn streams_of_http2_are_answered_too() {
+    let body = content(100_000);
+    let sent = body.clone();
+    let origin = Origin::start(move |_, _| {
+        let head =
+            format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: {}\r\n\r\n", sent.len());
+        [head.as_bytes(), &sent].concat()
+    });
+    let proxy = format!(
+        "listen p\n bind PORT proto h2\n http-request cache-use c\n http-response cache-store c\n\
+         server s 127.0.0.1:{}\n",
+        origin.port()
+    );
+    let (_weir, port) = start(" max-object-size 200000\n", &proxy);
+    let mut frames = Frames::connect(port);
+    for stream in [1, 3, 5] {
+        frames.send(8, 0, 0, &(1u32 << 20).to_be_bytes());
+        frames.get(stream, "/");
+        frames.send(8, 0, stream, &(1u32 << 20).to_be_bytes());
+        let (fields, _) = frames.next_head();
+        assert!(fields.iter().any(|field| field == ":status: 200"), "{fields:?}");
+        assert_eq!(fields.iter().any(|field| field.starts_with("age")), stream > 1, "{fields:?}");
+        let mut got = Vec::new();
+        loop {
+            let frame = frames.next_of(DATA);
+            got.extend_from_slice(&frame.payload);
+            if frame.flags & 1 != 0 {
+                break;
+            }
+        }
+        assert!(got == body);
+    }
+    assert_eq!(origin.requests(), 1);
+}
+
+#[test]
+fn rules_behind_the_one_that_found_it_have_their_say() {
+    let origin = numbered();
+    let (_weir, port) = around(
+        &origin,
+        "",
+        " http-request deny if { req.hdr(x-no) -m found }\n http-response add-header x-rule yes\n\
+         http-response deny status 418 if { req.hdr(x-bad) -m found } { res.cache_hit }\n",
+    );
+    ok(get(port, "/"));
+    assert_eq!(ok(get(port, "/")).header("x-rule"), Some("yes"));
+    assert_eq!(exchange_with(port, "/", "x-no: 1\r\n").map(|response| response.status), Some(403));
+    let refused = exchange_with(port, "/", "x-bad: 1\r\n").expect("a response");
+    assert!(refused.status == 418 || refused.status == 502, "{}", refused.head);
+    assert!(!refused.text().contains("number"), "{}", refused.text());
+    assert!(hit(&ok(get(port, "/"))));
+}
+
+#[test]
+fn what_is_kept_is_compressed_on_its_way_out() {
+    let text = "again and again ".repeat(500);
+    let sent = text.clone();
+    let origin = Origin::start(move |_, _| {
+        format!(
+            "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{sent}",
+            sent.len()
+        )
+        .into_bytes()
+    });
+    let (_weir, port) = around(&origin, "", " compression algo gzip\n compression type text/plain\n");
+    for fresh in [false, true] {
+        let coded = ok(exchange_with(port, "/", "Accept-Encoding: gzip\r\n"));
+        assert_eq!((hit(&coded), coded.header("content-encoding")), (fresh, Some("gzip")), "{}", coded.head);
+        assert!(coded.body.len() < 1000);
+        let plain = ok(get(port, "/"));
+        assert!(hit(&plain));
+        assert_eq!((plain.text(), plain.header("content-encoding")), (text.clone(), None));
+    }
+    assert_eq!(origin.requests(), 1);
+}
+
+#[test]
+fn what_did_not_come_whole_is_not_kept() {
+    let cut = Origin::raw(|mut stream| {
+        use std::io::{Read, Write};
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream
+            .write_all(b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 10\r\n\r\nhalf");
+    });
+    let (weir, port) = around(&cut, "", " retries 0\n");
+    for _ in 0..2 {
+        get(port, "/");
+    }
+    let shown = weir.ask("show cache");
+    assert!(!shown.contains("type:"), "{shown}");
+    assert!(shown.contains("available blocks:8192"), "{shown}");
+}
+
+#[test]
+fn counters_and_logs_tell_of_hits() {
+    let origin = numbered();
+    let port = free_port();
+    let log = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    log.set_read_timeout(Some(weir_tests::PATIENCE)).expect("a time");
+    let collector = log.local_addr().expect("an address").port();
+    let weir = Weir::start(
+        &format!(
+            "global\n stats socket runtime level admin\n\
+             defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n log 127.0.0.1:{collector} local0\n\
+             frontend f\n bind 127.0.0.1:{port}\n log-format \"%b/%s %ST %tsc %[res.cache_name]\"\n default_backend b\n\
+             backend b\n http-request cache-use c\n http-response cache-store c\n server s 127.0.0.1:{}\n\
+             cache c\n total-max-size 1\n",
+            origin.port()
+        ),
+        &[],
+    );
+    assert!(eventually(|| !weir.ask("show info").is_empty()));
+    let mut client = Client::connect(port);
+    for _ in 0..3 {
+        client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+        assert!(client.response().is_some());
+    }
+    let line = || {
+        let mut buffer = [0; 2048];
+        let length = log.recv(&mut buffer).expect("a line");
+        let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+        text.split_once("]: ").map_or(text.clone(), |(_, text)| text.trim_end().to_owned())
+    };
+    assert_eq!(line(), "b/s 200 ---- -");
+    assert_eq!([line(), line()], ["b/<CACHE> 200 LR-- c", "b/<CACHE> 200 LR-- c"]);
+    let all = weir.ask("show stat");
+    let mut lines = all.lines();
+    let titles: Vec<&str> = lines.next().unwrap_or_default().trim_start_matches("# ").split(',').collect();
+    let row: Vec<&str> =
+        lines.find(|line| line.starts_with("b,BACKEND,")).expect("a row").split(',').collect();
+    let value = |name: &str| row[titles.iter().position(|title| *title == name).expect("a column")];
+    assert_eq!((value("cache_lookups"), value("cache_hits"), value("cache_hint_hits")), ("3", "2", "0"));
+}
+
+#[test]
+fn what_is_kept_survives_a_reload_in_place() {
+    let origin = numbered();
+    let (weir, port) = around(&origin, "", "");
+    let first = ok(get(port, "/"));
+    let answer = weir.ask("reload");
+    let again = ok(get(port, "/"));
+    assert!(hit(&again), "{answer}");
+    assert_eq!(again.body, first.body);
+}
+
+#[test]
+fn a_bandwidth_limit_holds_for_what_is_kept() {
+    let origin = numbered();
+    let (_weir, port) = around(
+        &origin,
+        "",
+        " filter cache c\n filter bwlim-out out default-limit 1m default-period 1s\n http-response set-bandwidth-limit out\n",
+    );
+    let first = ok(get(port, "/"));
+    let second = ok(get(port, "/"));
+    assert!(hit(&second));
+    assert_eq!(first.body, second.body);
+}
+
+/// A server whose state a test changes: it answers with a number that counts up, or with 503.
+struct Moody {
+    origin: Origin,
+    fails: Arc<AtomicBool>,
+}
+
+fn moody(control: &'static str) -> Moody {
+    let (fails, count) = (Arc::new(AtomicBool::new(false)), AtomicUsize::new(0));
+    let failing = fails.clone();
+    let origin = Origin::start(move |_, _| {
+        if failing.load(Ordering::Relaxed) {
+            return b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nfail".to_vec();
+        }
+        let body = format!("number {}", count.fetch_add(1, Ordering::Relaxed) + 1);
+        format!("HTTP/1.1 200 OK\r\nCache-Control: {control}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+            .into_bytes()
+    });
+    Moody { origin, fails }
+}
+
+#[test]
+fn what_is_stale_is_served_while_a_fresh_one_is_fetched() {
+    let moody = moody("max-age=1");
+    let (_weir, port) = around(&moody.origin, " stale-while-revalidate 1000\n", "");
+    assert_eq!(ok(get(port, "/")).text(), "number 1");
+    // Once it is stale, whoever asks gets it at once, and the server is asked behind their backs.
+    let mut seen = Vec::new();
+    assert!(eventually(|| {
+        let response = ok(get(port, "/"));
+        assert!(hit(&response), "{}", response.head);
+        seen.push(response.text());
+        seen.last().is_some_and(|text| text != "number 1")
+    }));
+    assert!(seen.iter().all(|text| text.starts_with("number ")));
+    assert_eq!(moody.origin.requests(), 2);
+}
+
+#[test]
+fn what_is_stale_is_fetched_for_streams_of_http2_too() {
+    let moody = moody("max-age=1");
+    let proxy = format!(
+        "listen p\n bind PORT\n http-request cache-use c\n http-response cache-store c\n server s 127.0.0.1:{}\n",
+        moody.origin.port()
+    );
+    let (_weir, port) = start(" stale-while-revalidate 1000\n", &proxy);
+    let mut frames = Frames::connect(port);
+    let mut stream = 1;
+    assert!(eventually(|| {
+        frames.get(stream, "/");
+        stream += 2;
+        let (fields, _) = frames.next_head();
+        assert!(fields.iter().any(|field| field == ":status: 200"), "{fields:?}");
+        frames.next_of(DATA).payload == b"number 2"
+    }));
+}
+
+#[test]
+fn what_is_stale_helps_where_the_server_fails() {
+    let moody = moody("max-age=1");
+    let (_weir, port) = around(&moody.origin, " stale-if-error 1000\n", " retries 0\n");
+    assert_eq!(ok(get(port, "/")).text(), "number 1");
+    moody.fails.store(true, Ordering::Relaxed);
+    // The error reaches nobody, but does reach who asks for something else.
+    assert!(eventually(|| {
+        let response = ok(get(port, "/"));
+        assert_eq!(response.text(), "number 1");
+        moody.origin.requests() > 1
+    }));
+    assert_eq!(get(port, "/other").map(|response| response.status), Some(503));
+    moody.fails.store(false, Ordering::Relaxed);
+    assert_eq!(ok(get(port, "/")).text(), "number 2");
+    // The same where there is no server any more.
+    let port_of_origin = moody.origin.port();
+    drop(moody);
+    assert!(eventually(|| std::net::TcpStream::connect(("127.0.0.1", port_of_origin)).is_err()));
+    for _ in 0..3 {
+        assert_eq!(ok(get(port, "/")).text(), "number 2");
+    }
+}
+
+/// A server that answers when it is let, and how many requests it has.
+fn gated(fields: &'static str) -> (Origin, mpsc::Sender<()>, Arc<AtomicUsize>) {
+    let (let_go, gate) = mpsc::channel::<()>();
+    let (gate, count) = (Mutex::new(gate), Arc::new(AtomicUsize::new(0)));
+    let counter = count.clone();
+    let origin = Origin::start(move |head, _| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        let _ = gate.lock().expect("a gate").recv();
+        let body = head.split(' ').nth(1).unwrap_or_default().to_owned();
+        format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    });
+    (origin, let_go, count)
+}
+
+/// How many requests were looked up.
+fn lookups(weir: &Weir) -> String {
+    let stat = weir.ask("show stat");
+    let mut lines = stat.lines();
+    let titles: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
+    let at = titles.iter().position(|title| *title == "cache_lookups").expect("a column");
+    let row = lines.find(|line| line.starts_with("p,FRONTEND,")).expect("a row");
+    row.split(',').nth(at).unwrap_or_default().to_owned()
+}
+
+/// Connections that ask for the same, all of them looked up, `before` others among what was.
+fn crowd(weir: &Weir, port: u16, count: usize, before: usize) -> Vec<Client> {
+    let ask = |_| {
+        let mut client = Client::connect(port);
+        client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+        client
+    };
+    let all: Vec<Client> = (0..count).map(ask).collect();
+    assert!(eventually(|| lookups(weir) == (count + before).to_string()));
+    all
+}
+
+#[test]
+fn many_clients_make_one_request() {
+    let (origin, let_go, count) = gated("Cache-Control: max-age=60\r\n");
+    let (weir, port) = around(&origin, " collapsed-forwarding 20s\n", "");
+    let mut all = crowd(&weir, port, 200, 0);
+    let_go.send(()).expect("the server waits");
+    for client in &mut all {
+        assert_eq!(client.response().expect("a response").text(), "/");
+    }
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn who_waits_for_what_is_not_for_others_asks_alone() {
+    let (origin, let_go, count) = gated("Cache-Control: private\r\n");
+    let (weir, port) = around(&origin, " collapsed-forwarding 20s\n", "");
+    let mut all = crowd(&weir, port, 20, 0);
+    (0..20).for_each(|_| let_go.send(()).expect("the server waits"));
+    for client in &mut all {
+        assert_eq!(client.response().expect("a response").status, 200);
+    }
+    assert_eq!(count.load(Ordering::SeqCst), 20);
+}
+
+#[test]
+fn a_first_client_that_leaves_hands_its_turn_on() {
+    let (origin, let_go, count) = gated("Cache-Control: max-age=60\r\n");
+    let (weir, port) = around(&origin, " collapsed-forwarding 20s\n", " option abortonclose\n");
+    let mut first = Client::connect(port);
+    first.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert!(eventually(|| count.load(Ordering::SeqCst) == 1));
+    let mut all = crowd(&weir, port, 20, 1);
+    drop(first);
+    assert!(eventually(|| count.load(Ordering::SeqCst) == 2));
+    (0..2).for_each(|_| let_go.send(()).expect("the server waits"));
+    for client in &mut all {
+        assert_eq!(client.response().expect("a response").text(), "/");
+    }
+    assert_eq!(count.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn who_has_waited_long_enough_asks_alone() {
+    let (origin, let_go, count) = gated("Cache-Control: max-age=60\r\n");
+    let (weir, port) = around(&origin, " collapsed-forwarding 50ms\n", "");
+    let mut all = crowd(&weir, port, 3, 0);
+    assert!(eventually(|| count.load(Ordering::SeqCst) == 3));
+    (0..3).for_each(|_| let_go.send(()).expect("the server waits"));
+    for client in &mut all {
+        assert_eq!(client.response().expect("a response").status, 200);
+    }
+}
+
+#[test]
+fn ranges_come_out_of_what_is_whole() {
+    let origin = numbered();
+    let (_weir, port) = around(&origin, " process-range on\n", "");
+    let path = "/?Cache-Control:%max-age=60;ETag:%\"x\"";
+    let whole = ok(get(port, path)).text();
+    let last = whole.len() - 1;
+    let ask = |fields: &str| {
+        let response = exchange_with(port, path, fields).expect("a response");
+        let range = response.header("content-range").map(str::to_owned);
+        (response.status, response.text(), range)
+    };
+    let total = whole.len();
+    assert_eq!(ask("Range: bytes=0-2\r\n"), (206, whole[..3].into(), Some(format!("bytes 0-2/{total}"))));
+    assert_eq!(
+        ask("Range: bytes=-1\r\n"),
+        (206, whole[last..].into(), Some(format!("bytes {last}-{last}/{total}")))
+    );
+    assert_eq!(ask("Range: bytes=3-\r\nIf-Range: \"x\"\r\n").0, 206);
+    assert_eq!(ask("Range: bytes=3-\r\nIf-Range: \"y\"\r\n"), (200, whole.clone(), None));
+    assert_eq!(ask("Range: bytes=0-1,3-4\r\n"), (200, whole.clone(), None));
+    assert_eq!(ask("Range: bytes=9999-\r\n"), (416, String::new(), Some(format!("bytes */{total}"))));
+    assert_eq!(origin.requests(), 1);
+}
+
+#[test]
+fn what_is_purged_is_asked_for_anew() {
+    let origin = numbered();
+    let (weir, port) = around(
+        &origin,
+        " purge-tags cache-tag\n",
+        " http-request cache-purge c key %[req.hdr(host)]%[path] if { method PURGE }\n\
+         http-request cache-purge c prefix %[req.hdr(host)]%[path] if { method PURGEALL }\n\
+         http-request cache-purge c tag %[req.hdr(x-tag)] if { method PURGETAG }\n\
+         http-request return status 204 if { method PURGE PURGEALL PURGETAG }\n",
+    );
+    let paths = ["/a/1", "/a/2", "/b?Cache-Control:%max-age=60;Cache-Tag:%red,%blue"];
+    let hits = || paths.map(|path| hit(&ok(get(port, path))));
+    assert_eq!(hits(), [false; 3]);
+    assert_eq!(hits(), [true; 3]);
+    let purge = |request: &str| {
+        let response = exchange(port, &format!("{request} HTTP/1.1\r\nHost: test\r\nx-tag: blue\r\n\r\n"));
+        assert_eq!(response.map(|response| response.status), Some(204));
+    };
+    purge("PURGE /a/1");
+    assert_eq!(hits(), [false, true, true]);
+    purge("PURGEALL /a");
+    assert_eq!(hits(), [false, false, true]);
+    purge("PURGETAG /");
+    assert_eq!(hits(), [true, true, false]);
+    assert_eq!(weir.ask("clear cache c key test/a/1").trim(), "1 objects removed");
+    assert_eq!(hits(), [false, true, true]);
+    assert_eq!(weir.ask("clear cache c tag red").trim(), "1 objects removed");
+    assert_eq!(weir.ask("clear cache c prefix test/a").trim(), "2 objects removed");
+    assert_eq!(hits(), [false; 3]);
+    assert_eq!(weir.ask("clear cache c").trim(), "3 objects removed");
+    assert_eq!(weir.ask("clear cache d").trim(), "No such cache");
+    assert!(weir.ask("clear cache c key").contains("Required arguments"));
+}
+
+#[test]
+fn the_recipe_keeps_pages_and_lets_them_be_purged() {
+    let origin = numbered();
+    let path = workspace().join("docs/recipes/caching.cfg");
+    let text = std::fs::read_to_string(&path).expect("the recipe is there");
+    let port = free_port();
+    let server = format!("127.0.0.1:{}", origin.port());
+    let text = text
+        .replace("bind :80", &format!("bind 127.0.0.1:{port}"))
+        .replace("192.0.2.10:8080", &server)
+        .replace("192.0.2.11:8080", &server);
+    let _weir = Weir::start(&text, &[port]);
+    let first = ok(get(port, "/page"));
+    let again = ok(get(port, "/page"));
+    assert_eq!((again.header("x-cache"), &again.body), (Some("hit"), &first.body));
+    let range = exchange_with(port, "/page", "Range: bytes=0-5\r\n").expect("a response");
+    assert_eq!((range.status, range.text().as_str()), (206, "number"));
+    let purged = exchange(port, "PURGE /page HTTP/1.1\r\nHost: test\r\n\r\n").expect("a response");
+    assert_eq!(purged.status, 204);
+    assert_eq!(ok(get(port, "/page")).header("x-cache"), None);
+}
