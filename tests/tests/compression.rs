@@ -390,9 +390,12 @@ fn settings_of_the_backend_come_before_those_of_the_frontend_and_defaults_are_ad
     assert_eq!(html.header("content-encoding"), Some("gzip"));
 }
 
+/// A head and a body.
+type Message = (String, Vec<u8>);
+
 /// Says in the answer what the request said of encodings.
-fn mirror(fields: &'static [&'static str]) -> (Origin, Arc<Mutex<Vec<(String, Vec<u8>)>>>) {
-    let seen: Arc<Mutex<Vec<(String, Vec<u8>)>>> = Arc::default();
+fn mirror(fields: &'static [&'static str]) -> (Origin, Arc<Mutex<Vec<Message>>>) {
+    let seen: Arc<Mutex<Vec<Message>>> = Arc::default();
     let kept = seen.clone();
     let origin = Origin::start(move |head, body| {
         let lines: Vec<&str> = head

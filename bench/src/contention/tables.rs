@@ -62,7 +62,7 @@ pub(crate) fn run(most: usize) {
     println!("| threads | addresses | ns from request to request, all threads |");
     println!("| --: | --- | --: |");
     for threads in [1, most] {
-        let several = each(threads, |thread, count| thread << 24 | count % 1000);
+        let several = each(threads, |thread, count| (thread << 24) | (count % 1000));
         println!("| {threads} | 1,000 for each thread | {several:.0} |");
         println!("| {threads} | one for all | {:.0} |", each(threads, |_, _| 7));
     }

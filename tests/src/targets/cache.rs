@@ -5,7 +5,7 @@ use cache::{Found, Now, Settings, Store};
 use http::{Head, KnownName, ParseOptions, Status, uri};
 
 /// The head at the start of `bytes`, and what follows it.
-fn head_of<'b>(bytes: &'b [u8], is_response: bool) -> Option<(Head, &'b [u8])> {
+fn head_of(bytes: &[u8], is_response: bool) -> Option<(Head, &[u8])> {
     let mut head = Head::new();
     let parse = if is_response { http::parse_response } else { http::parse_request };
     match parse(bytes, &mut head, &ParseOptions::default()) {

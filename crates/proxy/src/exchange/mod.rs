@@ -12,6 +12,7 @@ pub(crate) mod filters;
 pub(crate) mod finish;
 pub(crate) mod report;
 pub(crate) mod sockets;
+mod told;
 pub(crate) mod trace;
 pub(crate) mod unique_id;
 pub(crate) mod view;
@@ -31,7 +32,6 @@ use sample::{Endpoint, Phase, Scratch, Transaction};
 use crate::client::Client;
 use crate::fault::Fault;
 use crate::flow::{Flow, Stored, Trace};
-use crate::message::fastcgi::Told;
 use crate::server::local::LocalProxy;
 use coded::Coded;
 use sockets::ServerSocket;
@@ -39,6 +39,7 @@ use sockets::ServerSocket;
 pub(crate) use caching::Caching;
 pub(crate) use choice::{Bound, Choice, Dates, Seen};
 pub(crate) use extra::Extra;
+pub(crate) use told::Told;
 
 /// What a request in progress needs beside its connection. Reused, so that a warm request allocates
 /// nothing.

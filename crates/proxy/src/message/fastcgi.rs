@@ -12,30 +12,11 @@ use plan::fcgi::{App, Effect};
 use sample::Endpoint;
 
 use crate::client::Client;
-use crate::exchange::{Exchange, view};
+use crate::exchange::{Exchange, Told, view};
 use crate::server::Refused;
 
 /// What serves, as applications are told (manual, 10.2 `SERVER_SOFTWARE`).
 const SOFTWARE: &str = concat!("HAProxy 3.5.0-weir", env!("CARGO_PKG_VERSION"));
-
-/// What rules say of a request's parameters.
-#[derive(Debug, Default)]
-pub(crate) struct Told {
-    /// Parameters, no two of one name.
-    set: Vec<Value>,
-    /// Fields that are passed although they are hidden.
-    passed: Vec<Box<[u8]>>,
-}
-
-impl Told {
-    /// Of several rules for one name the last counts.
-    fn set(&mut self, value: Value) {
-        match self.set.iter_mut().find(|other| other.name == value.name) {
-            Some(other) => *other = value,
-            None => self.set.push(value),
-        }
-    }
-}
 
 /// Has the rules of the backend's application say what they say.
 #[cold]
