@@ -6,6 +6,7 @@
 
 mod cache;
 mod expressions;
+mod fcgi;
 mod h2;
 mod h2_connection;
 mod peers;
@@ -21,6 +22,7 @@ use plan::Plan;
 use sample::{Env, Transaction};
 
 pub use self::cache::{cache_key, cache_vary};
+pub use self::fcgi::fcgi_records;
 pub use self::h2::{h2_request, hpack};
 pub use self::h2_connection::h2_connection;
 pub use self::peers::peers_session;
@@ -54,6 +56,7 @@ pub const TARGETS: &[Target] = &[
     ("hpack", hpack),
     ("h2_request", h2_request),
     ("peers_session", peers_session),
+    ("fcgi_records", fcgi_records),
     ("cache_key", cache_key),
     ("cache_vary", cache_vary),
 ];

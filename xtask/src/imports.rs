@@ -44,7 +44,7 @@ const CRATES: &[Crate] = &[
     ("control",    "crates/control", &["base", "cache", "http", "runtime", "sample", "state", "tls"]),
     ("weir",       "weir",           &["acme", "balance", "base", "client", "compress", "config", "control", "diag", "health", "http", "mail", "net", "ocsp", "peers", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "syntax"]),
     ("xtask",      "xtask",          &["base", "config", "control", "rules", "sample"]),
-    ("weir-tests", "tests",          &["cache", "config", "diag", "h2", "http", "net", "peers", "plan", "rules", "sample", "state", "tls"]),
+    ("weir-tests", "tests",          &["cache", "config", "diag", "fcgi", "h2", "http", "net", "peers", "plan", "rules", "sample", "state", "tls"]),
 ];
 
 /// The crates that may switch the check of `unsafe` off for one of their files, and these files.

@@ -38,7 +38,7 @@ pub struct ProcessCounters {
     pub bytes_out_rate: Rate,
     /// Bytes compressed in a second (`CompressBpsIn`), in the same units.
     pub compressed_in_rate: Rate,
-    /// What that gave (`CompressBpsOut`), likewise.
+    /// Bytes that compression gave (`CompressBpsOut`).
     pub compressed_out_rate: Rate,
     /// Streams that ended in a panic; each ended alone.
     pub panics: Count,

@@ -1,0 +1,93 @@
+//! The target of the crate `fcgi`: what applications send.
+
+use fcgi::{Config, Connection, Event, Parameters};
+use http::{Method, ParseOptions};
+
+/// What a message of an application may add to the log.
+const MESSAGE_MOST: usize = 64 * 1024;
+
+/// What was told of one request, in the order in which it came.
+#[derive(Debug, PartialEq, Eq)]
+enum Told {
+    Status(u32, u16),
+    Body(u32, Vec<u8>),
+    Other(Event),
+    Closed,
+}
+
+/// Records that come in pieces of `cut` to a connection with two requests.
+fn told(bytes: &[u8], cut: usize) -> Vec<Told> {
+    let mut connection = Connection::new(Config {
+        keeps: true,
+        multiplexes: true,
+        most: 2,
+        asks: false,
+        wants_messages: true,
+        head: ParseOptions { max_bytes: 2000, ..ParseOptions::default() },
+    });
+    let keys = [(); 2]
+        .map(|()| connection.open(&Parameters::new(100), Method::Get, true).expect("there are two places"));
+    let all = receive(&mut connection, bytes, cut);
+    assert!(connection.message().len() <= MESSAGE_MOST);
+    keys.into_iter().for_each(|key| connection.release(key));
+    assert!(connection.is_forgotten() && !connection.must_drain());
+    all
+}
+
+fn receive(connection: &mut Connection, bytes: &[u8], cut: usize) -> Vec<Told> {
+    let (mut all, mut input) = (Vec::new(), Vec::new());
+    for piece in bytes.chunks(cut) {
+        input.extend_from_slice(piece);
+        loop {
+            let Ok((used, event)) = connection.receive(&input) else {
+                all.push(Told::Closed);
+                return all;
+            };
+            match event {
+                Some(Event::Head { key }) => all.push(Told::Status(key.id(), connection.head_mut().status())),
+                Some(Event::Data { key, range }) => {
+                    let data = &input[range];
+                    all.push(Told::Body(key.id(), data.to_vec()));
+                    connection.consume(key, data.len());
+                }
+                Some(event) => all.push(Told::Other(event)),
+                None => {
+                    input.drain(..used);
+                    break;
+                }
+            }
+            input.drain(..used);
+        }
+    }
+    all
+}
+
+/// With pieces of a body as one, and without bodies of what breaks off: how much of these comes before the fault is found depends on
+/// the pieces.
+fn settled(all: Vec<Told>) -> Vec<Told> {
+    let is_closed = all.contains(&Told::Closed);
+    let broken: Vec<u32> = all
+        .iter()
+        .filter_map(|told| match told {
+            Told::Other(Event::Broken { key, .. }) => Some(key.id()),
+            _ => None,
+        })
+        .collect();
+    let counts = |told: &Told| !matches!(told, Told::Body(id, _) if is_closed || broken.contains(id));
+    let mut settled = Vec::new();
+    for told in all.into_iter().filter(counts) {
+        match (settled.last_mut(), told) {
+            (Some(Told::Body(id, before)), Told::Body(other, data)) if *id == other => before.extend(data),
+            (_, told) => settled.push(told),
+        }
+    }
+    settled
+}
+
+/// What an application sends comes to the same however it is cut, and leaves nothing behind. The
+/// first byte is the length of the pieces.
+pub fn fcgi_records(bytes: &[u8]) {
+    let Some((cut, bytes)) = bytes.split_first() else { return };
+    let whole = settled(told(bytes, bytes.len().max(1)));
+    assert_eq!(settled(told(bytes, usize::from(*cut).max(1))), whole);
+}
