@@ -4,10 +4,13 @@
 pub(crate) mod caching;
 pub(crate) mod compression;
 pub(crate) mod conclude;
+mod deadlines;
+pub(crate) mod download;
 pub(crate) mod fastcgi;
 pub(crate) mod fields;
 pub(crate) mod inspect;
 pub(crate) mod request;
 pub(crate) mod response;
+mod splice;
 pub(crate) mod upload;
 pub(crate) mod websocket;

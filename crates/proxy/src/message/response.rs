@@ -1,117 +1,25 @@
-//! The response: waiting for its head while the request is still on its way, and forwarding its
-//! body. What becomes of the connections afterwards is the matter of
-//! [`conclude`](crate::message::conclude).
+//! The response's head: waiting for it while the request is still on its way, and taking it for what
+//! it is. Its body is the matter of [`download`](crate::message::download).
 
-use state::server::Trouble;
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use http::BodyLength;
-use net::splice::Pipe;
 use plan::Proxy;
 use plan::server::Observe;
-use runtime::timer::{self, NEVER, now_us};
-use sample::transaction::TimeoutSlot;
-use sample::{ConnectionError, Phase};
+use runtime::timer::now_us;
+use sample::ConnectionError;
+use state::server::Trouble;
 
 use crate::client::{Client, Presence};
-use crate::exchange::filters;
-use crate::exchange::finish::{self, Moved};
-use crate::exchange::{Exchange, Stop};
+use crate::exchange::{Exchange, finish};
 use crate::fault::Fault;
-use crate::flow::{Flow, FlowError};
+use crate::message::deadlines::{Deadlines, Expired, client_owes, server_owes};
+use crate::message::upload::poll_upload;
 use crate::message::websocket;
 use crate::routing::attempt::tell;
 use crate::routing::retry;
 use crate::server::{NoHead, Refused, Upstream};
-
-/// Deadlines of both sides while bytes flow: only the earlier one is given to the timer.
-struct Deadlines {
-    client: Option<Duration>,
-    server: Option<Duration>,
-    client_at: u64,
-    server_at: u64,
-    /// `option independent-streams` of the frontend and of the backend.
-    independent: (bool, bool),
-    /// Bytes received from each side when its time was last counted anew.
-    seen: (u64, u64),
-}
-
-impl Deadlines {
-    fn new(client: &Client, x: &Exchange, backend: &Proxy) -> Self {
-        Self {
-            client: x.timeout(TimeoutSlot::Client, client.frontend.timeouts.client),
-            server: server_limit(x, backend),
-            client_at: NEVER,
-            server_at: NEVER,
-            independent: (client.frontend.options.independent_streams, backend.options.independent_streams),
-            seen: (u64::MAX, u64::MAX),
-        }
-    }
-
-    /// Counts anew from `now`: for the client where `client` is waited for, for the server where
-    /// `server` is.
-    fn restart(&mut self, connection: &Client, now: u64, client: bool, server: bool) {
-        let at = |waited: bool, timeout: Option<Duration>| match timeout {
-            Some(timeout) if waited => now.saturating_add(timeout.as_millis() as u64),
-            _ => NEVER,
-        };
-        self.client_at = at(client, self.client);
-        self.server_at = at(server, self.server);
-        connection.timer.set(self.client_at.min(self.server_at));
-    }
-
-    /// As [`restart`](Self::restart) after something moved. Where `option independent-streams` says
-    /// so, bytes sent to a side do not count as its activity: only those received from it do, or
-    /// its taking what had to wait.
-    fn moved(&mut self, connection: &Client, x: &Exchange, client: bool, server: bool) {
-        let before = (self.client_at, self.server_at);
-        self.restart(connection, timer::now_ms(), client, server);
-        if self.independent == (false, false) {
-            return;
-        }
-        let seen = (x.upload.received, x.download.received);
-        if self.independent.0 && seen.0 == self.seen.0 && !x.download.is_blocked() {
-            self.client_at = self.client_at.min(before.0);
-        }
-        if self.independent.1 && seen.1 == self.seen.1 && !x.upload.is_blocked() {
-            self.server_at = self.server_at.min(before.1);
-        }
-        self.seen = seen;
-        connection.timer.set(self.client_at.min(self.server_at));
-    }
-
-    /// Whose deadline passed.
-    fn expired(&self) -> Expired {
-        if self.server_at < self.client_at { Expired::Server } else { Expired::Client }
-    }
-}
-
-#[derive(PartialEq, Eq)]
-enum Expired {
-    Client,
-    Server,
-}
-
-/// How long the server may be silent: no longer, where it was for its whole time while rules looked
-/// at what there is of its response.
-fn server_limit(x: &Exchange, backend: &Proxy) -> Option<Duration> {
-    let whole = x.timeout(TimeoutSlot::Server, backend.timeouts.server);
-    if x.response_body.is_silent { Some(Duration::ZERO) } else { whole }
-}
-
-/// Whether it is the server that is waited for: for its response once it has the whole request,
-/// before that for its taking what is here of it. A client that is slow to send its body is nothing
-/// to blame a server for.
-fn server_owes(x: &Exchange) -> bool {
-    x.upload.is_received() || x.upload.is_blocked()
-}
-
-/// Whether more of the request is waited for: not while the server does not take what there is.
-fn client_owes(x: &Exchange) -> bool {
-    !x.upload.is_received() && !x.upload.is_blocked()
-}
 
 /// The wait for the head of a response, while the request is still on its way.
 pub(crate) struct Waiting {
@@ -279,43 +187,6 @@ fn count_response(upstream: &Upstream, status: u16) {
     counters.requests_total.add(1);
 }
 
-/// Moves the request on; says whether anything moved.
-#[inline]
-fn poll_upload(
-    client: &mut Client,
-    x: &mut Exchange,
-    upstream: &mut Upstream,
-    context: &mut Context<'_>,
-) -> Result<bool, Fault> {
-    x.upload.moved = false;
-    let before = x.upload.received;
-    let pumped = x.upload.poll_pump(context, client.side.source(), &mut upstream.sink());
-    x.txn.bytes_in += x.upload.received - before;
-    match pumped {
-        Poll::Ready(Ok(())) | Poll::Pending => Ok(x.upload.moved),
-        Poll::Ready(Err(error)) => Err(upload_fault(client, x, upstream, &error)),
-    }
-}
-
-#[cold]
-fn upload_fault(client: &Client, x: &mut Exchange, upstream: &Upstream, error: &FlowError) -> Fault {
-    match *error {
-        FlowError::Write(_) if upstream.refused_early() => {
-            x.txn.server_error = ConnectionError::TLS_EARLY_FAILED;
-            Fault::EarlyRefused
-        }
-        FlowError::Write(error) => {
-            x.txn.server_error = error;
-            Fault::SendFailed
-        }
-        FlowError::Read(error) => {
-            client.session.error.set(error);
-            Fault::ClientAborted
-        }
-        FlowError::Coding => Fault::BadRequestBody,
-    }
-}
-
 /// Receives the head of a response into the transaction.
 #[inline]
 fn poll_head(
@@ -454,182 +325,4 @@ fn note_head(x: &mut Exchange, upstream: &Upstream) {
     let failed = matches!(status, 500..=599) && !matches!(status, 501 | 505);
     let failed = failed && upstream.server().observe == Observe::Layer7;
     tell(upstream.server(), if failed { Err(Trouble::Status) } else { Ok(()) });
-}
-
-/// Forwards the response to the client, and what is left of the request to the server.
-pub(crate) async fn forward(
-    client: &mut Client,
-    x: &mut Exchange,
-    backend: &Proxy,
-    upstream: &mut Upstream,
-) -> Result<(), Stop> {
-    x.phase = Phase::Data;
-    x.answered = true;
-    let mut deadlines = Deadlines::new(client, x, backend);
-    // A client that ended its side may well wait for a response that only ends with its connection.
-    let endless = x.response_body.length == BodyLength::UntilClose;
-    let watch = x.aborts_on_close(client, backend) && !endless;
-    let (mut upload_failed, mut client_left) = (false, false);
-    let mut armed = false;
-    x.txn.times.closed = if x.response_body.waited { now_us() } else { x.txn.times.response };
-    fit_out(client, x, backend);
-    begin(client, x, upstream).map_err(|fault| unsent(x, backend, upstream, fault))?;
-    let outcome = poll_fn(|context: &mut Context<'_>| {
-        x.download.moved = false;
-        if !upload_failed && !x.upload.is_finished() {
-            match poll_upload(client, x, upstream, context) {
-                Ok(moved) => x.download.moved |= moved,
-                // The server no longer listens; what it says still counts.
-                Err(Fault::SendFailed) => upload_failed = true,
-                Err(fault) => return Poll::Ready(Err(fault)),
-            }
-        }
-        if !x.download.is_finished() {
-            // What `conclude::after_response` does then, in the same turn.
-            x.download.ends = !x.keep_alive && x.upload.is_finished();
-            match poll_download(client, x, upstream, context) {
-                // Only the sender's word tells the end of such a body from a connection cut off.
-                Poll::Ready(Ok(())) if endless && upstream.is_cut_off() => {
-                    return Poll::Ready(Err(Fault::Truncated));
-                }
-                Poll::Ready(Ok(())) | Poll::Pending => {}
-                Poll::Ready(Err(fault)) => return Poll::Ready(Err(fault)),
-            }
-        }
-        // An answer that came early is complete; the request still has to be, for the connections
-        // to go on.
-        if x.download.is_finished() && (upload_failed || x.upload.is_finished()) {
-            return Poll::Ready(Ok(()));
-        }
-        if x.download.moved || !armed {
-            armed = true;
-            let (received, sent) = (x.txn.bytes_in, x.txn.bytes_out + x.download.sent);
-            finish::count_moved(client, Moved::of(x), received, sent);
-            // Not in one go: the end is to be told by the clock.
-            x.txn.times.closed = 0;
-            let blocked = x.download.is_blocked();
-            let client_waits = blocked || client_owes(x);
-            // A server that has said all owes nothing but to take what is left of the request.
-            let server_waits = !blocked && (!x.download.is_received() || x.upload.is_blocked());
-            deadlines.moved(client, x, client_waits, server_waits);
-        }
-        if !client_left && x.upload.is_finished() {
-            match client.poll_presence(context) {
-                Presence::Here => {}
-                Presence::Closed if !watch => client_left = true,
-                Presence::Closed | Presence::Broken => return Poll::Ready(Err(Fault::ClientAborted)),
-            }
-        }
-        if let Poll::Ready(fault) = client.poll_killed(context) {
-            return Poll::Ready(Err(fault));
-        }
-        client.timer.poll_expired(context).map(|()| {
-            Err(match deadlines.expired() {
-                Expired::Client => Fault::ClientTimeout,
-                // Whoever has left can no longer complain of the server.
-                Expired::Server if client_left && !endless => Fault::ClientAborted,
-                Expired::Server => Fault::ServerTimeout,
-            })
-        })
-    })
-    .await;
-    x.txn.bytes_out += x.download.sent;
-    if outcome.is_err() {
-        x.txn.server_stream = upstream.stream_facts();
-        upstream.reset();
-        if x.download.is_received() {
-            // The server has said all that it had to say: what went wrong is between the client and
-            // us.
-            x.phase = Phase::Last;
-        }
-    }
-    outcome.map_err(|fault| unsent(x, backend, upstream, fault).into())
-}
-
-/// Sends the head where it does not leave as text together with the body, once what is here of the
-/// body is known to be good.
-///
-/// # Errors
-/// It is badly coded: nothing was sent.
-#[inline]
-pub(crate) fn begin(client: &mut Client, x: &mut Exchange, upstream: &mut Upstream) -> Result<(), Fault> {
-    if client.side.stages_heads() {
-        return Ok(());
-    }
-    upstream.admit(&mut x.download).map_err(|error| download_fault(client, x, &error))?;
-    x.txn.bytes_out += client.side.send_head(&x.txn.response, &mut x.download);
-    Ok(())
-}
-
-/// The gates and pipes that both directions go through from here on.
-fn fit_out(client: &Client, x: &mut Exchange, backend: &Proxy) {
-    // Rules on the response may have asked for either direction.
-    filters::install(x, true);
-    filters::install(x, false);
-    if x.upload.gate.is_some() && x.upload.pipe.as_ref().is_some_and(Pipe::is_empty) {
-        x.upload.pipe = None;
-    }
-    x.download.pipe = splice_pipe(client, backend, &x.download, |o| o.splice_response || o.splice_auto);
-}
-
-/// A body found to be badly coded before any of the response has left makes the whole a bad
-/// response: the client is told.
-fn unsent(x: &mut Exchange, backend: &Proxy, upstream: &Upstream, fault: Fault) -> Fault {
-    if fault != Fault::BadResponseBody || x.download.sent > 0 {
-        return fault;
-    }
-    x.answered = false;
-    x.txn.times.response = 0;
-    for counters in [backend.state.backend.mine(), upstream.server().state.counters.mine()] {
-        counters.response_errors.add(1);
-    }
-    Fault::BadResponse(http::ErrorKind::TransferEncoding)
-}
-
-#[inline]
-fn poll_download(
-    client: &mut Client,
-    x: &mut Exchange,
-    upstream: &mut Upstream,
-    context: &mut Context<'_>,
-) -> Poll<Result<(), Fault>> {
-    let pumped = x.download.poll_pump(context, upstream.source(), &mut client.side.sink());
-    pumped.map_err(|error| download_fault(client, x, &error))
-}
-
-#[cold]
-fn download_fault(client: &mut Client, x: &mut Exchange, error: &FlowError) -> Fault {
-    match *error {
-        FlowError::Write(error) => {
-            client.session.error.set(error);
-            Fault::ClientAborted
-        }
-        // A body that only the close ends is complete for what anybody can tell, unless it was a
-        // reset.
-        FlowError::Read(error) => {
-            x.txn.server_error = error;
-            Fault::Truncated
-        }
-        FlowError::Coding if x.phase == Phase::Data => Fault::BadResponseBody,
-        FlowError::Coding => Fault::BadResponse(http::ErrorKind::TransferEncoding),
-    }
-}
-
-/// A pipe for one direction, where the options of either proxy ask for one and the body is worth
-/// it.
-pub(crate) fn splice_pipe(
-    client: &Client,
-    backend: &Proxy,
-    flow: &Flow,
-    wanted: impl Fn(&plan::Options) -> bool,
-) -> Option<Pipe> {
-    let global = &client.worker.shared.plan.global;
-    if flow.gate.is_some()
-        || global.no_splice
-        || !(wanted(&backend.options) || wanted(&client.frontend.options))
-        || !flow.is_long()
-    {
-        return None;
-    }
-    Pipe::take(global.tune.pipesize).ok()
 }

@@ -1,5 +1,6 @@
 //! The request on its way to the server: its head as it is sent, its body as far as it must be held
-//! first (`option http-buffer-request`, rules that look at it, retries), and sending it once more.
+//! first (`option http-buffer-request`, rules that look at it, retries), sending it, and sending it once
+//! more.
 
 use http::{BodyLength, Head, KnownName, Method};
 use std::future::poll_fn;
@@ -8,13 +9,14 @@ use std::time::Duration;
 
 use plan::Proxy;
 use runtime::timer;
-use sample::Hedged;
+use sample::{ConnectionError, Hedged};
 
 use crate::client::{Client, Watch};
 use crate::exchange::filters;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
-use crate::flow::{Coding, Path};
+use crate::flow::{Coding, FlowError, Path};
+use crate::message::splice::splice_pipe;
 use crate::message::{compression, fastcgi, inspect};
 use crate::server::{Refused, Upstream, fcgi};
 
@@ -252,7 +254,7 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
     admit(client, x);
     if !x.upload.is_received() {
         let wanted = |options: &plan::Options| options.splice_request || options.splice_auto;
-        x.upload.pipe = crate::message::response::splice_pipe(client, backend, &x.upload, wanted);
+        x.upload.pipe = splice_pipe(client, backend, &x.upload, wanted);
     }
 }
 
@@ -297,4 +299,41 @@ pub(crate) fn rewind(client: &mut Client, x: &mut Exchange) {
         client.side.put_back(&x.request_body.kept, &x.upload);
     }
     x.upload.start(client.side.framing(x.request_body.length), Path::Verbatim);
+}
+
+/// Moves the request on; says whether anything moved.
+#[inline]
+pub(crate) fn poll_upload(
+    client: &mut Client,
+    x: &mut Exchange,
+    upstream: &mut Upstream,
+    context: &mut Context<'_>,
+) -> Result<bool, Fault> {
+    x.upload.moved = false;
+    let before = x.upload.received;
+    let pumped = x.upload.poll_pump(context, client.side.source(), &mut upstream.sink());
+    x.txn.bytes_in += x.upload.received - before;
+    match pumped {
+        Poll::Ready(Ok(())) | Poll::Pending => Ok(x.upload.moved),
+        Poll::Ready(Err(error)) => Err(upload_fault(client, x, upstream, &error)),
+    }
+}
+
+#[cold]
+fn upload_fault(client: &Client, x: &mut Exchange, upstream: &Upstream, error: &FlowError) -> Fault {
+    match *error {
+        FlowError::Write(_) if upstream.refused_early() => {
+            x.txn.server_error = ConnectionError::TLS_EARLY_FAILED;
+            Fault::EarlyRefused
+        }
+        FlowError::Write(error) => {
+            x.txn.server_error = error;
+            Fault::SendFailed
+        }
+        FlowError::Read(error) => {
+            client.session.error.set(error);
+            Fault::ClientAborted
+        }
+        FlowError::Coding => Fault::BadRequestBody,
+    }
 }

@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::evaluate::{self, cacheable};
 use crate::exchange::{Arrival, Exchange, Next, Stop, Upgrade, ending, finish, report, sockets, trace};
 use crate::fault::Fault;
-use crate::message::{caching, conclude, fastcgi, fields, request, response, upload};
+use crate::message::{caching, conclude, download, fastcgi, fields, request, response, upload};
 use crate::routing::assign::{self, Lease};
 use crate::routing::attempt::{self, count_attempt, count_failure, note_server};
 use crate::routing::{connect, cookie, retry, route, stick};
@@ -138,7 +138,7 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
         return Ok(Next::Close);
     }
     client.entry.activity.set(Activity::Data);
-    response::forward(client, x, &backend, &mut upstream).await?;
+    download::forward(client, x, &backend, &mut upstream).await?;
     if x.caching.is_some() {
         caching::complete(x);
     }

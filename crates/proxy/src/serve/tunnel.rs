@@ -18,7 +18,7 @@ use crate::exchange::finish::{self, Moved};
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::flow::{Flow, FlowError, Path, Sink, Source};
-use crate::message::response;
+use crate::message::download;
 use crate::server::Upstream;
 
 /// How long each side may be silent, and how long once it is half closed.
@@ -76,7 +76,7 @@ pub(crate) async fn upgrade(
     let staged = std::mem::take(&mut x.upload.staged);
     x.upload.start(BodyLength::UntilClose, Path::Verbatim);
     x.upload.staged = staged;
-    response::begin(client, x, upstream)?;
+    download::begin(client, x, upstream)?;
     let limits = Limits::new(client, x, backend, true);
     run(client, x, upstream, limits).await.map_err(Stop::from)
 }

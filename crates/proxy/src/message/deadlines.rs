@@ -1,0 +1,98 @@
+//! How long each side of an exchange may be silent while bytes flow, and who is waited for. Called by
+//! `response` and `download`.
+
+use std::time::Duration;
+
+use plan::Proxy;
+use runtime::timer::{self, NEVER};
+use sample::transaction::TimeoutSlot;
+
+use crate::client::Client;
+use crate::exchange::Exchange;
+
+/// Deadlines of both sides while bytes flow: only the earlier one is given to the timer.
+pub(super) struct Deadlines {
+    client: Option<Duration>,
+    server: Option<Duration>,
+    pub(super) client_at: u64,
+    pub(super) server_at: u64,
+    /// `option independent-streams` of the frontend and of the backend.
+    independent: (bool, bool),
+    /// Bytes received from each side when its time was last counted anew.
+    seen: (u64, u64),
+}
+
+impl Deadlines {
+    pub(super) fn new(client: &Client, x: &Exchange, backend: &Proxy) -> Self {
+        Self {
+            client: x.timeout(TimeoutSlot::Client, client.frontend.timeouts.client),
+            server: server_limit(x, backend),
+            client_at: NEVER,
+            server_at: NEVER,
+            independent: (client.frontend.options.independent_streams, backend.options.independent_streams),
+            seen: (u64::MAX, u64::MAX),
+        }
+    }
+
+    /// Counts anew from `now`: for the client where `client` is waited for, for the server where
+    /// `server` is.
+    pub(super) fn restart(&mut self, connection: &Client, now: u64, client: bool, server: bool) {
+        let at = |waited: bool, timeout: Option<Duration>| match timeout {
+            Some(timeout) if waited => now.saturating_add(timeout.as_millis() as u64),
+            _ => NEVER,
+        };
+        self.client_at = at(client, self.client);
+        self.server_at = at(server, self.server);
+        connection.timer.set(self.client_at.min(self.server_at));
+    }
+
+    /// As [`restart`](Self::restart) after something moved. Where `option independent-streams` says
+    /// so, bytes sent to a side do not count as its activity: only those received from it do, or
+    /// its taking what had to wait.
+    pub(super) fn moved(&mut self, connection: &Client, x: &Exchange, client: bool, server: bool) {
+        let before = (self.client_at, self.server_at);
+        self.restart(connection, timer::now_ms(), client, server);
+        if self.independent == (false, false) {
+            return;
+        }
+        let seen = (x.upload.received, x.download.received);
+        if self.independent.0 && seen.0 == self.seen.0 && !x.download.is_blocked() {
+            self.client_at = self.client_at.min(before.0);
+        }
+        if self.independent.1 && seen.1 == self.seen.1 && !x.upload.is_blocked() {
+            self.server_at = self.server_at.min(before.1);
+        }
+        self.seen = seen;
+        connection.timer.set(self.client_at.min(self.server_at));
+    }
+
+    /// Whose deadline passed.
+    pub(super) fn expired(&self) -> Expired {
+        if self.server_at < self.client_at { Expired::Server } else { Expired::Client }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+pub(super) enum Expired {
+    Client,
+    Server,
+}
+
+/// How long the server may be silent: no longer, where it was for its whole time while rules looked
+/// at what there is of its response.
+fn server_limit(x: &Exchange, backend: &Proxy) -> Option<Duration> {
+    let whole = x.timeout(TimeoutSlot::Server, backend.timeouts.server);
+    if x.response_body.is_silent { Some(Duration::ZERO) } else { whole }
+}
+
+/// Whether it is the server that is waited for: for its response once it has the whole request,
+/// before that for its taking what is here of it. A client that is slow to send its body is nothing
+/// to blame a server for.
+pub(super) fn server_owes(x: &Exchange) -> bool {
+    x.upload.is_received() || x.upload.is_blocked()
+}
+
+/// Whether more of the request is waited for: not while the server does not take what there is.
+pub(super) fn client_owes(x: &Exchange) -> bool {
+    !x.upload.is_received() && !x.upload.is_blocked()
+}

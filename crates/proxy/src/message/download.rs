@@ -1,0 +1,182 @@
+//! The body of the response on its way to the client, while what is left of the request goes to the
+//! server. What becomes of the connections afterwards is the matter of
+//! [`conclude`](crate::message::conclude).
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use http::BodyLength;
+use net::splice::Pipe;
+use plan::Proxy;
+use runtime::timer::now_us;
+use sample::Phase;
+
+use crate::client::{Client, Presence};
+use crate::exchange::filters;
+use crate::exchange::finish::{self, Moved};
+use crate::exchange::{Exchange, Stop};
+use crate::fault::Fault;
+use crate::flow::FlowError;
+use crate::message::deadlines::{Deadlines, Expired, client_owes};
+use crate::message::splice::splice_pipe;
+use crate::message::upload::poll_upload;
+use crate::server::Upstream;
+
+/// Forwards the response to the client, and what is left of the request to the server.
+pub(crate) async fn forward(
+    client: &mut Client,
+    x: &mut Exchange,
+    backend: &Proxy,
+    upstream: &mut Upstream,
+) -> Result<(), Stop> {
+    x.phase = Phase::Data;
+    x.answered = true;
+    let mut deadlines = Deadlines::new(client, x, backend);
+    // A client that ended its side may well wait for a response that only ends with its connection.
+    let endless = x.response_body.length == BodyLength::UntilClose;
+    let watch = x.aborts_on_close(client, backend) && !endless;
+    let (mut upload_failed, mut client_left) = (false, false);
+    let mut armed = false;
+    x.txn.times.closed = if x.response_body.waited { now_us() } else { x.txn.times.response };
+    fit_out(client, x, backend);
+    begin(client, x, upstream).map_err(|fault| unsent(x, backend, upstream, fault))?;
+    let outcome = poll_fn(|context: &mut Context<'_>| {
+        x.download.moved = false;
+        if !upload_failed && !x.upload.is_finished() {
+            match poll_upload(client, x, upstream, context) {
+                Ok(moved) => x.download.moved |= moved,
+                // The server no longer listens; what it says still counts.
+                Err(Fault::SendFailed) => upload_failed = true,
+                Err(fault) => return Poll::Ready(Err(fault)),
+            }
+        }
+        if !x.download.is_finished() {
+            // What `conclude::after_response` does then, in the same turn.
+            x.download.ends = !x.keep_alive && x.upload.is_finished();
+            match poll_download(client, x, upstream, context) {
+                // Only the sender's word tells the end of such a body from a connection cut off.
+                Poll::Ready(Ok(())) if endless && upstream.is_cut_off() => {
+                    return Poll::Ready(Err(Fault::Truncated));
+                }
+                Poll::Ready(Ok(())) | Poll::Pending => {}
+                Poll::Ready(Err(fault)) => return Poll::Ready(Err(fault)),
+            }
+        }
+        // An answer that came early is complete; the request still has to be, for the connections
+        // to go on.
+        if x.download.is_finished() && (upload_failed || x.upload.is_finished()) {
+            return Poll::Ready(Ok(()));
+        }
+        if x.download.moved || !armed {
+            armed = true;
+            let (received, sent) = (x.txn.bytes_in, x.txn.bytes_out + x.download.sent);
+            finish::count_moved(client, Moved::of(x), received, sent);
+            // Not in one go: the end is to be told by the clock.
+            x.txn.times.closed = 0;
+            let blocked = x.download.is_blocked();
+            let client_waits = blocked || client_owes(x);
+            // A server that has said all owes nothing but to take what is left of the request.
+            let server_waits = !blocked && (!x.download.is_received() || x.upload.is_blocked());
+            deadlines.moved(client, x, client_waits, server_waits);
+        }
+        if !client_left && x.upload.is_finished() {
+            match client.poll_presence(context) {
+                Presence::Here => {}
+                Presence::Closed if !watch => client_left = true,
+                Presence::Closed | Presence::Broken => return Poll::Ready(Err(Fault::ClientAborted)),
+            }
+        }
+        if let Poll::Ready(fault) = client.poll_killed(context) {
+            return Poll::Ready(Err(fault));
+        }
+        client.timer.poll_expired(context).map(|()| {
+            Err(match deadlines.expired() {
+                Expired::Client => Fault::ClientTimeout,
+                // Whoever has left can no longer complain of the server.
+                Expired::Server if client_left && !endless => Fault::ClientAborted,
+                Expired::Server => Fault::ServerTimeout,
+            })
+        })
+    })
+    .await;
+    x.txn.bytes_out += x.download.sent;
+    if outcome.is_err() {
+        x.txn.server_stream = upstream.stream_facts();
+        upstream.reset();
+        if x.download.is_received() {
+            // The server has said all that it had to say: what went wrong is between the client and
+            // us.
+            x.phase = Phase::Last;
+        }
+    }
+    outcome.map_err(|fault| unsent(x, backend, upstream, fault).into())
+}
+
+/// Sends the head where it does not leave as text together with the body, once what is here of the
+/// body is known to be good.
+///
+/// # Errors
+/// It is badly coded: nothing was sent.
+#[inline]
+pub(crate) fn begin(client: &mut Client, x: &mut Exchange, upstream: &mut Upstream) -> Result<(), Fault> {
+    if client.side.stages_heads() {
+        return Ok(());
+    }
+    upstream.admit(&mut x.download).map_err(|error| download_fault(client, x, &error))?;
+    x.txn.bytes_out += client.side.send_head(&x.txn.response, &mut x.download);
+    Ok(())
+}
+
+/// The gates and pipes that both directions go through from here on.
+fn fit_out(client: &Client, x: &mut Exchange, backend: &Proxy) {
+    // Rules on the response may have asked for either direction.
+    filters::install(x, true);
+    filters::install(x, false);
+    if x.upload.gate.is_some() && x.upload.pipe.as_ref().is_some_and(Pipe::is_empty) {
+        x.upload.pipe = None;
+    }
+    x.download.pipe = splice_pipe(client, backend, &x.download, |o| o.splice_response || o.splice_auto);
+}
+
+/// A body found to be badly coded before any of the response has left makes the whole a bad
+/// response: the client is told.
+fn unsent(x: &mut Exchange, backend: &Proxy, upstream: &Upstream, fault: Fault) -> Fault {
+    if fault != Fault::BadResponseBody || x.download.sent > 0 {
+        return fault;
+    }
+    x.answered = false;
+    x.txn.times.response = 0;
+    for counters in [backend.state.backend.mine(), upstream.server().state.counters.mine()] {
+        counters.response_errors.add(1);
+    }
+    Fault::BadResponse(http::ErrorKind::TransferEncoding)
+}
+
+#[inline]
+fn poll_download(
+    client: &mut Client,
+    x: &mut Exchange,
+    upstream: &mut Upstream,
+    context: &mut Context<'_>,
+) -> Poll<Result<(), Fault>> {
+    let pumped = x.download.poll_pump(context, upstream.source(), &mut client.side.sink());
+    pumped.map_err(|error| download_fault(client, x, &error))
+}
+
+#[cold]
+fn download_fault(client: &mut Client, x: &mut Exchange, error: &FlowError) -> Fault {
+    match *error {
+        FlowError::Write(error) => {
+            client.session.error.set(error);
+            Fault::ClientAborted
+        }
+        // A body that only the close ends is complete for what anybody can tell, unless it was a
+        // reset.
+        FlowError::Read(error) => {
+            x.txn.server_error = error;
+            Fault::Truncated
+        }
+        FlowError::Coding if x.phase == Phase::Data => Fault::BadResponseBody,
+        FlowError::Coding => Fault::BadResponse(http::ErrorKind::TransferEncoding),
+    }
+}

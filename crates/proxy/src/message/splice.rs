@@ -1,0 +1,26 @@
+//! Which directions go through a pipe of the kernel's. Called by `upload` and `download`.
+
+use net::splice::Pipe;
+use plan::Proxy;
+
+use crate::client::Client;
+use crate::flow::Flow;
+
+/// A pipe for one direction, where the options of either proxy ask for one and the body is worth
+/// it.
+pub(crate) fn splice_pipe(
+    client: &Client,
+    backend: &Proxy,
+    flow: &Flow,
+    wanted: impl Fn(&plan::Options) -> bool,
+) -> Option<Pipe> {
+    let global = &client.worker.shared.plan.global;
+    if flow.gate.is_some()
+        || global.no_splice
+        || !(wanted(&backend.options) || wanted(&client.frontend.options))
+        || !flow.is_long()
+    {
+        return None;
+    }
+    Pipe::take(global.tune.pipesize).ok()
+}
