@@ -71,6 +71,28 @@ impl Authority {
         self.sign(names, EC, "-1")
     }
 
+    /// One that is valid for so many seconds more.
+    pub fn issue_for(&self, names: &[&str], seconds: u64) -> PathBuf {
+        let valid = self.sign(names, EC, "30");
+        let file = |end: &str| valid.with_extension(end).display().to_string();
+        let settings = "[ca]\ndefault_ca = own\n[own]\ndatabase = short.txt\nserial = short.serial\n\
+                        new_certs_dir = .\ndefault_md = sha256\npolicy = any\n[any]\ncommonName = supplied\n";
+        for (name, text) in [("short.txt", ""), ("short.serial", "1000\n"), ("short.cnf", settings)] {
+            std::fs::write(self.directory.join(name), text).expect("the directory takes files");
+        }
+        let date =
+            Command::new("date").args(["-u", "-d", &format!("{seconds} seconds"), "+%Y%m%d%H%M%SZ"]).output();
+        let end = String::from_utf8(date.expect("date runs").stdout).expect("digits");
+        let own =
+            ["ca", "-config", "short.cnf", "-keyfile", "ca.key", "-cert", "ca.pem", "-batch", "-notext"];
+        let dates = ["-startdate", "20200101000000Z", "-enddate", end.trim()];
+        let files = ["-in", &file("csr"), "-extfile", &file("ext"), "-out", &file("short")];
+        openssl(&self.directory, &[&own[..], &dates, &files].concat());
+        let part = |end: &str| std::fs::read(file(end)).expect("openssl wrote it");
+        std::fs::write(&valid, [part("short"), part("key")].concat()).expect("the directory takes files");
+        valid
+    }
+
     /// One that names the OCSP responder that answers about it.
     pub fn issue_asking(&self, names: &[&str], responder: &str) -> PathBuf {
         self.sign_with(names, EC, "30", &format!("authorityInfoAccess=OCSP;URI:{responder}\n"))

@@ -15,6 +15,7 @@ mod haproxy;
 pub mod load;
 pub mod multiplexed;
 mod nameserver;
+pub mod openssl;
 mod origin;
 pub mod pebble;
 pub mod peers;

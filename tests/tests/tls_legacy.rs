@@ -1,12 +1,10 @@
 //! What only the system's OpenSSL does for TLS: versions before 1.2, suites without ECDHE, small
 //! keys, with `openssl s_client` and HAProxy's own words on the other side.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::time::Duration;
+use std::io::Write;
+use std::process::{Command, Stdio};
 
-use weir_tests::client::{Client, Response, exchange};
+use weir_tests::client::exchange;
 use weir_tests::tls::shown;
 use weir_tests::{Authority, Origin, Weir, check, eventually, free_port, scratch};
 
@@ -539,140 +537,4 @@ fn a_provider_has_openssl_serve_all_lines() {
         assert_eq!(verdict.accepted(), accepted, "{words}: {:?}", verdict.alerts());
     }
     let _ = std::fs::remove_dir_all(&directory);
-}
-
-/// OpenSSL as a server of TLS 1.2 that does what it is told line by line.
-struct Openssl {
-    child: Child,
-    input: ChildStdin,
-    said: Box<dyn Iterator<Item = String> + Send>,
-    _authority: Authority,
-}
-
-impl Openssl {
-    fn start(port: u16) -> Openssl {
-        let authority = Authority::new();
-        let certificate = shown(&authority.issue(&["one.test"]));
-        let mut child = Command::new("openssl")
-            .args(["s_server", "-msg", "-tls1_2", "-cert", &certificate, "-key", &certificate, "-accept"])
-            .arg(format!("127.0.0.1:{port}"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("openssl runs");
-        let input = child.stdin.take().expect("it was asked for");
-        let output = child.stdout.take().expect("it was asked for");
-        let said = Box::new(BufReader::new(output).lines().map_while(Result::ok));
-        let mut own = Openssl { child, input, said, _authority: authority };
-        assert!(own.says(|line| line == "ACCEPT"));
-        own
-    }
-
-    /// Waits for such a line.
-    fn says(&mut self, is_it: impl Fn(&str) -> bool) -> bool {
-        self.said.any(|line| is_it(&line))
-    }
-
-    /// Asks for another handshake.
-    fn renegotiate(&mut self) {
-        self.input.write_all(b"r\n").expect("it listens");
-        assert!(self.says(|line| line.starts_with("SSL_do_handshake -> 1")));
-    }
-
-    /// Waits for the end of the handshake: whether there was one.
-    fn has_renegotiated(&mut self) -> bool {
-        let is_over = |line: &String| {
-            line.contains("no_renegotiation") || line.starts_with(">>> ") && line.ends_with(" Finished")
-        };
-        self.said.find(is_over).is_some_and(|line| line.ends_with(" Finished"))
-    }
-
-    fn answer(&mut self) {
-        self.input.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").expect("it listens");
-    }
-}
-
-impl Drop for Openssl {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn before_openssl(global: &str, words: &str, server: u16) -> (Weir, u16) {
-    let port = free_port();
-    let text = format!(
-        "global\n{global}{DEFAULTS}listen l\n bind 127.0.0.1:{port}\n retries 0\n server s 127.0.0.1:{server} ssl verify none {words}\n"
-    );
-    (Weir::start(&text, &[port]), port)
-}
-
-/// What a client gets whose server asks for another handshake before it answers, with this in the
-/// global section and that on the server's line.
-fn answer_after_renegotiation(global: &str, words: &str) -> Option<Response> {
-    let server = free_port();
-    let mut openssl = Openssl::start(server);
-    let (_weir, port) = before_openssl(global, words, server);
-    let mut client = Client::connect(port);
-    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert!(openssl.says(|line| line.starts_with("GET / ")));
-    openssl.renegotiate();
-    if openssl.has_renegotiated() {
-        openssl.answer();
-    }
-    client.response()
-}
-
-#[test]
-fn a_server_may_renegotiate_where_its_line_says_so() {
-    let everywhere = " ssl-default-server-options renegotiate\n";
-    for (global, words, wanted) in [
-        ("", "renegotiate", 200),
-        (everywhere, "", 200),
-        (everywhere, "no-renegotiate", 502),
-        ("", "no-renegotiate", 502),
-        ("", "", 502),
-    ] {
-        let status = answer_after_renegotiation(global, words).map(|response| response.status);
-        assert_eq!(status, Some(wanted), "{global:?} {words:?}");
-    }
-}
-
-#[test]
-fn what_is_sent_while_a_server_renegotiates_arrives_behind_it() {
-    let (server, between) = (free_port(), TcpListener::bind("127.0.0.1:0").expect("a port"));
-    let mut openssl = Openssl::start(server);
-    let (_weir, port) = before_openssl("", "renegotiate", between.local_addr().expect("bound").port());
-    let mut client = Client::connect(port);
-    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\n\r\nbefore\n");
-    let (from_weir, _) = between.accept().expect("Weir connects");
-    let peeked = from_weir.try_clone().expect("a socket");
-    let to_server = TcpStream::connect(("127.0.0.1", server)).expect("it listens");
-    let (mut backward, mut answers) =
-        (to_server.try_clone().expect("a socket"), from_weir.try_clone().expect("a socket"));
-    std::thread::spawn(move || std::io::copy(&mut backward, &mut answers));
-    let lines = std::mem::replace(&mut openssl.said, Box::new(std::iter::empty()));
-    let (told, said) = std::sync::mpsc::channel();
-    std::thread::spawn(move || lines.map(|line| told.send(line)).all(|sent| sent.is_ok()));
-    // What Weir sends goes through here piece by piece, until the server says something.
-    let (mut pieces, mut piece) = ((from_weir, to_server), [0; 65536]);
-    pieces.0.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket");
-    let mut pass_until = |what: &str| {
-        while !said.try_iter().any(|line| line.contains(what)) {
-            if let Ok(n) = pieces.0.read(&mut piece) {
-                pieces.1.write_all(&piece[..n]).expect("it listens");
-            }
-        }
-    };
-    pass_until("before");
-    openssl.input.write_all(b"r\n").expect("it listens");
-    // Weir has begun the handshake, and the server sees nothing of it until more of the body came.
-    let mut begun = [0; 1];
-    assert!(eventually(|| peeked.peek(&mut begun).is_ok_and(|n| n > 0)));
-    client.send("late\n");
-    pass_until(" Finished");
-    pass_until("late");
-    openssl.answer();
-    assert_eq!(client.response().map(|response| response.status), Some(200));
 }

@@ -254,8 +254,7 @@ impl Link {
         Seen { filled, closed }
     }
 
-    /// Sends what was held while the server renegotiated, if that is over. Another certificate than
-    /// at first is judged as the first was.
+    /// Sends what was held while the server renegotiated, if that is over.
     fn let_go(&mut self) -> Result<(), Reason> {
         if self.held.is_empty() || !self.stream.ssl().is_init_finished() {
             return Ok(());

@@ -66,7 +66,9 @@ pub(super) fn ask(
     decision: Arc<Decision>,
 ) {
     ssl.set_verify_callback(mode, move |is_well, context| {
-        if decision.state() == State::Open && is_well && context.error_depth() == 0 {
+        // Each chain is decided about: a server that renegotiates may show another one.
+        let is_refused = matches!(decision.state(), State::Refused(_));
+        if !is_refused && is_well && context.error_depth() == 0 {
             let number = match verify(&judge, name.as_deref(), context) {
                 Ok(()) => GOOD,
                 Err(code) => code.0.clamp(OPEN + 1, GOOD - 1),
