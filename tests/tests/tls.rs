@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use weir_tests::client::{Client, exchange};
+use weir_tests::openssl::OpensslServer;
 use weir_tests::tls::shown;
 use weir_tests::{Authority, Origin, Weir, check, eventually, free_port, scratch};
 
@@ -450,28 +451,17 @@ fn a_line_that_is_strict_about_names_may_get_its_first_certificate_at_run_time()
 #[test]
 fn a_body_without_a_length_that_is_cut_off_is_not_taken_for_whole() {
     let authority = Authority::new();
-    let certificate = shown(&authority.issue(&["one.test"]));
     let (port, server) = (free_port(), free_port());
-    let mut origin = Command::new("openssl")
-        .args(["s_server", "-quiet", "-cert", &certificate, "-key", &certificate, "-accept"])
-        .arg(format!("127.0.0.1:{server}"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("openssl runs");
+    let mut origin = OpensslServer::start(server, &authority.issue(&["one.test"]), &["-quiet"]);
     let text = format!(
         "{DEFAULTS}listen l\n bind 127.0.0.1:{port}\n retries 20\n server s 127.0.0.1:{server} ssl verify none\n"
     );
     let weir = Weir::start(&text, &[port]);
     let mut client = Client::connect(port);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    let mut input = origin.stdin.take().expect("it was asked for");
-    input.write_all(b"HTTP/1.1 200 OK\r\n\r\nhalf of it").expect("it listens");
-    input.flush().expect("it listens");
+    origin.send(b"HTTP/1.1 200 OK\r\n\r\nhalf of it");
     assert!(client.read_head().starts_with("HTTP/1.1 200"));
-    let _ = origin.kill();
-    let _ = origin.wait();
+    drop(origin);
     client.read_to_end();
     assert!(eventually(|| weir.messages().contains(" SD-- ")), "{}", weir.messages());
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use weir_tests::client::{Client, exchange};
+use weir_tests::openssl::OpensslServer;
 use weir_tests::tls::shown;
 use weir_tests::{Authority, Weir, eventually, free_port, scratch};
 
@@ -161,7 +162,7 @@ fn logs_of_keys_are_those_that_the_client_writes() {
 #[test]
 fn keys_of_connections_to_servers_are_those_that_the_server_has() {
     let authority = Authority::new();
-    let certificate = shown(&authority.issue(&["one.test"]));
+    let certificate = authority.issue(&["one.test"]);
     let directory = scratch("server-keys");
     let log = directory.join("log");
     for (line, begins) in [
@@ -179,15 +180,8 @@ fn keys_of_connections_to_servers_are_those_that_the_server_has() {
     ] {
         let (port, server) = (free_port(), free_port());
         let _ = std::fs::remove_file(&log);
-        let mut origin = Command::new("openssl")
-            .args(["s_server", "-quiet", "-www", "-cert", &certificate, "-key", &certificate, "-keylogfile"])
-            .arg(&log)
-            .args(["-accept", &format!("127.0.0.1:{server}")])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("openssl runs");
+        let origin =
+            OpensslServer::start(server, &certificate, &["-quiet", "-www", "-keylogfile", &shown(&log)]);
         let text = format!(
             "global\n tune.ssl.keylog on\n{DEFAULTS}listen outer\n bind 127.0.0.1:{port}\n retries 100\n \
              server s 127.0.0.1:{server} ssl verify none {line}\n http-response return status 200 content-type text/plain lf-string \
@@ -207,8 +201,7 @@ fn keys_of_connections_to_servers_are_those_that_the_server_has() {
                 exchange(port, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").map_or(String::new(), |got| got.text());
             told.contains("CLIENT_RANDOM")
         });
-        let _ = origin.kill();
-        let _ = origin.wait();
+        drop(origin);
         assert!(answered, "{line}: {told}");
         let keys = std::fs::read_to_string(&log).unwrap_or_default().to_lowercase();
         for begin in begins {
