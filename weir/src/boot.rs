@@ -1,5 +1,6 @@
 //! From a plan to running workers: sockets, privileges, threads, and the wait for signals.
 
+use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
@@ -185,29 +186,9 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     runtime::profile::switch(plan.global.profile_tasks);
     proxy::tell_of_process(&plan, Life::Begins);
     let mut inboxes = runtime::worker::prepare(threads).map_err(|error| error.to_string())?;
-    let process = Arc::new(Process { counted: plan.global.counted, ..Process::default() });
-    process.maxconn.store(limits.max_connections, Relaxed);
-    process.hard_maxconn.store(limits.max_connections, Relaxed);
-    plan.global.limit_rates(&process);
-    plan.global.limit_tls();
-    limit_descriptors(&plan, &process, &limits);
-    count_panics(&process);
+    let process = begin_process(&plan, &limits);
     let teller = Teller::default();
-    plan.settle_full_loads(limits.max_connections);
-    let view = view::of(&plan, &limits);
-    states::restore(&plan, &view, messages);
-    states::preload_counters(&plan, &view, messages);
-    let mut runtime = Runtime::new(process.clone(), view).with_notify(teller.notify(messages));
-    // The same version whoever asks for it, and however.
-    (runtime.version, runtime.date) = (version::FULL, version::DATE);
-    runtime.warnings = crate::messages::warnings;
-    let splices =
-        |options: &plan::Options| options.splice_auto || options.splice_request || options.splice_response;
-    if !plan.global.no_splice && plan.proxies.iter().any(|proxy| splices(&proxy.options)) {
-        runtime.pipes = net::splice::pipes;
-    }
-    runtime.compression_memory = || compress::memory_used() as u64;
-    runtime.anonymous_key.store(plan.global.anonymous_key, Relaxed);
+    let runtime = offer_commands(&plan, &process, &limits, &teller, messages);
     let peers = Arc::new(Sections::new(plan.clone(), process.clone(), successor));
     let showing = peers.clone();
     let show =
@@ -226,34 +207,21 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     // Before connections can take all descriptors there are.
     let signals = signals::watch()?;
     let ready = Arc::new(Barrier::new(threads));
-    let shares = listeners::share(bound, threads);
-    for (index, share) in shares.into_iter().enumerate() {
+    for (index, share) in listeners::share(bound, threads).into_iter().enumerate() {
         let place = runtime::worker::Place {
             group: placement.group_index(index),
             cpus: placement.cpus[index].clone(),
             busy_polling: placement.busy_polling[index],
         };
         let group = placement.group_of(index);
-        let (desk, common, ready, link) = (desk.clone(), common.clone(), ready.clone(), link.take());
-        let peers = peers.clone();
-        let main = move || async move {
-            let worker = Worker::new(desk.shared.clone(), group);
-            proxy::tell_of_process(&desk.shared.plan, Life::WorkerBegins(worker.index));
-            proxy::serve::accept::install();
-            tokio::task::spawn_local(proxy::worker::background(worker.clone()));
-            proxy::serve::feed::start(&worker);
-            // Whoever looks a name up finds the sections of all workers at work.
-            desk.sections.start();
-            ready.wait().await;
-            peers.start();
-            desk.attend(&worker, share, &common);
-            if let Some(link) = link {
-                obey(link, &common);
-            }
-            // What is of a plan is not kept beyond it.
-            drop((worker, desk, common));
-            std::future::pending::<()>().await;
+        let start = StartOfWorker {
+            desk: desk.clone(),
+            common: common.clone(),
+            peers: peers.clone(),
+            ready: ready.clone(),
         };
+        let link = link.take();
+        let main = move || work(start, group, share, link);
         inboxes.spawn(index, place, main).map_err(|error| format!("cannot start thread {index}: {error}"))?;
     }
     drop(desk);
@@ -270,6 +238,73 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     (0..threads).rev().for_each(|index| proxy::tell_of_process(&shared.plan, Life::WorkerEnds(index)));
     proxy::tell_of_process(&shared.plan, Life::Ends);
     Ok(ending)
+}
+
+/// The state of the process, with the limits that the plan and the system set.
+fn begin_process(plan: &Plan, limits: &system::Limits) -> Arc<Process> {
+    let process = Arc::new(Process { counted: plan.global.counted, ..Process::default() });
+    process.maxconn.store(limits.max_connections, Relaxed);
+    process.hard_maxconn.store(limits.max_connections, Relaxed);
+    plan.global.limit_rates(&process);
+    plan.global.limit_tls();
+    limit_descriptors(plan, &process, limits);
+    plan.settle_full_loads(limits.max_connections);
+    count_panics(&process);
+    process
+}
+
+/// The runtime socket's view of it, with what an earlier process left of it in files.
+fn offer_commands(
+    plan: &Plan,
+    process: &Arc<Process>,
+    limits: &system::Limits,
+    teller: &Teller,
+    messages: Messages,
+) -> Runtime {
+    let view = view::of(plan, limits);
+    states::restore(plan, &view, messages);
+    states::preload_counters(plan, &view, messages);
+    let mut runtime = Runtime::new(process.clone(), view).with_notify(teller.notify(messages));
+    // The same version whoever asks for it, and however.
+    (runtime.version, runtime.date) = (version::FULL, version::DATE);
+    runtime.warnings = crate::messages::warnings;
+    let splices =
+        |options: &plan::Options| options.splice_auto || options.splice_request || options.splice_response;
+    if !plan.global.no_splice && plan.proxies.iter().any(|proxy| splices(&proxy.options)) {
+        runtime.pipes = net::splice::pipes;
+    }
+    runtime.compression_memory = || compress::memory_used() as u64;
+    runtime.anonymous_key.store(plan.global.anonymous_key, Relaxed);
+    runtime
+}
+
+/// What a worker is given of the process.
+struct StartOfWorker {
+    desk: Arc<Desk>,
+    common: Arc<Common>,
+    peers: Arc<Sections>,
+    ready: Arc<Barrier>,
+}
+
+/// The first task of a worker.
+async fn work(start: StartOfWorker, group: Range<usize>, share: Vec<Bound>, link: Option<UnixStream>) {
+    let StartOfWorker { desk, common, peers, ready } = start;
+    let worker = Worker::new(desk.shared.clone(), group);
+    proxy::tell_of_process(&desk.shared.plan, Life::WorkerBegins(worker.index));
+    proxy::serve::accept::install();
+    tokio::task::spawn_local(proxy::worker::background(worker.clone()));
+    proxy::serve::feed::start(&worker);
+    // Whoever looks a name up finds the sections of all workers at work.
+    desk.sections.start();
+    ready.wait().await;
+    peers.start();
+    desk.attend(&worker, share, &common);
+    if let Some(link) = link {
+        obey(link, &common);
+    }
+    // What is of a plan is not kept beyond it.
+    drop((worker, desk, common, peers, ready));
+    std::future::pending::<()>().await;
 }
 
 /// Does what the master asks for.
