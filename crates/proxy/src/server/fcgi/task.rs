@@ -133,7 +133,6 @@ fn happen(shared: &Shared, event: Event, bytes: &[u8], say: &Say) {
         }
         Event::Broken { key, how } => connection.put_broken(key, how),
         Event::Message => say(connection.engine.borrow().message()),
-        Event::Settled => {}
     }
 }
 
