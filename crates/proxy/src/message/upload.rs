@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use plan::Proxy;
 use runtime::timer;
-use sample::Hedged;
+use sample::{Hedged, StreamFacts};
 
 use crate::client::{Client, Watch};
 use crate::exchange::filters;
@@ -233,10 +233,7 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
         }
         let ends = x.upload.is_finished() && x.txn.request.method_id() != Method::Connect;
         request.send_head(&x.txn.request, ends && !x.txn.request.has_upgrade());
-        let facts = request.facts();
-        client.entry.server_stream.set(facts.id);
-        x.txn.server_stream = Some(facts);
-        return;
+        return note_stream(client, x, request.facts());
     }
     if let Upstream::Fcgi(request) = upstream {
         return start_fastcgi(client, x, backend, request);
@@ -275,7 +272,11 @@ fn start_fastcgi(client: &mut Client, x: &mut Exchange, backend: &Proxy, request
         Ok(_) => request.refuse(Refused::Head),
         Err(why) => request.refuse(why),
     }
-    let facts = request.facts();
+    note_stream(client, x, request.facts());
+}
+
+/// Notes what the stream of an attempt is known as.
+fn note_stream(client: &Client, x: &mut Exchange, facts: StreamFacts) {
     client.entry.server_stream.set(facts.id);
     x.txn.server_stream = Some(facts);
 }
