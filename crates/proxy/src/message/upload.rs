@@ -263,9 +263,8 @@ fn start_fastcgi(client: &mut Client, x: &mut Exchange, backend: &Proxy, request
         None => Err(Refused::Head),
     };
     let method = x.txn.request.method_id();
-    let refused = method == Method::Connect;
     match parameters {
-        Ok(parameters) if !refused => {
+        Ok(parameters) if method != Method::Connect => {
             admit(client, x);
             request.send_head(&parameters, method, x.upload.is_finished());
         }

@@ -16,7 +16,7 @@ use runtime::Local;
 use sample::Endpoint;
 
 use super::h1::Key;
-use super::h2::{Give, Handed, Held, Multiplexed, Request, Settled};
+use super::h2::{Give, Handed, Held, Http2, Multiplexed, Request};
 use super::local::LocalServer;
 use super::open::Open;
 use super::pool::Ask;
@@ -42,7 +42,7 @@ pub(crate) struct Standing {
 
 /// The connections of one worker that requests share.
 pub(crate) struct Carriers {
-    all: List<Engine, Settled>,
+    all: List<Engine, Http2>,
     /// How busy the worker has to be for connections to end that glitch too often, in percent.
     busy_from: u8,
 }
@@ -128,7 +128,7 @@ impl Carriers {
         begin: impl FnOnce(Rc<Multiplexed>) -> T,
     ) -> (Rc<Multiplexed>, T) {
         let Standing { socket, engine, reader, is_settled, uses, key, ends, backend, open } = standing;
-        let own = Settled {
+        let own = Http2 {
             is_settled: Cell::new(is_settled),
             unsettled: RefCell::default(),
             backend,

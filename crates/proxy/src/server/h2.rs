@@ -24,10 +24,10 @@ use crate::stream::{self, Engine, Stream};
 const SCHEME: Scheme = Scheme::Https;
 
 /// A connection that requests share.
-pub(crate) type Multiplexed = Carrier<Engine, Settled>;
+pub(crate) type Multiplexed = Carrier<Engine, Http2>;
 
 /// What HTTP/2 adds to it.
-pub(crate) struct Settled {
+pub(crate) struct Http2 {
     /// Whether the server's settings are known.
     pub(super) is_settled: Cell<bool>,
     /// Requests that wait for that.
@@ -38,7 +38,7 @@ pub(crate) struct Settled {
     pub(super) leaves_to: RefCell<Option<Give>>,
 }
 
-impl Own for Settled {
+impl Own for Http2 {
     fn is_free(&self) -> bool {
         self.leaves_to.borrow().is_none()
     }
@@ -90,7 +90,7 @@ impl Drop for Held {
 
 /// A request's share of it.
 pub(crate) struct Request {
-    share: Share<Engine, Settled>,
+    share: Share<Engine, Http2>,
     /// A head that asks for an upgrade, which waits for the server to say whether it knows of any
     /// (RFC 8441, 3).
     held: Option<Box<Head>>,
@@ -99,7 +99,7 @@ pub(crate) struct Request {
 }
 
 impl Deref for Request {
-    type Target = Share<Engine, Settled>;
+    type Target = Share<Engine, Http2>;
 
     fn deref(&self) -> &Self::Target {
         &self.share

@@ -11,8 +11,8 @@ use net::Stream as Socket;
 use runtime::Buffer;
 use runtime::timer::{Timer, now_ms};
 
-use super::super::sharing::{Idle, poll_preamble};
 use super::{Applications, Say, Shared};
+use crate::server::sharing::{Idle, poll_preamble};
 
 /// How long the end of a request is waited for whose response was whole.
 const PATIENCE: Duration = Duration::from_secs(1);
