@@ -185,6 +185,28 @@ fn idle_peers_are_asked_whether_they_live() {
 }
 
 #[test]
+fn a_connection_that_no_request_has_is_kept_if_its_server_may_have_idle_ones() {
+    for (parameters, is_kept) in
+        [("", true), ("pool-max-conn 1", true), ("pool-max-conn 0", false), ("pool-purge-delay 0", false)]
+    {
+        let (listener, _weir, port) = backend("", "", parameters);
+        let mut client = Client::connect(port);
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut peer = Frames::accept(&listener);
+        let stream = peer.next_of(HEADERS).stream;
+        peer.head(stream, END_STREAM, &[(":status", "204")]);
+        assert_eq!(client.response().expect("an answer").status, 204);
+        if is_kept {
+            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        }
+        let next = peer.find(|frame| frame.kind == HEADERS).map(|frame| frame.stream);
+        // Where it is kept without a request, the wait for one ends and a question is answered.
+        let answered = peer.send(PING, 0, 0, &[0; 8]).find(|frame| frame.kind == PING).is_some();
+        assert_eq!((next, answered), (is_kept.then_some(stream + 2), is_kept), "{parameters:?}");
+    }
+}
+
+#[test]
 fn a_soft_stop_announces_the_end_and_serves_what_is_on_its_way() {
     let (release, held) = mpsc::channel::<()>();
     let held = std::sync::Mutex::new(held);

@@ -6,7 +6,7 @@ use weir_tests::client::Client;
 use weir_tests::multiplexed::{
     ACK, DATA, ENABLE_CONNECT_PROTOCOL, END_STREAM, ENHANCE_YOUR_CALM, Frames, GOAWAY, HEADER_TABLE_SIZE,
     HEADERS, INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, MAX_FRAME_SIZE, PING, REFUSED_STREAM, RST_STREAM,
-    SETTINGS, frame,
+    SETTINGS, WINDOW_UPDATE, frame,
 };
 use weir_tests::versions::{backend, frontend};
 use weir_tests::{Origin, eventually};
@@ -170,6 +170,62 @@ fn a_client_may_send_as_much_as_the_receive_buffer_lets_it() {
     let (large, small) =
         (credit(&format!("{two}\n tune.h2.fe.rxbuf 1m")), credit(&format!("{two}\n tune.h2.fe.rxbuf 65536")));
     assert!(large > 500_000 && (16_384..=65_536).contains(&small), "{large} and {small} bytes");
+}
+
+/// More than the kernel and the program hold together of what nobody takes.
+const ENOUGH: u64 = 40 * 1024 * 1024;
+
+/// How many bytes of a body go out on `stream` before the windows of the other end stay closed, or
+/// [`ENOUGH`].
+fn sent_while_nobody_takes_it(peer: &mut Frames, stream: u32) -> u64 {
+    let window = peer.next_of(SETTINGS).setting(INITIAL_WINDOW_SIZE).unwrap_or(65_535);
+    let mut windows = [65_535, window].map(i64::from);
+    let (mut sent, mut silences) = (0, 0);
+    // What is taken behind the answer to one question shows behind that to a later one.
+    while silences < 50 && sent < ENOUGH {
+        while windows.iter().all(|left| *left > 0) {
+            let piece = windows[0].min(windows[1]).min(16_384);
+            peer.send(DATA, 0, stream, &vec![b'x'; piece as usize]);
+            windows.iter_mut().for_each(|left| *left -= piece);
+            sent += piece as u64;
+            silences = 0;
+        }
+        peer.send(PING, 0, 0, &[0; 8]);
+        let answered = peer.find(|frame| {
+            if frame.kind == WINDOW_UPDATE && (frame.stream == 0 || frame.stream == stream) {
+                windows[usize::from(frame.stream != 0)] += i64::from(frame.number(0));
+            }
+            frame.kind == PING && frame.flags & ACK != 0
+        });
+        assert!(answered.is_some(), "the connection ended after {sent} bytes");
+        silences += 1;
+    }
+    sent
+}
+
+#[test]
+fn a_server_sends_no_more_than_fits_while_the_client_takes_nothing() {
+    let (listener, _weir, port) = backend(" nbthread 1", "", "");
+    let mut client = Client::connect(port);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut peer = Frames::accept(&listener);
+    // No length: the client is sent chunks.
+    peer.head(1, 0, &[(":status", "200")]);
+    let sent = sent_while_nobody_takes_it(&mut peer, 1);
+    assert!(sent < ENOUGH, "{sent} bytes were taken");
+}
+
+#[test]
+fn a_client_sends_no_more_than_fits_while_the_server_takes_nothing() {
+    let origin = Origin::raw(|stream| {
+        let _ = std::io::Read::read(&mut &stream, &mut [0]);
+        thread::park_timeout(weir_tests::PATIENCE);
+    });
+    let (_weir, port) = frontend(" nbthread 1", "", origin.port());
+    let mut client = Frames::connect(port);
+    client.head(1, 0, &[(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", "a")]);
+    let sent = sent_while_nobody_takes_it(&mut client, 1);
+    assert!(sent < ENOUGH, "{sent} bytes were taken");
 }
 
 #[test]

@@ -148,18 +148,6 @@ impl Connection {
         self.has_aborted
     }
 
-    /// Whether nothing is outstanding, in either direction.
-    #[must_use]
-    pub fn is_quiet(&self) -> bool {
-        self.live == 0 && self.pending() == 0 && matches!(self.reading, Reading::Header)
-    }
-
-    /// Whether the connection may have another request after those that it has.
-    #[must_use]
-    pub fn keeps(&self) -> bool {
-        self.config.keeps
-    }
-
     /// Begins a request of this method; with `ends` it has no body.
     ///
     /// # Errors
@@ -267,8 +255,7 @@ impl Connection {
         }
     }
 
-    /// Whether reading must stop: somebody does not take what there is for him, or the application
-    /// does not take what there is for it.
+    /// Whether reading must stop: somebody does not take what there is for them.
     #[must_use]
     pub fn must_drain(&self) -> bool {
         self.choked > 0

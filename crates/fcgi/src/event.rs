@@ -37,8 +37,6 @@ pub enum Event {
     },
     /// A message of the application, in [`crate::Connection::message`].
     Message,
-    /// The application has said how many requests it takes at once, or that it will not.
-    Settled,
 }
 
 /// Why a response is not whole.

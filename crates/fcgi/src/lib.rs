@@ -4,7 +4,7 @@
 //! [`record`] knows records, [`Parameters`] the pairs of names and values, [`Request`] makes them
 //! from a [`http::Head`] as HAProxy does (configuration manual, 10.2). [`Connection`] is everything
 //! else: it writes requests, takes apart what the application sends, and makes heads of responses
-//! of its output. Caller: `proxy`, and `health` for checks.
+//! of its output. Caller: `proxy`.
 
 #![forbid(unsafe_code)]
 

@@ -74,7 +74,7 @@ pub struct Request<'a> {
     /// Whether the client speaks TLS.
     pub is_tls: bool,
     /// The length of the body, where no field tells it.
-    pub length: Option<u64>,
+    pub length: u64,
     /// Hidden fields that are passed all the same.
     pub passed: &'a [Box<[u8]>],
     /// Parameters that rules set, no two of one name.
@@ -159,8 +159,8 @@ impl Request<'_> {
         if self.is_tls {
             add(b"HTTPS", &[b"on"])?;
         }
-        if let Some(length) = self.length.filter(|_| !has_length) {
-            add(b"CONTENT_LENGTH", &[&number(&length)])?;
+        if !has_length {
+            add(b"CONTENT_LENGTH", &[&number(&self.length)])?;
         }
         add(b"SERVER_SOFTWARE", &[self.software.as_bytes()])
     }
@@ -184,7 +184,7 @@ mod tests {
             client: "10.0.0.1:1234".parse().ok(),
             local: "[::1]:80".parse().ok(),
             is_tls: true,
-            length: Some(0),
+            length: 0,
             passed,
             set,
             software: "Weir",

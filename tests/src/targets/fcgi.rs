@@ -1,10 +1,13 @@
 //! The target of the crate `fcgi`: what applications send.
 
-use fcgi::{Config, Connection, Event, Parameters};
+use fcgi::{Broken, Config, Connection, Event, Parameters};
 use http::{Method, ParseOptions};
 
 /// What a message of an application may add to the log.
-const MESSAGE_MOST: usize = 64 * 1024;
+const MESSAGE_MOST: usize = 8 * 1024;
+
+/// Up to this length every way to cut the input is tried.
+const SHORT: usize = 128;
 
 /// What was told of one request, in the order in which it came.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,18 +65,17 @@ fn receive(connection: &mut Connection, bytes: &[u8], cut: usize) -> Vec<Told> {
     all
 }
 
-/// With pieces of a body as one, and without bodies of what breaks off: how much of these comes before the fault is found depends on
-/// the pieces.
+/// With pieces of a body as one, and without bodies of what is malformed: how much of these comes before the fault is found depends
+/// on the pieces.
 fn settled(all: Vec<Told>) -> Vec<Told> {
-    let is_closed = all.contains(&Told::Closed);
-    let broken: Vec<u32> = all
+    let malformed: Vec<u32> = all
         .iter()
         .filter_map(|told| match told {
-            Told::Other(Event::Broken { key, .. }) => Some(key.id()),
+            Told::Other(Event::Broken { key, how: Broken::Malformed(_) }) => Some(key.id()),
             _ => None,
         })
         .collect();
-    let counts = |told: &Told| !matches!(told, Told::Body(id, _) if is_closed || broken.contains(id));
+    let counts = |told: &Told| !matches!(told, Told::Body(id, _) if malformed.contains(id));
     let mut settled = Vec::new();
     for told in all.into_iter().filter(counts) {
         match (settled.last_mut(), told) {
@@ -85,9 +87,13 @@ fn settled(all: Vec<Told>) -> Vec<Told> {
 }
 
 /// What an application sends comes to the same however it is cut, and leaves nothing behind. The
-/// first byte is the length of the pieces.
+/// first byte is the length of the pieces where the input is not [`SHORT`].
 pub fn fcgi_records(bytes: &[u8]) {
     let Some((cut, bytes)) = bytes.split_first() else { return };
     let whole = settled(told(bytes, bytes.len().max(1)));
-    assert_eq!(settled(told(bytes, usize::from(*cut).max(1))), whole);
+    let cut = usize::from(*cut).max(1);
+    let cuts = if bytes.len() <= SHORT { 1..bytes.len() } else { cut..cut + 1 };
+    for cut in cuts {
+        assert_eq!(settled(told(bytes, cut)), whole, "pieces of {cut}");
+    }
 }

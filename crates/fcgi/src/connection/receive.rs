@@ -130,7 +130,7 @@ impl Connection {
                 let is_answer = header.kind == kind::GET_VALUES_RESULT;
                 self.settle(Pairs::new(if is_answer { content } else { &[] }));
                 self.reading = Reading::Skip(padding);
-                Ok(Some((length, Some(Event::Settled))))
+                Ok(Some((length, None)))
             }
             _ => {
                 self.reading = skip;

@@ -11,6 +11,7 @@ use sample::ConnectionError;
 use super::sink::Following;
 use super::source::{Framing, PORTION, Reader};
 use super::{COPY, Coding, Flow, FlowError, Path, Sink, Socket, Source, Stored};
+use crate::stream::{self, Incoming, Protocol};
 
 /// Fewer bytes than this are not worth a pipe's two calls.
 const SPLICE_LEAST: u64 = 4096;
@@ -214,20 +215,8 @@ impl Flow {
                 from.release();
                 pumped
             }
-            Source::H2(from) => {
-                let (incoming, input) = from.halves();
-                let buffer = input.get_or_insert_with(Buffer::small);
-                let pumped = self.poll_forward(context, Reader::H2(incoming), buffer, to);
-                from.release();
-                pumped
-            }
-            Source::Fcgi(from) => {
-                let (incoming, input) = from.halves();
-                let buffer = input.get_or_insert_with(Buffer::small);
-                let pumped = self.poll_forward(context, Reader::Fcgi(incoming), buffer, to);
-                from.release();
-                pumped
-            }
+            Source::H2(from) => self.poll_from_stream(context, from, |incoming| Reader::H2(incoming), to),
+            Source::Fcgi(from) => self.poll_from_stream(context, from, |incoming| Reader::Fcgi(incoming), to),
             Source::Gone => Poll::Ready(Err(FlowError::Read(ConnectionError::default()))),
             Source::Stored(stored) => self.poll_stored(context, stored, to),
         }
@@ -244,6 +233,22 @@ impl Flow {
         let Socket { stream, input } = from;
         let Some(buffer) = input else { return Poll::Pending };
         self.poll_forward(context, Reader::H1(stream), buffer, to)
+    }
+
+    /// From a stream of a connection that has many.
+    #[inline]
+    fn poll_from_stream<E: Protocol>(
+        &mut self,
+        context: &mut Context<'_>,
+        from: &mut stream::Stream<E>,
+        reader: impl FnOnce(&mut Incoming<E>) -> Reader<'_>,
+        to: &mut Sink<'_>,
+    ) -> Poll<Result<(), FlowError>> {
+        let (incoming, input) = from.halves();
+        let buffer = input.get_or_insert_with(Buffer::small);
+        let pumped = self.poll_forward(context, reader(incoming), buffer, to);
+        from.release();
+        pumped
     }
 
     /// By way of `buffer`.

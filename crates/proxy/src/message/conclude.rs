@@ -53,15 +53,9 @@ fn keep_upstream(client: &Client, x: &Exchange, backend: &Proxy, upstream: Upstr
     let mut connection = match upstream {
         Upstream::H1(connection) => connection,
         // Its stream is over; what becomes of its connection is not this client's matter.
-        Upstream::H2(request) => {
+        Upstream::H2(_) | Upstream::Fcgi(_) => {
             if backend.options.prefer_last_server {
-                client.last_server.replace(Rc::downgrade(request.server()));
-            }
-            return true;
-        }
-        Upstream::Fcgi(request) => {
-            if backend.options.prefer_last_server {
-                client.last_server.replace(Rc::downgrade(request.server()));
+                client.last_server.replace(Rc::downgrade(upstream.server()));
             }
             return true;
         }

@@ -92,7 +92,7 @@ pub(crate) fn parameters(client: &Client, x: &Exchange, app: &App) -> Result<Par
         client: address(x.source(client)),
         local: address(x.destination(client)),
         is_tls: client.session.tls().is_some(),
-        length: Some(length),
+        length,
         passed: &told.passed,
         set: &told.set,
         software: SOFTWARE,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use plan::Proxy;
 use runtime::timer;
-use sample::{ConnectionError, Hedged};
+use sample::{ConnectionError, Hedged, StreamFacts};
 
 use crate::client::{Client, Watch};
 use crate::exchange::filters;
@@ -235,10 +235,7 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
         }
         let ends = x.upload.is_finished() && x.txn.request.method_id() != Method::Connect;
         request.send_head(&x.txn.request, ends && !x.txn.request.has_upgrade());
-        let facts = request.facts();
-        client.entry.server_stream.set(facts.id);
-        x.txn.server_stream = Some(facts);
-        return;
+        return note_stream(client, x, request.facts());
     }
     if let Upstream::Fcgi(request) = upstream {
         return start_fastcgi(client, x, backend, request);
@@ -268,16 +265,19 @@ fn start_fastcgi(client: &mut Client, x: &mut Exchange, backend: &Proxy, request
         None => Err(Refused::Head),
     };
     let method = x.txn.request.method_id();
-    let refused = method == Method::Connect;
     match parameters {
-        Ok(parameters) if !refused => {
+        Ok(parameters) if method != Method::Connect => {
             admit(client, x);
             request.send_head(&parameters, method, x.upload.is_finished());
         }
         Ok(_) => request.refuse(Refused::Head),
         Err(why) => request.refuse(why),
     }
-    let facts = request.facts();
+    note_stream(client, x, request.facts());
+}
+
+/// Notes what the stream of an attempt is known as.
+fn note_stream(client: &Client, x: &mut Exchange, facts: StreamFacts) {
     client.entry.server_stream.set(facts.id);
     x.txn.server_stream = Some(facts);
 }

@@ -35,6 +35,7 @@ use crate::routing::secure;
 use crate::server::h1::Connection;
 use crate::server::local::LocalServer;
 use crate::server::pool::Ask;
+use crate::server::sharing::Opened;
 use crate::server::{self, Open, Private, Upstream};
 use crate::worker::Worker;
 
@@ -105,11 +106,7 @@ pub(crate) fn has_idle_elsewhere(worker: &Worker, settings: &ServerSettings, ask
     if worker.group.len() <= 1 || !worker.shared.plan.global.tune.idle_pool_shared {
         return false;
     }
-    let allowed = match ask.reuse {
-        Reuse::Never => false,
-        Reuse::Safe => !ask.first,
-        Reuse::Aggressive | Reuse::Always => true,
-    };
+    let allowed = ask.least_uses().is_some();
     if settings.is_reverse {
         return allowed && settings.state.open().load(Relaxed) > 0;
     }
@@ -310,35 +307,18 @@ async fn open(
         Target::Ip(theirs) => (ours, Endpoint::Ip(theirs)),
         _ => (Endpoint::Local, Endpoint::Local),
     });
-    if settings.speaks_fcgi {
-        // The configuration has seen to both.
-        let Some(app) = backend.fcgi.as_ref().filter(|_| x.txn.is_http) else { return Err(Fault::Internal) };
-        let preamble = std::mem::take(&mut x.choice.preamble);
-        let for_one = backend.reuse == Reuse::Never;
-        let say = say(&client.worker, app);
-        let opened = server::fcgi::Opened { socket: stream, preamble, key, ends, for_one, say, open: opened };
-        let head = client.worker.proxy(backend.index).response_options.clone();
-        return Ok(Upstream::Fcgi(client.worker.applications.begin(opened, fcgi_config(app, head))));
-    }
     let agreed = stream.tls().map(|session| session.details().alpn.as_deref() == Some(b"h2"));
     let spoken = match (settings.ws, x.txn.request.has_upgrade()) {
         (Ws::Http1, true) => false,
         (Ws::Http2, true) => true,
         _ => settings.speaks_h2,
     };
-    if x.txn.is_http && (spoken || agreed == Some(true)) {
+    let is_h2 = x.txn.is_http && (spoken || agreed == Some(true));
+    if settings.speaks_fcgi || is_h2 {
         let preamble = std::mem::take(&mut x.choice.preamble);
-        let config = client.worker.proxy(backend.index).h2.back.clone();
-        let opened = server::carriers::Opened {
-            socket: stream,
-            preamble,
-            key,
-            ends,
-            backend: client.worker.local(backend.index).held.clone(),
-            for_one: backend.reuse == Reuse::Never,
-            open: opened,
-        };
-        return Ok(Upstream::H2(client.worker.carriers.begin(opened, &config)));
+        let for_one = backend.reuse == Reuse::Never;
+        let opened = Opened { socket: stream, preamble, key, ends, for_one, open: opened };
+        return begin_shared(client, x, backend, opened, settings.speaks_fcgi);
     }
     Ok(Upstream::H1(Box::new(Connection {
         socket: Socket::new(stream),
@@ -350,6 +330,26 @@ async fn open(
         late_nodelay: may_wait(x, settings),
         open: opened,
     })))
+}
+
+/// Makes a connection of it that requests share; its first request.
+fn begin_shared(
+    client: &Client,
+    x: &Exchange,
+    backend: &Proxy,
+    opened: Opened,
+    is_fcgi: bool,
+) -> Result<Upstream, Fault> {
+    let worker = &client.worker;
+    let prepared = worker.proxy(backend.index);
+    if !is_fcgi {
+        let held = worker.local(backend.index).held.clone();
+        return Ok(Upstream::H2(worker.carriers.begin(opened, held, &prepared.h2.back)));
+    }
+    // The configuration has seen to both.
+    let Some(app) = backend.fcgi.as_ref().filter(|_| x.txn.is_http) else { return Err(Fault::Internal) };
+    let config = fcgi_config(app, prepared.response_options.clone());
+    Ok(Upstream::Fcgi(worker.applications.begin(opened, config, say(worker, app))))
 }
 
 /// What an application's section says of connections to it.

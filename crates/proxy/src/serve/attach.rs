@@ -86,14 +86,10 @@ fn find(worker: &Rc<Worker>, wanted: &state::Server) -> Option<Rc<LocalServer>> 
 
 /// Whether the server takes one more connection.
 fn may_have(server: &LocalServer, worker: &Worker) -> bool {
-    let (limit, process) = (server.pool_max_conn, &worker.shared.process);
-    let idle = || state::counters::current(&server.state.counters, |shard| shard.idle.get()) as i64;
     worker.proxy(server.backend).plan.reuse != Reuse::Never
         && !server.state.admin().in_maintenance()
-        && !server.pool_purge_delay.is_zero()
         // Nothing else limits them: they are no connections of clients any more.
-        && !process.uses(&process.idle_from_fds)
-        && (limit < 0 || idle() < limit)
+        && server.keeps_idle()
 }
 
 /// Tells the client that its connection is of no use.

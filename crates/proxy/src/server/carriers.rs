@@ -6,24 +6,23 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::os::fd::{AsFd, AsRawFd};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use ::h2::{Event, Role};
 use net::Stream as Socket;
 use runtime::Local;
-use runtime::timer::{Timer, now_ms};
 use sample::Endpoint;
 
 use super::h1::Key;
-use super::h2::{Give, Handed, Held, Multiplexed, Request};
+use super::h2::{Give, Handed, Held, Http2, Multiplexed, Request};
 use super::local::LocalServer;
 use super::open::Open;
 use super::pool::Ask;
+use super::sharing::{Carrier, Idle, List, Opened, poll_preamble};
 use crate::glitch;
-use crate::stream::{Connection, Engine, Ping, Reader, Received};
+use crate::stream::{Engine, Ping, Reader, Received};
 
 /// A connection that stands already, with nothing outstanding on it.
 pub(crate) struct Standing {
@@ -41,23 +40,9 @@ pub(crate) struct Standing {
     pub(crate) open: Open,
 }
 
-/// What is known of a connection when it is opened.
-pub(crate) struct Opened {
-    pub(crate) socket: Socket,
-    /// What is sent before anything else (PROXY protocol).
-    pub(crate) preamble: Vec<u8>,
-    pub(crate) key: Key,
-    pub(crate) ends: Option<(Endpoint, Endpoint)>,
-    /// The backend of its server.
-    pub(crate) backend: Local<state::Proxy>,
-    /// Whether it serves one request alone (`http-reuse never`).
-    pub(crate) for_one: bool,
-    pub(crate) open: Open,
-}
-
 /// The connections of one worker that requests share.
 pub(crate) struct Carriers {
-    all: RefCell<Vec<Weak<Multiplexed>>>,
+    all: List<Engine, Http2>,
     /// How busy the worker has to be for connections to end that glitch too often, in percent.
     busy_from: u8,
 }
@@ -65,29 +50,23 @@ pub(crate) struct Carriers {
 impl Carriers {
     /// None yet.
     pub(crate) fn new(busy_from: u8) -> Rc<Self> {
-        Rc::new(Self { all: RefCell::default(), busy_from })
+        Rc::new(Self { all: List::default(), busy_from })
     }
 
     /// A connection that has room for a request, if there is one that this may use.
     #[inline]
     pub(crate) fn share(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Held> {
-        if self.all.borrow().is_empty() { None } else { self.find(server, ask) }
-    }
-
-    fn find(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Held> {
-        let all = self.all.borrow();
-        let mut fitting = all.iter().filter_map(Weak::upgrade).filter(|one| one.may_serve(server, ask));
-        Some(Request::begin(fitting.find(|one| one.has_room())?))
-    }
-
-    /// How many connections lead to this server.
-    fn count(&self, server: &LocalServer) -> usize {
-        self.all.borrow().iter().filter_map(Weak::upgrade).filter(|one| one.open.server.is(server)).count()
+        self.all.share(server, ask).map(Request::begin)
     }
 
     /// Makes a connection of a socket on which HTTP/2 is spoken; its first request comes back.
-    pub(crate) fn begin(self: &Rc<Self>, opened: Opened, config: &Arc<::h2::Config>) -> Held {
-        let Opened { socket, preamble, key, ends, backend, for_one, open } = opened;
+    pub(crate) fn begin(
+        self: &Rc<Self>,
+        opened: Opened,
+        backend: Local<state::Proxy>,
+        config: &Arc<::h2::Config>,
+    ) -> Held {
+        let Opened { socket, preamble, key, ends, for_one, open } = opened;
         let engine = Engine::new(Role::Client, config);
         let reader = Reader::default();
         let standing =
@@ -131,22 +110,15 @@ impl Carriers {
 
     /// Has a connection that is idle, and that this may use, given away; nothing where there is none.
     pub(crate) fn hand_over(&self, server: &LocalServer, ask: Ask<'_>, give: Give) {
-        let all = self.all.borrow();
-        let found = all
-            .iter()
-            .filter_map(Weak::upgrade)
-            .find(|one| one.is_idle() && one.may_serve(server, ask) && one.has_room());
-        if let Some(one) = found {
-            *one.leaves_to.borrow_mut() = Some(give);
+        if let Some(one) = self.all.find(server, ask, Multiplexed::is_idle) {
+            *one.own.leaves_to.borrow_mut() = Some(give);
             one.connection.touch();
         }
     }
 
     /// Has the connections to a server end that are idle, and tells those that are not.
     pub(crate) fn look(&self, server: &LocalServer) {
-        let all = self.all.borrow();
-        let mine = |one: &Rc<Multiplexed>| one.open.server.is(server);
-        all.iter().filter_map(Weak::upgrade).filter(mine).for_each(|one| one.connection.touch());
+        self.all.look(server);
     }
 
     fn start<T>(
@@ -156,26 +128,15 @@ impl Carriers {
         begin: impl FnOnce(Rc<Multiplexed>) -> T,
     ) -> (Rc<Multiplexed>, T) {
         let Standing { socket, engine, reader, is_settled, uses, key, ends, backend, open } = standing;
-        let tls = socket.tls().map(|session| session.details().clone());
-        let shared = Rc::new(Multiplexed {
-            connection: Connection::new(engine, socket.as_fd().as_raw_fd()),
-            key,
-            uses: Cell::new(uses),
-            waiting: Cell::new(0),
+        let own = Http2 {
             is_settled: Cell::new(is_settled),
             unsettled: RefCell::default(),
-            is_leaving: Cell::new(false),
-            ends,
-            tls,
             backend,
-            open,
             leaves_to: RefCell::default(),
-        });
+        };
+        let shared = Carrier::new((&socket, engine), uses, key, ends, open, own);
         shared.counters().connections.up();
-        let mut all = self.all.borrow_mut();
-        all.retain(|one| one.strong_count() > 0);
-        all.push(Rc::downgrade(&shared));
-        drop(all);
+        self.all.add(&shared);
         // Before the task begins: a connection that is to serve a request is not idle.
         let begun = begin(shared.clone());
         tokio::task::spawn_local(run(self.clone(), shared.clone(), socket, preamble, reader));
@@ -188,7 +149,6 @@ enum End {
     Socket,
     Protocol,
     Agreed,
-    Idle,
     /// Another worker has it.
     Left,
 }
@@ -201,8 +161,7 @@ async fn run(
     mut preamble: Vec<u8>,
     mut reader: Reader,
 ) {
-    let timer = Timer::new();
-    let mut idle_since = None;
+    let mut idle = Idle::default();
     let mut ping = shared.open.server.idle_ping.map(|every| Box::new(Ping::new(every)));
     let end = poll_fn(|context| {
         shared.connection.set_owner(context.waker());
@@ -239,27 +198,29 @@ async fn run(
                 return Poll::Ready(end);
             }
         }
-        if shared.leaves_to.borrow().is_some() {
+        if shared.own.leaves_to.borrow().is_some() {
             if may_leave(&shared, &reader, &preamble) {
                 return Poll::Ready(End::Left);
             }
             // Who asked does not wait for this one.
-            shared.leaves_to.take();
+            shared.own.leaves_to.take();
         }
-        poll_idle(&all, &shared, &timer, &mut idle_since, context)
+        if !shared.is_idle() {
+            idle.end(&shared.open.server);
+            return Poll::Pending;
+        }
+        idle.poll(&shared, &all.all, context).map(|()| End::Agreed)
     })
     .await;
     shared.is_leaving.set(true);
     shared.counters().connections.down();
-    if idle_since.is_some() {
-        shared.open.server.state.counters.mine().idle.down();
-    }
-    shared.unsettled.take().iter().for_each(Waker::wake_by_ref);
+    idle.end(&shared.open.server);
+    shared.own.unsettled.take().iter().for_each(Waker::wake_by_ref);
     if matches!(end, End::Left) {
         return leave(shared, socket);
     }
     shared.connection.put_end_of_all();
-    if matches!(end, End::Protocol | End::Agreed | End::Idle) {
+    if matches!(end, End::Protocol | End::Agreed) {
         // GOAWAY, if there is one; a socket that takes nothing does without.
         poll_fn(|context| {
             let _ = send(&shared, &mut socket, &mut preamble, context);
@@ -281,10 +242,10 @@ fn may_leave(shared: &Rc<Multiplexed>, reader: &Reader, preamble: &[u8]) -> bool
 
 /// Gives it away.
 fn leave(shared: Rc<Multiplexed>, socket: Socket) {
-    let Some(give) = shared.leaves_to.take() else { return };
+    let Some(give) = shared.own.leaves_to.take() else { return };
     let config = shared.connection.engine.borrow().config();
     let engine = shared.connection.engine.replace(Engine::new(Role::Client, &config));
-    let (is_settled, uses, ends) = (shared.is_settled.get(), shared.uses.get(), shared.ends);
+    let (is_settled, uses, ends) = (shared.own.is_settled.get(), shared.uses.get(), shared.ends);
     let (Some(engine), Some(shared)) = (engine.repacked(), Rc::into_inner(shared)) else { return };
     let open = shared.open.hand_over();
     give(Handed { stream: socket.detach(), engine, is_settled, uses, ends, open });
@@ -329,8 +290,8 @@ fn happen(shared: &Multiplexed, event: Event, reader: &Reader) {
         Event::Reset { key, code, by } => connection.put_reset(key, code, by.is_unprocessed(code)),
         Event::Goaway { .. } => shared.is_leaving.set(true),
         Event::Settings => {
-            shared.is_settled.set(true);
-            shared.unsettled.take().iter().for_each(Waker::wake_by_ref);
+            shared.own.is_settled.set(true);
+            shared.own.unsettled.take().iter().for_each(Waker::wake_by_ref);
         }
         Event::Refused { .. } | Event::Pong => {}
     }
@@ -343,51 +304,9 @@ fn send(
     preamble: &mut Vec<u8>,
     context: &mut Context<'_>,
 ) -> Result<(), End> {
-    while !preamble.is_empty() {
-        match socket.poll_write(context, preamble) {
-            Poll::Pending => return Ok(()),
-            Poll::Ready(Ok(n)) if n > 0 => drop(preamble.drain(..n)),
-            Poll::Ready(_) => return Err(End::Socket),
-        }
+    match poll_preamble(socket, preamble, context) {
+        Poll::Pending => return Ok(()),
+        Poll::Ready(sent) => sent.map_err(|_| End::Socket)?,
     }
     shared.connection.send(socket, context).map_err(|_| End::Socket)
-}
-
-/// Whether the connection is of no more use.
-fn poll_idle(
-    all: &Carriers,
-    shared: &Multiplexed,
-    timer: &Timer,
-    idle_since: &mut Option<u64>,
-    context: &mut Context<'_>,
-) -> Poll<End> {
-    let server = &shared.open.server;
-    if !shared.is_idle() {
-        if idle_since.take().is_some() {
-            server.state.counters.mine().idle.down();
-        }
-        return Poll::Pending;
-    }
-    // Whoever brings connections cannot know that a check has found the server down.
-    let is_left = match server.is_reverse {
-        true => server.state.admin().in_maintenance(),
-        false => !server.state.is_up(),
-    };
-    if !shared.has_room() || is_left || server.pool_purge_delay.is_zero() {
-        return Poll::Ready(End::Agreed);
-    }
-    if idle_since.is_none() {
-        *idle_since = Some(now_ms());
-        server.state.counters.mine().idle.up();
-        timer.set_after(now_ms(), Some(server.pool_purge_delay));
-    }
-    while timer.poll_expired(context).is_ready() {
-        // One is always kept, and so is what could not be opened again.
-        if all.count(server) > 1 && !server.is_reverse {
-            return Poll::Ready(End::Idle);
-        }
-        shared.connection.shrink();
-        timer.set_after(now_ms(), Some(server.pool_purge_delay));
-    }
-    Poll::Pending
 }

@@ -15,6 +15,9 @@ use crate::flow::Socket;
 /// key. Empty for plain connections.
 pub(crate) type Key = Box<[u8]>;
 
+/// From how many requests on a connection is proven to survive.
+pub(super) const PROVEN: u32 = 2;
+
 /// A connection to a server. Boxed once when it is opened and handed from step to step.
 pub(crate) struct Connection {
     pub(crate) socket: Socket,
@@ -81,7 +84,7 @@ impl Connection {
 
     /// Proven to survive: it was used again after having been idle.
     pub(super) fn is_proven(&self) -> bool {
-        self.uses > 1
+        self.uses >= PROVEN
     }
 
     /// Reads until the head of a response is complete. The head stays in what was received; its

@@ -68,6 +68,17 @@ impl LocalServer {
         Arc::ptr_eq(&self.settings, &other.settings)
             || (Arc::ptr_eq(self.held.shared(), other.held.shared()) && self.print == other.print)
     }
+
+    /// Whether one more idle connection to it is kept (manual, 5.2 `pool-max-conn` and
+    /// `pool-purge-delay`, 3.2 `tune.pool-low-fd-ratio`).
+    #[inline]
+    pub(crate) fn keeps_idle(&self) -> bool {
+        let (limit, counters) = (self.pool_max_conn, &self.state.counters);
+        (limit < 0 || (state::counters::current(counters, |shard| shard.idle.get()) as i64) < limit)
+            // Without a delay they would all be purged at once.
+            && !self.pool_purge_delay.is_zero()
+            && !self.process.uses(&self.process.idle_from_fds)
+    }
 }
 
 impl LocalProxy {

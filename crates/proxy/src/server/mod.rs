@@ -11,6 +11,7 @@ pub(crate) mod h2;
 pub(crate) mod local;
 mod open;
 pub(crate) mod pool;
+pub(crate) mod sharing;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -22,7 +23,6 @@ use http::{BodyLength, ChunkDecoder, ErrorKind, Head, Method, ParseError, ParseO
 use sample::{Endpoint, StreamFacts};
 
 use crate::flow::{Flow, FlowError, Sink, Source};
-use crate::stream;
 use h1::Connection;
 use local::LocalServer;
 
@@ -252,7 +252,7 @@ impl Upstream {
                 input.compact();
                 input.room_len() > 0
             }
-            Self::H2(request) => request.stream().is_some_and(stream::Stream::has_room),
+            Self::H2(request) => request.has_room(),
             Self::Fcgi(request) => request.has_room(),
         }
     }

@@ -13,10 +13,10 @@ use std::task::{Context, Poll, Waker};
 use plan::global::Glitches;
 use plan::proxy::Reuse;
 use runtime::timer::{Timer, now_ms};
-use state::{Process, Server};
+use state::Server;
 
 use super::bell::{Bell, Board, Place};
-use super::h1::Connection;
+use super::h1::{Connection, PROVEN};
 use super::local::{LocalServer, Locals};
 use crate::glitch;
 use crate::shared::Shared;
@@ -61,7 +61,6 @@ struct Elsewhere {
 /// ([`LocalServer::pool`]).
 pub(crate) struct Pools {
     board: Arc<Board>,
-    process: Arc<Process>,
     /// From how many odd responses on a connection is not kept.
     glitches: Glitches,
     /// The earliest instant at which a pool is to be purged.
@@ -84,11 +83,23 @@ pub(crate) struct Ask<'a> {
     pub(crate) first: bool,
 }
 
+impl Ask<'_> {
+    /// How many requests a connection that others had must have served, the one to come included;
+    /// `None` where it may be none (manual, 4.2 `http-reuse`).
+    #[inline]
+    pub(crate) fn least_uses(&self) -> Option<u32> {
+        match (self.reuse, self.first) {
+            (Reuse::Never, _) | (Reuse::Safe, true) => None,
+            (Reuse::Aggressive, true) => Some(PROVEN),
+            _ => Some(0),
+        }
+    }
+}
+
 impl Pools {
     pub(crate) fn new(shared: &Shared) -> Self {
         Self {
             board: Arc::default(),
-            process: shared.process.clone(),
             glitches: shared.plan.global.tune.glitches,
             purge_at: Cell::new(u64::MAX),
             is_old: Cell::new(false),
@@ -98,17 +109,13 @@ impl Pools {
 
     /// Takes an idle connection that this request may use.
     pub(crate) fn take(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Box<Connection>> {
+        let least = ask.least_uses()?;
         let mut pool = server.pool.borrow_mut();
         let mut at = pool.idle.len();
         while at > 0 {
             at -= 1;
             let idle = &pool.idle[at];
-            let allowed = match (ask.reuse, ask.first) {
-                (Reuse::Never, _) | (Reuse::Safe, true) => return None,
-                (Reuse::Aggressive, true) => idle.is_proven(),
-                _ => true,
-            };
-            if !allowed || *idle.key != *ask.key {
+            if idle.uses < least || *idle.key != *ask.key {
                 continue;
             }
             let mut idle = pool.idle.remove(at);
@@ -166,13 +173,7 @@ impl Pools {
         }
         let server = connection.open.server.clone();
         let settings = &*server;
-        let limit = settings.pool_max_conn;
-        let counters = &settings.state.counters;
-        if limit >= 0 && state::counters::current(counters, |shard| shard.idle.get()) as i64 >= limit {
-            return Some(connection);
-        }
-        // Without a delay they would all be purged at once.
-        if settings.pool_purge_delay.is_zero() || self.process.uses(&self.process.idle_from_fds) {
+        if !settings.keeps_idle() {
             return Some(connection);
         }
         if settings.max_reuse >= 0 && i64::from(connection.uses) > settings.max_reuse {

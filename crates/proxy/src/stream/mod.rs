@@ -1,40 +1,74 @@
-//! One stream of a connection that carries many (HTTP/2; FastCGI in [`fastcgi`]), as a request sees it: payload comes in,
-//! heads and payload go out, and nothing of frames shows.
+//! One stream of a connection that carries many (HTTP/2 in [`h2`], FastCGI in [`fastcgi`]), as a
+//! request sees it: payload comes in, heads and payload go out, and nothing of frames or records
+//! shows.
 //!
 //! A [`Stream`] is held by the request; the [`Connection`] behind it by the task that owns the
-//! socket (`serve::multiplexed`), which puts what it receives into the streams' places and sends
-//! what they left in the engine's output.
+//! socket (`serve::multiplexed`, `server::carriers`, `server::fcgi`), which puts what it receives
+//! into the streams' places and sends what they left in the engine's output. Both stand here for
+//! every [`Protocol`].
 
 pub(crate) mod fastcgi;
+mod h2;
 mod ping;
 mod place;
 mod reader;
 
 use std::cell::{Cell, RefCell};
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use h2::{Code, Counts, Key};
+use ::h2::Code;
 use http::{BodyLength, Head};
 use runtime::Buffer;
 use sample::StreamFacts;
-use state::counters::Multiplexed;
 
+pub(crate) use h2::{Engine, Wish};
 pub(crate) use ping::Ping;
+pub(crate) use place::NoHead;
 use place::Place;
 pub(crate) use reader::{Reader, Received};
 
-/// The engine of HTTP/2 over the worker's buffers.
-pub(crate) type Engine = h2::Connection<Buffer>;
+/// What the engine of a connection does for its streams, whichever protocol it speaks.
+pub(crate) trait Protocol {
+    /// What it calls a stream.
+    type Key: Copy;
+
+    /// The place of a stream: small, dense, and used again.
+    fn place(key: Self::Key) -> usize;
+
+    /// The message of the last event.
+    fn head_mut(&mut self) -> &mut Head;
+
+    /// Leaves payload to be sent; how much was taken. With `ends` nothing follows, once all of it is.
+    fn send_data(&mut self, key: Self::Key, data: &[u8], ends: bool) -> usize;
+
+    /// The next stream that waited for room and has it now.
+    fn next_writable(&mut self) -> Option<Self::Key>;
+
+    /// How many more streams may be opened.
+    fn free(&self) -> usize;
+
+    /// So many bytes of what came were used.
+    fn consume(&mut self, key: Self::Key, count: usize);
+
+    /// The stream is forgotten. Where it is not over the peer is told, with this code if it has any.
+    fn release(&mut self, key: Self::Key, code: Option<Code>);
+
+    /// What a stream is known as, which was reset with this code.
+    fn facts(&self, key: Self::Key, reset: Option<Code>) -> StreamFacts;
+
+    /// Gives memory back that an idle connection has no use for.
+    fn shrink(&mut self);
+}
 
 /// How many heads a connection has memory for beyond those that are in use.
 const SPARE_HEADS: usize = 16;
 
 /// What the streams of one connection share.
-pub(crate) struct Connection {
-    pub(crate) engine: RefCell<Engine>,
+pub(crate) struct Connection<E: Protocol = Engine> {
+    pub(crate) engine: RefCell<E>,
     /// The kernel's number of the socket.
     pub(crate) descriptor: RawFd,
     /// What rules of streams want of the connection.
@@ -49,20 +83,9 @@ pub(crate) struct Connection {
     is_touched: Cell<bool>,
 }
 
-/// What rules of streams want of the socket.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Wish {
-    /// Another type of service.
-    pub(crate) tos: Option<u32>,
-    /// Another firewall mark.
-    pub(crate) mark: Option<u32>,
-    /// That it ends without a word, and with which time to live of a last reset (`silent-drop`).
-    pub(crate) vanish: Option<Option<u8>>,
-}
-
 /// A stream. Dropping it resets what is still open of it and gives its place back.
-pub(crate) struct Stream {
-    incoming: Incoming,
+pub(crate) struct Stream<E: Protocol = Engine> {
+    incoming: Incoming<E>,
     /// Payload received and not used yet; `None` while there is none.
     pub(crate) input: Option<Buffer>,
     /// Whether we said that nothing more comes from us.
@@ -70,16 +93,16 @@ pub(crate) struct Stream {
 }
 
 /// What comes in on a stream.
-pub(crate) struct Incoming {
-    connection: Rc<Connection>,
-    key: Key,
+pub(crate) struct Incoming<E: Protocol = Engine> {
+    connection: Rc<Connection<E>>,
+    key: E::Key,
     /// What the reset is to say where the message is not whole by the end of the request.
     code: Option<Code>,
 }
 
-impl Connection {
+impl<E: Protocol> Connection<E> {
     /// One without streams.
-    pub(crate) fn new(engine: Engine, descriptor: RawFd) -> Rc<Self> {
+    pub(crate) fn new(engine: E, descriptor: RawFd) -> Rc<Self> {
         Rc::new(Self {
             engine: RefCell::new(engine),
             descriptor,
@@ -99,41 +122,6 @@ impl Connection {
         }
     }
 
-    /// Has something done with the socket before anything else is sent.
-    pub(crate) fn want(&self, change: impl FnOnce(&mut Wish)) {
-        let mut wish = self.wish.get();
-        change(&mut wish);
-        self.wish.set(wish);
-    }
-
-    /// What streams wanted since the last call.
-    pub(crate) fn take_wish(&self) -> Wish {
-        self.wish.take()
-    }
-
-    /// Adds what was counted since the last call to `counters`.
-    pub(crate) fn count(&self, counters: &Multiplexed) {
-        let counts = self.engine.borrow_mut().take_counts();
-        if counts == Counts::default() {
-            return;
-        }
-        let each = [
-            (&counters.headers, counts.headers_received),
-            (&counters.data, counts.data_received),
-            (&counters.settings, counts.settings_received),
-            (&counters.resets, counts.resets_received),
-            (&counters.goaways, counts.goaways_received),
-            (&counters.connection_errors, counts.connection_errors),
-            (&counters.stream_errors, counts.stream_errors),
-            (&counters.resets_answered, counts.resets_answered),
-            (&counters.goaways_answered, counts.goaways_answered),
-            (&counters.streams_total, counts.streams),
-        ];
-        for (counter, count) in each.into_iter().filter(|(_, count)| *count > 0) {
-            counter.add(count.into());
-        }
-    }
-
     /// Whether streams left something since the last call.
     pub(crate) fn take_touched(&self) -> bool {
         self.is_touched.replace(false)
@@ -148,9 +136,9 @@ impl Connection {
         }
     }
 
-    fn with_place<R>(&self, key: Key, with: impl FnOnce(&mut Place) -> R) -> R {
+    fn with_place<R>(&self, key: E::Key, with: impl FnOnce(&mut Place) -> R) -> R {
         let mut places = self.places.borrow_mut();
-        let index = key.index();
+        let index = E::place(key);
         if places.len() <= index {
             if places.is_empty() {
                 places.reserve_exact(1);
@@ -161,17 +149,17 @@ impl Connection {
     }
 
     /// A piece of payload has come.
-    pub(crate) fn put(&self, key: Key, payload: &[u8], is_last: bool) {
+    pub(crate) fn put(&self, key: E::Key, payload: &[u8], is_last: bool) {
         self.with_place(key, |place| place.put(payload, is_last));
     }
 
     /// The end of the message has come, with trailers or without.
-    pub(crate) fn put_end(&self, key: Key, trailers: Option<&mut Head>) {
+    pub(crate) fn put_end(&self, key: E::Key, trailers: Option<&mut Head>) {
         self.with_place(key, |place| place.put_end(trailers));
     }
 
     /// A head has come: the engine's, which gets memory for the next.
-    pub(crate) fn put_head(&self, key: Key) {
+    pub(crate) fn put_head(&self, key: E::Key) {
         let next = self.spare_heads.borrow_mut().pop().unwrap_or_default();
         let head = std::mem::replace(self.engine.borrow_mut().head_mut(), next);
         self.with_place(key, |place| place.put_head(head));
@@ -193,39 +181,8 @@ impl Connection {
         self.places.take();
     }
 
-    /// The peer, or the end of the connection, has ended the stream; `unprocessed` where the peer
-    /// promises that it has not looked at it.
-    pub(crate) fn put_reset(&self, key: Key, code: Code, unprocessed: bool) {
-        self.with_place(key, |place| place.put_reset(code, unprocessed));
-    }
-
-    /// Sends what is in the output, as much as the socket takes.
-    ///
-    /// # Errors
-    /// The socket's.
-    pub(crate) fn send(&self, socket: &mut net::Stream, context: &mut Context<'_>) -> io::Result<()> {
-        let mut engine = self.engine.borrow_mut();
-        loop {
-            let mut slices = [IoSlice::new(&[]); 2];
-            if engine.output(&mut slices) == 0 {
-                break;
-            }
-            let [first, second] = slices;
-            match socket.poll_write_both(context, &first, &second, false) {
-                Poll::Pending => return Ok(()),
-                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(Ok(n)) => engine.sent(n),
-                Poll::Ready(Err(error)) => return Err(error),
-            }
-        }
-        match socket.poll_flush(context) {
-            Poll::Ready(flushed) => flushed,
-            Poll::Pending => Ok(()),
-        }
-    }
-
     /// A stream that waited for its turn to send has it.
-    fn wake(&self, key: Key) {
+    fn wake(&self, key: E::Key) {
         self.with_place(key, Place::wake);
     }
 
@@ -241,36 +198,29 @@ impl Connection {
 
     /// Every stream ends: the connection has.
     pub(crate) fn put_end_of_all(&self) {
-        self.places.borrow_mut().iter_mut().for_each(|place| place.put_reset(Code::InternalError, false));
+        let reset = |place: &mut Place| place.put_reset(Code::InternalError, NoHead::Cut);
+        self.places.borrow_mut().iter_mut().for_each(reset);
     }
 }
 
-impl Stream {
-    /// The stream of `key`.
-    pub(crate) fn new(connection: Rc<Connection>, key: Key) -> Self {
+impl<E: Protocol> Stream<E> {
+    /// The stream of `key`; with `ended` nothing more comes from us.
+    fn begin(connection: Rc<Connection<E>>, key: E::Key, ended: bool) -> Self {
         connection.with_place(key, Place::open);
-        Self { incoming: Incoming { connection, key, code: None }, input: None, ended: false }
-    }
-
-    /// One that we opened; with `ended` nothing follows its head.
-    pub(crate) fn opened(connection: Rc<Connection>, key: Key, ended: bool) -> Self {
-        let mut stream = Self::new(connection, key);
-        stream.ended = ended;
-        stream.incoming.connection.touch();
-        stream
+        Self { incoming: Incoming { connection, key, code: None }, input: None, ended }
     }
 
     /// Takes the next head that came.
     ///
     /// # Errors
-    /// None will; whether the peer promises that it has not looked at the request.
-    pub(crate) fn poll_head(&mut self, context: &Context<'_>, head: &mut Head) -> Poll<Result<(), bool>> {
+    /// None will.
+    pub(crate) fn poll_head(&mut self, context: &Context<'_>, head: &mut Head) -> Poll<Result<(), NoHead>> {
         let polled = self.incoming.with(|place| place.poll_head(context.waker()));
         polled.map_ok(|next| self.incoming.connection.keep_head(std::mem::replace(head, next)))
     }
 
     /// What comes in, and where it is kept until it is used.
-    pub(crate) fn halves(&mut self) -> (&mut Incoming, &mut Option<Buffer>) {
+    pub(crate) fn halves(&mut self) -> (&mut Incoming<E>, &mut Option<Buffer>) {
         (&mut self.incoming, &mut self.input)
     }
 
@@ -334,25 +284,6 @@ impl Stream {
         read
     }
 
-    /// Whether the peer reset the stream, or the connection has ended. Otherwise wakes when that
-    /// happens.
-    pub(crate) fn poll_reset(&self, context: &Context<'_>) -> Option<Code> {
-        self.incoming.with(|place| {
-            place.watch(context.waker());
-            place.reset
-        })
-    }
-
-    /// Sends a head; with `ends` nothing follows it.
-    pub(crate) fn send_head(&mut self, head: &Head, ends: bool) {
-        let Incoming { connection, key, .. } = &self.incoming;
-        if !self.ended {
-            connection.engine.borrow_mut().send_head(*key, head, ends);
-            self.ended = ends;
-            connection.touch();
-        }
-    }
-
     /// Leaves payload to be sent, as much as is taken now; `is_last` where the message ends behind
     /// all of it.
     ///
@@ -400,49 +331,28 @@ impl Stream {
         }
     }
 
-    /// Sends trailers, which end the message.
-    pub(crate) fn send_trailers(&mut self, trailers: &Head) {
-        if !std::mem::replace(&mut self.ended, true) {
-            let Incoming { connection, key, .. } = &self.incoming;
-            connection.engine.borrow_mut().send_trailers(*key, trailers);
-            connection.touch();
-        }
-    }
-
-    /// Sets what the reset is to say if the stream ends before its message.
-    pub(crate) fn set_code(&mut self, code: Code) {
-        self.incoming.code = Some(code);
-    }
-
     /// What it is known as, and whether the peer reset it.
     pub(crate) fn facts(&self) -> StreamFacts {
-        let reset = self.incoming.with(|place| place.reset).map(Code::number);
-        let engine = self.incoming.connection.engine.borrow();
-        let open = u32::try_from(engine.streams()).unwrap_or(u32::MAX);
-        StreamFacts { id: self.incoming.key.id(), open, most: engine.most_streams(), reset }
+        let reset = self.incoming.with(|place| place.reset);
+        self.incoming.connection.engine.borrow().facts(self.incoming.key, reset)
     }
 
     /// The connection that it is one of.
-    pub(crate) fn connection(&self) -> &Rc<Connection> {
+    pub(crate) fn connection(&self) -> &Rc<Connection<E>> {
         &self.incoming.connection
     }
 }
 
-impl Drop for Stream {
+impl<E: Protocol> Drop for Stream<E> {
     fn drop(&mut self) {
         let Incoming { connection, key, code } = &self.incoming;
         connection.with_place(*key, Place::close);
-        let mut engine = connection.engine.borrow_mut();
-        if let Some(code) = code {
-            engine.reset(*key, *code);
-        }
-        engine.release(*key);
-        drop(engine);
+        connection.engine.borrow_mut().release(*key, *code);
         connection.touch();
     }
 }
 
-impl Incoming {
+impl<E: Protocol> Incoming<E> {
     fn with<R>(&self, with: impl FnOnce(&mut Place) -> R) -> R {
         self.connection.with_place(self.key, with)
     }

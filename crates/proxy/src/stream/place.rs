@@ -6,8 +6,20 @@ use std::io;
 use std::task::{Poll, Waker};
 
 use h2::Code;
-use http::Head;
+use http::{ErrorKind, Head};
 use runtime::Buffer;
+
+/// Why no head comes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum NoHead {
+    /// The peer, or the connection, has ended the stream.
+    #[default]
+    Cut,
+    /// The peer promises that it has not looked at the request.
+    Refused,
+    /// What came is no response.
+    Malformed(ErrorKind),
+}
 
 /// Of one stream.
 #[derive(Default)]
@@ -21,8 +33,8 @@ pub(super) struct Place {
     ended: bool,
     /// What ended the stream before its time.
     pub(super) reset: Option<Code>,
-    /// Whether the peer promises that it has not looked at the request.
-    is_unprocessed: bool,
+    /// What that is to who waits for a head.
+    why: NoHead,
     /// Whom to wake when anything changes.
     waker: Option<Waker>,
 }
@@ -40,7 +52,7 @@ impl Place {
         self.trailers = None;
         self.ended = false;
         self.reset = None;
-        self.is_unprocessed = false;
+        self.why = NoHead::Cut;
     }
 
     pub(super) fn put(&mut self, mut bytes: &[u8], is_last: bool) {
@@ -69,10 +81,10 @@ impl Place {
         self.wake();
     }
 
-    pub(super) fn put_reset(&mut self, code: Code, unprocessed: bool) {
+    pub(super) fn put_reset(&mut self, code: Code, why: NoHead) {
         if self.reset.is_none() {
             self.reset = Some(code);
-            self.is_unprocessed = unprocessed;
+            self.why = why;
         }
         self.wake();
     }
@@ -85,13 +97,13 @@ impl Place {
     /// Takes the next head.
     ///
     /// # Errors
-    /// There will be none: whether the peer promises that it has not looked at the request.
-    pub(super) fn poll_head(&mut self, waker: &Waker) -> Poll<Result<Head, bool>> {
+    /// There will be none.
+    pub(super) fn poll_head(&mut self, waker: &Waker) -> Poll<Result<Head, NoHead>> {
         if let Some(next) = self.heads.pop_front() {
             return Poll::Ready(Ok(next));
         }
         if self.reset.is_some() || self.ended {
-            return Poll::Ready(Err(self.is_unprocessed));
+            return Poll::Ready(Err(self.why));
         }
         self.watch(waker);
         Poll::Pending

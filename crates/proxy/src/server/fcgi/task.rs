@@ -12,6 +12,7 @@ use runtime::Buffer;
 use runtime::timer::{Timer, now_ms};
 
 use super::{Applications, Say, Shared};
+use crate::server::sharing::{Idle, poll_preamble};
 
 /// How long the end of a request is waited for whose response was whole.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -37,7 +38,7 @@ pub(super) async fn run(
     mut preamble: Vec<u8>,
     say: Say,
 ) {
-    let (idle, mut input) = (Idle::default(), None);
+    let (mut rest, mut input) = (Rest::default(), None);
     let end = poll_fn(|context| {
         shared.connection.set_owner(context.waker());
         let mut reads = 0;
@@ -59,12 +60,11 @@ pub(super) async fn run(
                 break;
             }
         }
-        idle.poll(&all, &shared, context)
+        rest.poll(&all, &shared, context)
     })
     .await;
     shared.is_leaving.set(true);
-    shared.is_over.set(true);
-    idle.leave(&shared);
+    rest.idle.end(&shared.open.server);
     shared.connection.put_end_of_all();
     match end {
         // The application may be at work for nobody still.
@@ -126,11 +126,13 @@ fn happen(shared: &Shared, event: Event, bytes: &[u8], say: &Say) {
     let connection = &shared.connection;
     match event {
         Event::Head { key } => connection.put_head(key),
-        Event::Data { key, range } => connection.put(key, bytes.get(range).unwrap_or_default()),
-        Event::End { key, trailers } => connection.put_end(key, trailers),
+        Event::Data { key, range } => connection.put(key, bytes.get(range).unwrap_or_default(), false),
+        Event::End { key, trailers: false } => connection.put_end(key, None),
+        Event::End { key, trailers: true } => {
+            connection.put_end(key, Some(connection.engine.borrow_mut().head_mut()));
+        }
         Event::Broken { key, how } => connection.put_broken(key, how),
         Event::Message => say(connection.engine.borrow().message()),
-        Event::Settled => {}
     }
 }
 
@@ -141,12 +143,9 @@ fn send(
     preamble: &mut Vec<u8>,
     context: &mut Context<'_>,
 ) -> Result<(), End> {
-    while !preamble.is_empty() {
-        match socket.poll_write(context, preamble) {
-            Poll::Pending => return Ok(()),
-            Poll::Ready(Ok(n)) if n > 0 => drop(preamble.drain(..n)),
-            Poll::Ready(_) => return Err(End::Socket),
-        }
+    match poll_preamble(socket, preamble, context) {
+        Poll::Pending => return Ok(()),
+        Poll::Ready(sent) => sent.map_err(|_| End::Socket)?,
     }
     let mut engine = shared.connection.engine.borrow_mut();
     while !engine.output().is_empty() {
@@ -167,67 +166,39 @@ fn send(
     }
 }
 
-/// When a connection has nothing to do, and how long that may last.
+/// What becomes of a connection that no request has.
 #[derive(Default)]
-struct Idle {
-    timer: Timer,
-    is_idle: std::cell::Cell<bool>,
-    /// Whether the end of a request is waited for.
-    is_waiting: std::cell::Cell<bool>,
+struct Rest {
+    idle: Idle,
+    /// Runs while the end of a request is waited for.
+    patience: Timer,
+    is_waiting: bool,
 }
 
-impl Idle {
+impl Rest {
     /// Whether the connection is of no more use.
-    fn poll(&self, all: &Applications, shared: &Shared, context: &mut Context<'_>) -> Poll<End> {
-        let server = &shared.open.server;
-        if !shared.is_free() {
-            self.leave(shared);
-            self.is_waiting.set(false);
+    fn poll(&mut self, all: &Applications, shared: &Shared, context: &mut Context<'_>) -> Poll<End> {
+        let engine = shared.connection.engine.borrow();
+        let is_free = shared.waiting.get() == 0 && engine.is_forgotten();
+        let (forgotten, aborted) = (engine.streams() > 0, engine.has_aborted());
+        drop(engine);
+        let was_waiting = std::mem::replace(&mut self.is_waiting, is_free && forgotten);
+        if !is_free || forgotten {
+            self.idle.end(&shared.open.server);
+        }
+        if !is_free {
             return Poll::Pending;
         }
-        let (forgotten, aborted) = {
-            let engine = shared.connection.engine.borrow();
-            (engine.streams() > 0, engine.has_aborted())
-        };
-        if forgotten {
-            // Nobody waits for what the application does for a request that was broken off.
-            if aborted {
-                return Poll::Ready(End::Agreed);
-            }
-            if !self.is_waiting.replace(true) {
-                self.timer.set_after(now_ms(), Some(PATIENCE));
-            }
-            return self.timer.poll_expired(context).map(|()| End::Agreed);
+        if !forgotten {
+            return self.idle.poll(shared, &all.0, context).map(|()| End::Agreed);
         }
-        self.is_waiting.set(false);
-        if !shared.has_room() || !server.state.is_up() || server.pool_purge_delay.is_zero() {
+        // Nobody waits for what the application does for a request that was broken off.
+        if aborted {
             return Poll::Ready(End::Agreed);
         }
-        if !self.is_idle.get() {
-            let counters = &server.state.counters;
-            let most = server.pool_max_conn;
-            if most >= 0 && state::counters::current(counters, |shard| shard.idle.get()) as i64 >= most {
-                return Poll::Ready(End::Agreed);
-            }
-            self.is_idle.set(true);
-            counters.mine().idle.up();
-            self.timer.set_after(now_ms(), Some(server.pool_purge_delay));
+        if !was_waiting {
+            self.patience.set_after(now_ms(), Some(PATIENCE));
         }
-        while self.timer.poll_expired(context).is_ready() {
-            // One is always kept.
-            if all.count(server) > 1 {
-                return Poll::Ready(End::Agreed);
-            }
-            shared.connection.shrink();
-            self.timer.set_after(now_ms(), Some(server.pool_purge_delay));
-        }
-        Poll::Pending
-    }
-
-    /// It has something to do again, or has ended.
-    fn leave(&self, shared: &Shared) {
-        if self.is_idle.replace(false) {
-            shared.open.server.state.counters.mine().idle.down();
-        }
+        self.patience.poll_expired(context).map(|()| End::Agreed)
     }
 }

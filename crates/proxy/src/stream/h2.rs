@@ -1,0 +1,195 @@
+//! What HTTP/2 has beside what all protocols have whose connections carry many streams: heads and
+//! trailers that are sent, resets with codes, counters.
+
+use std::io::{self, IoSlice};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use h2::{Code, Counts, Key};
+use http::Head;
+use runtime::Buffer;
+use sample::StreamFacts;
+use state::counters::Multiplexed;
+
+use super::{Connection, Incoming, NoHead, Protocol, Stream};
+
+/// The engine of HTTP/2 over the worker's buffers.
+pub(crate) type Engine = h2::Connection<Buffer>;
+
+/// What rules of streams want of the socket.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Wish {
+    /// Another type of service.
+    pub(crate) tos: Option<u32>,
+    /// Another firewall mark.
+    pub(crate) mark: Option<u32>,
+    /// That it ends without a word, and with which time to live of a last reset (`silent-drop`).
+    pub(crate) vanish: Option<Option<u8>>,
+}
+
+impl Protocol for Engine {
+    type Key = Key;
+
+    #[inline]
+    fn place(key: Key) -> usize {
+        key.index()
+    }
+
+    #[inline]
+    fn head_mut(&mut self) -> &mut Head {
+        self.head_mut()
+    }
+
+    #[inline]
+    fn send_data(&mut self, key: Key, data: &[u8], ends: bool) -> usize {
+        self.send_data(key, data, ends)
+    }
+
+    #[inline]
+    fn next_writable(&mut self) -> Option<Key> {
+        self.next_writable()
+    }
+
+    #[inline]
+    fn free(&self) -> usize {
+        self.free()
+    }
+
+    #[inline]
+    fn consume(&mut self, key: Key, count: usize) {
+        self.consume(key, count);
+    }
+
+    #[inline]
+    fn release(&mut self, key: Key, code: Option<Code>) {
+        if let Some(code) = code {
+            self.reset(key, code);
+        }
+        self.release(key);
+    }
+
+    fn facts(&self, key: Key, reset: Option<Code>) -> StreamFacts {
+        let open = u32::try_from(self.streams()).unwrap_or(u32::MAX);
+        StreamFacts { id: key.id(), open, most: self.most_streams(), reset: reset.map(Code::number) }
+    }
+
+    fn shrink(&mut self) {
+        self.shrink();
+    }
+}
+
+impl Connection {
+    /// Has something done with the socket before anything else is sent.
+    pub(crate) fn want(&self, change: impl FnOnce(&mut Wish)) {
+        let mut wish = self.wish.get();
+        change(&mut wish);
+        self.wish.set(wish);
+    }
+
+    /// What streams wanted since the last call.
+    pub(crate) fn take_wish(&self) -> Wish {
+        self.wish.take()
+    }
+
+    /// Adds what was counted since the last call to `counters`.
+    pub(crate) fn count(&self, counters: &Multiplexed) {
+        let counts = self.engine.borrow_mut().take_counts();
+        if counts == Counts::default() {
+            return;
+        }
+        let each = [
+            (&counters.headers, counts.headers_received),
+            (&counters.data, counts.data_received),
+            (&counters.settings, counts.settings_received),
+            (&counters.resets, counts.resets_received),
+            (&counters.goaways, counts.goaways_received),
+            (&counters.connection_errors, counts.connection_errors),
+            (&counters.stream_errors, counts.stream_errors),
+            (&counters.resets_answered, counts.resets_answered),
+            (&counters.goaways_answered, counts.goaways_answered),
+            (&counters.streams_total, counts.streams),
+        ];
+        for (counter, count) in each.into_iter().filter(|(_, count)| *count > 0) {
+            counter.add(count.into());
+        }
+    }
+
+    /// The peer, or the end of the connection, has ended the stream; `unprocessed` where the peer
+    /// promises that it has not looked at it.
+    pub(crate) fn put_reset(&self, key: Key, code: Code, unprocessed: bool) {
+        let why = if unprocessed { NoHead::Refused } else { NoHead::Cut };
+        self.with_place(key, |place| place.put_reset(code, why));
+    }
+
+    /// Sends what is in the output, as much as the socket takes.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub(crate) fn send(&self, socket: &mut net::Stream, context: &mut Context<'_>) -> io::Result<()> {
+        let mut engine = self.engine.borrow_mut();
+        loop {
+            let mut slices = [IoSlice::new(&[]); 2];
+            if engine.output(&mut slices) == 0 {
+                break;
+            }
+            let [first, second] = slices;
+            match socket.poll_write_both(context, &first, &second, false) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(Ok(n)) => engine.sent(n),
+                Poll::Ready(Err(error)) => return Err(error),
+            }
+        }
+        match socket.poll_flush(context) {
+            Poll::Ready(flushed) => flushed,
+            Poll::Pending => Ok(()),
+        }
+    }
+}
+
+impl Stream {
+    /// The stream of `key`.
+    pub(crate) fn new(connection: Rc<Connection>, key: Key) -> Self {
+        Self::begin(connection, key, false)
+    }
+
+    /// One that we opened; with `ended` nothing follows its head.
+    pub(crate) fn opened(connection: Rc<Connection>, key: Key, ended: bool) -> Self {
+        let stream = Self::begin(connection, key, ended);
+        stream.incoming.connection.touch();
+        stream
+    }
+
+    /// Whether the peer reset the stream, or the connection has ended. Otherwise wakes when that
+    /// happens.
+    pub(crate) fn poll_reset(&self, context: &Context<'_>) -> Option<Code> {
+        self.incoming.with(|place| {
+            place.watch(context.waker());
+            place.reset
+        })
+    }
+
+    /// Sends a head; with `ends` nothing follows it.
+    pub(crate) fn send_head(&mut self, head: &Head, ends: bool) {
+        let Incoming { connection, key, .. } = &self.incoming;
+        if !self.ended {
+            connection.engine.borrow_mut().send_head(*key, head, ends);
+            self.ended = ends;
+            connection.touch();
+        }
+    }
+
+    /// Sends trailers, which end the message.
+    pub(crate) fn send_trailers(&mut self, trailers: &Head) {
+        if !std::mem::replace(&mut self.ended, true) {
+            let Incoming { connection, key, .. } = &self.incoming;
+            connection.engine.borrow_mut().send_trailers(*key, trailers);
+            connection.touch();
+        }
+    }
+
+    /// Sets what the reset is to say if the stream ends before its message.
+    pub(crate) fn set_code(&mut self, code: Code) {
+        self.incoming.code = Some(code);
+    }
+}
