@@ -192,7 +192,7 @@ impl Table {
         now_ms: u64,
         told: impl Fn(usize) -> Value<'v>,
     ) {
-        if let Some(entry) = self.get_quietly(key, now_ms) {
+        if let Some(entry) = self.get(key, now_ms) {
             entry.expire_in(expire_ms.unwrap_or(self.settings.expire_ms), now_ms);
             // What counts connections here is not what a peer counts.
             let wanted = |data| data != Data::ConnCur || self.settings.recv_only;
@@ -205,6 +205,7 @@ impl Table {
             // What is calculated with stays the target's own.
             let wanted = |data| matches!(data, Data::ServerId | Data::ServerKey | Data::Gpt | Data::Gpt0);
             self.put(target, &entry, now_ms, &told, wanted);
+            entry.note_update();
         }
     }
 
