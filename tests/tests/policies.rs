@@ -4,20 +4,16 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
 use weir_tests::client::{self, Client};
-use weir_tests::{Origin, Weir, eventually, free_port, program, scratch};
+use weir_tests::{Origin, Weir, eventually, free_port, program, scratch, server_lines};
 
 /// Starts the program with a listener that has these lines and these servers.
 fn start(lines: &str, servers: &[u16]) -> (Weir, u16) {
     let port = free_port();
-    let servers: String = servers
-        .iter()
-        .enumerate()
-        .map(|(at, server)| format!("  server s{at} 127.0.0.1:{server}\n"))
-        .collect();
+    let servers = server_lines(servers);
     let configuration = format!(
         "global\n  nbthread 1\n  stats socket runtime level admin\ndefaults\n  mode http\n  timeout client 60s\n  \
          timeout connect 60s\n  timeout server 60s\nlisten l\n  bind 127.0.0.1:{port}\n  balance roundrobin\n  {}\n{servers}",
@@ -226,18 +222,16 @@ fn a_silent_server_is_helped_out_by_a_second_one() {
     let told = (number("hedges"), number("won"), number("after"));
     assert_eq!(told, (hedged.to_string(), hedged.to_string(), "20ms".into()));
     // Nobody is to blame, and a request is one request.
-    let stat = weir.ask("show stat");
-    let of = |name: &str, line: &str| {
-        let at = stat.lines().next().and_then(|head| head.split(',').position(|column| column == name));
-        let row = stat.lines().find(|row| row.starts_with(line)).unwrap_or_default();
-        row.split(',').nth(at.unwrap_or_default()).unwrap_or_default().to_owned()
-    };
     assert_eq!(
-        (of("eresp", "l,s0,"), of("wretr", "l,BACKEND,"), of("wredis", "l,BACKEND,")),
+        (
+            weir.statistic("l,s0", "eresp"),
+            weir.statistic("l,BACKEND", "wretr"),
+            weir.statistic("l,BACKEND", "wredis")
+        ),
         ("0".into(), "0".into(), "0".into())
     );
-    assert_eq!(of("req_tot", "l,BACKEND,"), "10");
-    assert_eq!(of("scur", "l,s0,"), "0");
+    assert_eq!(weir.statistic("l,BACKEND", "req_tot"), "10");
+    assert_eq!(weir.statistic("l,s0", "scur"), "0");
     gate.open();
 }
 
@@ -254,13 +248,13 @@ fn the_first_server_wins_when_it_answers_before_the_second() {
     first.open();
     let answer = client.response().expect("an answer");
     assert_eq!((answer.text().as_str(), answer.header("hedged")), ("first", Some("1")));
+    assert_eq!(column(&weir, "show hedge", "", "won"), "0");
     second.open();
     // The connection of the client goes on as any other.
     for _ in 0..4 {
         let answer = client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").response().expect("an answer");
         assert_eq!(answer.status, 200);
     }
-    assert_eq!(column(&weir, "show hedge", "", "won"), "0");
 }
 
 #[test]
@@ -316,8 +310,12 @@ fn a_body_that_is_kept_whole_is_sent_to_the_second_server_too() {
 fn what_must_not_be_repeated_is_not_hedged() {
     let gate = Arc::new(Gate::default());
     let silent = gated(&gate, "late");
-    let good = Origin::text("good");
-    let lines = "hedge after 10ms max 100%\nhttp-request disable-l7-retry if { path /once }";
+    let (told, heard) = mpsc::channel();
+    let good = Origin::start(move |head, _| {
+        let _ = told.send(head.lines().next().unwrap_or_default().to_owned());
+        b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood".to_vec()
+    });
+    let lines = "hedge after 200ms max 100%\nhttp-request disable-l7-retry if { path /once }";
     let (weir, port) = start(lines, &[silent.port(), good.port()]);
     let requests =
         ["POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx", "GET /once HTTP/1.1\r\nHost: a\r\n\r\n"];
@@ -333,7 +331,9 @@ fn what_must_not_be_repeated_is_not_hedged() {
     let mut client = Client::connect(port);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.response().map(|answer| answer.text()), Some("good".into()));
-    assert_eq!(column(&weir, "show hedge", "", "hedges"), "1");
+    let heard: Vec<String> = heard.try_iter().collect();
+    assert_eq!(heard, ["GET / HTTP/1.1"; 3]);
+    assert_ne!(column(&weir, "show hedge", "", "hedges"), "0");
     gate.open();
     for mut client in waiting {
         assert_eq!(client.response().map(|answer| answer.text()), Some("late".into()));
@@ -408,6 +408,29 @@ fn metrics_tell_of_ejections_budgets_and_hedges() {
     let only = client::get(port, "/metrics?metrics=weir_server_ejected").map(|answer| answer.text());
     let only = only.unwrap_or_default();
     assert!(only.contains("weir_server_ejected{") && !only.contains("hedges"), "{only}");
+}
+
+#[test]
+fn clearing_all_counters_clears_those_of_policies_and_lets_servers_stand_where_they_are() {
+    let (bad, good) = (status(500), Origin::text("good"));
+    let lines = "outlier-ejection errors 2 ejection-time 1m\nhedge after 1m max 100%\nretries 1\n\
+                 retry-on 500\nretry-budget 0% min 1000";
+    let (weir, port) = start(lines, &[bad.port(), good.port()]);
+    let of_server = |name| column(&weir, "show outliers", "s0", name);
+    let retries = || column(&weir, "show retry-budget", "", "retries");
+    let ejected = || {
+        client::get(port, "/");
+        of_server("standing") == "ejected"
+    };
+    assert!(eventually(ejected));
+    let counts = || (of_server("by_errors"), of_server("failed"), retries());
+    let before = counts();
+    assert!(before.0 == "1" && before.1 != "0" && before.2 != "0", "{before:?}");
+    assert_eq!(weir.ask("clear counters").trim(), "");
+    assert_eq!(counts(), before, "these are no highest values");
+    assert_eq!(weir.ask("clear counters all").trim(), "");
+    assert_eq!(counts(), ("0".into(), "0".into(), "0".into()));
+    assert_eq!(of_server("standing"), "ejected");
 }
 
 #[test]
