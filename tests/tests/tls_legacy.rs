@@ -600,12 +600,15 @@ impl Drop for Openssl {
     }
 }
 
+fn text_before_openssl(global: &str, words: &str, port: u16, server: u16) -> String {
+    format!(
+        "global\n{global}{DEFAULTS}listen l\n bind 127.0.0.1:{port}\n retries 0\n server s 127.0.0.1:{server} ssl verify none {words}\n"
+    )
+}
+
 fn before_openssl(global: &str, words: &str, server: u16) -> (Weir, u16) {
     let port = free_port();
-    let text = format!(
-        "global\n{global}{DEFAULTS}listen l\n bind 127.0.0.1:{port}\n retries 0\n server s 127.0.0.1:{server} ssl verify none {words}\n"
-    );
-    (Weir::start(&text, &[port]), port)
+    (Weir::start(&text_before_openssl(global, words, port, server), &[port]), port)
 }
 
 /// What a client gets whose server asks for another handshake before it answers, with this in the
@@ -636,6 +639,36 @@ fn a_server_may_renegotiate_where_its_line_says_so() {
     ] {
         let status = answer_after_renegotiation(global, words).map(|response| response.status);
         assert_eq!(status, Some(wanted), "{global:?} {words:?}");
+    }
+}
+
+/// Also a connection that was kept from before, where the global section says it alone.
+#[test]
+fn a_reload_that_lets_servers_renegotiate_counts_for_their_next_request() {
+    let runtime = " stats socket runtime level admin\n";
+    for (global, words) in [("", "renegotiate"), (" ssl-default-server-options renegotiate\n", "")] {
+        let server = free_port();
+        let mut openssl = Openssl::start(server);
+        let (weir, port) = before_openssl(runtime, "", server);
+        let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        let mut client = Client::connect(port);
+        client.send(request);
+        assert!(openssl.says(|line| line.starts_with("GET / ")));
+        openssl.answer();
+        assert_eq!(client.response().map(|response| response.status), Some(200));
+        let file = weir.directory().join("haproxy.cfg");
+        let text = text_before_openssl(&format!("{runtime}{global}"), words, port, server);
+        std::fs::write(file, text).expect("the directory takes files");
+        let told =
+            if global.is_empty() { "listen l: server s " } else { "global: ssl-default-server-options" };
+        assert!(weir.ask("reload dry-run").starts_with(told));
+        assert!(weir.ask("reload").starts_with(told));
+        client.send(request);
+        assert!(openssl.says(|line| line.starts_with("GET / ")));
+        openssl.renegotiate();
+        assert!(openssl.has_renegotiated(), "{global}{words}");
+        openssl.answer();
+        assert_eq!(client.response().map(|response| response.status), Some(200));
     }
 }
 
