@@ -441,10 +441,11 @@ mod tests {
             })
         };
         counts().for_each(|count| count.add(1));
-        [false, true].into_iter().for_each(|all| {
-            (frontend.clear(all), backend.clear(all));
+        for all in [false, true] {
+            frontend.clear(all);
+            backend.clear(all);
             assert!(counts().all(|count| count.get() == u64::from(!all)));
-        });
+        }
     }
 
     #[test]

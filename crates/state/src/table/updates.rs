@@ -5,6 +5,7 @@
 //! given when peers ask. An entry has one number, of its last change.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering::AcqRel;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use super::layout::{Data, Form, head};
@@ -58,9 +59,8 @@ impl Updates {
     /// Notes that an entry has changed.
     #[inline]
     pub(super) fn note(&self, row: &Row<'_>, slot: Slot) {
-        if row.word(head::UPDATE) != PENDING
-            && row.words[head::UPDATE].swap(PENDING, std::sync::atomic::Ordering::AcqRel) != PENDING
-        {
+        // Also where it is marked: who gives it a number meanwhile sees what was changed before.
+        if row.words[head::UPDATE].swap(PENDING, AcqRel) != PENDING {
             self.add(slot);
         }
     }
@@ -135,7 +135,7 @@ impl Table {
                     // These say something else in an entry.
                     log.last += 1 + u64::from(log.last as u32 == PENDING);
                 }
-                row.put(head::UPDATE, log.last as u32);
+                row.words[head::UPDATE].swap(log.last as u32, AcqRel);
                 log.numbered.push_back((log.last, slot));
             }
         }
