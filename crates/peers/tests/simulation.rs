@@ -390,18 +390,18 @@ fn learning(seed: u64, overwrites: bool, values: &[u64]) -> World {
 #[test]
 fn what_is_new_while_peers_teach_each_other_everything_reaches_all() {
     let mut broken = 0;
-    for seed in 0..200 {
+    for seed in 0..100 {
         for overwrites in [false, true] {
             let world = learning(seed, overwrites, &[1]);
             broken += world.broken;
             converges(world);
         }
     }
-    assert!(broken > 400, "{broken} connections broke");
+    assert!(broken > 1000, "{broken} connections broke");
 }
 
 /// Tables that take what a resync tells for what it is, maybe older than what they have, lose nothing.
 #[test]
 fn what_changes_while_peers_teach_each_other_everything_is_known_to_all() {
-    (0..200).for_each(|seed| converges(learning(seed, false, &[1, 2, 3])));
+    (0..100).for_each(|seed| converges(learning(seed, false, &[1, 2, 3])));
 }
