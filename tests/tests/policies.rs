@@ -466,7 +466,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("retry-budget 20% min x", "'retry-budget' expects an integer argument (got 'x')."),
     ("retry-budget 20% most 3", "'retry-budget' cannot handle unexpected argument 'most'."),
     ("hedge", "'hedge' expects 'after' and a quantile or a time as argument."),
-    ("hedge afer p95", "`hedge` does not know `afer`"),
+    ("hedge afer p95", "'hedge' expects one of 'after' (got 'afer')."),
     ("hedge after", "'hedge' expects a quantile such as p95 or a time such as 20ms as argument."),
     ("hedge after p100", "`p100` is no quantile"),
     ("hedge after px", "`px` is no quantile"),
@@ -476,7 +476,11 @@ const REFUSED: &[(&str, &str)] = &[
     ("hedge after p95 min 5%", "'hedge' cannot handle unexpected argument 'min'."),
     ("outlier-ejection", "`outlier-ejection` does not say what makes an outlier"),
     ("outlier-ejection max-ejected 10%", "`outlier-ejection` does not say what makes an outlier"),
-    ("outlier-ejection error 5", "`outlier-ejection` does not know `error`"),
+    (
+        "outlier-ejection error 5",
+        "'outlier-ejection' expects one of 'errors', 'error-rate', 'latency', 'min-requests', 'interval', 'ejection-time', \
+         'max-ejection-time', 'max-ejected', 'recover' (got 'error').",
+    ),
     ("outlier-ejection errors 0", "'outlier-ejection' expects a number between 1 and 1000000 (got '0')."),
     ("outlier-ejection error-rate 0%", "`0%` is no percentage here"),
     ("outlier-ejection latency 1", "`1` is no factor"),

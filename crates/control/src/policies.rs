@@ -88,7 +88,7 @@ pub(crate) fn show_retry_budget(call: &mut Call<'_>) -> Reply {
     for proxy in proxies {
         let state = &proxy.state;
         let (percent, min) = proxy.policies.budget.unwrap_or_default();
-        let Load { live, recent } = Load::of(state, now);
+        let Load { live, recent } = Load::of(&state.backend, now);
         let extra = state.extra();
         let (in_flight, window) =
             extra.map_or((0, 0), |own| (own.in_flight.load(Relaxed), own.recent.count(now)));

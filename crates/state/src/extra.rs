@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use runtime::shared::{Shared as _, note_write};
 use runtime::{Count, Sharded};
 
-use crate::Proxy;
-use crate::counters::{self, Clear};
+use crate::counters::{self, BackendCounters, Clear};
 use crate::spread::{Histogram, Spread};
 
 /// What one worker counts.
@@ -82,9 +81,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// That of `backend` at `now_ms`.
-    pub fn of(backend: &Proxy, now_ms: u64) -> Self {
-        let counters = &backend.backend;
+    /// That of a backend with these counters at `now_ms`.
+    pub fn of(counters: &Sharded<BackendCounters>, now_ms: u64) -> Self {
         Self {
             live: counters::current(counters, |own| own.traffic.sessions.get()),
             recent: counters::total(counters, |own| own.traffic.session_rate.per_second(now_ms).into()),

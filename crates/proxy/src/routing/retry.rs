@@ -68,7 +68,7 @@ fn grant(x: &mut Exchange, backend: &Proxy, budget: Budget) -> bool {
     let extra = backend.state.keep_extra();
     let counters = extra.counters.mine();
     let now = now_ms();
-    if budget.take(extra, Load::of(&backend.state, now), now) {
+    if budget.take(extra, Load::of(&backend.state.backend, now), now) {
         counters.retries.add(1);
         x.extra = Some(Extra::new(&backend.state, true));
         return true;

@@ -119,7 +119,7 @@ fn second(x: &mut Exchange, backend: &Rc<LocalProxy>, first: &Lease, hedge: &Hed
     }
     let now = now_ms();
     match backend.balance.budget {
-        Some(budget) if !budget.take(extra, Load::of(&backend.state, now), now) => {
+        Some(budget) if !budget.take(extra, Load::of(&backend.state.backend, now), now) => {
             counters.hedges_over_budget.add(1);
             return None;
         }
