@@ -71,6 +71,11 @@ pub fn free_port() -> u16 {
     bound().ok().flatten().expect("a port of the loopback interface").port()
 }
 
+/// The lines of a backend's servers at these ports of 127.0.0.1: `s0`, `s1` …
+pub fn server_lines(ports: &[u16]) -> String {
+    (0..).zip(ports).map(|(at, port): (usize, _)| format!("  server s{at} 127.0.0.1:{port}\n")).collect()
+}
+
 /// Asks until the answer is yes; false when it was not within [`PATIENCE`].
 pub fn eventually(mut ask: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + PATIENCE;

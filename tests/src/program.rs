@@ -182,6 +182,17 @@ impl Weir {
         ask(&self.directory.join("runtime"), command)
     }
 
+    /// A value of a line of `show stat`, which begins with these names: `web,FRONTEND`.
+    pub fn statistic(&self, line: &str, field: &str) -> String {
+        let table = self.ask("show stat");
+        let mut lines = table.lines();
+        let names = lines.next().unwrap_or_default().trim_start_matches("# ");
+        let at = names.split(',').position(|name| name == field);
+        let row = lines.find(|row| row.starts_with(&format!("{line},")));
+        let value = row.zip(at).and_then(|(row, at)| row.split(',').nth(at));
+        value.unwrap_or_else(|| panic!("no {field} of {line}: {table}")).to_owned()
+    }
+
     /// What it wrote to standard error so far.
     pub fn messages(&self) -> String {
         std::fs::read_to_string(self.directory.join("messages")).unwrap_or_default()

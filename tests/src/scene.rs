@@ -64,15 +64,7 @@ impl Scene {
 
     /// Columns of a line of the statistics.
     pub fn counts(&self, line: &str, columns: &[&str]) -> Vec<String> {
-        let table = self.weir.ask("show stat");
-        let mut lines = table.lines();
-        let names: Vec<&str> = lines.next().unwrap_or_default().trim_start_matches("# ").split(',').collect();
-        let wanted = lines.find(|row| row.starts_with(&format!("{line},"))).unwrap_or_default();
-        let values: Vec<&str> = wanted.split(',').collect();
-        let value = |column: &&str| {
-            let at = names.iter().position(|name| name == column).expect("a column of that name");
-            format!("{column}={}", values[at])
-        };
+        let value = |column: &&str| format!("{column}={}", self.weir.statistic(line, column));
         columns.iter().map(value).collect()
     }
 

@@ -171,7 +171,8 @@ fn all_agree(members: &[&Member], table: &str, count: usize) {
         wanted.len() == count && members.iter().all(|member| member.entries(table) == wanted)
     });
     let told: Vec<_> = members.iter().map(|member| member.entries(table)).collect();
-    assert!(same, "{table}: {told:#?}");
+    let peers: String = members.iter().map(|member| member.ask("show peers")).collect();
+    assert!(same, "{table}: {told:#?}\n{peers}");
 }
 
 /// Sets data of every table, other keys and numbers for each `by`.

@@ -4,20 +4,16 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
 use weir_tests::client::{self, Client};
-use weir_tests::{Origin, Weir, eventually, free_port, program, scratch};
+use weir_tests::{Origin, Weir, eventually, free_port, program, scratch, server_lines};
 
 /// Starts the program with a listener that has these lines and these servers.
 fn start(lines: &str, servers: &[u16]) -> (Weir, u16) {
     let port = free_port();
-    let servers: String = servers
-        .iter()
-        .enumerate()
-        .map(|(at, server)| format!("  server s{at} 127.0.0.1:{server}\n"))
-        .collect();
+    let servers = server_lines(servers);
     let configuration = format!(
         "global\n  nbthread 1\n  stats socket runtime level admin\ndefaults\n  mode http\n  timeout client 60s\n  \
          timeout connect 60s\n  timeout server 60s\nlisten l\n  bind 127.0.0.1:{port}\n  balance roundrobin\n  {}\n{servers}",
@@ -226,18 +222,16 @@ fn a_silent_server_is_helped_out_by_a_second_one() {
     let told = (number("hedges"), number("won"), number("after"));
     assert_eq!(told, (hedged.to_string(), hedged.to_string(), "20ms".into()));
     // Nobody is to blame, and a request is one request.
-    let stat = weir.ask("show stat");
-    let of = |name: &str, line: &str| {
-        let at = stat.lines().next().and_then(|head| head.split(',').position(|column| column == name));
-        let row = stat.lines().find(|row| row.starts_with(line)).unwrap_or_default();
-        row.split(',').nth(at.unwrap_or_default()).unwrap_or_default().to_owned()
-    };
     assert_eq!(
-        (of("eresp", "l,s0,"), of("wretr", "l,BACKEND,"), of("wredis", "l,BACKEND,")),
+        (
+            weir.statistic("l,s0", "eresp"),
+            weir.statistic("l,BACKEND", "wretr"),
+            weir.statistic("l,BACKEND", "wredis")
+        ),
         ("0".into(), "0".into(), "0".into())
     );
-    assert_eq!(of("req_tot", "l,BACKEND,"), "10");
-    assert_eq!(of("scur", "l,s0,"), "0");
+    assert_eq!(weir.statistic("l,BACKEND", "req_tot"), "10");
+    assert_eq!(weir.statistic("l,s0", "scur"), "0");
     gate.open();
 }
 
@@ -254,13 +248,13 @@ fn the_first_server_wins_when_it_answers_before_the_second() {
     first.open();
     let answer = client.response().expect("an answer");
     assert_eq!((answer.text().as_str(), answer.header("hedged")), ("first", Some("1")));
+    assert_eq!(column(&weir, "show hedge", "", "won"), "0");
     second.open();
     // The connection of the client goes on as any other.
     for _ in 0..4 {
         let answer = client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").response().expect("an answer");
         assert_eq!(answer.status, 200);
     }
-    assert_eq!(column(&weir, "show hedge", "", "won"), "0");
 }
 
 #[test]
@@ -316,8 +310,12 @@ fn a_body_that_is_kept_whole_is_sent_to_the_second_server_too() {
 fn what_must_not_be_repeated_is_not_hedged() {
     let gate = Arc::new(Gate::default());
     let silent = gated(&gate, "late");
-    let good = Origin::text("good");
-    let lines = "hedge after 10ms max 100%\nhttp-request disable-l7-retry if { path /once }";
+    let (told, heard) = mpsc::channel();
+    let good = Origin::start(move |head, _| {
+        let _ = told.send(head.lines().next().unwrap_or_default().to_owned());
+        b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood".to_vec()
+    });
+    let lines = "hedge after 200ms max 100%\nhttp-request disable-l7-retry if { path /once }";
     let (weir, port) = start(lines, &[silent.port(), good.port()]);
     let requests =
         ["POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx", "GET /once HTTP/1.1\r\nHost: a\r\n\r\n"];
@@ -333,7 +331,9 @@ fn what_must_not_be_repeated_is_not_hedged() {
     let mut client = Client::connect(port);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.response().map(|answer| answer.text()), Some("good".into()));
-    assert_eq!(column(&weir, "show hedge", "", "hedges"), "1");
+    let heard: Vec<String> = heard.try_iter().collect();
+    assert_eq!(heard, ["GET / HTTP/1.1"; 3]);
+    assert_ne!(column(&weir, "show hedge", "", "hedges"), "0");
     gate.open();
     for mut client in waiting {
         assert_eq!(client.response().map(|answer| answer.text()), Some("late".into()));
@@ -411,6 +411,29 @@ fn metrics_tell_of_ejections_budgets_and_hedges() {
 }
 
 #[test]
+fn clearing_all_counters_clears_those_of_policies_and_lets_servers_stand_where_they_are() {
+    let (bad, good) = (status(500), Origin::text("good"));
+    let lines = "outlier-ejection errors 2 ejection-time 1m\nhedge after 1m max 100%\nretries 1\n\
+                 retry-on 500\nretry-budget 0% min 1000";
+    let (weir, port) = start(lines, &[bad.port(), good.port()]);
+    let of_server = |name| column(&weir, "show outliers", "s0", name);
+    let retries = || column(&weir, "show retry-budget", "", "retries");
+    let ejected = || {
+        client::get(port, "/");
+        of_server("standing") == "ejected"
+    };
+    assert!(eventually(ejected));
+    let counts = || (of_server("by_errors"), of_server("failed"), retries());
+    let before = counts();
+    assert!(before.0 == "1" && before.1 != "0" && before.2 != "0", "{before:?}");
+    assert_eq!(weir.ask("clear counters").trim(), "");
+    assert_eq!(counts(), before, "these are no highest values");
+    assert_eq!(weir.ask("clear counters all").trim(), "");
+    assert_eq!(counts(), ("0".into(), "0".into(), "0".into()));
+    assert_eq!(of_server("standing"), "ejected");
+}
+
+#[test]
 fn the_recipe_keeps_the_failures_of_a_server_from_clients() {
     let (bad, good) = (status(503), [Origin::text("good"), Origin::text("good")]);
     let path = weir_tests::workspace().join("docs/recipes/failing-servers.cfg");
@@ -443,7 +466,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("retry-budget 20% min x", "'retry-budget' expects an integer argument (got 'x')."),
     ("retry-budget 20% most 3", "'retry-budget' cannot handle unexpected argument 'most'."),
     ("hedge", "'hedge' expects 'after' and a quantile or a time as argument."),
-    ("hedge afer p95", "`hedge` does not know `afer`"),
+    ("hedge afer p95", "'hedge' expects one of 'after' (got 'afer')."),
     ("hedge after", "'hedge' expects a quantile such as p95 or a time such as 20ms as argument."),
     ("hedge after p100", "`p100` is no quantile"),
     ("hedge after px", "`px` is no quantile"),
@@ -453,7 +476,11 @@ const REFUSED: &[(&str, &str)] = &[
     ("hedge after p95 min 5%", "'hedge' cannot handle unexpected argument 'min'."),
     ("outlier-ejection", "`outlier-ejection` does not say what makes an outlier"),
     ("outlier-ejection max-ejected 10%", "`outlier-ejection` does not say what makes an outlier"),
-    ("outlier-ejection error 5", "`outlier-ejection` does not know `error`"),
+    (
+        "outlier-ejection error 5",
+        "'outlier-ejection' expects one of 'errors', 'error-rate', 'latency', 'min-requests', 'interval', 'ejection-time', \
+         'max-ejection-time', 'max-ejected', 'recover' (got 'error').",
+    ),
     ("outlier-ejection errors 0", "'outlier-ejection' expects a number between 1 and 1000000 (got '0')."),
     ("outlier-ejection error-rate 0%", "`0%` is no percentage here"),
     ("outlier-ejection latency 1", "`1` is no factor"),

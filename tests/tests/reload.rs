@@ -84,8 +84,8 @@ fn sockets_for_datagrams_are_given_to_a_successor_too() {
         });
         at_port.filter_map(|line| line.split_whitespace().nth(9).map(str::to_owned)).collect()
     };
-    assert!(eventually(|| sockets().len() == 1));
     let before = sockets();
+    assert_eq!(before.len(), 1);
     let socket = weir.directory().join("runtime").display().to_string();
     let pid = weir.pid().to_string();
     let next = Weir::start_with(&text, &["-db", "-x", &socket, "-sf", &pid], &[port]);

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex, mpsc};
 
-use weir_tests::client::{Client, get, get_if_open};
+use weir_tests::client::{Client, exchange_with, get, get_if_open};
+use weir_tests::fastcgi::{self, application};
 use weir_tests::load::Load;
 use weir_tests::multiplexed::Frames;
 use weir_tests::{Origin, Weir, ask, eventually, free_port, program};
@@ -41,16 +42,6 @@ fn memory(weir: &Weir) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", weir.pid())).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).expect("a number of kB")
-}
-
-/// A value of a line of `show stat`.
-fn statistic(weir: &Weir, proxy: &str, line: &str, field: &str) -> String {
-    let table = weir.ask("show stat");
-    let mut lines = table.lines();
-    let names: Vec<&str> = lines.next().expect("names").trim_start_matches("# ").split(',').collect();
-    let at = names.iter().position(|name| *name == field).expect("a field");
-    let row = lines.find(|row| row.starts_with(&format!("{proxy},{line},"))).expect("a line");
-    row.split(',').nth(at).expect("a value").to_owned()
 }
 
 #[test]
@@ -116,7 +107,7 @@ fn what_both_configurations_have_lives_on() {
         || client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n").response().expect("an answer").status;
     assert_eq!(ask_on(), 200);
     let before = weir.ask("show servers state");
-    let requests = || statistic(&weir, "f", "FRONTEND", "req_tot").parse::<u32>().unwrap_or(0);
+    let requests = || weir.statistic("f,FRONTEND", "req_tot").parse::<u32>().unwrap_or(0);
     let before_all = requests();
     // Whatever stands first would move all numbers and places.
     let first = format!("frontend first\n  bind 127.0.0.1:{other}\n  default_backend b\n");
@@ -126,8 +117,8 @@ fn what_both_configurations_have_lives_on() {
     assert_eq!((ask_on(), ask_on()), (200, 200), "the client's connection goes on");
     assert_eq!(origin.connections(), 1, "and so does the server's");
     assert!(weir.ask("get weight b/s").starts_with("7 (initial 10)"));
-    assert_eq!(statistic(&weir, "b", "away", "status"), "MAINT");
-    assert_eq!(statistic(&weir, "b", "s", "stot"), "3", "what was counted is counted on");
+    assert_eq!(weir.statistic("b,away", "status"), "MAINT");
+    assert_eq!(weir.statistic("b,s", "stot"), "3", "what was counted is counted on");
     assert_eq!(requests(), before_all + 2);
     assert!(weir.ask("show table t").contains("http_req_cnt=3"), "{}", weir.ask("show table t"));
     assert!(weir.ask("get var proc.seen").contains("yes"));
@@ -267,6 +258,84 @@ fn a_dry_run_tells_the_difference_and_changes_nothing() {
     assert!(code == Some(2) && said.contains("unknown keyword `bnd`"), "{said}");
 }
 
+/// What says nothing of rules, servers or sockets: each line counts from the next request on.
+#[test]
+fn policies_caches_applications_and_compression_are_taken_over_when_they_alone_change() {
+    let busy = Origin::start(|_, _| b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec());
+    let plain = Origin::start(|_, _| {
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nCache-Control: max-age=60\r\n\
+          Content-Length: 10\r\n\r\nsome words"
+            .to_vec()
+    });
+    let app = application(|asked| {
+        let text = format!("Status: 200\r\n\r\n{}", asked.get("SCRIPT_FILENAME"));
+        fastcgi::response(asked.id, text.as_bytes())
+    });
+    let ports @ [tried, kept, packed, asked] = [(); 4].map(|()| free_port());
+    let text = |[policy, cache, compression, app_line]: [&str; 4]| {
+        with(&format!(
+            "listen tried\n  bind 127.0.0.1:{tried}\n  retries 2\n  retry-on 503\n  {policy}\n  server s 127.0.0.1:{}\n\
+             cache c\n  total-max-size 4\n  {cache}\n\
+             listen kept\n  bind 127.0.0.1:{kept}\n  http-request cache-use c\n  http-response cache-store c\n  server s 127.0.0.1:{port}\n\
+             listen packed\n  bind 127.0.0.1:{packed}\n  compression algo gzip\n  {compression}\n  server s 127.0.0.1:{port}\n\
+             listen asked\n  bind 127.0.0.1:{asked}\n  use-fcgi-app a\n  server s 127.0.0.1:{} proto fcgi\n\
+             fcgi-app a\n  {app_line}\n",
+            busy.port(),
+            app.port(),
+            port = plain.port()
+        ))
+    };
+    let requests = |origin: &Origin, port: u16| {
+        let before = origin.requests();
+        (0..2).for_each(|_| assert!(get(port, "/").is_some()));
+        (origin.requests() - before).to_string()
+    };
+    let seen = || {
+        let coded = exchange_with(packed, "/", "Accept-Encoding: gzip\r\n").expect("an answer");
+        [
+            requests(&busy, tried),
+            requests(&plain, kept),
+            coded.header("content-encoding").unwrap_or("none").to_owned(),
+            get(asked, "/x.php").expect("an answer").text(),
+        ]
+    };
+    let mut lines = ["", "max-age 60", "compression type text/html", "docroot /one"];
+    let weir = Weir::start(&text(lines), &ports);
+    let mut expected = ["6", "1", "none", "/one/x.php"];
+    assert_eq!(seen(), expected);
+    // Of the two requests the second finds what the first left, from before too.
+    expected[1] = "0";
+    let changes = [
+        (0, "retry-budget 0% min 0", "2", "listen tried: retry-budget 0% min 0 added"),
+        (1, "max-object-size 5", "2", "cache c: max-object-size 5 added, max-age removed"),
+        (
+            2,
+            "compression type text/plain",
+            "gzip",
+            "listen packed: compression algo gzip, type text/html → algo gzip, type text/plain",
+        ),
+        (3, "docroot /two", "/two/x.php", "fcgi-app a: docroot /one → /two"),
+    ];
+    for (at, line, now, told) in changes {
+        assert_eq!(seen(), expected, "before {line}");
+        (lines[at], expected[at]) = (line, now);
+        let told = format!("{told}; nothing else");
+        write(&weir, &text(lines));
+        assert_eq!(weir.ask("reload dry-run").trim(), told);
+        assert_eq!(weir.ask("reload").trim(), told);
+        assert_eq!(seen(), expected, "after {line}");
+    }
+    // Each policy is there once its line is.
+    for (line, command) in [("outlier-ejection errors 3", "show outliers"), ("hedge after 1m", "show hedge")]
+    {
+        assert_eq!(weir.ask(command).trim().lines().count(), 1, "{command}");
+        lines[0] = line;
+        assert!(reload(&weir, &text(lines)).contains("listen tried: "));
+        assert_eq!(get(tried, "/").map(|answer| answer.status), Some(503));
+        assert_eq!(weir.ask(command).trim().lines().count(), 2, "{command}");
+    }
+}
+
 #[test]
 fn a_signal_reloads_where_the_configuration_says_so() {
     let origin = Origin::echo();
@@ -318,9 +387,9 @@ fn streams_and_queues_outlive_a_reload() {
     for client in &mut clients {
         client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
     }
-    assert!(eventually(|| statistic(&weir, "l", "s", "scur") == "1"));
+    assert!(eventually(|| weir.statistic("l,s", "scur") == "1"));
     assert!(eventually(|| {
-        let waiting = |line: &str| statistic(&weir, "l", line, "qcur").parse::<u32>().unwrap_or(0);
+        let waiting = |line: &str| weir.statistic(&format!("l,{line}"), "qcur").parse::<u32>().unwrap_or(0);
         waiting("s") + waiting("BACKEND") == 2
     }));
     let said = reload(&weir, &text("  retries 7\n"));
@@ -334,7 +403,7 @@ fn streams_and_queues_outlive_a_reload() {
     stream.write_all(b"after!").expect("the stream goes on");
     far.read_exact(&mut bytes).expect("what was sent");
     assert_eq!(&bytes, b"after!");
-    assert_eq!(statistic(&weir, "t", "s", "scur"), "1");
+    assert_eq!(weir.statistic("t,s", "scur"), "1");
 }
 
 #[test]
@@ -376,14 +445,14 @@ fn what_checks_found_holds_until_they_find_otherwise() {
         ))
     };
     let weir = Weir::start(&text(""), &[port]);
-    assert!(eventually(|| statistic(&weir, "l", "down", "status") == "DOWN"));
+    assert!(eventually(|| weir.statistic("l,down", "status") == "DOWN"));
     reload(&weir, &text("  retries 5\n"));
-    assert_eq!(statistic(&weir, "l", "down", "status"), "DOWN", "it is not tried anew by requests");
+    assert_eq!(weir.statistic("l,down", "status"), "DOWN", "it is not tried anew by requests");
     let listener = TcpListener::bind(("127.0.0.1", down)).expect("its port");
-    assert!(eventually(|| statistic(&weir, "l", "down", "status") == "UP"), "checks go on");
+    assert!(eventually(|| weir.statistic("l,down", "status") == "UP"), "checks go on");
     drop(listener);
     reload(&weir, &text("  retries 6\n"));
-    assert!(eventually(|| statistic(&weir, "l", "down", "status") == "DOWN"), "and on");
+    assert!(eventually(|| weir.statistic("l,down", "status") == "DOWN"), "and on");
 }
 
 #[test]
@@ -469,7 +538,7 @@ fn what_was_done_to_the_process_becomes_a_configuration() {
     let weir = Weir::start(&saved, &[port]);
     assert_eq!(state(&|command| weir.ask(command)), before);
     assert!(get(port, "/a").expect("an answer").text().contains("x: changed"), "lists too");
-    assert_eq!(statistic(&weir, "f", "FRONTEND", "slim"), "77");
+    assert_eq!(weir.statistic("f,FRONTEND", "slim"), "77");
     let _ = std::fs::remove_dir_all(directory);
 }
 

@@ -4,16 +4,12 @@
 use std::io::Read;
 
 use weir_tests::client::Client;
-use weir_tests::{Origin, Weir, free_port};
+use weir_tests::{Origin, Weir, free_port, server_lines};
 
 /// Starts the program with a listener that has these lines of `defaults` and these servers.
 fn start(lines: &str, servers: &[u16]) -> (Weir, u16) {
     let port = free_port();
-    let servers: String = servers
-        .iter()
-        .enumerate()
-        .map(|(at, server)| format!("  server s{at} 127.0.0.1:{server}\n"))
-        .collect();
+    let servers = server_lines(servers);
     let configuration = format!(
         "global\n  nbthread 1\ndefaults\n  mode http\n  timeout client 60s\n  timeout connect 60s\n  timeout server 60s\n  \
          {lines}\nlisten l\n  bind 127.0.0.1:{port}\n{servers}"

@@ -21,13 +21,17 @@ fn server(port: u16, certificate: &Path) -> OpensslServer {
     OpensslServer::start(port, certificate, &["-msg", "-tls1_2", "-no_resumption_on_reneg"])
 }
 
+/// A configuration with that server.
+fn configuration(port: u16, server: u16, global: &str, words: &str) -> String {
+    format!(
+        "global\n{global}{DEFAULTS}listen l\n bind 127.0.0.1:{port}\n retries 0\n server s 127.0.0.1:{server} ssl {words}\n"
+    )
+}
+
 /// Weir before it.
 fn before(server: u16, global: &str, words: &str) -> (Weir, u16) {
     let port = free_port();
-    let text = format!(
-        "global\n{global}{DEFAULTS}listen l\n bind 127.0.0.1:{port}\n retries 0\n server s 127.0.0.1:{server} ssl {words}\n"
-    );
-    (Weir::start(&text, &[port]), port)
+    (Weir::start(&configuration(port, server, global, words), &[port]), port)
 }
 
 /// Has the server ask for another handshake: whether there was one.
@@ -66,6 +70,35 @@ fn a_server_may_renegotiate_where_its_line_says_so() {
     ] {
         let status = answer(global, words).map(|response| response.status);
         assert_eq!(status, Some(wanted), "{global:?} {words:?}");
+    }
+}
+
+/// Also a connection that was kept from before, where the global section says it alone.
+#[test]
+fn a_reload_that_lets_servers_renegotiate_counts_for_their_next_request() {
+    let runtime = " stats socket runtime level admin\n";
+    for (global, words) in [("", "renegotiate"), (" ssl-default-server-options renegotiate\n", "")] {
+        let (port, authority) = (free_port(), Authority::new());
+        let mut openssl = server(port, &authority.issue(&["one.test"]));
+        let (weir, frontend) = before(port, runtime, "verify none");
+        let mut client = Client::connect(frontend);
+        let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        client.send(request);
+        assert!(openssl.says(|line| line.starts_with("GET / ")));
+        openssl.send(ANSWER);
+        assert_eq!(client.response().map(|response| response.status), Some(200));
+        let text =
+            configuration(frontend, port, &format!("{runtime}{global}"), &format!("verify none {words}"));
+        std::fs::write(weir.directory().join("haproxy.cfg"), text).expect("the directory takes files");
+        let told =
+            if global.is_empty() { "listen l: server s " } else { "global: ssl-default-server-options" };
+        assert!(weir.ask("reload dry-run").starts_with(told));
+        assert!(weir.ask("reload").starts_with(told));
+        client.send(request);
+        assert!(openssl.says(|line| line.starts_with("GET / ")));
+        assert!(renegotiates(&mut openssl), "{global}{words}");
+        openssl.send(ANSWER);
+        assert_eq!(client.response().map(|response| response.status), Some(200));
     }
 }
 

@@ -61,6 +61,8 @@ pub(crate) fn bind(plan: &Plan, inherited: &mut Inherited, backlog: u32) -> Resu
             )),
         }
     }
+    // Then what shows by no connection: whoever finds a frontend open finds these bound.
+    bind_datagrams(plan, inherited, &mut bound, &mut failures);
     for (index, proxy) in plan.proxies.iter().enumerate().filter(|(_, proxy)| !proxy.disabled) {
         let has_socket = |bind: &Bind| !matches!(bind.address, BindAddress::Reverse(_));
         for (number, one) in proxy.binds.iter().enumerate().filter(|(_, one)| has_socket(one)) {
@@ -87,7 +89,6 @@ pub(crate) fn bind(plan: &Plan, inherited: &mut Inherited, backlog: u32) -> Resu
             }
         }
     }
-    bind_datagrams(plan, inherited, &mut bound, &mut failures);
     if failures.is_empty() { Ok(bound) } else { Err(failures.join("\n")) }
 }
 

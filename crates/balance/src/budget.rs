@@ -5,10 +5,9 @@
 //! this moment, and of those that it had within the last second. What is refused ends as it failed.
 //! Called by `proxy` before a retry and before a hedge.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use runtime::shared::Shared as _;
 use state::Extra;
+use state::extra::Load;
 
 /// What `retry-budget` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,15 +16,6 @@ pub struct Budget {
     pub share: u32,
     /// So many may always be tried again, at once and within a second.
     pub min: u32,
-}
-
-/// How much a backend has to do.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Load {
-    /// Requests that it serves now.
-    pub live: u64,
-    /// Requests that came within the last second.
-    pub recent: u64,
 }
 
 impl Budget {
@@ -58,13 +48,10 @@ pub fn take_unlimited(extra: &Extra, now_ms: u64) {
     extra.recent.take(now_ms, u64::MAX);
 }
 
-/// How many are being made now.
-pub fn in_flight(extra: &Extra) -> u32 {
-    extra.in_flight.load(Relaxed)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
     use super::*;
 
     #[test]
@@ -88,6 +75,10 @@ mod tests {
                 extra.end();
             }
         });
-        assert_eq!((take(10), in_flight(&extra)), (0, 0), "a tenth of those of the second are used up");
+        assert_eq!(
+            (take(10), extra.in_flight.load(Relaxed)),
+            (0, 0),
+            "a tenth of those of the second are used up"
+        );
     }
 }

@@ -5,8 +5,9 @@ use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::now_ms;
+use state::extra::Load;
 use state::performance::{Cause, Standing};
-use state::{Extra, Server, counters};
+use state::{Extra, Server};
 
 use crate::call::{Call, Reply, error};
 use crate::view::{PoliciesView, ProxyView, View};
@@ -87,9 +88,7 @@ pub(crate) fn show_retry_budget(call: &mut Call<'_>) -> Reply {
     for proxy in proxies {
         let state = &proxy.state;
         let (percent, min) = proxy.policies.budget.unwrap_or_default();
-        let live = counters::current(&state.backend, |own| own.traffic.sessions.get());
-        let recent: u64 =
-            state.backend.all().map(|own| u64::from(own.traffic.session_rate.per_second(now))).sum();
+        let Load { live, recent } = Load::of(&state.backend, now);
         let extra = state.extra();
         let (in_flight, window) =
             extra.map_or((0, 0), |own| (own.in_flight.load(Relaxed), own.recent.count(now)));

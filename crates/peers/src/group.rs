@@ -117,6 +117,8 @@ pub struct Group {
     lines: BTreeMap<Link, Line>,
     next_link: Link,
     resync: Resync,
+    /// The connection over which a peer is to be asked for everything, since somebody looked.
+    asked: Option<Link>,
     /// The number that is shown: of this process, or of the one that taught it everything.
     life: u32,
     /// How often the successor may still be tried, in a process that ends.
@@ -159,6 +161,7 @@ impl Group {
             lines: BTreeMap::new(),
             next_link: 1,
             resync: Resync::new(settings.successor && local.is_some(), now),
+            asked: None,
             life: settings.process,
             stopping: None,
             commands: VecDeque::new(),
@@ -172,6 +175,12 @@ impl Group {
     /// What is to be done outside, one after the other.
     pub fn command(&mut self) -> Option<Command> {
         self.commands.pop_front()
+    }
+
+    /// A connection that has something to say now though nothing came over it: [`output`](Self::output) is
+    /// to be called for it.
+    pub fn asked(&mut self) -> Option<Link> {
+        self.asked.take()
     }
 
     /// How far this process is in learning what was known before it began.
@@ -458,6 +467,7 @@ impl Group {
         {
             session.request_resync();
             self.resync.assigned(link);
+            self.asked = Some(link);
         }
     }
 

@@ -98,6 +98,9 @@ impl<T: Tables + 'static> Desk<T> {
                 Command::Done => self.done.notify_one(),
             }
         }
+        if let Some(line) = work.group.asked().and_then(|link| work.lines.get(&link)) {
+            line.woken.notify_one();
+        }
         self.ways.count(work.group.connections());
         self.changed.notify_one();
         result

@@ -118,6 +118,7 @@ fn a_peer_that_does_not_know_everything_is_followed_by_another() {
     assert_eq!(a.says(first, 0), [0, 3]);
     assert_eq!(a.group.stage(), Stage::Remote);
     let second = dials.values().copied().find(|link| *link != first).unwrap();
+    assert_eq!((a.group.asked(), a.group.asked()), (Some(second), None), "it is silent otherwise");
     assert_eq!(a.says(second, 0), [0, 0]);
     a.hears(second, &[0, 1], 0);
     assert_eq!(a.says(second, 0), [0, 3]);

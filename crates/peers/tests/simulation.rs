@@ -28,6 +28,8 @@ enum Happening {
     Timer { node: usize, life: u32 },
     /// A node's traffic changes an entry.
     Change { node: usize, round: u64 },
+    /// A node's traffic makes an entry that nobody else does, or changes it.
+    Add { node: usize, number: u64, value: u64 },
     /// A node dies and begins anew.
     Restart { node: usize },
 }
@@ -222,11 +224,11 @@ impl World {
                 }
             }
             Happening::Change { node, round } => {
-                let table = (round % 2) as usize;
                 let key = format!("{node}/{}", round % 5).into_bytes();
-                self.nodes[node].memory.count(table, &key, round, self.now);
-                self.truth.insert([&[table as u8], &key[..]].concat(), round);
-                self.attend(node, true);
+                self.change(node, (round % 2) as usize, &key, round);
+            }
+            Happening::Add { node, number, value } => {
+                self.change(node, (number % 2) as usize, format!("{node}:{number}").as_bytes(), value);
             }
             Happening::Restart { node } => {
                 let links: Vec<(usize, usize)> = self.nodes[node].links.values().copied().collect();
@@ -236,6 +238,12 @@ impl World {
             }
         }
         true
+    }
+
+    fn change(&mut self, node: usize, table: usize, key: &[u8], value: u64) {
+        self.nodes[node].memory.count(table, key, value, self.now);
+        self.truth.insert([&[table as u8], key].concat(), value);
+        self.attend(node, true);
     }
 
     fn comes(&mut self, order: u64, connection: usize, side: usize, bytes: Option<Vec<u8>>) {
@@ -357,4 +365,43 @@ fn peers_that_restart_meanwhile_know_everything_in_the_end() {
     for seed in 0..20 {
         converges(bad_minute(12, seed, 40, 6));
     }
+}
+
+/// A few peers that learn from each other over connections that break, and so many entries that one of
+/// them makes meanwhile, with `values` one soon after the other.
+fn learning(seed: u64, overwrites: bool, values: &[u64]) -> World {
+    let count = 2 + seed as usize % 3;
+    let mut world = World::new(count, seed);
+    world.nodes.iter_mut().for_each(|node| node.memory.overwrites = overwrites);
+    world.losses = (1 + world.random.u64(3..40), 14_000);
+    for number in 0..40 {
+        let (mut at, node) = (world.random.u64(0..14_000), world.random.usize(..count));
+        for &value in values {
+            world.plan(at, Happening::Add { node, number, value });
+            at += world.random.u64(1..10);
+        }
+    }
+    world.run(15_000);
+    world
+}
+
+/// What a resync tells cannot be older than an entry that was never changed: where one is missing, its
+/// change was not sent.
+#[test]
+fn what_is_new_while_peers_teach_each_other_everything_reaches_all() {
+    let mut broken = 0;
+    for seed in 0..100 {
+        for overwrites in [false, true] {
+            let world = learning(seed, overwrites, &[1]);
+            broken += world.broken;
+            converges(world);
+        }
+    }
+    assert!(broken > 1000, "{broken} connections broke");
+}
+
+/// Tables that take what a resync tells for what it is, maybe older than what they have, lose nothing.
+#[test]
+fn what_changes_while_peers_teach_each_other_everything_is_known_to_all() {
+    (0..100).for_each(|seed| converges(learning(seed, false, &[1, 2, 3])));
 }

@@ -25,7 +25,9 @@ pub(crate) fn shared_entry(stage: &Stage<'_>, key: &Expression, table: &Arc<Tabl
     let env = stage.env();
     let tracked =
         track::with_key(key.eval(&env)?, table.settings.kind, |key| Tracked::get(table, key, stage.now_ms));
-    tracked.flatten().map(Rc::new)
+    let tracked = tracked.flatten()?;
+    tracked.view().touch(stage.now_ms);
+    Some(Rc::new(tracked))
 }
 
 /// Tracks the entry of a key, unless the request or its connection tracks something with that number

@@ -16,6 +16,9 @@ pub fn server(server: &Server, all: bool) {
         server.health.observed.store(0, Relaxed);
         server.downs.store(0, Relaxed);
         server.down_ms.store(0, Relaxed);
+        if let Some(performance) = server.performance() {
+            performance.clear();
+        }
     }
 }
 
@@ -23,6 +26,9 @@ pub fn server(server: &Server, all: bool) {
 pub fn proxy(proxy: &Proxy, all: bool) {
     clear_shards(&proxy.frontend, all);
     clear_shards(&proxy.backend, all);
+    if let Some(extra) = proxy.extra() {
+        clear_shards(&extra.counters, all);
+    }
     proxy.connections_max.store(proxy.connections.load(Relaxed), Relaxed);
     proxy.queue.max.store(proxy.queue.len(), Relaxed);
     if all {

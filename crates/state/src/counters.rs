@@ -299,10 +299,28 @@ impl Clear for Multiplexed {
     }
 }
 
+impl Clear for Compressed {
+    fn clear(&self, all: bool) {
+        if all {
+            [&self.taken, &self.given, &self.passed_by, &self.responses].into_iter().for_each(Count::clear);
+        }
+    }
+}
+
+impl Clear for Cached {
+    fn clear(&self, all: bool) {
+        if all {
+            [&self.lookups, &self.hits, &self.hint_hits].into_iter().for_each(Count::clear);
+        }
+    }
+}
+
 impl Clear for FrontendCounters {
     fn clear(&self, all: bool) {
         self.traffic.clear(all);
         self.h2.clear(all);
+        self.compression.clear(all);
+        self.cached.clear(all);
         self.connection_rate.clear_max();
         self.request_rate.clear_max();
         if all {
@@ -332,6 +350,8 @@ impl Clear for BackendCounters {
     fn clear(&self, all: bool) {
         self.traffic.clear(all);
         self.h2.clear(all);
+        self.compression.clear(all);
+        self.cached.clear(all);
         self.request_rate.clear_max();
         self.idle.clear_max();
         self.times.max.iter().for_each(Count::clear);
@@ -408,6 +428,24 @@ mod tests {
             responses.add(status);
         }
         assert_eq!(responses.0.each_ref().map(Count::get), [1, 2, 1, 1, 1, 2]);
+    }
+
+    #[test]
+    fn clearing_all_clears_what_compression_and_caches_counted() {
+        let (frontend, backend) = (FrontendCounters::default(), BackendCounters::default());
+        let counts = || {
+            let sides = [(&frontend.compression, &frontend.cached), (&backend.compression, &backend.cached)];
+            sides.into_iter().flat_map(|(coded, cached)| {
+                let coded = [&coded.taken, &coded.given, &coded.passed_by, &coded.responses];
+                coded.into_iter().chain([&cached.lookups, &cached.hits, &cached.hint_hits])
+            })
+        };
+        counts().for_each(|count| count.add(1));
+        for all in [false, true] {
+            frontend.clear(all);
+            backend.clear(all);
+            assert!(counts().all(|count| count.get() == u64::from(!all)));
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use runtime::shared::{Shared as _, note_write};
 use runtime::{Count, Sharded};
 
+use crate::counters::{self, BackendCounters, Clear};
 use crate::spread::{Histogram, Spread};
 
 /// What one worker counts.
@@ -33,6 +34,24 @@ pub struct ExtraCounters {
     pub times: Spread,
 }
 
+impl Clear for ExtraCounters {
+    /// The times stay: `hedge` goes by them.
+    fn clear(&self, all: bool) {
+        if all {
+            let counts = [
+                &self.retries,
+                &self.retries_refused,
+                &self.hedges,
+                &self.hedges_won,
+                &self.hedges_refused,
+                &self.hedges_over_budget,
+                &self.hedges_without_server,
+            ];
+            counts.into_iter().for_each(Count::clear);
+        }
+    }
+}
+
 /// What is known of a backend's.
 #[derive(Debug, Default)]
 pub struct Extra {
@@ -50,6 +69,25 @@ pub struct Extra {
     pub delay_us: AtomicU64,
     /// When that is to be worked out again, in ms of the monotonic clock. Written by who does it.
     pub due_ms: AtomicU64,
+}
+
+/// How much a backend has to do.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Load {
+    /// Requests that it serves now.
+    pub live: u64,
+    /// Requests that came within the last second.
+    pub recent: u64,
+}
+
+impl Load {
+    /// That of a backend with these counters at `now_ms`.
+    pub fn of(counters: &Sharded<BackendCounters>, now_ms: u64) -> Self {
+        Self {
+            live: counters::current(counters, |own| own.traffic.sessions.get()),
+            recent: counters::total(counters, |own| own.traffic.session_rate.per_second(now_ms).into()),
+        }
+    }
 }
 
 /// What `hedge` goes by.
@@ -73,6 +111,7 @@ pub struct Window(AtomicU64);
 const MOST: u64 = (1 << 20) - 1;
 
 impl Window {
+    /// The second of `now_ms`, the events of the one before, and its own so far.
     fn unpack(word: u64, now_ms: u64) -> (u64, u64, u64) {
         let second = (now_ms / 1000) & 0xff_ffff;
         let (then, previous, current) = (word >> 40, (word >> 20) & MOST, word & MOST);
@@ -87,6 +126,10 @@ impl Window {
     /// before the share that still lies within.
     pub fn count(&self, now_ms: u64) -> u64 {
         let (_, previous, current) = Self::unpack(self.0.load(Relaxed), now_ms);
+        Self::within(previous, current, now_ms)
+    }
+
+    fn within(previous: u64, current: u64, now_ms: u64) -> u64 {
         current + (previous * (1000 - now_ms % 1000)).div_ceil(1000)
     }
 
@@ -95,8 +138,8 @@ impl Window {
         note_write();
         let taken = self.0.fetch_update(Relaxed, Relaxed, |word| {
             let (second, previous, current) = Self::unpack(word, now_ms);
-            let counted = current + (previous * (1000 - now_ms % 1000)).div_ceil(1000);
-            (counted < limit.min(MOST)).then_some(second << 40 | previous << 20 | (current + 1))
+            (Self::within(previous, current, now_ms) < limit.min(MOST))
+                .then_some(second << 40 | previous << 20 | (current + 1))
         });
         taken.is_ok()
     }
@@ -105,7 +148,7 @@ impl Window {
 impl Extra {
     /// The sum of what workers count.
     pub fn sum(&self, of: impl Fn(&ExtraCounters) -> &Count) -> u64 {
-        self.counters.all().map(|own| of(own).get()).sum()
+        counters::total(&self.counters, |own| of(own).get())
     }
 
     /// An extra attempt is over.

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard};
 use runtime::shared::Shared as _;
 use runtime::{Count, Sharded};
 
+use crate::counters::{Clear, clear_shards};
 use crate::spread::{Histogram, Spread};
 
 /// What one worker saw of a server.
@@ -19,6 +20,15 @@ pub struct Outcomes {
     failed: Count,
     /// How long those took that were answered.
     answered: Spread,
+}
+
+impl Clear for Outcomes {
+    fn clear(&self, all: bool) {
+        if all {
+            self.failed.clear();
+            self.answered.clear();
+        }
+    }
 }
 
 /// The same of all workers at an instant, or between two.
@@ -166,6 +176,13 @@ impl Performance {
             failed: self.outcomes.all().map(|own| own.failed.get()).sum(),
             answered: Histogram::of(self.outcomes.all().map(|own| &own.answered)),
         }
+    }
+
+    /// Counts attempts and ejections anew (`clear counters all`): where the server stands stays as it is.
+    /// The interval that is under way sees less than happened in it.
+    pub(crate) fn clear(&self) {
+        clear_shards(&self.outcomes, true);
+        self.record().ejections = [0; 3];
     }
 
     /// The share of its weight that counts, in percent: 0 while it is ejected.

@@ -1,8 +1,8 @@
 //! How long things took, as a histogram: a counter for each quarter of an octave, from 64 µs to more
 //! than a minute.
 //!
-//! A [`Spread`] only grows and has one writer, a worker; readers add the workers' up into a
-//! [`Histogram`] and take off what was there before. Written where a backend ejects outliers or
+//! A [`Spread`] only grows, until it is cleared, and has one writer, a worker; readers add the workers'
+//! up into a [`Histogram`] and take off what was there before. Written where a backend ejects outliers or
 //! hedges; read by `balance` and the runtime socket.
 
 use std::array;
@@ -30,6 +30,11 @@ impl Spread {
     #[inline]
     pub fn add(&self, us: u64) {
         self.0[bucket(us)].add(1);
+    }
+
+    /// Begins anew.
+    pub(crate) fn clear(&self) {
+        self.0.iter().for_each(Count::clear);
     }
 }
 

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 #[path = "../common/mod.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "other tests need more of it")]
 mod common;
 mod model;
 

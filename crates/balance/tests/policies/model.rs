@@ -8,9 +8,10 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-use balance::budget::{self, Load};
+use balance::budget;
 use balance::{Member, Picker, Settings, Wish, outliers};
 use runtime::Rate;
+use state::extra::Load;
 use state::server::Tally;
 use state::{Answer, Extra, Server};
 

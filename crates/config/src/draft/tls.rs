@@ -306,6 +306,34 @@ impl TlsDefaults<'_> {
 }
 
 impl TlsDefaults<'_> {
+    /// What connections to servers are made by, beside the lines of these.
+    pub(crate) fn for_servers(&self) -> String {
+        let TlsWords {
+            ciphers,
+            ciphersuites,
+            curves,
+            sigalgs,
+            client_sigalgs,
+            versions,
+            alpn,
+            no_alpn,
+            tickets,
+            renegotiate,
+            verify,
+            ca_file,
+            ca_verify_file,
+            crl_file,
+            prefer_client,
+        } = self.server;
+        // Not where they stand.
+        let words =
+            [ciphers, ciphersuites, curves, sigalgs, client_sigalgs, alpn, ca_file, ca_verify_file, crl_file]
+                .map(|word| word.map(|word| word.text));
+        let flags = (versions, no_alpn, tickets, renegotiate, verify, prefer_client);
+        let bases = (self.authorities, self.certificates, self.keys);
+        format!("{words:?}{flags:?}{bases:?}{:?}", self.server_verify)
+    }
+
     /// What connections keep within.
     pub fn limits(&self) -> tls::Limits {
         let longest = self.max_record.into_iter().filter(|longest| *longest > 0).min();

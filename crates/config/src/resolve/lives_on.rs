@@ -16,6 +16,7 @@ use state::table::{Settings as TableSettings, Table};
 use state::{Listener, Ring, Server};
 
 use crate::draft::settings::Settings;
+use crate::draft::tls::TlsDefaults;
 use crate::resolve::Pending;
 use crate::resolve::server_line::ServerLine;
 
@@ -98,14 +99,17 @@ pub(super) fn server(
     Ok(own.clone())
 }
 
-/// What the connections to a server depend on, as one number: its line, and what it has of its
-/// backend.
-pub(super) fn print(proxy: &Pending<'_>, line: &ServerLine<'_>) -> u64 {
+/// What the connections to a server depend on, as one number: its line, what it has of its backend, and
+/// in TLS of the global section.
+pub(super) fn print(proxy: &Pending<'_>, line: &ServerLine<'_>, defaults: &TlsDefaults<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     line.statement.words.iter().for_each(|word| word.as_str().hash(&mut hasher));
     proxy.settings.default_server_lines.hash(&mut hasher);
     format!("{:?}", proxy.settings.source).hash(&mut hasher);
     proxy.settings.mode.name().hash(&mut hasher);
+    if line.draft.tls.enabled {
+        defaults.for_servers().hash(&mut hasher);
+    }
     hasher.finish()
 }
 

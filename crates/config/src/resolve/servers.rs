@@ -221,7 +221,7 @@ fn make_server<'a>(
     context: &mut Context<'_>,
 ) -> MadeServer<'a> {
     let address = address(&line, proxy, context);
-    let print = lives_on::print(proxy, &line);
+    let print = lives_on::print(proxy, &line, &context.tls);
     let ServerLine { statement, name, draft, place, address_word, .. } = line;
     if let Some(track) = draft.track {
         let own = proxy.settings.name;

@@ -50,9 +50,7 @@ fn hedge<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
         return args.finish();
     }
     let after = args.required("'after' and a quantile or a time")?;
-    if after != "after" {
-        return Err(unknown("hedge", after, &["after"]));
-    }
+    args.choice(after, &[("after", ())])?;
     let word = args.required("a quantile such as p95 or a time such as 20ms")?;
     let after = match word.strip_prefix('p') {
         Some(_) => After::Quantile(quantile(word)?),
@@ -67,18 +65,20 @@ fn hedge<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     Ok(())
 }
 
+/// What `outlier-ejection` knows.
+const WORDS: &[(&str, ())] = &[
+    ("errors", ()),
+    ("error-rate", ()),
+    ("latency", ()),
+    ("min-requests", ()),
+    ("interval", ()),
+    ("ejection-time", ()),
+    ("max-ejection-time", ()),
+    ("max-ejected", ()),
+    ("recover", ()),
+];
+
 fn outlier_ejection<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    const WORDS: &[&str] = &[
-        "errors",
-        "error-rate",
-        "latency",
-        "min-requests",
-        "interval",
-        "ejection-time",
-        "max-ejection-time",
-        "max-ejected",
-        "recover",
-    ];
     if args.negated() {
         settings.policies.outliers = None;
         return args.finish();
@@ -96,7 +96,7 @@ fn outlier_ejection<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) ->
             "max-ejection-time" => longest = Some((time(args, 100)?, args.last())),
             "max-ejected" => own.max_ejected = percent(args, 1, 99)?,
             "recover" => own.recover = time(args, 0)?,
-            _ => return Err(unknown("outlier-ejection", word, WORDS)),
+            _ => args.choice(word, WORDS)?,
         }
     }
     if own.errors.is_none() && own.error_rate.is_none() && own.latency.is_none() {
@@ -177,11 +177,4 @@ fn milliseconds(args: &mut Args<'_, '_>, word: &Word, least: u64) -> Result<u64,
             .label(format!("at least {least}ms")));
     }
     Ok(time)
-}
-
-fn unknown(keyword: &str, word: &Word, known: &[&'static str]) -> Diagnostic {
-    Diagnostic::alert(format!("`{keyword}` does not know `{word}`"))
-        .at(word.span())
-        .did_you_mean(diag::suggest(word, known.iter().copied()))
-        .help(format!("one of: {}", known.join(", ")))
 }

@@ -36,6 +36,8 @@ pub(crate) struct Memory {
     /// How many entries were learned.
     pub(crate) learned: u64,
     pub(crate) origins: HashMap<String, u64>,
+    /// Whether what a resync tells takes the place of what is newer, as in the tables of [`peers::Stick`].
+    pub(crate) overwrites: bool,
 }
 
 impl Memory {
@@ -45,7 +47,12 @@ impl Memory {
             width: definition.values(),
             ..Table::default()
         };
-        Memory { tables: definitions.iter().map(table).collect(), learned: 0, origins: HashMap::new() }
+        Memory {
+            tables: definitions.iter().map(table).collect(),
+            learned: 0,
+            origins: HashMap::new(),
+            overwrites: false,
+        }
     }
 
     /// An entry is made or changed here.
@@ -122,6 +129,7 @@ impl Tables for Memory {
     fn learn(&mut self, table: usize, row: &Row<'_>, origin: Origin, now: u64) {
         self.learned += 1;
         *self.origins.entry(format!("{origin:?}")).or_default() += 1;
+        let overwrites = self.overwrites;
         let table = &mut self.tables[table];
         let lives = row.expire.unwrap_or(table.expire);
         let expires = if table.expire == 0 { u64::MAX } else { now + u64::from(lives) };
@@ -134,13 +142,11 @@ impl Tables for Memory {
         });
         // Each key has one writer here: what it says itself is newer than what others tell of it.
         let resync = matches!(origin, Origin::Remote { resync: true, .. });
-        if resync && !entry.old {
+        if resync && !entry.old && !overwrites {
             return;
         }
         entry.old = resync;
         entry.expires = expires;
-        table.changes.remove(&entry.number);
-        entry.number = 0;
         for (own, told) in entry.values.iter_mut().zip(row.values) {
             if *told != Value::Absent {
                 *own = told.clone();

@@ -22,6 +22,9 @@ use crate::server::{Refused, Upstream, fcgi};
 
 /// Holds the request back until its body is there, where the configuration asks for it.
 pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
+    if !x.has_body() {
+        return Ok(());
+    }
     let buffered = client.frontend.options.http_buffer_request || backend.options.http_buffer_request;
     let by_parameter = matches!(
         backend.balance.algorithm,
@@ -35,7 +38,7 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Pro
         || retry.grpc_unavailable
         || !retry.statuses.is_empty()
         || backend.balance.hedge.is_some();
-    if !(buffered || by_parameter || replays) || !x.has_body() {
+    if !(buffered || by_parameter || replays) {
         return Ok(());
     }
     if buffered || by_parameter {

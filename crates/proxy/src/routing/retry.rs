@@ -7,11 +7,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use balance::Budget;
-use balance::budget::Load;
 use plan::Proxy;
 use runtime::timer::now_ms;
+use state::extra::Load;
 use state::server::Operational;
-use state::{counters, transition};
+use state::transition;
 
 use crate::client::Client;
 use crate::exchange::view;
@@ -67,23 +67,14 @@ fn grant(x: &mut Exchange, backend: &Proxy, budget: Budget) -> bool {
     x.extra = None;
     let extra = backend.state.keep_extra();
     let counters = extra.counters.mine();
-    if budget.take(extra, load(backend), now_ms()) {
+    let now = now_ms();
+    if budget.take(extra, Load::of(&backend.state.backend, now), now) {
         counters.retries.add(1);
         x.extra = Some(Extra::new(&backend.state, true));
         return true;
     }
     counters.retries_refused.add(1);
     false
-}
-
-/// How much the backend has to do.
-pub(crate) fn load(backend: &Proxy) -> Load {
-    let now = now_ms();
-    let counters = &backend.state.backend;
-    Load {
-        live: counters::current(counters, |own| own.traffic.sessions.get()),
-        recent: counters.all().map(|own| u64::from(own.traffic.session_rate.per_second(now))).sum(),
-    }
 }
 
 /// How many times the request may be sent again.

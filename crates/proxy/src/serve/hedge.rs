@@ -15,8 +15,9 @@ use ::http::{BodyLength, Head};
 use balance::{Hedge, budget};
 use runtime::timer::{NEVER, Timer, now_ms, now_us};
 use sample::{Hedged, Phase};
-use state::Answer;
+use state::extra::Load;
 use state::sessions::Activity;
+use state::{Answer, counters};
 
 use crate::client::Client;
 use crate::exchange::{Exchange, Extra, sockets};
@@ -111,18 +112,19 @@ fn second(x: &mut Exchange, backend: &Rc<LocalProxy>, first: &Lease, hedge: &Hed
         counters.hedges_without_server.add(1);
         return None;
     };
-    let requests = backend.state.backend.all().map(|own| own.traffic.sessions_total.get()).sum();
+    let requests = counters::total(&backend.state.backend, |own| own.traffic.sessions_total.get());
     if !hedge.take(extra, requests) {
         counters.hedges_refused.add(1);
         return None;
     }
+    let now = now_ms();
     match backend.balance.budget {
-        Some(budget) if !budget.take(extra, retry::load(backend), now_ms()) => {
+        Some(budget) if !budget.take(extra, Load::of(&backend.state.backend, now), now) => {
             counters.hedges_over_budget.add(1);
             return None;
         }
         Some(_) => {}
-        None => budget::take_unlimited(extra, now_ms()),
+        None => budget::take_unlimited(extra, now),
     }
     counters.hedges.add(1);
     x.extra = Some(Extra::new(&backend.state, false));

@@ -180,15 +180,10 @@ impl Table {
     }
 
     /// The entry of a key, which is made if there is none; `None` where there is no room for it.
-    /// Finding it refreshes it.
+    /// Finding it refreshes it. Peers are told of it when it is [touched](View::touch), which whoever
+    /// changes it does at the end: what they were told of an unfinished entry could come back in a
+    /// resync, and take the place of the finished one.
     pub fn get(&self, key: &[u8], now_ms: u64) -> Option<Entry<'_>> {
-        let entry = self.get_quietly(key, now_ms)?;
-        entry.note_update();
-        Some(entry)
-    }
-
-    /// The same where peers need not be told.
-    fn get_quietly(&self, key: &[u8], now_ms: u64) -> Option<Entry<'_>> {
         let mut words = [0; LONGEST_KEY / 4 + 1];
         let now = now_ms as u32;
         self.with_key(key, &mut words, |table, key| {

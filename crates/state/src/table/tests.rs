@@ -183,10 +183,21 @@ fn changed(table: &Table, after: u64) -> Vec<(u64, u32)> {
 }
 
 #[test]
+fn peers_are_told_of_an_entry_when_it_is_touched_and_not_before() {
+    let table = Table::new(Settings { peers: Some("p".into()), ..settings(5000) });
+    let entry = table.get(&key(1), 0).unwrap();
+    entry.set(Data::Gpc0, 0, 7, 0);
+    assert_eq!((changed(&table, 0), table.last_change()), (vec![], 0));
+    entry.touch(0);
+    assert_eq!(changed(&table, 0), [(1, 1)]);
+}
+
+#[test]
 fn changes_are_numbered_in_their_order_and_each_entry_has_its_last() {
     let table = Table::new(Settings { peers: Some("p".into()), ..settings(5000) });
+    let add = |number, now| table.get(&key(number), now).unwrap().touch(now);
     for number in [1, 2, 3] {
-        drop(table.get(&key(number), 0));
+        add(number, 0);
     }
     assert_eq!(changed(&table, 0), [(1, 1), (2, 2), (3, 3)]);
     let first = table.find(&key(1), 5).unwrap();
@@ -197,7 +208,7 @@ fn changes_are_numbered_in_their_order_and_each_entry_has_its_last() {
     assert_eq!(changed(&table, 0), [(2, 2), (3, 3), (4, 1)]);
     assert_eq!((changed(&table, 3), changed(&table, 4), table.last_change()), (vec![(4, 1)], vec![], 4));
     assert!(table.remove(table.find(&key(2), 6).unwrap()));
-    drop(table.get(&key(4), 6));
+    add(4, 6);
     assert_eq!(changed(&table, 0), [(3, 3), (4, 1), (5, 4)]);
     // Numbers that nothing has any more are forgotten, and none that something has.
     for turn in 0..5_000 {
@@ -218,7 +229,7 @@ fn changes_are_numbered_in_their_order_and_each_entry_has_its_last() {
     table.find(&key(3), 5_000).unwrap().touch(5_000);
     assert_eq!(told.load(Relaxed), 2);
     let untold = Table::new(settings(10));
-    drop(untold.get(&key(1), 0));
+    untold.get(&key(1), 0).unwrap().touch(0);
     assert_eq!((changed(&untold, 0), untold.last_change()), (vec![], 0));
 }
 
@@ -244,6 +255,7 @@ fn what_a_peer_says_is_taken_in_and_told_to_nobody() {
     entry.add(Data::ConnCur, 0, 5, 100);
     entry.set(Data::Gpt, 2, 6, 100);
     entry.set_server_key("s");
+    entry.touch(100);
     drop(entry);
     let mut told = 0;
     from.changes(0, 300, |_, entry| {

@@ -5,6 +5,7 @@
 //! given when peers ask. An entry has one number, of its last change.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering::AcqRel;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use super::layout::{Data, Form, head};
@@ -58,9 +59,8 @@ impl Updates {
     /// Notes that an entry has changed.
     #[inline]
     pub(super) fn note(&self, row: &Row<'_>, slot: Slot) {
-        if row.word(head::UPDATE) != PENDING
-            && row.words[head::UPDATE].swap(PENDING, std::sync::atomic::Ordering::AcqRel) != PENDING
-        {
+        // Also where it is marked: who gives it a number meanwhile sees what was changed before.
+        if row.words[head::UPDATE].swap(PENDING, AcqRel) != PENDING {
             self.add(slot);
         }
     }
@@ -135,7 +135,7 @@ impl Table {
                     // These say something else in an entry.
                     log.last += 1 + u64::from(log.last as u32 == PENDING);
                 }
-                row.put(head::UPDATE, log.last as u32);
+                row.words[head::UPDATE].swap(log.last as u32, AcqRel);
                 log.numbered.push_back((log.last, slot));
             }
         }
@@ -192,7 +192,7 @@ impl Table {
         now_ms: u64,
         told: impl Fn(usize) -> Value<'v>,
     ) {
-        if let Some(entry) = self.get_quietly(key, now_ms) {
+        if let Some(entry) = self.get(key, now_ms) {
             entry.expire_in(expire_ms.unwrap_or(self.settings.expire_ms), now_ms);
             // What counts connections here is not what a peer counts.
             let wanted = |data| data != Data::ConnCur || self.settings.recv_only;
@@ -205,6 +205,7 @@ impl Table {
             // What is calculated with stays the target's own.
             let wanted = |data| matches!(data, Data::ServerId | Data::ServerKey | Data::Gpt | Data::Gpt0);
             self.put(target, &entry, now_ms, &told, wanted);
+            entry.note_update();
         }
     }
 
