@@ -10,8 +10,9 @@ use crate::flight::Lead;
 use crate::freshness::{Lifetime, Now};
 use crate::object::{Object, blocks_of, memory};
 use crate::request::Request;
+use crate::room::Room;
 use crate::settings::Hints;
-use crate::store::{Bucket, Store, kept_head};
+use crate::store::{Store, kept_head};
 use crate::vary::Variant;
 
 /// What the object will be, apart from its body.
@@ -33,8 +34,8 @@ pub struct Filling {
     /// Gone once it is kept, or cannot be.
     plan: Option<Box<Plan>>,
     body: Vec<u8>,
-    /// Blocks that were taken for it.
-    blocks: u32,
+    /// What was taken for it.
+    room: Room,
     /// Who is waited for by others.
     lead: Option<Lead>,
     began: Now,
@@ -64,14 +65,8 @@ impl Store {
         if fixed + length.unwrap_or(0) > self.settings.max_object {
             return None;
         }
-        let mut gone = Bucket::new();
-        {
-            let mut order = self.order();
-            if !self.has_place_for(request, &variant, now.ms, &mut order, &mut gone)
-                || !order.begin(request.hash, &request.key, &variant)
-            {
-                return None;
-            }
+        if !self.enter(request, &variant, now.ms) {
+            return None;
         }
         let plan =
             Plan { hash: request.hash, key: request.key.clone(), variant, head: kept, lifetime, fixed };
@@ -81,8 +76,8 @@ impl Store {
 
 impl Filling {
     pub(crate) fn new(store: Arc<Store>, plan: Plan, length: Option<u64>, began: Now) -> Option<Self> {
-        let mut own =
-            Self { store, plan: Some(Box::new(plan)), body: Vec::new(), blocks: 0, lead: None, began };
+        let (plan, room) = (Some(Box::new(plan)), store.no_room());
+        let mut own = Self { store, plan, body: Vec::new(), room, lead: None, began };
         let length = usize::try_from(length.unwrap_or(0)).ok()?;
         own.grow(length).then_some(own)
     }
@@ -92,8 +87,8 @@ impl Filling {
         self.lead = lead;
     }
 
-    /// Takes the next bytes of the body.
-    pub fn push(&mut self, data: &[u8]) {
+    /// Takes the next bytes of the body. `now_ms` is of the monotonic clock.
+    pub fn push(&mut self, data: &[u8], now_ms: u64) {
         if self.plan.is_none() {
             return;
         }
@@ -105,7 +100,7 @@ impl Filling {
             if wanted > self.most() || !self.grow(wanted + spare) {
                 self.give_up();
                 if let Some(lead) = self.lead.take() {
-                    lead.pass(self.began.ms);
+                    lead.pass(now_ms);
                 }
                 return;
             }
@@ -121,13 +116,7 @@ impl Filling {
         head.append(b"content-length", body.len().to_string().as_bytes());
         head.shrink(0);
         // The line that was just added counts with the head.
-        let blocks = blocks_of(fixed + body.len() as u64 + LENGTH_LINE);
-        if blocks > self.blocks && !self.store.take(blocks - self.blocks) {
-            self.store.order().end(hash, &key, &variant);
-            return;
-        }
-        self.give_back(self.blocks.saturating_sub(blocks));
-        self.blocks = 0;
+        let room = self.room.split(blocks_of(fixed + body.len() as u64 + LENGTH_LINE));
         let began = self.began.ms;
         self.store.insert(Object {
             hash,
@@ -136,7 +125,7 @@ impl Filling {
             head,
             body,
             is_hints: false,
-            blocks,
+            room,
             number: 0,
             age: lifetime.age,
             modified: lifetime.modified,
@@ -161,33 +150,21 @@ impl Filling {
     /// Has memory for so many bytes of the body.
     fn grow(&mut self, capacity: usize) -> bool {
         let fixed = self.plan.as_ref().map_or(0, |plan| plan.fixed);
-        let blocks = blocks_of(fixed + capacity as u64 + LENGTH_LINE);
-        if blocks > self.blocks {
-            if !self.store.take(blocks - self.blocks) {
-                return false;
-            }
-            self.blocks = blocks;
+        let missing = blocks_of(fixed + capacity as u64 + LENGTH_LINE).saturating_sub(self.room.blocks());
+        if missing > 0 {
+            let Some(more) = self.store.take(missing) else { return false };
+            self.room.add(more);
         }
         self.body.reserve_exact(capacity - self.body.len());
         true
     }
 
-    fn give_back(&self, blocks: u32) {
-        if blocks > 0 {
-            self.store.order().free += blocks;
-        }
-    }
-
     /// It is not kept.
     fn give_up(&mut self) {
+        let Some(plan) = self.plan.take() else { return };
         self.body = Vec::new();
-        let blocks = std::mem::take(&mut self.blocks);
-        let plan = self.plan.take();
-        let mut order = self.store.order();
-        order.free += blocks;
-        if let Some(plan) = plan {
-            order.end(plan.hash, &plan.key, &plan.variant);
-        }
+        self.room = self.store.no_room();
+        self.store.order().end(plan.hash, &plan.key, &plan.variant);
     }
 }
 
@@ -196,8 +173,6 @@ const LENGTH_LINE: u64 = 128;
 
 impl Drop for Filling {
     fn drop(&mut self) {
-        if self.plan.is_some() || self.blocks > 0 {
-            self.give_up();
-        }
+        self.give_up();
     }
 }

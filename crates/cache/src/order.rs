@@ -1,5 +1,5 @@
-//! In which order objects make room: those that were used the longest time ago first. What takes
-//! memory is counted here, what is being filled too.
+//! In which order objects make room: those that were used the longest time ago first; and what is
+//! being filled.
 //!
 //! Under one lock, which who looks up never takes: a use is a store in the object, and the order
 //! learns of it when the object's turn to leave would come.
@@ -17,8 +17,6 @@ const MOST_PASSED_OVER: usize = 64;
 /// The order.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
-    /// Blocks that nothing takes.
-    pub(crate) free: u32,
     /// Blocks that hints take.
     pub(crate) hint_blocks: u32,
     /// Whole objects, by when they were used, as far as is known here, and by number.
@@ -39,36 +37,26 @@ struct Mark {
 }
 
 impl Order {
-    pub(crate) fn new(blocks: u32) -> Self {
-        Self { free: blocks, ..Self::default() }
-    }
-
-    /// The number of a new object.
-    pub(crate) fn next_number(&mut self) -> u64 {
+    /// Adds an object, which gets its number.
+    pub(crate) fn add(&mut self, mut object: Object) -> Arc<Object> {
         self.number += 1;
-        self.number
-    }
-
-    /// Adds an object, whose blocks were taken.
-    pub(crate) fn add(&mut self, object: Arc<Object>) {
+        object.number = self.number;
+        let object = Arc::new(object);
         if object.is_hints {
-            self.hint_blocks += object.blocks;
-            self.hints.insert(object.number, object);
+            self.hint_blocks += object.room.blocks();
+            self.hints.insert(object.number, object.clone());
         } else {
-            self.by_use.insert((object.placed_ms.load(Relaxed), object.number), object);
+            self.by_use.insert((object.placed_ms.load(Relaxed), object.number), object.clone());
         }
+        object
     }
 
-    /// Takes an object out, and gives back its blocks.
+    /// Takes an object out.
     pub(crate) fn remove(&mut self, object: &Object) {
-        let found = if object.is_hints {
-            self.hints.remove(&object.number).is_some()
-        } else {
-            self.by_use.remove(&(object.placed_ms.load(Relaxed), object.number)).is_some()
-        };
-        if found {
-            self.free += object.blocks;
-            self.hint_blocks -= if object.is_hints { object.blocks } else { 0 };
+        if !object.is_hints {
+            self.by_use.remove(&(object.placed_ms.load(Relaxed), object.number));
+        } else if self.hints.remove(&object.number).is_some() {
+            self.hint_blocks -= object.room.blocks();
         }
     }
 
@@ -108,6 +96,13 @@ impl Order {
         is_new
     }
 
+    /// How many other variants of the same are being filled.
+    pub(crate) fn others(&self, hash: u64, key: &[u8], variant: &Variant) -> usize {
+        let is_other =
+            |mark: &&Mark| *mark.key == *key && mark.variant != *variant && !mark.variant.is_for_all();
+        self.filling.get(&hash).map_or(0, |marks| marks.iter().filter(is_other).count())
+    }
+
     /// Takes that mark away.
     pub(crate) fn end(&mut self, hash: u64, key: &[u8], variant: &Variant) {
         if let Some(marks) = self.filling.get_mut(&hash) {
@@ -118,13 +113,12 @@ impl Order {
         }
     }
 
-    /// What must hold between changes, for an order of so many blocks of which `filling` are being
-    /// filled.
+    /// What must hold between changes; gives the blocks that objects take.
     #[cfg(test)]
-    pub(crate) fn check(&self, blocks: u32, filling: u32) {
-        let taken: u32 = self.all().map(|object| object.blocks).sum();
-        assert_eq!(taken + self.free + filling, blocks);
-        assert_eq!(self.hint_blocks, self.hints.values().map(|object| object.blocks).sum::<u32>());
+    pub(crate) fn check(&self) -> u32 {
+        let taken = |object: &Arc<Object>| object.room.blocks();
+        assert_eq!(self.hint_blocks, self.hints.values().map(taken).sum::<u32>());
         assert!(self.filling.values().all(|marks| !marks.is_empty()));
+        self.all().map(taken).sum()
     }
 }

@@ -133,7 +133,7 @@ impl Filters {
     /// Has the cache take `data`, which passes as it is.
     pub(super) fn pass(&mut self, data: &[u8]) {
         if let Some(kept) = &mut self.kept {
-            kept.filling.push(data);
+            kept.filling.push(data, now_ms());
         }
     }
 
