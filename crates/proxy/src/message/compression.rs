@@ -18,6 +18,7 @@ use state::process::ProcessCounters;
 
 use crate::client::Client;
 use crate::exchange::Exchange;
+use crate::exchange::coded::Coded;
 use crate::flow::{Filter, Filters};
 
 /// The settings that count: the backend's before the frontend's, each for what it has.
@@ -64,32 +65,46 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &Proxy) {
 
 #[cold]
 fn look_at_request(client: &Client, x: &mut Exchange, both: Both<'_>) {
-    x.coded.accepted = accepted(&x.txn.request, both.algorithms(false));
+    if x.coded.is_some() {
+        // It was looked at before a server failed for which a cache helps.
+        return;
+    }
+    let accepted = accepted(&x.txn.request, both.algorithms(false));
     // Rules on the response see it, until it turns out otherwise.
-    x.txn.compressed = x.coded.accepted.map(Algorithm::name);
-    let named = x.coded.accepted.filter(|algorithm| *algorithm != Algorithm::Identity);
-    if named.is_some() && both.offloads() {
+    x.txn.compressed = accepted.map(Algorithm::name);
+    if both.offloads() && accepted.is_some_and(|algorithm| algorithm != Algorithm::Identity) {
         x.txn.request.remove_known(KnownName::AcceptEncoding);
     }
-    let Some(algorithm) = both.algorithms(true).first().copied() else { return };
+    let (request, encoder) = encoder_of_request(client, x, both).unzip();
+    x.coded = Some(Box::new(Coded { accepted, request, encoder, is_passed_by: false }));
+}
+
+/// What the request is compressed with, whose head tells of it from here on.
+fn encoder_of_request(client: &Client, x: &mut Exchange, both: Both<'_>) -> Option<(Algorithm, Encoder)> {
+    let algorithm = both.algorithms(true).first().copied()?;
     let has_body = !matches!(x.request_body.length, BodyLength::None | BodyLength::UntilClose);
     if !has_body
         || !x.txn.request.version().is_11_or_above()
         || x.txn.request.method_id() == Method::Connect
         || !is_fit(&x.txn.request, both, true, x.request_body.length)
     {
-        return;
+        return None;
     }
-    let Some(encoder) = encoder(client, algorithm) else { return };
-    x.coded.request = Some(algorithm);
-    x.coded.encoder = Some(encoder);
+    let encoder = encoder(client, algorithm)?;
     tell(&mut x.txn.request, algorithm, false);
+    Some((algorithm, encoder))
 }
 
 /// What stands in the way of the request's body, at each attempt.
-pub(crate) fn filter_of_request(client: &Client, x: &mut Exchange) -> Option<Box<Filters>> {
-    let algorithm = x.coded.request?;
-    let encoder = x.coded.encoder.take().or_else(|| {
+#[inline]
+pub(crate) fn filter_of_request(client: &Client, coded: &mut Option<Box<Coded>>) -> Option<Box<Filters>> {
+    request_filter(client, coded.as_mut()?)
+}
+
+#[cold]
+fn request_filter(client: &Client, coded: &mut Coded) -> Option<Box<Filters>> {
+    let algorithm = coded.request?;
+    let encoder = coded.encoder.take().or_else(|| {
         // A limit does not count once the head has said what comes.
         Encoder::new(algorithm, &Settings { most_memory: 0, ..settings(client) })
     })?;
@@ -99,7 +114,7 @@ pub(crate) fn filter_of_request(client: &Client, x: &mut Exchange) -> Option<Box
 /// What stands in the way of the response's body, whose head tells of it from here on.
 #[inline]
 pub(crate) fn of_response(client: &Client, x: &mut Exchange) -> Option<Filter> {
-    let algorithm = x.coded.accepted?;
+    let algorithm = x.coded.as_ref()?.accepted?;
     let filter = look_at_response(client, x, algorithm);
     if filter.is_none() {
         x.txn.compressed = None;
@@ -125,7 +140,9 @@ fn look_at_response(client: &Client, x: &mut Exchange, algorithm: Algorithm) -> 
         return None;
     }
     let Some(encoder) = encoder(client, algorithm) else {
-        x.coded.is_passed_by = true;
+        if let Some(coded) = &mut x.coded {
+            coded.is_passed_by = true;
+        }
         return None;
     };
     tell(&mut x.txn.response, algorithm, true);
