@@ -182,6 +182,20 @@ impl Weir {
         ask(&self.directory.join("runtime"), command)
     }
 
+    /// One value of `show stat`: of the row that `row` begins (`proxy,name`), in the column of that
+    /// name.
+    ///
+    /// # Panics
+    /// There is no such row or column.
+    pub fn stat(&self, row: &str, column: &str) -> String {
+        let table = self.ask("show stat");
+        let mut lines = table.lines();
+        let mut titles = lines.next().unwrap_or_default().trim_start_matches("# ").split(',');
+        let at = titles.position(|title| title == column).expect("a column");
+        let own = lines.find(|line| line.strip_prefix(row).is_some_and(|rest| rest.starts_with(',')));
+        own.expect("a row").split(',').nth(at).unwrap_or_default().to_owned()
+    }
+
     /// What it wrote to standard error so far.
     pub fn messages(&self) -> String {
         std::fs::read_to_string(self.directory.join("messages")).unwrap_or_default()

@@ -5,19 +5,16 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
+use weir_tests::chunks::chunked;
 use weir_tests::client::{Client, Response, exchange, exchange_with, get};
 use weir_tests::multiplexed::{DATA, Frames};
 use weir_tests::{Origin, Weir, eventually, free_port, workspace};
 
 /// `PORT` stands for the address of the listener.
 fn start(section: &str, proxies: &str) -> (Weir, u16) {
-    start_with("", section, proxies)
-}
-
-fn start_with(global: &str, section: &str, proxies: &str) -> (Weir, u16) {
     let port = free_port();
     let text = format!(
-        "global\n nbthread 2\n stats socket runtime level admin\n{global}\
+        "global\n nbthread 2\n stats socket runtime level admin\n\
          defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n{}\
          cache c\n total-max-size 8\n{section}",
         proxies.replace("PORT", &format!("127.0.0.1:{port}"))
@@ -169,20 +166,15 @@ fn requests_with_bodies_and_other_hosts_find_nothing() {
 
 #[test]
 fn bodies_of_every_length_come_out_as_they_went_in() {
-    for chunked in [false, true] {
+    for is_chunked in [false, true] {
         for length in [0, 1, 2047, 2048, 2049, 16 * 1024, 16 * 1024 + 1, 1 << 20] {
             let body = content(length);
             let sent = body.clone();
             let origin = Origin::start(move |_, _| {
                 let mut response = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n".to_vec();
-                if chunked {
+                if is_chunked {
                     response.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
-                    for piece in sent.chunks(5000) {
-                        response.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
-                        response.extend_from_slice(piece);
-                        response.extend_from_slice(b"\r\n");
-                    }
-                    response.extend_from_slice(b"0\r\n\r\n");
+                    response.extend_from_slice(&chunked(&sent, 5000, ""));
                 } else {
                     response.extend_from_slice(format!("Content-Length: {}\r\n\r\n", sent.len()).as_bytes());
                     response.extend_from_slice(&sent);
@@ -195,8 +187,8 @@ fn bodies_of_every_length_come_out_as_they_went_in() {
             for _ in 0..3 {
                 client.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
                 let response = client.response().expect("a response");
-                assert!(hit(&response), "{length} bytes, chunked: {chunked}");
-                assert!(response.body == body, "{length} bytes, chunked: {chunked}");
+                assert!(hit(&response), "{length} bytes, chunked: {is_chunked}");
+                assert!(response.body == body, "{length} bytes, chunked: {is_chunked}");
             }
             assert_eq!(origin.requests(), 1);
         }
@@ -252,7 +244,7 @@ fn rules_behind_the_one_that_found_it_have_their_say() {
     assert_eq!(ok(get(port, "/")).header("x-rule"), Some("yes"));
     assert_eq!(exchange_with(port, "/", "x-no: 1\r\n").map(|response| response.status), Some(403));
     let refused = exchange_with(port, "/", "x-bad: 1\r\n").expect("a response");
-    assert!(refused.status == 418 || refused.status == 502, "{}", refused.head);
+    assert_eq!(refused.status, 418, "{}", refused.head);
     assert!(!refused.text().contains("number"), "{}", refused.text());
     assert!(hit(&ok(get(port, "/"))));
 }
@@ -329,13 +321,8 @@ fn counters_and_logs_tell_of_hits() {
     };
     assert_eq!(line(), "b/s 200 ---- -");
     assert_eq!([line(), line()], ["b/<CACHE> 200 LR-- c", "b/<CACHE> 200 LR-- c"]);
-    let all = weir.ask("show stat");
-    let mut lines = all.lines();
-    let titles: Vec<&str> = lines.next().unwrap_or_default().trim_start_matches("# ").split(',').collect();
-    let row: Vec<&str> =
-        lines.find(|line| line.starts_with("b,BACKEND,")).expect("a row").split(',').collect();
-    let value = |name: &str| row[titles.iter().position(|title| *title == name).expect("a column")];
-    assert_eq!((value("cache_lookups"), value("cache_hits"), value("cache_hint_hits")), ("3", "2", "0"));
+    let counted = ["cache_lookups", "cache_hits", "cache_hint_hits"].map(|name| weir.stat("b,BACKEND", name));
+    assert_eq!(counted, ["3", "2", "0"]);
 }
 
 #[test]
@@ -457,16 +444,6 @@ fn gated(fields: &'static str) -> (Origin, mpsc::Sender<()>, Arc<AtomicUsize>) {
     (origin, let_go, count)
 }
 
-/// How many requests were looked up.
-fn lookups(weir: &Weir) -> String {
-    let stat = weir.ask("show stat");
-    let mut lines = stat.lines();
-    let titles: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
-    let at = titles.iter().position(|title| *title == "cache_lookups").expect("a column");
-    let row = lines.find(|line| line.starts_with("p,FRONTEND,")).expect("a row");
-    row.split(',').nth(at).unwrap_or_default().to_owned()
-}
-
 /// Connections that ask for the same, all of them looked up, `before` others among what was.
 fn crowd(weir: &Weir, port: u16, count: usize, before: usize) -> Vec<Client> {
     let ask = |_| {
@@ -475,7 +452,7 @@ fn crowd(weir: &Weir, port: u16, count: usize, before: usize) -> Vec<Client> {
         client
     };
     let all: Vec<Client> = (0..count).map(ask).collect();
-    assert!(eventually(|| lookups(weir) == (count + before).to_string()));
+    assert!(eventually(|| weir.stat("p,FRONTEND", "cache_lookups") == (count + before).to_string()));
     all
 }
 
@@ -501,6 +478,62 @@ fn who_waits_for_what_is_not_for_others_asks_alone() {
         assert_eq!(client.response().expect("a response").status, 200);
     }
     assert_eq!(count.load(Ordering::SeqCst), 20);
+}
+
+#[test]
+fn who_waits_for_what_goes_into_another_cache_asks_alone() {
+    let (origin, let_go, count) = gated("Cache-Control: max-age=60\r\n");
+    let proxy = format!(
+        "listen p\n bind PORT\n http-request cache-use c\n http-response cache-store other\n\
+         server s 127.0.0.1:{}\ncache other\n total-max-size 1\n",
+        origin.port()
+    );
+    let (weir, port) = start(" collapsed-forwarding 20s\n", &proxy);
+    let mut all = crowd(&weir, port, 20, 0);
+    let_go.send(()).expect("the server waits");
+    // Not one behind the other.
+    assert!(eventually(|| count.load(Ordering::SeqCst) == 20));
+    (0..19).for_each(|_| let_go.send(()).expect("the server waits"));
+    for client in &mut all {
+        assert_eq!(client.response().expect("a response").status, 200);
+    }
+}
+
+#[test]
+fn no_more_than_so_many_are_fetched_anew_at_once() {
+    const KEPT: usize = 100;
+    let (let_go, gate) = mpsc::channel::<()>();
+    let (gate, count) = (Mutex::new(gate), Arc::new(AtomicUsize::new(0)));
+    let counter = count.clone();
+    let origin = Origin::start(move |_, _| {
+        if counter.fetch_add(1, Ordering::SeqCst) >= KEPT {
+            let _ = gate.lock().expect("a gate").recv();
+        }
+        b"HTTP/1.1 200 OK\r\nCache-Control: max-age=1\r\nContent-Length: 1\r\n\r\nx".to_vec()
+    });
+    let proxy = format!(
+        "listen p\n bind PORT\n http-request cache-use c\n http-response cache-store c\n\
+         http-response set-header x-hit %[res.cache_hit]\n server s 127.0.0.1:{}\n",
+        origin.port()
+    );
+    let (_weir, port) = start(" stale-while-revalidate 1000\n", &proxy);
+    let mut client = Client::connect(port);
+    let mut ask = |at: usize| {
+        client.send(format!("GET /{at} HTTP/1.1\r\nHost: h\r\n\r\n"));
+        ok(client.response())
+    };
+    (0..KEPT).for_each(|at| assert!(!hit(&ask(at))));
+    // Once the last is stale, all are.
+    assert!(eventually(|| hit(&ask(KEPT - 1)) && count.load(Ordering::SeqCst) > KEPT));
+    (0..KEPT).for_each(|at| assert!(hit(&ask(at))));
+    assert!(eventually(|| count.load(Ordering::SeqCst) == KEPT + 64), "{}", count.load(Ordering::SeqCst));
+    (0..64).for_each(|_| let_go.send(()).expect("the server waits"));
+    // The others are, when their turn comes.
+    assert!(eventually(|| {
+        assert!(hit(&ask(KEPT - 2)));
+        count.load(Ordering::SeqCst) > KEPT + 64
+    }));
+    (0..KEPT).for_each(|_| _ = let_go.send(()));
 }
 
 #[test]
