@@ -488,7 +488,7 @@ fn who_waits_for_what_goes_into_another_cache_asks_alone() {
          server s 127.0.0.1:{}\ncache other\n total-max-size 1\n",
         origin.port()
     );
-    let (weir, port) = start(" collapsed-forwarding 20s\n", &proxy);
+    let (weir, port) = start(" collapsed-forwarding 200s\n", &proxy);
     let mut all = crowd(&weir, port, 20, 0);
     let_go.send(()).expect("the server waits");
     // Not one behind the other.
