@@ -432,14 +432,19 @@ fn what_is_stale_helps_where_the_server_fails() {
 
 /// A server that answers when it is let, and how many requests it has.
 fn gated(fields: &'static str) -> (Origin, mpsc::Sender<()>, Arc<AtomicUsize>) {
+    gated_with(move |path| format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{path}", path.len()))
+}
+
+fn gated_with(
+    answer: impl Fn(&str) -> String + Send + Sync + 'static,
+) -> (Origin, mpsc::Sender<()>, Arc<AtomicUsize>) {
     let (let_go, gate) = mpsc::channel::<()>();
     let (gate, count) = (Mutex::new(gate), Arc::new(AtomicUsize::new(0)));
     let counter = count.clone();
     let origin = Origin::start(move |head, _| {
         counter.fetch_add(1, Ordering::SeqCst);
         let _ = gate.lock().expect("a gate").recv();
-        let body = head.split(' ').nth(1).unwrap_or_default().to_owned();
-        format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+        answer(head.split(' ').nth(1).unwrap_or_default()).into_bytes()
     });
     (origin, let_go, count)
 }
@@ -468,16 +473,32 @@ fn many_clients_make_one_request() {
     assert_eq!(count.load(Ordering::SeqCst), 1);
 }
 
-#[test]
-fn who_waits_for_what_is_not_for_others_asks_alone() {
-    let (origin, let_go, count) = gated("Cache-Control: private\r\n");
-    let (weir, port) = around(&origin, " collapsed-forwarding 20s\n", "");
-    let mut all = crowd(&weir, port, 20, 0);
-    (0..20).for_each(|_| let_go.send(()).expect("the server waits"));
+/// The first of twenty is let go; the others must not wait for one another then.
+fn all_go_alone(weir: &Weir, port: u16, let_go: &mpsc::Sender<()>, count: &AtomicUsize) {
+    let mut all = crowd(weir, port, 20, 0);
+    let_go.send(()).expect("the server waits");
+    assert!(eventually(|| count.load(Ordering::SeqCst) == 20));
+    (0..19).for_each(|_| let_go.send(()).expect("the server waits"));
     for client in &mut all {
         assert_eq!(client.response().expect("a response").status, 200);
     }
-    assert_eq!(count.load(Ordering::SeqCst), 20);
+}
+
+#[test]
+fn who_waits_for_what_is_not_for_others_asks_alone() {
+    let (origin, let_go, count) = gated("Cache-Control: private\r\n");
+    let (weir, port) = around(&origin, " collapsed-forwarding 200s\n", "");
+    all_go_alone(&weir, port, &let_go, &count);
+}
+
+#[test]
+fn who_waits_for_what_grows_too_large_asks_alone() {
+    let body = String::from_utf8_lossy(&chunked(&[b'x'; 100_000], 5000, "")).into_owned();
+    let (origin, let_go, count) = gated_with(move |_| {
+        format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n{body}")
+    });
+    let (weir, port) = around(&origin, " collapsed-forwarding 200s\n", "");
+    all_go_alone(&weir, port, &let_go, &count);
 }
 
 #[test]
@@ -489,14 +510,7 @@ fn who_waits_for_what_goes_into_another_cache_asks_alone() {
         origin.port()
     );
     let (weir, port) = start(" collapsed-forwarding 200s\n", &proxy);
-    let mut all = crowd(&weir, port, 20, 0);
-    let_go.send(()).expect("the server waits");
-    // Not one behind the other.
-    assert!(eventually(|| count.load(Ordering::SeqCst) == 20));
-    (0..19).for_each(|_| let_go.send(()).expect("the server waits"));
-    for client in &mut all {
-        assert_eq!(client.response().expect("a response").status, 200);
-    }
+    all_go_alone(&weir, port, &let_go, &count);
 }
 
 #[test]
@@ -537,20 +551,22 @@ fn no_more_than_so_many_are_fetched_anew_at_once() {
 }
 
 #[test]
-fn a_first_client_that_leaves_hands_its_turn_on() {
+fn a_first_client_that_leaves_or_is_ended_hands_its_turn_on() {
     let (origin, let_go, count) = gated("Cache-Control: max-age=60\r\n");
-    let (weir, port) = around(&origin, " collapsed-forwarding 20s\n", " option abortonclose\n");
+    let (weir, port) = around(&origin, " collapsed-forwarding 200s\n", " option abortonclose\n");
     let mut first = Client::connect(port);
     first.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
     assert!(eventually(|| count.load(Ordering::SeqCst) == 1));
     let mut all = crowd(&weir, port, 20, 1);
     drop(first);
     assert!(eventually(|| count.load(Ordering::SeqCst) == 2));
-    (0..2).for_each(|_| let_go.send(()).expect("the server waits"));
-    for client in &mut all {
-        assert_eq!(client.response().expect("a response").text(), "/");
-    }
-    assert_eq!(count.load(Ordering::SeqCst), 2);
+    weir.ask("shutdown sessions server p/s");
+    assert!(eventually(|| count.load(Ordering::SeqCst) == 3));
+    (0..3).for_each(|_| let_go.send(()).expect("the server waits"));
+    let answers = all.iter_mut().filter_map(Client::response).filter(|response| response.status == 200);
+    let texts: Vec<String> = answers.map(|response| response.text()).collect();
+    assert_eq!(texts, ["/"; 19]);
+    assert_eq!(count.load(Ordering::SeqCst), 3);
 }
 
 #[test]
