@@ -24,6 +24,7 @@ mod options;
 mod outcome;
 mod parse;
 mod scan;
+mod size;
 mod start_line;
 pub mod status;
 mod target;
