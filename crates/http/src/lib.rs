@@ -41,6 +41,6 @@ pub use name::{KnownName, Name};
 pub use options::ParseOptions;
 pub use outcome::{ErrorKind, ParseError, Status};
 pub use parse::{parse_request, parse_response};
-pub use scan::{eq_ignore_case, is_host_value, is_token, target_stop};
+pub use scan::{begins_ignore_case, eq_ignore_case, is_host_value, is_token, target_stop};
 pub use values::{ListValues, list_values};
 pub use write::RestrictNames;

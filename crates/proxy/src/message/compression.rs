@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use compress::{Algorithm, Encoder, Settings};
-use http::{BodyLength, Head, KnownName, Method, Name};
+use http::{BodyLength, Head, KnownName, Method, begins_ignore_case};
 use plan::Proxy;
 use plan::compression::{Compression, Side};
 use runtime::timer::now_ms;
@@ -162,13 +162,12 @@ fn is_fit(head: &Head, both: Both<'_>, request: bool, length: BodyLength) -> boo
     {
         return false;
     }
-    let begins = |value: &[u8], with: &str| {
-        value.len() >= with.len() && value[..with.len()].eq_ignore_ascii_case(with.as_bytes())
-    };
     let types = both.types(request);
     match head.get_known(KnownName::ContentType) {
-        Some(kind) if begins(kind, "multipart") => false,
-        Some(kind) => types.is_empty() || types.iter().any(|wanted| begins(kind, wanted)),
+        Some(kind) if begins_ignore_case(kind, b"multipart") => false,
+        Some(kind) => {
+            types.is_empty() || types.iter().any(|wanted| begins_ignore_case(kind, wanted.as_bytes()))
+        }
         None => types.is_empty(),
     }
 }
@@ -209,7 +208,7 @@ fn tell(head: &mut Head, algorithm: Algorithm, is_response: bool) {
 
 /// Has caches know that another client may get another coding.
 fn vary(head: &mut Head) {
-    let name = Name::new(b"vary");
+    let name = KnownName::Vary.into();
     let covers = |value: &[u8]| value.eq_ignore_ascii_case(b"accept-encoding");
     if head.any_value(&name, covers) {
         return;
@@ -230,12 +229,12 @@ fn vary(head: &mut Head) {
 /// Which of the algorithms the client likes best; of equal ones that which it names first, unless
 /// one is among them that HAProxy has not: then that which the configuration names first.
 fn accepted(head: &Head, offered: &[Algorithm]) -> Option<Algorithm> {
-    if offered.is_empty() || head.get(&Name::new(b"user-agent")).is_some_and(is_old_browser) {
+    if offered.is_empty() || head.get_known(KnownName::UserAgent).is_some_and(is_old_browser) {
         return None;
     }
     let by_order = offered.iter().any(|algorithm| matches!(algorithm, Algorithm::Zstd | Algorithm::Brotli));
     let mut best: Option<(u32, usize)> = None;
-    let mut consider = |value: &[u8]| {
+    for value in head.values(&KnownName::AcceptEncoding.into()) {
         let (token, quality) = preference(value);
         let matches = |algorithm: &Algorithm| {
             *algorithm != Algorithm::Identity && token.eq_ignore_ascii_case(algorithm.token().as_bytes())
@@ -246,15 +245,13 @@ fn accepted(head: &Head, offered: &[Algorithm]) -> Option<Algorithm> {
             b"*" => Some(0),
             _ => offered.iter().position(matches),
         };
-        let Some(place) = found else { return false };
+        let Some(place) = found else { continue };
         let is_better =
             best.is_none_or(|(before, at)| quality > before || by_order && quality == before && place < at);
         if quality > 0 && is_better {
             best = Some((quality, place));
         }
-        false
-    };
-    head.any_value(&KnownName::AcceptEncoding.into(), &mut consider);
+    }
     match best {
         Some((_, place)) => Some(offered[place]),
         None => offered.contains(&Algorithm::Identity).then_some(Algorithm::Identity),
