@@ -18,6 +18,8 @@ use crate::vary::Variant;
 /// What the object will be, apart from its body.
 #[derive(Debug)]
 pub(crate) struct Plan {
+    /// Under what number it is noted that it is being filled.
+    pub(crate) number: u64,
     pub(crate) hash: u64,
     pub(crate) key: Box<[u8]>,
     pub(crate) variant: Variant,
@@ -65,11 +67,9 @@ impl Store {
         if fixed + length.unwrap_or(0) > self.settings.max_object {
             return None;
         }
-        if !self.enter(request, &variant, now.ms) {
-            return None;
-        }
-        let plan =
-            Plan { hash: request.hash, key: request.key.clone(), variant, head: kept, lifetime, fixed };
+        let number = self.enter(request, &variant, now.ms)?;
+        let (hash, key) = (request.hash, request.key.clone());
+        let plan = Plan { number, hash, key, variant, head: kept, lifetime, fixed };
         Filling::new(self.clone(), plan, length, now)
     }
 }
@@ -111,14 +111,14 @@ impl Filling {
     /// The body has come to its end: the response is kept. `now_ms` is of the monotonic clock.
     pub fn finish(&mut self, now_ms: u64) {
         let Some(plan) = self.plan.take() else { return };
-        let Plan { hash, key, variant, mut head, lifetime, fixed } = *plan;
+        let Plan { number, hash, key, variant, mut head, lifetime, fixed } = *plan;
         let body = std::mem::take(&mut self.body).into_boxed_slice();
         head.append(b"content-length", body.len().to_string().as_bytes());
         head.shrink(0);
         // The line that was just added counts with the head.
         let room = self.room.split(blocks_of(fixed + body.len() as u64 + LENGTH_LINE));
         let began = self.began.ms;
-        self.store.insert(Object {
+        let object = Object {
             hash,
             key,
             variant,
@@ -135,8 +135,11 @@ impl Filling {
             error_ms: began + (u64::from(lifetime.left) + u64::from(lifetime.if_error)) * 1000,
             used_ms: AtomicU64::new(now_ms),
             placed_ms: AtomicU64::new(now_ms),
-        });
-        if let Some(lead) = self.lead.take() {
+        };
+        // Who waits for what was taken out meanwhile asks anew.
+        if self.store.insert(number, object)
+            && let Some(lead) = self.lead.take()
+        {
             lead.keep();
         }
     }
@@ -164,7 +167,7 @@ impl Filling {
         let Some(plan) = self.plan.take() else { return };
         self.body = Vec::new();
         self.room = self.store.no_room();
-        self.store.order().end(plan.hash, &plan.key, &plan.variant);
+        self.store.order().end(plan.hash, plan.number);
     }
 }
 

@@ -34,6 +34,7 @@ pub(crate) struct Order {
 struct Mark {
     key: Box<[u8]>,
     variant: Variant,
+    number: u64,
 }
 
 impl Order {
@@ -86,14 +87,15 @@ impl Order {
         self.by_use.values().chain(self.hints.values())
     }
 
-    /// Marks something as being filled; false where it is already.
-    pub(crate) fn begin(&mut self, hash: u64, key: &[u8], variant: &Variant) -> bool {
+    /// Notes that something is being filled, under a number; `None` where it is already.
+    pub(crate) fn begin(&mut self, hash: u64, key: &[u8], variant: &Variant) -> Option<u64> {
         let marks = self.filling.entry(hash).or_default();
-        let is_new = !marks.iter().any(|mark| *mark.key == *key && mark.variant == *variant);
-        if is_new {
-            marks.push(Mark { key: key.into(), variant: variant.clone() });
+        if marks.iter().any(|mark| *mark.key == *key && mark.variant == *variant) {
+            return None;
         }
-        is_new
+        self.number += 1;
+        marks.push(Mark { key: key.into(), variant: variant.clone(), number: self.number });
+        Some(self.number)
     }
 
     /// How many other variants of the same are being filled.
@@ -103,14 +105,24 @@ impl Order {
         self.filling.get(&hash).map_or(0, |marks| marks.iter().filter(is_other).count())
     }
 
-    /// Takes that mark away.
-    pub(crate) fn end(&mut self, hash: u64, key: &[u8], variant: &Variant) {
-        if let Some(marks) = self.filling.get_mut(&hash) {
-            marks.retain(|mark| !(*mark.key == *key && mark.variant == *variant));
-            if marks.is_empty() {
-                self.filling.remove(&hash);
-            }
+    /// It is not being filled any more. False: what it would be was taken out meanwhile.
+    pub(crate) fn end(&mut self, hash: u64, number: u64) -> bool {
+        let Some(marks) = self.filling.get_mut(&hash) else { return false };
+        let before = marks.len();
+        marks.retain(|mark| mark.number != number);
+        let found = marks.len() < before;
+        if marks.is_empty() {
+            self.filling.remove(&hash);
         }
+        found
+    }
+
+    /// What is being filled under such keys is not to be kept.
+    pub(crate) fn forget(&mut self, is_meant: impl Fn(&[u8]) -> bool) {
+        self.filling.retain(|_, marks| {
+            marks.retain(|mark| !is_meant(&mark.key));
+            !marks.is_empty()
+        });
     }
 
     /// What must hold between changes; gives the blocks that objects take.

@@ -120,13 +120,13 @@ impl Store {
         Variant::of(said, response)
     }
 
-    /// Notes that a response of this kind is being filled. False: that is so already, or there are as
-    /// many variants of what is requested as there may be, none of them too old.
-    pub(crate) fn enter(&self, request: &Request, variant: &Variant, now_ms: u64) -> bool {
+    /// Notes that a response of this kind is being filled, under a number. `None`: that is so already,
+    /// or there are as many variants of what is requested as there may be, none of them too old.
+    pub(crate) fn enter(&self, request: &Request, variant: &Variant, now_ms: u64) -> Option<u64> {
         let mut gone = Bucket::new();
         let mut order = self.order();
-        self.has_place_for(request, variant, now_ms, &mut order, &mut gone)
-            && order.begin(request.hash, &request.key, variant)
+        let has_place = self.has_place_for(request, variant, now_ms, &mut order, &mut gone);
+        has_place.then(|| order.begin(request.hash, &request.key, variant)).flatten()
     }
 
     fn has_place_for(
@@ -166,6 +166,7 @@ impl Store {
     /// Makes what nobody may use any more of a request for which the server did something
     /// (RFC 9111, 4.4): all variants.
     pub fn remove(&self, request: &Request) {
+        self.order().forget(|key| *key == *request.key);
         _ = self.remove_if(request.hash, |object| object.key == request.key);
     }
 
@@ -179,13 +180,16 @@ impl Store {
         gone.len()
     }
 
-    /// Takes out what `purge` says; how many objects that were.
+    /// Takes out what `purge` says; how many objects that were. What is on its way meanwhile is not
+    /// kept, if it may be meant.
     pub fn purge(&self, purge: &Purge<'_>) -> usize {
         if let Purge::Key(key) = purge {
             let key = purge::key(key);
+            self.order().forget(|own| *own == *key);
             return self.remove_if(self.hasher.hash_one(&*key), |object| *object.key == *key);
         }
         let tags = self.settings.tags.as_deref().map(|name| http::Name::new(name.as_bytes()));
+        self.order().forget(|key| purge.may_mean(key));
         // Looked at without the lock, which many objects would hold for long.
         let all = self.objects();
         let wanted = all.iter().filter(|object| purge.means(object, tags.as_ref()));
@@ -319,14 +323,18 @@ impl Store {
         });
     }
 
-    /// Puts an object in the place of those that it stands for.
-    pub(crate) fn insert(&self, object: Object) {
+    /// Puts an object in the place of those that it stands for. False: what was filled under that
+    /// number was taken out meanwhile.
+    pub(crate) fn insert(&self, filled: u64, object: Object) -> bool {
         let mut gone = Bucket::new();
         let mut order = self.order();
-        order.end(object.hash, &object.key, &object.variant);
-        self.take_out_shadowed(&object, &mut order, &mut gone);
-        self.put_in(object, &mut order);
+        let is_wanted = order.end(object.hash, filled);
+        if is_wanted {
+            self.take_out_shadowed(&object, &mut order, &mut gone);
+            self.put_in(object, &mut order);
+        }
         drop(order);
+        is_wanted
     }
 
     /// Takes out what nobody would find any more behind `new`.

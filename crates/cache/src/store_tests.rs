@@ -134,6 +134,47 @@ fn what_is_being_filled_counts_among_the_variants() {
 }
 
 #[test]
+fn what_was_on_its_way_when_it_was_taken_out_is_not_kept() {
+    let store = store(|settings| settings.tags = Some("cache-tag".into()));
+    let fresh = response(&[("Cache-Control", "max-age=50")]);
+    let head = get("h", "/x", &[]);
+    let own = store.request(&head).unwrap();
+    let begin = || store.begin(&own, &fresh, None, Now { ms: 1, wall: WALL }).expect("nothing is in the way");
+    let by_key = |store: &Store| _ = store.purge(&Purge::Key(b"h/x"));
+    let other = |store: &Store| _ = store.purge(&Purge::Prefix(b"h/y"));
+    for (take_out, stays) in [
+        (by_key as fn(&Store), false),
+        (|store| _ = store.purge(&Purge::Prefix(b"h/")), false),
+        (|store| _ = store.purge(&Purge::Tag(b"any")), false),
+        (|store| _ = store.purge(&Purge::All), false),
+        (other, true),
+    ] {
+        let mut old = begin();
+        take_out(&store);
+        if !stays {
+            // Another one may begin, and the old one is not in its way.
+            let mut new = begin();
+            new.push(b"new", 1);
+            old.finish(1);
+            assert_eq!(body_of(&store, &head, 2), None);
+            new.finish(1);
+            assert_eq!(body_of(&store, &head, 2), Some(b"new".to_vec()));
+            store.purge(&Purge::All);
+        } else {
+            old.finish(1);
+            assert!(body_of(&store, &head, 2).is_some());
+        }
+    }
+    store.remove(&own);
+    let mut old = begin();
+    store.remove(&own);
+    old.finish(1);
+    drop(old);
+    assert_eq!(body_of(&store, &head, 2), None);
+    check(&store);
+}
+
+#[test]
 fn what_is_sent_takes_memory_until_nobody_holds_it() {
     let store = store(|_| {});
     let fresh = response(&[("Cache-Control", "max-age=50")]);
