@@ -42,35 +42,24 @@ for (const name of [...require("module").builtinModules].sort()) {
     }
 }' >"$dir/script.js" 2>/dev/null
 
-port=$(free_port)
-cat >"$dir/origin.cfg" <<EOF
-worker_processes 1; daemon off; master_process off; pid $dir/origin.pid; error_log /dev/null;
-events { worker_connections 1024; }
-http { access_log off; keepalive_requests 1000000000; keepalive_timeout 3600s; sendfile on;
-  types { text/html html; application/json json; text/javascript js; }
-  server { listen 127.0.0.1:$port; root $dir; } }
-EOF
-taskset -c 1 "$nginx" -c "$dir/origin.cfg" 2>/dev/null &
-pids+=("$!")
-wait_port "$port"
+serve_files "$dir" "sendfile on; types { text/html html; application/json json; text/javascript js; }"
 
 config() {
     one_thread
-    printf '    default_backend be\nbackend be\n    compression algo %s\n    compression type text/html application/json text/javascript\n    server s1 127.0.0.1:%s\n' "$1" "$port"
+    printf '    default_backend be\nbackend be\n    compression algo %s\n    compression type text/html application/json text/javascript\n    server s1 127.0.0.1:%s\n' "$1" "$FILES"
 }
 
 declare -A pid ports
 spent() { ticks "${pid[$1]}" | awk -v hz="$hz" '{print ($1 + $2) * 1e3 / hz}'; }
 requests() { # port, path, seconds: how many succeeded
-    taskset -c 1 h2load --h1 -c 8 -D "$3" -H "accept-encoding: $coding" "http://127.0.0.1:$1/$2" 2>/dev/null |
-        sed -n 's/^requests: .* \([0-9]*\) succeeded.*/\1/p'
+    succeeded --h1 -c 8 -D "$3" -H "accept-encoding: $coding" "http://127.0.0.1:$1/$2"
 }
 left() { # port, path: bytes of the compressed body
     curl -s -H "accept-encoding: $coding" -o /dev/null -w '%{size_download}' "http://127.0.0.1:$1/$2"
 }
 
 row() { # title, file, proxies
-    local size name before count mib ratio=–
+    local size name before count ratio=–
     declare -A median_of left_of
     size=$(stat -c %s "$dir/$2")
     for name in $3; do
@@ -94,8 +83,7 @@ row() { # title, file, proxies
         median_of[$name]=$(median <"$dir/$name.result")
     done
     if [ -n "${median_of[haproxy]:-}" ]; then
-        ratio=$(paste -d' ' "$dir/weir.result" "$dir/haproxy.result" | awk '{printf "%.4f\n", $1 / $2}' | median |
-            awk '{printf "%.2f", $1}')
+        ratio=$(quotient "$dir/weir.result" "$dir/haproxy.result")
     fi
     printf '| %s | %s | %s | %s | %s | %s | %s |\n' "$1" "$size" "${median_of[weir]}" "${median_of[haproxy]:-–}" "$ratio" \
         "${left_of[weir]}" "${left_of[haproxy]:-–}"

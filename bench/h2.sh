@@ -61,8 +61,7 @@ spent() { # name: CPU µs so far, of user and system
 }
 
 requests() { # port, path, h2load's words: how many succeeded
-    taskset -c 1 h2load -D "$seconds" "${@:3}" "http://127.0.0.1:$1$2" 2>/dev/null |
-        sed -n 's/^requests: .* \([0-9]*\) succeeded.*/\1/p'
+    succeeded -D "$seconds" "${@:3}" "http://127.0.0.1:$1$2"
 }
 
 declare -A pid port
@@ -88,8 +87,7 @@ row() { # title, target, proxies, bind words, server words, server address, path
             PID=${pid[$name]}
             stop
             printf ' %s |' "$(median <"$dir/$name.result")"
-            [ "$name" = weir ] || ratios+=" $(paste -d' ' "$dir/weir.result" "$dir/$name.result" |
-                awk '{printf "%.4f\n", $1 / $2}' | median | awk '{printf "%.2f", $1}') |"
+            [ "$name" = weir ] || ratios+=" $(quotient "$dir/weir.result" "$dir/$name.result") |"
         else
             printf ' – |'
             ratios+=" – |"

@@ -93,6 +93,27 @@ ticks() { awk '{print $14, $15}' "/proc/$1/stat"; }
 median() { sort -g | awk '{v[NR]=$1} END {if (NR) print (NR % 2) ? v[(NR+1)/2] : (v[NR/2]+v[NR/2+1])/2; else print "-"}'; }
 hz=$(getconf CLK_TCK)
 
+quotient() { # two files: the median of what the first says divided by the second, round by round
+    paste -d' ' "$1" "$2" | awk '$2 > 0 {printf "%.4f\n", $1 / $2}' | median | awk '{if ($1 == "-") print "–"; else printf "%.2f", $1}'
+}
+
+succeeded() { # words of h2load, on core 1: how many requests succeeded
+    taskset -c 1 h2load "$@" 2>/dev/null | sed -n 's/^requests: .* \([0-9]*\) succeeded.*/\1/p'
+}
+
+serve_files() { # directory, more lines of http: nginx on core 1 serves it; sets FILES to its port
+    FILES=$(free_port)
+    cat >"$dir/files-$FILES.cfg" <<EOF
+worker_processes 1; daemon off; master_process off; pid $dir/files-$FILES.pid; error_log /dev/null;
+events { worker_connections 1024; }
+http { access_log off; keepalive_requests 1000000000; keepalive_timeout 3600s; ${2:-}
+  server { listen 127.0.0.1:$FILES; root $1; } }
+EOF
+    taskset -c 1 "$nginx" -c "$dir/files-$FILES.cfg" 2>/dev/null &
+    pids+=("$!")
+    wait_port "$FILES"
+}
+
 costs() { # user, and user + system µs of a request to what was started last, the medians of the rounds
     local before after requests
     for _ in $(seq "$rounds"); do

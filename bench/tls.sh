@@ -57,8 +57,7 @@ row() { # title, target, words of the bind line, load...
     for name in weir $peers; do
         PID=${pid[$name]}
         stop
-        [ "$name" = weir ] || ratios+=" $(paste -d' ' "$dir/weir.result" "$dir/$name.result" |
-            awk '{printf "%.4f\n", $1 / $2}' | median | awk '{printf "%.2f", $1}') |"
+        [ "$name" = weir ] || ratios+=" $(quotient "$dir/weir.result" "$dir/$name.result") |"
     done
     printf '| %s |' "$title"
     for name in weir $peers; do printf ' %s |' "$(median <"$dir/$name.result")"; done

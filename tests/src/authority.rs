@@ -71,8 +71,8 @@ impl Authority {
         self.sign(names, EC, "-1")
     }
 
-    /// One that is valid for so many seconds more.
-    pub fn issue_for(&self, names: &[&str], seconds: u64) -> PathBuf {
+    /// One that is valid until then, in seconds of the Unix epoch.
+    pub fn issue_until(&self, names: &[&str], end: u64) -> PathBuf {
         let valid = self.sign(names, EC, "30");
         let file = |end: &str| valid.with_extension(end).display().to_string();
         let settings = "[ca]\ndefault_ca = own\n[own]\ndatabase = short.txt\nserial = short.serial\n\
@@ -80,8 +80,7 @@ impl Authority {
         for (name, text) in [("short.txt", ""), ("short.serial", "1000\n"), ("short.cnf", settings)] {
             std::fs::write(self.directory.join(name), text).expect("the directory takes files");
         }
-        let date =
-            Command::new("date").args(["-u", "-d", &format!("{seconds} seconds"), "+%Y%m%d%H%M%SZ"]).output();
+        let date = Command::new("date").args(["-u", "-d", &format!("@{end}"), "+%Y%m%d%H%M%SZ"]).output();
         let end = String::from_utf8(date.expect("date runs").stdout).expect("digits");
         let own =
             ["ca", "-config", "short.cnf", "-keyfile", "ca.key", "-cert", "ca.pem", "-batch", "-notext"];

@@ -9,6 +9,7 @@
 
 pub mod acme;
 mod authority;
+pub mod chunks;
 pub mod client;
 pub mod fastcgi;
 mod haproxy;

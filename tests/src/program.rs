@@ -182,15 +182,18 @@ impl Weir {
         ask(&self.directory.join("runtime"), command)
     }
 
-    /// A value of a line of `show stat`, which begins with these names: `web,FRONTEND`.
-    pub fn statistic(&self, line: &str, field: &str) -> String {
+    /// One value of `show stat`: of the row that `row` begins (`proxy,name`), in the column of that
+    /// name.
+    ///
+    /// # Panics
+    /// There is no such row or column.
+    pub fn stat(&self, row: &str, column: &str) -> String {
         let table = self.ask("show stat");
         let mut lines = table.lines();
-        let names = lines.next().unwrap_or_default().trim_start_matches("# ");
-        let at = names.split(',').position(|name| name == field);
-        let row = lines.find(|row| row.starts_with(&format!("{line},")));
-        let value = row.zip(at).and_then(|(row, at)| row.split(',').nth(at));
-        value.unwrap_or_else(|| panic!("no {field} of {line}: {table}")).to_owned()
+        let mut titles = lines.next().unwrap_or_default().trim_start_matches("# ").split(',');
+        let at = titles.position(|title| title == column).expect("a column");
+        let own = lines.find(|line| line.strip_prefix(row).is_some_and(|rest| rest.starts_with(',')));
+        own.expect("a row").split(',').nth(at).unwrap_or_default().to_owned()
     }
 
     /// What it wrote to standard error so far.

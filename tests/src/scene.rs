@@ -64,7 +64,7 @@ impl Scene {
 
     /// Columns of a line of the statistics.
     pub fn counts(&self, line: &str, columns: &[&str]) -> Vec<String> {
-        let value = |column: &&str| format!("{column}={}", self.weir.statistic(line, column));
+        let value = |column: &&str| format!("{column}={}", self.weir.stat(line, column));
         columns.iter().map(value).collect()
     }
 

@@ -5,19 +5,16 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
+use weir_tests::chunks::chunked;
 use weir_tests::client::{Client, Response, exchange, exchange_with, get};
 use weir_tests::multiplexed::{DATA, Frames};
 use weir_tests::{Origin, Weir, eventually, free_port, workspace};
 
 /// `PORT` stands for the address of the listener.
 fn start(section: &str, proxies: &str) -> (Weir, u16) {
-    start_with("", section, proxies)
-}
-
-fn start_with(global: &str, section: &str, proxies: &str) -> (Weir, u16) {
     let port = free_port();
     let text = format!(
-        "global\n nbthread 2\n stats socket runtime level admin\n{global}\
+        "global\n nbthread 2\n stats socket runtime level admin\n\
          defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n{}\
          cache c\n total-max-size 8\n{section}",
         proxies.replace("PORT", &format!("127.0.0.1:{port}"))
@@ -169,20 +166,15 @@ fn requests_with_bodies_and_other_hosts_find_nothing() {
 
 #[test]
 fn bodies_of_every_length_come_out_as_they_went_in() {
-    for chunked in [false, true] {
+    for is_chunked in [false, true] {
         for length in [0, 1, 2047, 2048, 2049, 16 * 1024, 16 * 1024 + 1, 1 << 20] {
             let body = content(length);
             let sent = body.clone();
             let origin = Origin::start(move |_, _| {
                 let mut response = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n".to_vec();
-                if chunked {
+                if is_chunked {
                     response.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
-                    for piece in sent.chunks(5000) {
-                        response.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
-                        response.extend_from_slice(piece);
-                        response.extend_from_slice(b"\r\n");
-                    }
-                    response.extend_from_slice(b"0\r\n\r\n");
+                    response.extend_from_slice(&chunked(&sent, 5000, ""));
                 } else {
                     response.extend_from_slice(format!("Content-Length: {}\r\n\r\n", sent.len()).as_bytes());
                     response.extend_from_slice(&sent);
@@ -195,8 +187,8 @@ fn bodies_of_every_length_come_out_as_they_went_in() {
             for _ in 0..3 {
                 client.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
                 let response = client.response().expect("a response");
-                assert!(hit(&response), "{length} bytes, chunked: {chunked}");
-                assert!(response.body == body, "{length} bytes, chunked: {chunked}");
+                assert!(hit(&response), "{length} bytes, chunked: {is_chunked}");
+                assert!(response.body == body, "{length} bytes, chunked: {is_chunked}");
             }
             assert_eq!(origin.requests(), 1);
         }
@@ -252,7 +244,7 @@ fn rules_behind_the_one_that_found_it_have_their_say() {
     assert_eq!(ok(get(port, "/")).header("x-rule"), Some("yes"));
     assert_eq!(exchange_with(port, "/", "x-no: 1\r\n").map(|response| response.status), Some(403));
     let refused = exchange_with(port, "/", "x-bad: 1\r\n").expect("a response");
-    assert!(refused.status == 418 || refused.status == 502, "{}", refused.head);
+    assert_eq!(refused.status, 418, "{}", refused.head);
     assert!(!refused.text().contains("number"), "{}", refused.text());
     assert!(hit(&ok(get(port, "/"))));
 }
@@ -329,13 +321,8 @@ fn counters_and_logs_tell_of_hits() {
     };
     assert_eq!(line(), "b/s 200 ---- -");
     assert_eq!([line(), line()], ["b/<CACHE> 200 LR-- c", "b/<CACHE> 200 LR-- c"]);
-    let all = weir.ask("show stat");
-    let mut lines = all.lines();
-    let titles: Vec<&str> = lines.next().unwrap_or_default().trim_start_matches("# ").split(',').collect();
-    let row: Vec<&str> =
-        lines.find(|line| line.starts_with("b,BACKEND,")).expect("a row").split(',').collect();
-    let value = |name: &str| row[titles.iter().position(|title| *title == name).expect("a column")];
-    assert_eq!((value("cache_lookups"), value("cache_hits"), value("cache_hint_hits")), ("3", "2", "0"));
+    let counted = ["cache_lookups", "cache_hits", "cache_hint_hits"].map(|name| weir.stat("b,BACKEND", name));
+    assert_eq!(counted, ["3", "2", "0"]);
 }
 
 #[test]
@@ -445,26 +432,21 @@ fn what_is_stale_helps_where_the_server_fails() {
 
 /// A server that answers when it is let, and how many requests it has.
 fn gated(fields: &'static str) -> (Origin, mpsc::Sender<()>, Arc<AtomicUsize>) {
+    gated_with(move |path| format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{path}", path.len()))
+}
+
+fn gated_with(
+    answer: impl Fn(&str) -> String + Send + Sync + 'static,
+) -> (Origin, mpsc::Sender<()>, Arc<AtomicUsize>) {
     let (let_go, gate) = mpsc::channel::<()>();
     let (gate, count) = (Mutex::new(gate), Arc::new(AtomicUsize::new(0)));
     let counter = count.clone();
     let origin = Origin::start(move |head, _| {
         counter.fetch_add(1, Ordering::SeqCst);
         let _ = gate.lock().expect("a gate").recv();
-        let body = head.split(' ').nth(1).unwrap_or_default().to_owned();
-        format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+        answer(head.split(' ').nth(1).unwrap_or_default()).into_bytes()
     });
     (origin, let_go, count)
-}
-
-/// How many requests were looked up.
-fn lookups(weir: &Weir) -> String {
-    let stat = weir.ask("show stat");
-    let mut lines = stat.lines();
-    let titles: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
-    let at = titles.iter().position(|title| *title == "cache_lookups").expect("a column");
-    let row = lines.find(|line| line.starts_with("p,FRONTEND,")).expect("a row");
-    row.split(',').nth(at).unwrap_or_default().to_owned()
 }
 
 /// Connections that ask for the same, all of them looked up, `before` others among what was.
@@ -475,7 +457,7 @@ fn crowd(weir: &Weir, port: u16, count: usize, before: usize) -> Vec<Client> {
         client
     };
     let all: Vec<Client> = (0..count).map(ask).collect();
-    assert!(eventually(|| lookups(weir) == (count + before).to_string()));
+    assert!(eventually(|| weir.stat("p,FRONTEND", "cache_lookups") == (count + before).to_string()));
     all
 }
 
@@ -491,33 +473,100 @@ fn many_clients_make_one_request() {
     assert_eq!(count.load(Ordering::SeqCst), 1);
 }
 
-#[test]
-fn who_waits_for_what_is_not_for_others_asks_alone() {
-    let (origin, let_go, count) = gated("Cache-Control: private\r\n");
-    let (weir, port) = around(&origin, " collapsed-forwarding 20s\n", "");
-    let mut all = crowd(&weir, port, 20, 0);
-    (0..20).for_each(|_| let_go.send(()).expect("the server waits"));
+/// The first of twenty is let go; the others must not wait for one another then.
+fn all_go_alone(weir: &Weir, port: u16, let_go: &mpsc::Sender<()>, count: &AtomicUsize) {
+    let mut all = crowd(weir, port, 20, 0);
+    let_go.send(()).expect("the server waits");
+    assert!(eventually(|| count.load(Ordering::SeqCst) == 20));
+    (0..19).for_each(|_| let_go.send(()).expect("the server waits"));
     for client in &mut all {
         assert_eq!(client.response().expect("a response").status, 200);
     }
-    assert_eq!(count.load(Ordering::SeqCst), 20);
 }
 
 #[test]
-fn a_first_client_that_leaves_hands_its_turn_on() {
+fn who_waits_for_what_is_not_for_others_asks_alone() {
+    let (origin, let_go, count) = gated("Cache-Control: private\r\n");
+    let (weir, port) = around(&origin, " collapsed-forwarding 200s\n", "");
+    all_go_alone(&weir, port, &let_go, &count);
+}
+
+#[test]
+fn who_waits_for_what_grows_too_large_asks_alone() {
+    let body = String::from_utf8_lossy(&chunked(&[b'x'; 100_000], 5000, "")).into_owned();
+    let (origin, let_go, count) = gated_with(move |_| {
+        format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n{body}")
+    });
+    let (weir, port) = around(&origin, " collapsed-forwarding 200s\n", "");
+    all_go_alone(&weir, port, &let_go, &count);
+}
+
+#[test]
+fn who_waits_for_what_goes_into_another_cache_asks_alone() {
     let (origin, let_go, count) = gated("Cache-Control: max-age=60\r\n");
-    let (weir, port) = around(&origin, " collapsed-forwarding 20s\n", " option abortonclose\n");
+    let proxy = format!(
+        "listen p\n bind PORT\n http-request cache-use c\n http-response cache-store other\n\
+         server s 127.0.0.1:{}\ncache other\n total-max-size 1\n",
+        origin.port()
+    );
+    let (weir, port) = start(" collapsed-forwarding 200s\n", &proxy);
+    all_go_alone(&weir, port, &let_go, &count);
+}
+
+#[test]
+fn no_more_than_so_many_are_fetched_anew_at_once() {
+    const KEPT: usize = 100;
+    let (let_go, gate) = mpsc::channel::<()>();
+    let (gate, count) = (Mutex::new(gate), Arc::new(AtomicUsize::new(0)));
+    let counter = count.clone();
+    let origin = Origin::start(move |_, _| {
+        if counter.fetch_add(1, Ordering::SeqCst) >= KEPT {
+            let _ = gate.lock().expect("a gate").recv();
+        }
+        b"HTTP/1.1 200 OK\r\nCache-Control: max-age=1\r\nContent-Length: 1\r\n\r\nx".to_vec()
+    });
+    let proxy = format!(
+        "listen p\n bind PORT\n http-request cache-use c\n http-response cache-store c\n\
+         http-response set-header x-hit %[res.cache_hit]\n server s 127.0.0.1:{}\n",
+        origin.port()
+    );
+    let (_weir, port) = start(" stale-while-revalidate 1000\n", &proxy);
+    let mut client = Client::connect(port);
+    let mut ask = |at: usize| {
+        client.send(format!("GET /{at} HTTP/1.1\r\nHost: h\r\n\r\n"));
+        ok(client.response())
+    };
+    (0..KEPT).for_each(|at| assert!(!hit(&ask(at))));
+    // Once the last is stale, all are.
+    assert!(eventually(|| hit(&ask(KEPT - 1)) && count.load(Ordering::SeqCst) > KEPT));
+    (0..KEPT).for_each(|at| assert!(hit(&ask(at))));
+    assert!(eventually(|| count.load(Ordering::SeqCst) == KEPT + 64), "{}", count.load(Ordering::SeqCst));
+    (0..64).for_each(|_| let_go.send(()).expect("the server waits"));
+    // The others are, when their turn comes.
+    assert!(eventually(|| {
+        assert!(hit(&ask(KEPT - 2)));
+        count.load(Ordering::SeqCst) > KEPT + 64
+    }));
+    (0..KEPT).for_each(|_| _ = let_go.send(()));
+}
+
+#[test]
+fn a_first_client_that_leaves_or_is_ended_hands_its_turn_on() {
+    let (origin, let_go, count) = gated("Cache-Control: max-age=60\r\n");
+    let (weir, port) = around(&origin, " collapsed-forwarding 200s\n", " option abortonclose\n");
     let mut first = Client::connect(port);
     first.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
     assert!(eventually(|| count.load(Ordering::SeqCst) == 1));
     let mut all = crowd(&weir, port, 20, 1);
     drop(first);
     assert!(eventually(|| count.load(Ordering::SeqCst) == 2));
-    (0..2).for_each(|_| let_go.send(()).expect("the server waits"));
-    for client in &mut all {
-        assert_eq!(client.response().expect("a response").text(), "/");
-    }
-    assert_eq!(count.load(Ordering::SeqCst), 2);
+    weir.ask("shutdown sessions server p/s");
+    assert!(eventually(|| count.load(Ordering::SeqCst) == 3));
+    (0..3).for_each(|_| let_go.send(()).expect("the server waits"));
+    let answers = all.iter_mut().filter_map(Client::response).filter(|response| response.status == 200);
+    let texts: Vec<String> = answers.map(|response| response.text()).collect();
+    assert_eq!(texts, ["/"; 19]);
+    assert_eq!(count.load(Ordering::SeqCst), 3);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, mpsc};
 
+use weir_tests::chunks::{chunked, unchunked};
 use weir_tests::client::{Client, Response};
 use weir_tests::multiplexed::{DATA, Frames};
 use weir_tests::{Origin, Weir, eventually, free_port, workspace};
@@ -54,38 +55,12 @@ fn decoded(coding: &str, coded: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Takes chunks apart; what is behind the last one, trailers and all.
-fn unchunked(mut coded: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    let mut plain = Vec::new();
-    loop {
-        let end = coded.windows(2).position(|two| two == b"\r\n").expect("the line of a chunk");
-        let text = std::str::from_utf8(&coded[..end]).expect("a size");
-        let size = usize::from_str_radix(text.split(';').next().unwrap_or_default(), 16).expect("a size");
-        coded = &coded[end + 2..];
-        if size == 0 {
-            return (plain, coded.to_vec());
-        }
-        plain.extend_from_slice(&coded[..size]);
-        coded = &coded[size + 2..];
-    }
-}
-
 /// The payload of a response, its chunks taken off.
 fn payload(response: &Response) -> Vec<u8> {
     match response.header("transfer-encoding") {
         Some(_) => unchunked(&response.body).0,
         None => response.body.clone(),
     }
-}
-
-/// One number of `show stat`.
-fn stat(weir: &Weir, proxy: &str, name: &str, column: &str) -> String {
-    let all = weir.ask("show stat");
-    let mut lines = all.lines();
-    let titles = lines.next().unwrap_or_default().trim_start_matches("# ");
-    let at = titles.split(',').position(|title| title == column).expect("a column");
-    let own = lines.find(|line| line.starts_with(&format!("{proxy},{name},"))).expect("a row");
-    own.split(',').nth(at).unwrap_or_default().to_owned()
 }
 
 fn start(proxies: &str) -> (Weir, u16) {
@@ -119,13 +94,8 @@ fn origin(length: usize) -> Origin {
         let mut answer = format!("HTTP/{version} {status} OK\r\n{kind}{fields}").into_bytes();
         if path.contains("chunked") {
             answer.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
-            for part in body.chunks(777) {
-                answer.extend_from_slice(format!("{:x}\r\n", part.len()).as_bytes());
-                answer.extend_from_slice(part);
-                answer.extend_from_slice(b"\r\n");
-            }
             let trailers = if path.contains("trailers") { "X-Behind: it\r\n" } else { "" };
-            answer.extend_from_slice(format!("0\r\n{trailers}\r\n").as_bytes());
+            answer.extend_from_slice(&chunked(&body, 777, trailers));
         } else if path.contains("bodiless") {
             answer.extend_from_slice(b"\r\n");
         } else {
@@ -275,9 +245,9 @@ fn identity_changes_the_framing_and_not_the_bytes() {
     assert_eq!(response.header("transfer-encoding"), Some("chunked"));
     assert_eq!(response.header("etag"), Some("W/\"x\""));
     assert!(payload(&response) == content(500));
-    assert!(eventually(|| stat(&weir, "b", "BACKEND", "comp_byp") == "500"));
-    assert_eq!(stat(&weir, "b", "BACKEND", "comp_in"), "0");
-    assert_eq!(stat(&weir, "b", "BACKEND", "comp_rsp"), "1");
+    assert!(eventually(|| weir.stat("b,BACKEND", "comp_byp") == "500"));
+    assert_eq!(weir.stat("b,BACKEND", "comp_in"), "0");
+    assert_eq!(weir.stat("b,BACKEND", "comp_rsp"), "1");
 }
 
 #[test]
@@ -717,10 +687,10 @@ fn rules_and_counters_tell_what_was_compressed() {
     assert_eq!(accepting(port, "status=404", "gzip").header("content-encoding"), None);
     let given = payload(&response).len().to_string();
     for (proxy, side) in [("f", "FRONTEND"), ("b", "BACKEND")] {
-        assert!(eventually(|| stat(&weir, proxy, side, "comp_rsp") == "1"));
-        assert_eq!(stat(&weir, proxy, side, "comp_in"), "30000");
-        assert_eq!(stat(&weir, proxy, side, "comp_out"), given);
-        assert_eq!(stat(&weir, proxy, side, "comp_byp"), "0");
+        assert!(eventually(|| weir.stat(&format!("{proxy},{side}"), "comp_rsp") == "1"));
+        assert_eq!(weir.stat(&format!("{proxy},{side}"), "comp_in"), "30000");
+        assert_eq!(weir.stat(&format!("{proxy},{side}"), "comp_out"), given);
+        assert_eq!(weir.stat(&format!("{proxy},{side}"), "comp_byp"), "0");
     }
     let info = weir.ask("show info");
     let used = info.lines().find_map(|line| line.strip_prefix("ZlibMemUsage: ")).expect("a line");
@@ -752,7 +722,7 @@ fn what_the_process_does_not_allow_is_sent_as_it_is() {
         }
     }
     assert!(refused);
-    assert!(eventually(|| stat(&weir, "l", "FRONTEND", "comp_byp") != "0"));
+    assert!(eventually(|| weir.stat("l,FRONTEND", "comp_byp") != "0"));
     weir.ask("set rate-limit http-compression global 0");
     assert_eq!(accepting(port, "", "br").header("content-encoding"), Some("br"));
     drop(weir);
@@ -819,5 +789,5 @@ fn clients_that_leave_midway_leave_nothing_behind() {
         let mut some = [0; 1000];
         let _ = stream.read(&mut some);
     }
-    assert!(eventually(|| stat(&weir, "l", "FRONTEND", "scur") == "0"));
+    assert!(eventually(|| weir.stat("l,FRONTEND", "scur") == "0"));
 }

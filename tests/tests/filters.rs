@@ -4,6 +4,7 @@
 
 use std::time::{Duration, Instant};
 
+use weir_tests::chunks::{chunked, unchunked};
 use weir_tests::client::Client;
 use weir_tests::{Origin, Weir, eventually, free_port};
 
@@ -31,12 +32,7 @@ fn origin(length: usize) -> Origin {
         let mut answer = format!("HTTP/1.1 200 OK\r\nX-Got: {body_length} {intact}\r\n").into_bytes();
         if head.starts_with("GET /chunked") {
             answer.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
-            for part in bytes.chunks(1000) {
-                answer.extend_from_slice(format!("{:x}\r\n", part.len()).as_bytes());
-                answer.extend_from_slice(part);
-                answer.extend_from_slice(b"\r\n");
-            }
-            answer.extend_from_slice(b"0\r\n\r\n");
+            answer.extend_from_slice(&chunked(&bytes, 1000, ""));
         } else {
             answer.extend_from_slice(format!("Content-Length: {length}\r\n\r\n").as_bytes());
             answer.extend_from_slice(&bytes);
@@ -45,28 +41,13 @@ fn origin(length: usize) -> Origin {
     })
 }
 
-fn unchunked(mut coded: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::new();
-    while let Some(end) = coded.windows(2).position(|two| two == b"\r\n") {
-        let size =
-            std::str::from_utf8(&coded[..end]).ok().and_then(|text| usize::from_str_radix(text, 16).ok());
-        let size = size.expect("the size of a chunk");
-        if size == 0 {
-            break;
-        }
-        plain.extend_from_slice(&coded[end + 2..end + 2 + size]);
-        coded = &coded[end + 2 + size + 2..];
-    }
-    plain
-}
-
 fn get(client: &mut Client, path: &str) -> (Vec<u8>, Duration) {
     let began = Instant::now();
     let response =
         client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).response().expect("an answer");
     assert_eq!(response.status, 200);
     let chunked = response.header("transfer-encoding").is_some();
-    let body = if chunked { unchunked(&response.body) } else { response.body };
+    let body = if chunked { unchunked(&response.body).0 } else { response.body };
     (body, began.elapsed())
 }
 

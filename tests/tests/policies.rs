@@ -223,15 +223,11 @@ fn a_silent_server_is_helped_out_by_a_second_one() {
     assert_eq!(told, (hedged.to_string(), hedged.to_string(), "20ms".into()));
     // Nobody is to blame, and a request is one request.
     assert_eq!(
-        (
-            weir.statistic("l,s0", "eresp"),
-            weir.statistic("l,BACKEND", "wretr"),
-            weir.statistic("l,BACKEND", "wredis")
-        ),
+        (weir.stat("l,s0", "eresp"), weir.stat("l,BACKEND", "wretr"), weir.stat("l,BACKEND", "wredis")),
         ("0".into(), "0".into(), "0".into())
     );
-    assert_eq!(weir.statistic("l,BACKEND", "req_tot"), "10");
-    assert_eq!(weir.statistic("l,s0", "scur"), "0");
+    assert_eq!(weir.stat("l,BACKEND", "req_tot"), "10");
+    assert_eq!(weir.stat("l,s0", "scur"), "0");
     gate.open();
 }
 

@@ -96,7 +96,7 @@ fn the_time_of_a_header_is_told_as_a_handshake() {
             &[],
         );
         assert!(weir_tests::eventually(|| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()));
-        let accepted = || weir.statistic("f,FRONTEND", "conn_tot");
+        let accepted = || weir.stat("f,FRONTEND", "conn_tot");
         assert!(weir_tests::eventually(|| accepted() == "1"));
         let mut client = Client::connect(port);
         assert!(weir_tests::eventually(|| accepted() == "2"));

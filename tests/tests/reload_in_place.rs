@@ -107,7 +107,7 @@ fn what_both_configurations_have_lives_on() {
         || client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n").response().expect("an answer").status;
     assert_eq!(ask_on(), 200);
     let before = weir.ask("show servers state");
-    let requests = || weir.statistic("f,FRONTEND", "req_tot").parse::<u32>().unwrap_or(0);
+    let requests = || weir.stat("f,FRONTEND", "req_tot").parse::<u32>().unwrap_or(0);
     let before_all = requests();
     // Whatever stands first would move all numbers and places.
     let first = format!("frontend first\n  bind 127.0.0.1:{other}\n  default_backend b\n");
@@ -117,8 +117,8 @@ fn what_both_configurations_have_lives_on() {
     assert_eq!((ask_on(), ask_on()), (200, 200), "the client's connection goes on");
     assert_eq!(origin.connections(), 1, "and so does the server's");
     assert!(weir.ask("get weight b/s").starts_with("7 (initial 10)"));
-    assert_eq!(weir.statistic("b,away", "status"), "MAINT");
-    assert_eq!(weir.statistic("b,s", "stot"), "3", "what was counted is counted on");
+    assert_eq!(weir.stat("b,away", "status"), "MAINT");
+    assert_eq!(weir.stat("b,s", "stot"), "3", "what was counted is counted on");
     assert_eq!(requests(), before_all + 2);
     assert!(weir.ask("show table t").contains("http_req_cnt=3"), "{}", weir.ask("show table t"));
     assert!(weir.ask("get var proc.seen").contains("yes"));
@@ -387,9 +387,9 @@ fn streams_and_queues_outlive_a_reload() {
     for client in &mut clients {
         client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
     }
-    assert!(eventually(|| weir.statistic("l,s", "scur") == "1"));
+    assert!(eventually(|| weir.stat("l,s", "scur") == "1"));
     assert!(eventually(|| {
-        let waiting = |line: &str| weir.statistic(&format!("l,{line}"), "qcur").parse::<u32>().unwrap_or(0);
+        let waiting = |line: &str| weir.stat(&format!("l,{line}"), "qcur").parse::<u32>().unwrap_or(0);
         waiting("s") + waiting("BACKEND") == 2
     }));
     let said = reload(&weir, &text("  retries 7\n"));
@@ -403,7 +403,7 @@ fn streams_and_queues_outlive_a_reload() {
     stream.write_all(b"after!").expect("the stream goes on");
     far.read_exact(&mut bytes).expect("what was sent");
     assert_eq!(&bytes, b"after!");
-    assert_eq!(weir.statistic("t,s", "scur"), "1");
+    assert_eq!(weir.stat("t,s", "scur"), "1");
 }
 
 #[test]
@@ -445,14 +445,14 @@ fn what_checks_found_holds_until_they_find_otherwise() {
         ))
     };
     let weir = Weir::start(&text(""), &[port]);
-    assert!(eventually(|| weir.statistic("l,down", "status") == "DOWN"));
+    assert!(eventually(|| weir.stat("l,down", "status") == "DOWN"));
     reload(&weir, &text("  retries 5\n"));
-    assert_eq!(weir.statistic("l,down", "status"), "DOWN", "it is not tried anew by requests");
+    assert_eq!(weir.stat("l,down", "status"), "DOWN", "it is not tried anew by requests");
     let listener = TcpListener::bind(("127.0.0.1", down)).expect("its port");
-    assert!(eventually(|| weir.statistic("l,down", "status") == "UP"), "checks go on");
+    assert!(eventually(|| weir.stat("l,down", "status") == "UP"), "checks go on");
     drop(listener);
     reload(&weir, &text("  retries 6\n"));
-    assert!(eventually(|| weir.statistic("l,down", "status") == "DOWN"), "and on");
+    assert!(eventually(|| weir.stat("l,down", "status") == "DOWN"), "and on");
 }
 
 #[test]
@@ -538,7 +538,7 @@ fn what_was_done_to_the_process_becomes_a_configuration() {
     let weir = Weir::start(&saved, &[port]);
     assert_eq!(state(&|command| weir.ask(command)), before);
     assert!(get(port, "/a").expect("an answer").text().contains("x: changed"), "lists too");
-    assert_eq!(weir.statistic("f,FRONTEND", "slim"), "77");
+    assert_eq!(weir.stat("f,FRONTEND", "slim"), "77");
     let _ = std::fs::remove_dir_all(directory);
 }
 

@@ -10,13 +10,16 @@ use crate::flight::Lead;
 use crate::freshness::{Lifetime, Now};
 use crate::object::{Object, blocks_of, memory};
 use crate::request::Request;
+use crate::room::Room;
 use crate::settings::Hints;
-use crate::store::{Bucket, Store, kept_head};
+use crate::store::{Store, kept_head};
 use crate::vary::Variant;
 
 /// What the object will be, apart from its body.
 #[derive(Debug)]
 pub(crate) struct Plan {
+    /// Under what number it is noted that it is being filled.
+    pub(crate) number: u64,
     pub(crate) hash: u64,
     pub(crate) key: Box<[u8]>,
     pub(crate) variant: Variant,
@@ -33,8 +36,8 @@ pub struct Filling {
     /// Gone once it is kept, or cannot be.
     plan: Option<Box<Plan>>,
     body: Vec<u8>,
-    /// Blocks that were taken for it.
-    blocks: u32,
+    /// What was taken for it.
+    room: Room,
     /// Who is waited for by others.
     lead: Option<Lead>,
     began: Now,
@@ -64,25 +67,17 @@ impl Store {
         if fixed + length.unwrap_or(0) > self.settings.max_object {
             return None;
         }
-        let mut gone = Bucket::new();
-        {
-            let mut order = self.order();
-            if !self.has_place_for(request, &variant, now.ms, &mut order, &mut gone)
-                || !order.begin(request.hash, &request.key, &variant)
-            {
-                return None;
-            }
-        }
-        let plan =
-            Plan { hash: request.hash, key: request.key.clone(), variant, head: kept, lifetime, fixed };
+        let number = self.enter(request, &variant, now.ms)?;
+        let (hash, key) = (request.hash, request.key.clone());
+        let plan = Plan { number, hash, key, variant, head: kept, lifetime, fixed };
         Filling::new(self.clone(), plan, length, now)
     }
 }
 
 impl Filling {
     pub(crate) fn new(store: Arc<Store>, plan: Plan, length: Option<u64>, began: Now) -> Option<Self> {
-        let mut own =
-            Self { store, plan: Some(Box::new(plan)), body: Vec::new(), blocks: 0, lead: None, began };
+        let (plan, room) = (Some(Box::new(plan)), store.no_room());
+        let mut own = Self { store, plan, body: Vec::new(), room, lead: None, began };
         let length = usize::try_from(length.unwrap_or(0)).ok()?;
         own.grow(length).then_some(own)
     }
@@ -92,8 +87,8 @@ impl Filling {
         self.lead = lead;
     }
 
-    /// Takes the next bytes of the body.
-    pub fn push(&mut self, data: &[u8]) {
+    /// Takes the next bytes of the body. `now_ms` is of the monotonic clock.
+    pub fn push(&mut self, data: &[u8], now_ms: u64) {
         if self.plan.is_none() {
             return;
         }
@@ -105,7 +100,7 @@ impl Filling {
             if wanted > self.most() || !self.grow(wanted + spare) {
                 self.give_up();
                 if let Some(lead) = self.lead.take() {
-                    lead.pass(self.began.ms);
+                    lead.pass(now_ms);
                 }
                 return;
             }
@@ -116,27 +111,21 @@ impl Filling {
     /// The body has come to its end: the response is kept. `now_ms` is of the monotonic clock.
     pub fn finish(&mut self, now_ms: u64) {
         let Some(plan) = self.plan.take() else { return };
-        let Plan { hash, key, variant, mut head, lifetime, fixed } = *plan;
+        let Plan { number, hash, key, variant, mut head, lifetime, fixed } = *plan;
         let body = std::mem::take(&mut self.body).into_boxed_slice();
         head.append(b"content-length", body.len().to_string().as_bytes());
         head.shrink(0);
         // The line that was just added counts with the head.
-        let blocks = blocks_of(fixed + body.len() as u64 + LENGTH_LINE);
-        if blocks > self.blocks && !self.store.take(blocks - self.blocks) {
-            self.store.order().end(hash, &key, &variant);
-            return;
-        }
-        self.give_back(self.blocks.saturating_sub(blocks));
-        self.blocks = 0;
+        let room = self.room.split(blocks_of(fixed + body.len() as u64 + LENGTH_LINE));
         let began = self.began.ms;
-        self.store.insert(Object {
+        let object = Object {
             hash,
             key,
             variant,
             head,
             body,
             is_hints: false,
-            blocks,
+            room,
             number: 0,
             age: lifetime.age,
             modified: lifetime.modified,
@@ -146,8 +135,11 @@ impl Filling {
             error_ms: began + (u64::from(lifetime.left) + u64::from(lifetime.if_error)) * 1000,
             used_ms: AtomicU64::new(now_ms),
             placed_ms: AtomicU64::new(now_ms),
-        });
-        if let Some(lead) = self.lead.take() {
+        };
+        // Who waits for what was taken out meanwhile asks anew.
+        if self.store.insert(number, object)
+            && let Some(lead) = self.lead.take()
+        {
             lead.keep();
         }
     }
@@ -161,33 +153,21 @@ impl Filling {
     /// Has memory for so many bytes of the body.
     fn grow(&mut self, capacity: usize) -> bool {
         let fixed = self.plan.as_ref().map_or(0, |plan| plan.fixed);
-        let blocks = blocks_of(fixed + capacity as u64 + LENGTH_LINE);
-        if blocks > self.blocks {
-            if !self.store.take(blocks - self.blocks) {
-                return false;
-            }
-            self.blocks = blocks;
+        let missing = blocks_of(fixed + capacity as u64 + LENGTH_LINE).saturating_sub(self.room.blocks());
+        if missing > 0 {
+            let Some(more) = self.store.take(missing) else { return false };
+            self.room.add(more);
         }
         self.body.reserve_exact(capacity - self.body.len());
         true
     }
 
-    fn give_back(&self, blocks: u32) {
-        if blocks > 0 {
-            self.store.order().free += blocks;
-        }
-    }
-
     /// It is not kept.
     fn give_up(&mut self) {
+        let Some(plan) = self.plan.take() else { return };
         self.body = Vec::new();
-        let blocks = std::mem::take(&mut self.blocks);
-        let plan = self.plan.take();
-        let mut order = self.store.order();
-        order.free += blocks;
-        if let Some(plan) = plan {
-            order.end(plan.hash, &plan.key, &plan.variant);
-        }
+        self.room = self.store.no_room();
+        self.store.order().end(plan.hash, plan.number);
     }
 }
 
@@ -196,8 +176,6 @@ const LENGTH_LINE: u64 = 128;
 
 impl Drop for Filling {
     fn drop(&mut self) {
-        if self.plan.is_some() || self.blocks > 0 {
-            self.give_up();
-        }
+        self.give_up();
     }
 }

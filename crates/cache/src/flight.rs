@@ -4,7 +4,7 @@
 //!
 //! Nobody who finds something fresh comes here.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
@@ -45,7 +45,10 @@ struct Flight {
 #[derive(Debug, Default)]
 struct State {
     landed: Option<Landed>,
-    waiting: Vec<Option<Waker>>,
+    /// Those who wait, by when they came.
+    waiting: BTreeMap<u64, Waker>,
+    /// How many came.
+    came: u64,
 }
 
 /// Whose turn it is.
@@ -71,7 +74,8 @@ pub struct Lead {
 #[derive(Debug)]
 pub struct Follow {
     flight: Arc<Flight>,
-    place: Option<usize>,
+    /// Which of those who wait it is, once it does.
+    number: Option<u64>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -99,7 +103,7 @@ impl Flights {
         let mut open = locked(&self.open);
         let flights = open.entry(hash).or_default();
         if let Some(flight) = flights.iter().find(|flight| *flight.key == *key) {
-            return Turn::Follows(Follow { flight: flight.clone(), place: None });
+            return Turn::Follows(Follow { flight: flight.clone(), number: None });
         }
         let flight = Arc::new(Flight { key: key.into(), state: Mutex::default() });
         flights.push(flight.clone());
@@ -120,7 +124,7 @@ impl Flights {
             state.landed.get_or_insert(landed);
             std::mem::take(&mut state.waiting)
         };
-        waiting.into_iter().flatten().for_each(Waker::wake);
+        waiting.into_values().for_each(Waker::wake);
     }
 }
 
@@ -153,17 +157,11 @@ impl Follow {
         if let Some(landed) = state.landed {
             return Poll::Ready(landed);
         }
-        let waker = context.waker();
-        match self.place.and_then(|place| state.waiting.get_mut(place)) {
-            Some(own) => match own {
-                Some(own) => own.clone_from(waker),
-                None => *own = Some(waker.clone()),
-            },
-            None => {
-                self.place = Some(state.waiting.len());
-                state.waiting.push(Some(waker.clone()));
-            }
-        }
+        let number = *self.number.get_or_insert_with(|| {
+            state.came += 1;
+            state.came
+        });
+        state.waiting.insert(number, context.waker().clone());
         Poll::Pending
     }
 }
@@ -171,9 +169,34 @@ impl Follow {
 impl Drop for Follow {
     /// Who waits no more is not woken.
     fn drop(&mut self) {
-        let mut state = locked(&self.flight.state);
-        if let Some(own) = self.place.and_then(|place| state.waiting.get_mut(place)) {
-            *own = None;
+        if let Some(number) = self.number {
+            locked(&self.flight.state).waiting.remove(&number);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_no_more_leaves_nothing() {
+        let flights = Arc::new(Flights::new());
+        let Turn::Leads(lead) = flights.board(1, b"key", 0) else { panic!("nobody leads") };
+        let mut context = Context::from_waker(Waker::noop());
+        let follow = |context: &mut Context<'_>| {
+            let Turn::Follows(mut follow) = flights.board(1, b"key", 0) else { panic!("two lead") };
+            assert_eq!(follow.poll_landed(context), Poll::Pending);
+            follow
+        };
+        let stays = follow(&mut context);
+        for _ in 0..10 {
+            drop(follow(&mut context));
+        }
+        assert_eq!(locked(&lead.flight.state).waiting.len(), 1);
+        drop(stays);
+        assert!(locked(&lead.flight.state).waiting.is_empty());
+        drop(lead);
+        assert!(locked(&flights.open).is_empty());
     }
 }

@@ -19,6 +19,7 @@ mod order;
 mod purge;
 mod range;
 mod request;
+mod room;
 mod settings;
 mod store;
 mod vary;

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use http::Head;
 
+use crate::room::Room;
 use crate::settings::Settings;
 use crate::vary::Variant;
 
@@ -20,8 +21,8 @@ pub struct Object {
     pub body: Box<[u8]>,
     /// Whether only hints are left of it.
     pub is_hints: bool,
-    /// Blocks that it takes.
-    pub(crate) blocks: u32,
+    /// What it takes of the store's memory.
+    pub(crate) room: Room,
     /// Its number, in the order in which objects came.
     pub(crate) number: u64,
     /// How old it was when it came, in seconds.
@@ -30,7 +31,7 @@ pub struct Object {
     pub(crate) modified: i64,
     /// When it came, in ms of the monotonic clock.
     pub(crate) stored_ms: u64,
-    /// From when on it is not used any more.
+    /// From when on it is not fresh any more.
     pub(crate) expires_ms: u64,
     /// Until when it is used while a fresh one is fetched.
     pub(crate) revalidate_ms: u64,
@@ -55,7 +56,7 @@ pub struct Shown {
     pub size: u64,
     /// Blocks that these take.
     pub blocks: u32,
-    /// Seconds until it is not used any more; negative since.
+    /// Seconds until it is not fresh any more; negative since.
     pub expires: i64,
 }
 
@@ -65,7 +66,7 @@ impl Object {
         u64::from(self.age) + now_ms.saturating_sub(self.stored_ms) / 1000
     }
 
-    /// Whether it may be used.
+    /// Whether it may be used by all who ask.
     #[inline]
     pub fn is_fresh(&self, now_ms: u64) -> bool {
         now_ms < self.expires_ms
@@ -101,7 +102,7 @@ impl Object {
             variant: self.variant.number(),
             is_hints: self.is_hints,
             size: self.size(),
-            blocks: self.blocks,
+            blocks: self.room.blocks(),
             expires: (self.expires_ms as i64 - now_ms as i64).div_euclid(1000),
         }
     }

@@ -1,5 +1,5 @@
-//! In which order objects make room: those that were used the longest time ago first. What takes
-//! memory is counted here, what is being filled too.
+//! In which order objects make room: those that were used the longest time ago first; and what is
+//! being filled.
 //!
 //! Under one lock, which who looks up never takes: a use is a store in the object, and the order
 //! learns of it when the object's turn to leave would come.
@@ -17,8 +17,6 @@ const MOST_PASSED_OVER: usize = 64;
 /// The order.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
-    /// Blocks that nothing takes.
-    pub(crate) free: u32,
     /// Blocks that hints take.
     pub(crate) hint_blocks: u32,
     /// Whole objects, by when they were used, as far as is known here, and by number.
@@ -36,39 +34,30 @@ pub(crate) struct Order {
 struct Mark {
     key: Box<[u8]>,
     variant: Variant,
+    number: u64,
 }
 
 impl Order {
-    pub(crate) fn new(blocks: u32) -> Self {
-        Self { free: blocks, ..Self::default() }
-    }
-
-    /// The number of a new object.
-    pub(crate) fn next_number(&mut self) -> u64 {
+    /// Adds an object, which gets its number.
+    pub(crate) fn add(&mut self, mut object: Object) -> Arc<Object> {
         self.number += 1;
-        self.number
-    }
-
-    /// Adds an object, whose blocks were taken.
-    pub(crate) fn add(&mut self, object: Arc<Object>) {
+        object.number = self.number;
+        let object = Arc::new(object);
         if object.is_hints {
-            self.hint_blocks += object.blocks;
-            self.hints.insert(object.number, object);
+            self.hint_blocks += object.room.blocks();
+            self.hints.insert(object.number, object.clone());
         } else {
-            self.by_use.insert((object.placed_ms.load(Relaxed), object.number), object);
+            self.by_use.insert((object.placed_ms.load(Relaxed), object.number), object.clone());
         }
+        object
     }
 
-    /// Takes an object out, and gives back its blocks.
+    /// Takes an object out.
     pub(crate) fn remove(&mut self, object: &Object) {
-        let found = if object.is_hints {
-            self.hints.remove(&object.number).is_some()
-        } else {
-            self.by_use.remove(&(object.placed_ms.load(Relaxed), object.number)).is_some()
-        };
-        if found {
-            self.free += object.blocks;
-            self.hint_blocks -= if object.is_hints { object.blocks } else { 0 };
+        if !object.is_hints {
+            self.by_use.remove(&(object.placed_ms.load(Relaxed), object.number));
+        } else if self.hints.remove(&object.number).is_some() {
+            self.hint_blocks -= object.room.blocks();
         }
     }
 
@@ -98,33 +87,50 @@ impl Order {
         self.by_use.values().chain(self.hints.values())
     }
 
-    /// Marks something as being filled; false where it is already.
-    pub(crate) fn begin(&mut self, hash: u64, key: &[u8], variant: &Variant) -> bool {
+    /// Notes that something is being filled, under a number; `None` where it is already.
+    pub(crate) fn begin(&mut self, hash: u64, key: &[u8], variant: &Variant) -> Option<u64> {
         let marks = self.filling.entry(hash).or_default();
-        let is_new = !marks.iter().any(|mark| *mark.key == *key && mark.variant == *variant);
-        if is_new {
-            marks.push(Mark { key: key.into(), variant: variant.clone() });
+        if marks.iter().any(|mark| *mark.key == *key && mark.variant == *variant) {
+            return None;
         }
-        is_new
+        self.number += 1;
+        marks.push(Mark { key: key.into(), variant: variant.clone(), number: self.number });
+        Some(self.number)
     }
 
-    /// Takes that mark away.
-    pub(crate) fn end(&mut self, hash: u64, key: &[u8], variant: &Variant) {
-        if let Some(marks) = self.filling.get_mut(&hash) {
-            marks.retain(|mark| !(*mark.key == *key && mark.variant == *variant));
-            if marks.is_empty() {
-                self.filling.remove(&hash);
-            }
-        }
+    /// How many other variants of the same are being filled.
+    pub(crate) fn others(&self, hash: u64, key: &[u8], variant: &Variant) -> usize {
+        let is_other =
+            |mark: &&Mark| *mark.key == *key && mark.variant != *variant && !mark.variant.is_for_all();
+        self.filling.get(&hash).map_or(0, |marks| marks.iter().filter(is_other).count())
     }
 
-    /// What must hold between changes, for an order of so many blocks of which `filling` are being
-    /// filled.
+    /// It is not being filled any more. False: what it would be was taken out meanwhile.
+    pub(crate) fn end(&mut self, hash: u64, number: u64) -> bool {
+        let Some(marks) = self.filling.get_mut(&hash) else { return false };
+        let before = marks.len();
+        marks.retain(|mark| mark.number != number);
+        let found = marks.len() < before;
+        if marks.is_empty() {
+            self.filling.remove(&hash);
+        }
+        found
+    }
+
+    /// What is being filled under such keys is not to be kept.
+    pub(crate) fn forget(&mut self, is_meant: impl Fn(&[u8]) -> bool) {
+        self.filling.retain(|_, marks| {
+            marks.retain(|mark| !is_meant(&mark.key));
+            !marks.is_empty()
+        });
+    }
+
+    /// What must hold between changes; gives the blocks that objects take.
     #[cfg(test)]
-    pub(crate) fn check(&self, blocks: u32, filling: u32) {
-        let taken: u32 = self.all().map(|object| object.blocks).sum();
-        assert_eq!(taken + self.free + filling, blocks);
-        assert_eq!(self.hint_blocks, self.hints.values().map(|object| object.blocks).sum::<u32>());
+    pub(crate) fn check(&self) -> u32 {
+        let taken = |object: &Arc<Object>| object.room.blocks();
+        assert_eq!(self.hint_blocks, self.hints.values().map(taken).sum::<u32>());
         assert!(self.filling.values().all(|marks| !marks.is_empty()));
+        self.all().map(taken).sum()
     }
 }

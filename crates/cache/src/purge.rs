@@ -30,12 +30,19 @@ pub(crate) fn key(text: &[u8]) -> Vec<u8> {
 }
 
 impl Purge<'_> {
+    /// Whether something under that key, of which nothing else is known, may be meant.
+    pub(crate) fn may_mean(&self, own: &[u8]) -> bool {
+        match self {
+            Self::Key(text) => *own == *key(text),
+            Self::Prefix(text) => own.starts_with(&key(text)),
+            Self::Tag(_) | Self::All => true,
+        }
+    }
+
     pub(crate) fn means(&self, object: &Object, tags: Option<&Name>) -> bool {
         match self {
-            Self::Key(text) => *object.key == *key(text),
-            Self::Prefix(text) => object.key.starts_with(&key(text)),
             Self::Tag(tag) => tags.is_some_and(|name| has_tag(object, name, tag)),
-            Self::All => true,
+            Self::Key(_) | Self::Prefix(_) | Self::All => self.may_mean(&object.key),
         }
     }
 }

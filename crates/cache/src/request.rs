@@ -1,6 +1,6 @@
 //! What a request wants of a cache (RFC 9111, 5.2.1), and what it is known by there.
 
-use http::{BodyLength, Head, KnownName, Method};
+use http::{BodyLength, Head, KnownName, Method, begins_ignore_case};
 
 use crate::key::write_key;
 
@@ -59,8 +59,7 @@ impl Request {
             return;
         }
         for value in head.values(&KnownName::CacheControl.into()) {
-            let begins =
-                |word: &[u8]| value.len() >= word.len() && value[..word.len()].eq_ignore_ascii_case(word);
+            let begins = |word: &[u8]| begins_ignore_case(value, word);
             // A request that wants it fresher or staler than others is not served, as in HAProxy.
             if [&b"no-cache"[..], b"max-age", b"max-stale", b"min-fresh"].into_iter().any(begins) {
                 self.may_use = false;

@@ -19,7 +19,7 @@ pub struct Settings {
     pub name: Box<str>,
     /// `total-max-size`, in blocks.
     pub blocks: u32,
-    /// `max-object-size`: bytes of head and body.
+    /// `max-object-size`: bytes of memory that one takes, head and key with it.
     pub max_object: u64,
     /// `max-age`, in seconds.
     pub max_age: u32,

@@ -2,7 +2,7 @@
 //! whole. Storing and making room are done under one lock ([`Order`]).
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use arc_swap::ArcSwapOption;
@@ -15,6 +15,7 @@ use crate::object::{Object, blocks_of, memory};
 use crate::order::Order;
 use crate::purge::{self, Purge};
 use crate::request::{Request, is_of_message};
+use crate::room::{Free, Room};
 use crate::settings::{Hints, Settings};
 use crate::vary::Variant;
 
@@ -44,6 +45,7 @@ pub struct Store {
     pub settings: Settings,
     buckets: Box<[ArcSwapOption<Bucket>]>,
     hasher: RandomState,
+    free: Free,
     order: Mutex<Order>,
     flights: Arc<Flights>,
 }
@@ -55,7 +57,8 @@ impl Store {
         Arc::new(Self {
             buckets: (0..count).map(|_| ArcSwapOption::empty()).collect(),
             hasher: RandomState::new(),
-            order: Mutex::new(Order::new(settings.blocks)),
+            free: Arc::new(AtomicU32::new(settings.blocks)),
+            order: Mutex::default(),
             flights: Arc::new(Flights::new()),
             settings,
         })
@@ -117,9 +120,16 @@ impl Store {
         Variant::of(said, response)
     }
 
-    /// Whether there may be one more variant of what is requested: one that is there makes place, if
-    /// it is of the same kind or too old.
-    pub(crate) fn has_place_for(
+    /// Notes that a response of this kind is being filled, under a number. `None`: that is so already,
+    /// or there are as many variants of what is requested as there may be, none of them too old.
+    pub(crate) fn enter(&self, request: &Request, variant: &Variant, now_ms: u64) -> Option<u64> {
+        let mut gone = Bucket::new();
+        let mut order = self.order();
+        let has_place = self.has_place_for(request, variant, now_ms, &mut order, &mut gone);
+        has_place.then(|| order.begin(request.hash, &request.key, variant)).flatten()
+    }
+
+    fn has_place_for(
         &self,
         request: &Request,
         variant: &Variant,
@@ -127,19 +137,22 @@ impl Store {
         order: &mut Order,
         gone: &mut Bucket,
     ) -> bool {
-        let bucket = self.bucket(request.hash).load();
+        if variant.is_for_all() {
+            return true;
+        }
+        let bucket = self.bucket(request.hash).load_full();
         let is_other = |object: &&Arc<Object>| {
             object.key == request.key && !object.is_hints && object.variant != *variant
         };
-        let others: Bucket =
-            bucket.iter().flat_map(|bucket| bucket.iter()).filter(is_other).cloned().collect();
-        if variant.is_for_all() || others.len() < self.settings.max_variants {
+        let others: Vec<_> = bucket.iter().flat_map(|bucket| bucket.iter()).filter(is_other).collect();
+        let filled = order.others(request.hash, &request.key, variant);
+        if others.len() + filled < self.settings.max_variants {
             return true;
         }
-        for old in others.iter().filter(|object| !object.is_fresh(now_ms)) {
-            self.take_out(old, order, gone);
-        }
-        others.iter().filter(|object| object.is_fresh(now_ms)).count() < self.settings.max_variants
+        let (fresh, old): (Bucket, Bucket) =
+            others.into_iter().cloned().partition(|object| object.is_fresh(now_ms));
+        old.iter().for_each(|object| self.take_out(object, order, gone));
+        fresh.len() + filled < self.settings.max_variants
     }
 
     /// Whose turn it is to fetch what is requested.
@@ -153,6 +166,7 @@ impl Store {
     /// Makes what nobody may use any more of a request for which the server did something
     /// (RFC 9111, 4.4): all variants.
     pub fn remove(&self, request: &Request) {
+        self.order().forget(|key| *key == *request.key);
         _ = self.remove_if(request.hash, |object| object.key == request.key);
     }
 
@@ -166,13 +180,16 @@ impl Store {
         gone.len()
     }
 
-    /// Takes out what `purge` says; how many objects that were.
+    /// Takes out what `purge` says; how many objects that were. What is on its way meanwhile is not
+    /// kept, if it may be meant.
     pub fn purge(&self, purge: &Purge<'_>) -> usize {
         if let Purge::Key(key) = purge {
             let key = purge::key(key);
+            self.order().forget(|own| *own == *key);
             return self.remove_if(self.hasher.hash_one(&*key), |object| *object.key == *key);
         }
         let tags = self.settings.tags.as_deref().map(|name| http::Name::new(name.as_bytes()));
+        self.order().forget(|key| purge.may_mean(key));
         // Looked at without the lock, which many objects would hold for long.
         let all = self.objects();
         let wanted = all.iter().filter(|object| purge.means(object, tags.as_ref()));
@@ -181,7 +198,7 @@ impl Store {
 
     /// Blocks that nothing takes.
     pub fn free(&self) -> u32 {
-        self.order().free
+        self.free.load(Relaxed)
     }
 
     /// Every object, in no order that means anything.
@@ -194,58 +211,89 @@ impl Store {
         &self.buckets[hash as usize & (self.buckets.len() - 1)]
     }
 
+    /// A room of nothing, to be added to.
+    pub(crate) fn no_room(&self) -> Room {
+        Room::empty(&self.free)
+    }
+
     pub(crate) fn order(&self) -> MutexGuard<'_, Order> {
         self.order.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Takes so many blocks, for which others make room; false where there are not so many.
-    pub(crate) fn take(&self, blocks: u32) -> bool {
+    /// Takes so many blocks, for which others make room; `None` where there are not so many.
+    pub(crate) fn take(&self, blocks: u32) -> Option<Room> {
+        loop {
+            let taken = Room::take(&self.free, blocks);
+            if taken.is_some() || !self.make_room(blocks) {
+                return taken;
+            }
+        }
+    }
+
+    /// Takes out what was used the longest time ago, until there would be so many blocks if nobody
+    /// held any of it. False: there is nothing that could be taken out.
+    fn make_room(&self, blocks: u32) -> bool {
         // What leaves is freed when the lock is.
         let mut gone = Bucket::new();
         let mut order = self.order();
-        let taken = self.make_room(blocks, &mut order, &mut gone);
-        order.free -= if taken { blocks } else { 0 };
+        let mut free = self.free();
+        while free < blocks {
+            let Some(object) = order.least_used().or_else(|| order.oldest_hints()) else { break };
+            free += object.room.blocks();
+            self.take_out(&object, &mut order, &mut gone);
+        }
         drop(order);
-        taken
+        let has_made = free >= blocks || !gone.is_empty();
+        let wholes = gone.iter().filter(|object| self.settings.hints == Hints::On && !object.is_hints);
+        let left: Vec<Object> = wholes.filter_map(|object| self.hints_of(object)).collect();
+        drop(gone);
+        left.into_iter().for_each(|hints| self.add_hints(hints));
+        has_made
     }
 
-    fn make_room(&self, blocks: u32, order: &mut Order, gone: &mut Bucket) -> bool {
-        while order.free < blocks {
-            if let Some(object) = order.least_used() {
-                self.take_out(&object, order, gone);
-                self.leave_hints(&object, order, gone);
-            } else if let Some(hints) = order.oldest_hints() {
-                self.take_out(&hints, order, gone);
-            } else {
-                return false;
-            }
-        }
-        true
+    /// What stays of an object that made room; `None` where it has no hints.
+    fn hints_of(&self, object: &Object) -> Option<Object> {
+        Some(Object {
+            hash: object.hash,
+            key: object.key.clone(),
+            variant: object.variant.clone(),
+            head: hint_head(&object.head)?,
+            body: Box::default(),
+            is_hints: true,
+            room: self.no_room(),
+            number: 0,
+            age: object.age,
+            modified: object.modified,
+            stored_ms: object.stored_ms,
+            expires_ms: object.expires_ms,
+            revalidate_ms: 0,
+            error_ms: 0,
+            used_ms: AtomicU64::new(0),
+            placed_ms: AtomicU64::new(0),
+        })
     }
 
-    /// Of an object that makes room its hints stay, as far as there may be any.
-    fn leave_hints(&self, object: &Arc<Object>, order: &mut Order, gone: &mut Bucket) {
-        if self.settings.hints != Hints::On {
-            return;
-        }
-        if let Some(left) = only_hints(object, order) {
-            self.add_hints(left, order, gone);
-        }
-    }
-
-    fn add_hints(&self, left: Object, order: &mut Order, gone: &mut Bucket) {
+    /// Keeps hints, for which older ones make room, as far as there may be any.
+    fn add_hints(&self, mut hints: Object) {
+        let blocks = blocks_of(memory(&hints.head, &hints.key, &hints.variant));
         let most = self.settings.hint_blocks();
-        if left.blocks > most {
-            return;
-        }
-        while order.hint_blocks + left.blocks > most || order.free < left.blocks {
+        let mut gone = Bucket::new();
+        let mut order = self.order();
+        self.take_out_shadowed(&hints, &mut order, &mut gone);
+        let mut free = self.free();
+        while order.hint_blocks + blocks > most || free < blocks {
             let Some(oldest) = order.oldest_hints() else { return };
-            self.take_out(&oldest, order, gone);
+            free += oldest.room.blocks();
+            self.take_out(&oldest, &mut order, &mut gone);
         }
-        order.free -= left.blocks;
-        self.put_in(Arc::new(left), order);
+        // Nobody holds hints for long.
+        gone.clear();
+        if let Some(room) = Room::take(&self.free, blocks) {
+            hints.room = room;
+            self.put_in(hints, &mut order);
+        }
     }
-
+    /// Keeps what a response's links tell of it, and nothing else.
     pub(crate) fn keep_hints(
         &self,
         request: &Request,
@@ -254,14 +302,15 @@ impl Store {
         lifetime: Lifetime,
         now: Now,
     ) {
-        let whole = Object {
+        let Some(head) = hint_head(head) else { return };
+        self.add_hints(Object {
             hash: request.hash,
             key: request.key.clone(),
             variant,
-            head: head.clone(),
+            head,
             body: Box::default(),
-            is_hints: false,
-            blocks: 0,
+            is_hints: true,
+            room: self.no_room(),
             number: 0,
             age: lifetime.age,
             modified: lifetime.modified,
@@ -271,45 +320,43 @@ impl Store {
             error_ms: 0,
             used_ms: AtomicU64::new(now.ms),
             placed_ms: AtomicU64::new(now.ms),
-        };
-        let mut gone = Bucket::new();
-        let mut order = self.order();
-        if let Some(left) = only_hints(&whole, &mut order) {
-            self.take_out_shadowed(&left, &mut order, &mut gone);
-            self.add_hints(left, &mut order, &mut gone);
-        }
-        drop(order);
+        });
     }
 
-    /// Puts an object, whose blocks were taken, in the place of those that it stands for.
-    pub(crate) fn insert(&self, mut object: Object) {
+    /// Puts an object in the place of those that it stands for. False: what was filled under that
+    /// number was taken out meanwhile.
+    pub(crate) fn insert(&self, filled: u64, object: Object) -> bool {
         let mut gone = Bucket::new();
         let mut order = self.order();
-        order.end(object.hash, &object.key, &object.variant);
-        object.number = order.next_number();
-        self.take_out_shadowed(&object, &mut order, &mut gone);
-        self.put_in(Arc::new(object), &mut order);
+        let is_wanted = order.end(object.hash, filled);
+        if is_wanted {
+            self.take_out_shadowed(&object, &mut order, &mut gone);
+            self.put_in(object, &mut order);
+        }
         drop(order);
+        is_wanted
     }
 
     /// Takes out what nobody would find any more behind `new`.
     fn take_out_shadowed(&self, new: &Object, order: &mut Order, gone: &mut Bucket) {
         let bucket = self.bucket(new.hash).load_full();
         let is_shadowed = |object: &&Arc<Object>| {
-            object.key == new.key && (new.variant.is_for_all() || object.variant == new.variant)
+            object.key == new.key
+                && (new.variant.is_for_all() || object.variant == new.variant)
+                && (object.is_hints || !new.is_hints)
         };
         for old in bucket.iter().flat_map(|bucket| bucket.iter()).filter(is_shadowed) {
             self.take_out(old, order, gone);
         }
     }
 
-    fn put_in(&self, object: Arc<Object>, order: &mut Order) {
+    fn put_in(&self, object: Object, order: &mut Order) {
+        let object = order.add(object);
         let bucket = self.bucket(object.hash);
         let old = bucket.load();
         let others = old.iter().flat_map(|bucket| bucket.iter());
         let new: Bucket = std::iter::once(&object).chain(others).cloned().collect();
         bucket.store(Some(Arc::new(new)));
-        order.add(object);
     }
 
     fn take_out(&self, object: &Arc<Object>, order: &mut Order, gone: &mut Bucket) {
@@ -339,9 +386,9 @@ pub(crate) fn kept_head(response: &Head) -> Head {
     kept
 }
 
-/// The hints of an object, as one of its own; `None` where it has none.
-fn only_hints(object: &Object, order: &mut Order) -> Option<Object> {
-    let found = hints(&object.head);
+/// The hints of a head, as one of their own; `None` where it has none.
+fn hint_head(of: &Head) -> Option<Head> {
+    let found = hints(of);
     if found.is_empty() {
         return None;
     }
@@ -351,25 +398,7 @@ fn only_hints(object: &Object, order: &mut Order) -> Option<Object> {
         head.append(b"link", line);
     }
     head.shrink(0);
-    let blocks = blocks_of(memory(&head, &object.key, &object.variant));
-    Some(Object {
-        hash: object.hash,
-        key: object.key.clone(),
-        variant: object.variant.clone(),
-        head,
-        body: Box::default(),
-        is_hints: true,
-        blocks,
-        number: order.next_number(),
-        age: object.age,
-        modified: object.modified,
-        stored_ms: object.stored_ms,
-        expires_ms: object.expires_ms,
-        revalidate_ms: 0,
-        error_ms: 0,
-        used_ms: AtomicU64::new(0),
-        placed_ms: AtomicU64::new(0),
-    })
+    Some(head)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! br. Bytes go in as they come, coded bytes come out; what went in so far can be flushed, so that
 //! who waits for it need not wait for more.
 //!
-//! No I/O, no headers of HTTP, no choice of who gets which coding: that is `proxy::compression`.
+//! No I/O, no headers of HTTP, no choice of who gets which coding: that is `proxy::message::compression`.
 //! What an [`Encoder`] works with is large, so that it goes back to the pool of its thread
 //! (`pool`), and the memory of all threads can be limited ([`memory_used`]).
 

@@ -471,6 +471,10 @@ const HAPROXY: &[(&str, &[&str])] = &[
         &["[ALERT] \"max-object-size\" is limited to an half of \"total-max-size\" => 524288"],
     ),
     (
+        "cache c\n total-max-size 1\n early-hints only\n process-range on\n max-age 5\n",
+        &["[WARNING] [4] : 'process-range' has no effect with 'early-hints only'; no response is kept then"],
+    ),
+    (
         "cache c\n total-max-size 1\ncache c\n total-max-size 1\n",
         &["[ALERT] [3] : Duplicate cache name 'c'."],
     ),

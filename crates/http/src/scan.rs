@@ -78,6 +78,12 @@ pub fn eq_ignore_case(a: &[u8], b: &[u8]) -> bool {
     a.eq_ignore_ascii_case(b)
 }
 
+/// Whether `text` begins with `with`, whatever their case.
+#[must_use]
+pub fn begins_ignore_case(text: &[u8], with: &[u8]) -> bool {
+    text.get(..with.len()).is_some_and(|own| own.eq_ignore_ascii_case(with))
+}
+
 #[inline(always)]
 fn word(bytes: &[u8], at: usize) -> Option<u64> {
     let chunk = bytes.get(at..at + 8)?;

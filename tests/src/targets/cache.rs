@@ -48,7 +48,7 @@ pub fn cache_vary(bytes: &[u8]) {
     store.prepare(&mut request, &first);
     let now = Now { ms: 1, wall: 1_700_000_000 };
     let Some(mut filling) = store.begin(&request, &response, Some(4), now) else { return };
-    filling.push(b"body");
+    filling.push(b"body", 1);
     filling.finish(1);
     let Some(asked) = store.request(&second) else { return };
     let Found::Fresh(object) = store.find(&asked, &second, 2) else { return };

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use cache::{Settings, Store};
+use cache::{Hints, Settings, Store};
 use diag::Diagnostic;
 use syntax::Word;
 
@@ -94,8 +94,22 @@ fn read(section: &Section, context: &mut Context<'_>) -> Option<Settings> {
     settings.wait_ms = draft.wait_ms;
     settings.ranges = draft.ranges;
     settings.tags = draft.tags.map(|word| word.as_str().to_ascii_lowercase().into());
+    if settings.hints == Hints::Only {
+        for statement in section.statements.iter().filter(|own| OF_RESPONSES.contains(&own.keyword.name)) {
+            let name = statement.keyword.name;
+            context.diagnostics.push(
+                Diagnostic::warning(format!("`{name}` has no effect with `early-hints only`"))
+                    .at(statement.span)
+                    .help("no response is kept then"),
+            );
+        }
+    }
     Some(settings)
 }
+
+/// What says how responses that are kept are used.
+const OF_RESPONSES: &[&str] =
+    &["collapsed-forwarding", "process-range", "purge-tags", "stale-if-error", "stale-while-revalidate"];
 
 /// Checks the filters of a proxy whose rules name `used`; whether it keeps responses at all.
 pub(crate) fn check_filters(proxy: &Pending<'_>, used: &[Arc<Store>], context: &mut Context<'_>) -> bool {

@@ -52,7 +52,7 @@ fn pieces(store: Arc<Store>) -> impl Iterator<Item = String> {
     std::iter::once(first).chain(rest)
 }
 
-/// The lines of those that may still be used.
+/// The lines of those that are fresh, as in HAProxy.
 fn lines(objects: &[Arc<Object>]) -> String {
     let mut out = String::new();
     for object in objects {

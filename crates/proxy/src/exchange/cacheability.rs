@@ -1,7 +1,7 @@
 //! Whether a cache may keep a response (RFC 9111, 3), as `option checkcache` and `cookie … nocache`
 //! ask.
 
-use http::{Head, KnownName, Method};
+use http::{Head, KnownName, Method, begins_ignore_case};
 
 /// Statuses that a cache may keep without being told to (manual, `option checkcache`).
 const CACHEABLE: &[u16] = &[200, 203, 204, 206, 300, 301, 404, 405, 410, 414, 501];
@@ -30,8 +30,7 @@ pub(crate) fn of(method: Method, response: &Head) -> Cacheability {
     let mut lasts = known(KnownName::Etag) || named(b"last-modified") || named(b"expires");
     for line in response.get_all(&KnownName::CacheControl.into()) {
         for value in http::list_values(line) {
-            let begins =
-                |word: &[u8]| value.len() >= word.len() && value[..word.len()].eq_ignore_ascii_case(word);
+            let begins = |word: &[u8]| begins_ignore_case(value, word);
             // Of the fields that `no-cache` may name only the first matters, as in HAProxy.
             let of_cookie = b"no-cache=\"set-cookie";
             if value.eq_ignore_ascii_case(b"public") {

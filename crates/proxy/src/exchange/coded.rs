@@ -12,37 +12,29 @@ use crate::flow::Flow;
 /// What compression does with one exchange.
 #[derive(Debug, Default)]
 pub(crate) struct Coded {
-    /// What the client decodes of what is offered, best first.
+    /// What the response is coded with if it may be: the client likes it best of what is offered.
     pub(crate) accepted: Option<Algorithm>,
     /// What the request is coded with.
     pub(crate) request: Option<Algorithm>,
-    /// A coder for it, until it is on its way.
+    /// A coder for that, until it is on its way.
     pub(crate) encoder: Option<Encoder>,
     /// Whether the response would have been, had the limits of the process allowed it.
     pub(crate) is_passed_by: bool,
 }
 
-impl Coded {
-    /// Makes it as new.
-    #[inline]
-    pub(crate) fn reset(&mut self) {
-        self.accepted = None;
-        self.request = None;
-        self.encoder = None;
-        self.is_passed_by = false;
-    }
-}
-
 /// Counts what became of the response's body.
 #[inline]
 pub(crate) fn count(client: &Client, x: &mut Exchange) {
-    if x.coded.accepted.is_some() {
-        count_response(client, x);
+    if let Some(coded) = &x.coded
+        && let Some(algorithm) = coded.accepted
+    {
+        let is_passed_by = coded.is_passed_by;
+        count_response(client, x, algorithm, is_passed_by);
     }
 }
 
 #[cold]
-fn count_response(client: &Client, x: &mut Exchange) {
+fn count_response(client: &Client, x: &mut Exchange, algorithm: Algorithm, is_passed_by: bool) {
     if compressed(&x.download).is_none() {
         // What was answered instead is not.
         x.txn.compressed = None;
@@ -50,13 +42,13 @@ fn count_response(client: &Client, x: &mut Exchange) {
     let frontend = &client.frontend.state.frontend.mine().compression;
     let backend = x.backend.as_ref().map(|backend| &backend.state.backend.mine().compression);
     let all = || [Some(frontend), backend].into_iter().flatten();
-    if x.coded.is_passed_by {
+    if is_passed_by {
         all().for_each(|counters| counters.passed_by.add(x.download.received));
         return;
     }
     let Some((taken, given)) = compressed(&x.download) else { return };
     all().for_each(|counters| counters.responses.add(1));
-    if x.coded.accepted == Some(Algorithm::Identity) {
+    if algorithm == Algorithm::Identity {
         all().for_each(|counters| counters.passed_by.add(taken));
         return;
     }

@@ -56,8 +56,8 @@ pub(crate) struct Exchange {
     pub(crate) choice: Choice,
     /// Keys that are noted with the server, by their `stick` lines.
     pub(crate) sticky: Vec<(usize, Scratch)>,
-    /// What compression does with it.
-    pub(crate) coded: Coded,
+    /// What compression does with it, where there is any.
+    pub(crate) coded: Option<Box<Coded>>,
     /// What `filter trace` is told, where a proxy has one.
     pub(crate) trace: Option<Rc<Trace>>,
     /// What a cache has to do with it, where rules asked one.
@@ -253,7 +253,7 @@ impl Exchange {
         self.fastcgi = None;
         self.caching = None;
         self.original = None;
-        self.coded.reset();
+        self.coded = None;
         self.backend = None;
         self.error_status = 0;
         self.answered = false;

@@ -3,14 +3,17 @@
 //!
 //! A filter gets payload as it comes, apart from any coding of transfer, and gives payload. What it
 //! holds back leaves when the sender pauses, so that who waits for a slow stream does not wait for
-//! more of it. A cache keeps what comes before any other filter changes it. Which filters there are is decided before a direction begins
-//! ([`compression`](crate::message::compression)).
+//! more of it. A cache keeps what comes before any other filter changes it. Which filters there are
+//! is decided before a direction begins ([`compression`](crate::message::compression),
+//! [`caching`](crate::message::caching)).
 
 use std::cell::RefCell;
 
 use cache::Filling;
 use compress::Encoder;
 use runtime::timer::now_ms;
+
+use super::Coding;
 
 /// A kind of filter.
 #[derive(Debug)]
@@ -133,15 +136,15 @@ impl Filters {
     /// Has the cache take `data`, which passes as it is.
     pub(super) fn pass(&mut self, data: &[u8]) {
         if let Some(kept) = &mut self.kept {
-            kept.filling.push(data);
+            kept.filling.push(data, now_ms());
         }
     }
 
+    /// Takes `data`, where something changes it ([`changes_nothing`](Self::changes_nothing)).
     pub(super) fn data(&mut self, data: &[u8]) {
         self.pass(data);
-        match &mut self.filter {
-            Some(filter) => filter.data(data, &mut self.made),
-            None => self.made.extend_from_slice(data),
+        if let Some(filter) = &mut self.filter {
+            filter.data(data, &mut self.made);
         }
     }
 
@@ -167,9 +170,12 @@ impl Filters {
         }
     }
 
-    /// What is ready to leave.
-    pub(super) fn made(&mut self) -> &mut Vec<u8> {
-        &mut self.made
+    /// Writes what came out of them behind what is staged; whether that is anything.
+    pub(super) fn give(&mut self, coding: Coding, staged: &mut Vec<u8>) -> bool {
+        let has_made = !self.made.is_empty();
+        coding.write(&self.made, staged);
+        self.made.clear();
+        has_made
     }
 }
 

@@ -146,8 +146,7 @@ impl Flow {
         if taken.is_ok() && self.is_received() {
             filters.end();
         }
-        coding.write(filters.made(), &mut self.staged);
-        filters.made().clear();
+        filters.give(coding, &mut self.staged);
         self.filters = Some(filters);
         if taken.is_ok() && self.is_received() {
             coding.finish(&mut self.trailers, &mut self.staged);
@@ -186,10 +185,7 @@ impl Flow {
     fn flush_filters(&mut self) -> bool {
         let (Path::Filtered(coding), Some(filters)) = (self.path, &mut self.filters) else { return false };
         filters.flush();
-        let flushed = !filters.made().is_empty();
-        coding.write(filters.made(), &mut self.staged);
-        filters.made().clear();
-        flushed
+        filters.give(coding, &mut self.staged)
     }
 
     /// Moves the body on as far as both sides allow; `Ready` once all of it has been sent. What
@@ -371,7 +367,10 @@ impl Flow {
             Path::Payload(coding) | Path::Filtered(coding) => coding,
         };
         if stored.object.is_some() {
-            return self.poll_object(context, stored, coding, to);
+            if self.filters.is_some() || self.gate.is_some() || coding != Coding::Bare {
+                return self.poll_object_copied(context, stored, coding, to);
+            }
+            return self.poll_object(context, stored, to);
         }
         loop {
             if !self.is_received() && !stored.is_taken() && stored.take_portion(coding, &mut self.staged) {
@@ -385,18 +384,14 @@ impl Flow {
         }
     }
 
-    /// From a cache to a socket: out of the object itself, unless something changes the bytes or
-    /// holds them back.
+    /// From a cache to a socket: out of the object itself, as nothing changes the bytes or holds them
+    /// back.
     fn poll_object(
         &mut self,
         context: &mut Context<'_>,
         stored: &mut Stored,
-        coding: Coding,
         to: &mut Sink<'_>,
     ) -> Poll<Result<(), FlowError>> {
-        if self.filters.is_some() || self.gate.is_some() || coding != Coding::Bare {
-            return self.poll_object_copied(context, stored, coding, to);
-        }
         let following = Following::End(self.ends);
         loop {
             let rest = if self.is_received() { &[][..] } else { stored.rest() };
@@ -446,8 +441,7 @@ impl Flow {
                         if taken == stored.rest().len() {
                             filters.end();
                         }
-                        coding.write(filters.made(), &mut self.staged);
-                        filters.made().clear();
+                        filters.give(coding, &mut self.staged);
                     }
                 }
                 stored.advance(taken);
@@ -531,17 +525,12 @@ impl Flow {
         }
         self.framing = Framing::Done;
         self.trailers = from.take_trailers().filter(|_| !self.drops_trailers);
-        match self.path {
-            Path::Verbatim => {}
-            Path::Payload(coding) => coding.finish(&mut self.trailers, &mut self.staged),
-            Path::Filtered(coding) => {
-                if let Some(filters) = &mut self.filters {
-                    filters.end();
-                    coding.write(filters.made(), &mut self.staged);
-                    filters.made().clear();
-                }
-                coding.finish(&mut self.trailers, &mut self.staged);
+        if let Path::Payload(coding) | Path::Filtered(coding) = self.path {
+            if let Some(filters) = &mut self.filters {
+                filters.end();
+                filters.give(coding, &mut self.staged);
             }
+            coding.finish(&mut self.trailers, &mut self.staged);
         }
         Ok(())
     }

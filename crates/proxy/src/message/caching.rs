@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use base::clock::WallTime;
-use cache::{Follow, Found, Now, Object, Request, Store, Turn};
+use cache::{Filling, Follow, Found, Now, Object, Request, Store, Turn};
 use http::{BodyLength, Method};
 use plan::Proxy;
 use runtime::timer::now_ms;
@@ -15,6 +15,7 @@ use state::counters::Cached;
 use crate::client::{Client, Watch};
 use crate::exchange::{Caching, Exchange};
 use crate::fault::Fault;
+use crate::flow::{Coding, Path};
 
 /// What is to be done before rules go on.
 pub(crate) enum Looked {
@@ -160,6 +161,8 @@ fn count(client: &Client, x: &Exchange, of_frontend: bool, add: impl Fn(&Cached)
 pub(crate) fn store(x: &mut Exchange, proxy: &Proxy, store: &Arc<Store>) {
     let Some(caching) = &mut x.caching else { return };
     if !Arc::ptr_eq(&caching.store, store) {
+        // Those who wait look where they were told to.
+        pass(caching);
         store.adopt(&mut caching.request);
         caching.store = store.clone();
     }
@@ -199,6 +202,14 @@ pub(crate) fn helps(x: &mut Exchange) -> bool {
         pass(caching);
     }
     helps
+}
+
+/// What takes the response's body in, if that leaves on `path`. What is not being kept by now will
+/// not be.
+#[cold]
+pub(crate) fn filling(caching: &mut Caching, path: Path) -> Option<Filling> {
+    pass(caching);
+    caching.filling.take().filter(|_| path != Path::Payload(Coding::Nothing))
 }
 
 /// Nothing of the response is for others, if anything came of the request.

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use compress::{Algorithm, Encoder, Settings};
-use http::{BodyLength, Head, KnownName, Method, Name};
+use http::{BodyLength, Head, KnownName, Method, begins_ignore_case};
 use plan::Proxy;
 use plan::compression::{Compression, Side};
 use runtime::timer::now_ms;
@@ -18,6 +18,7 @@ use state::process::ProcessCounters;
 
 use crate::client::Client;
 use crate::exchange::Exchange;
+use crate::exchange::coded::Coded;
 use crate::flow::{Filter, Filters};
 
 /// The settings that count: the backend's before the frontend's, each for what it has.
@@ -64,32 +65,46 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &Proxy) {
 
 #[cold]
 fn look_at_request(client: &Client, x: &mut Exchange, both: Both<'_>) {
-    x.coded.accepted = accepted(&x.txn.request, both.algorithms(false));
+    if x.coded.is_some() {
+        // It was looked at before a server failed for which a cache helps.
+        return;
+    }
+    let accepted = accepted(&x.txn.request, both.algorithms(false));
     // Rules on the response see it, until it turns out otherwise.
-    x.txn.compressed = x.coded.accepted.map(Algorithm::name);
-    let named = x.coded.accepted.filter(|algorithm| *algorithm != Algorithm::Identity);
-    if named.is_some() && both.offloads() {
+    x.txn.compressed = accepted.map(Algorithm::name);
+    if both.offloads() && accepted.is_some_and(|algorithm| algorithm != Algorithm::Identity) {
         x.txn.request.remove_known(KnownName::AcceptEncoding);
     }
-    let Some(algorithm) = both.algorithms(true).first().copied() else { return };
+    let (request, encoder) = encoder_of_request(client, x, both).unzip();
+    x.coded = Some(Box::new(Coded { accepted, request, encoder, is_passed_by: false }));
+}
+
+/// What the request is compressed with, whose head tells of it from here on.
+fn encoder_of_request(client: &Client, x: &mut Exchange, both: Both<'_>) -> Option<(Algorithm, Encoder)> {
+    let algorithm = both.algorithms(true).first().copied()?;
     let has_body = !matches!(x.request_body.length, BodyLength::None | BodyLength::UntilClose);
     if !has_body
         || !x.txn.request.version().is_11_or_above()
         || x.txn.request.method_id() == Method::Connect
         || !is_fit(&x.txn.request, both, true, x.request_body.length)
     {
-        return;
+        return None;
     }
-    let Some(encoder) = encoder(client, algorithm) else { return };
-    x.coded.request = Some(algorithm);
-    x.coded.encoder = Some(encoder);
+    let encoder = encoder(client, algorithm)?;
     tell(&mut x.txn.request, algorithm, false);
+    Some((algorithm, encoder))
 }
 
 /// What stands in the way of the request's body, at each attempt.
-pub(crate) fn filter_of_request(client: &Client, x: &mut Exchange) -> Option<Box<Filters>> {
-    let algorithm = x.coded.request?;
-    let encoder = x.coded.encoder.take().or_else(|| {
+#[inline]
+pub(crate) fn filter_of_request(client: &Client, coded: &mut Option<Box<Coded>>) -> Option<Box<Filters>> {
+    request_filter(client, coded.as_mut()?)
+}
+
+#[cold]
+fn request_filter(client: &Client, coded: &mut Coded) -> Option<Box<Filters>> {
+    let algorithm = coded.request?;
+    let encoder = coded.encoder.take().or_else(|| {
         // A limit does not count once the head has said what comes.
         Encoder::new(algorithm, &Settings { most_memory: 0, ..settings(client) })
     })?;
@@ -99,7 +114,7 @@ pub(crate) fn filter_of_request(client: &Client, x: &mut Exchange) -> Option<Box
 /// What stands in the way of the response's body, whose head tells of it from here on.
 #[inline]
 pub(crate) fn of_response(client: &Client, x: &mut Exchange) -> Option<Filter> {
-    let algorithm = x.coded.accepted?;
+    let algorithm = x.coded.as_ref()?.accepted?;
     let filter = look_at_response(client, x, algorithm);
     if filter.is_none() {
         x.txn.compressed = None;
@@ -125,7 +140,9 @@ fn look_at_response(client: &Client, x: &mut Exchange, algorithm: Algorithm) -> 
         return None;
     }
     let Some(encoder) = encoder(client, algorithm) else {
-        x.coded.is_passed_by = true;
+        if let Some(coded) = &mut x.coded {
+            coded.is_passed_by = true;
+        }
         return None;
     };
     tell(&mut x.txn.response, algorithm, true);
@@ -145,13 +162,12 @@ fn is_fit(head: &Head, both: Both<'_>, request: bool, length: BodyLength) -> boo
     {
         return false;
     }
-    let begins = |value: &[u8], with: &str| {
-        value.len() >= with.len() && value[..with.len()].eq_ignore_ascii_case(with.as_bytes())
-    };
     let types = both.types(request);
     match head.get_known(KnownName::ContentType) {
-        Some(kind) if begins(kind, "multipart") => false,
-        Some(kind) => types.is_empty() || types.iter().any(|wanted| begins(kind, wanted)),
+        Some(kind) if begins_ignore_case(kind, b"multipart") => false,
+        Some(kind) => {
+            types.is_empty() || types.iter().any(|wanted| begins_ignore_case(kind, wanted.as_bytes()))
+        }
         None => types.is_empty(),
     }
 }
@@ -192,7 +208,7 @@ fn tell(head: &mut Head, algorithm: Algorithm, is_response: bool) {
 
 /// Has caches know that another client may get another coding.
 fn vary(head: &mut Head) {
-    let name = Name::new(b"vary");
+    let name = KnownName::Vary.into();
     let covers = |value: &[u8]| value.eq_ignore_ascii_case(b"accept-encoding");
     if head.any_value(&name, covers) {
         return;
@@ -213,12 +229,12 @@ fn vary(head: &mut Head) {
 /// Which of the algorithms the client likes best; of equal ones that which it names first, unless
 /// one is among them that HAProxy has not: then that which the configuration names first.
 fn accepted(head: &Head, offered: &[Algorithm]) -> Option<Algorithm> {
-    if offered.is_empty() || head.get(&Name::new(b"user-agent")).is_some_and(is_old_browser) {
+    if offered.is_empty() || head.get_known(KnownName::UserAgent).is_some_and(is_old_browser) {
         return None;
     }
     let by_order = offered.iter().any(|algorithm| matches!(algorithm, Algorithm::Zstd | Algorithm::Brotli));
     let mut best: Option<(u32, usize)> = None;
-    let mut consider = |value: &[u8]| {
+    for value in head.values(&KnownName::AcceptEncoding.into()) {
         let (token, quality) = preference(value);
         let matches = |algorithm: &Algorithm| {
             *algorithm != Algorithm::Identity && token.eq_ignore_ascii_case(algorithm.token().as_bytes())
@@ -229,15 +245,13 @@ fn accepted(head: &Head, offered: &[Algorithm]) -> Option<Algorithm> {
             b"*" => Some(0),
             _ => offered.iter().position(matches),
         };
-        let Some(place) = found else { return false };
+        let Some(place) = found else { continue };
         let is_better =
             best.is_none_or(|(before, at)| quality > before || by_order && quality == before && place < at);
         if quality > 0 && is_better {
             best = Some((quality, place));
         }
-        false
-    };
-    head.any_value(&KnownName::AcceptEncoding.into(), &mut consider);
+    }
     match best {
         Some((_, place)) => Some(offered[place]),
         None => offered.contains(&Algorithm::Identity).then_some(Algorithm::Identity),

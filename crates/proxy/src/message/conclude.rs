@@ -133,9 +133,6 @@ fn is_bound_to_client(head: &Head) -> bool {
         407 => KnownName::ProxyAuthenticate,
         _ => return false,
     };
-    head.get_all(&name.into()).any(|value| {
-        let begins =
-            |scheme: &[u8]| value.len() >= scheme.len() && value[..scheme.len()].eq_ignore_ascii_case(scheme);
-        begins(b"Negotiate") || begins(b"NTLM")
-    })
+    let schemes = [&b"Negotiate"[..], b"NTLM"];
+    head.get_all(&name.into()).any(|value| schemes.iter().any(|own| http::begins_ignore_case(value, own)))
 }

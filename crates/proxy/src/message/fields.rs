@@ -285,7 +285,7 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
     if is_bodiless(x) && !x.is_tunnel && length != BodyLength::None {
         path = Path::Payload(Coding::Nothing);
     }
-    let (framing, path) = match (x.response_body.is_bare, length, path) {
+    let (framing, mut path) = match (x.response_body.is_bare, length, path) {
         // It ends with its stream, and has to be told to the client in another way.
         (true, BodyLength::Chunked, Path::Verbatim) => {
             (BodyLength::UntilClose, Path::Payload(Coding::Chunked))
@@ -293,19 +293,14 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
         (true, BodyLength::Chunked, path) => (BodyLength::UntilClose, path),
         (_, length, path) => (length, path),
     };
+    let mut filling = None;
     if let Some(caching) = &mut x.caching {
-        // What is not being kept by now will not be.
-        caching::pass(caching);
+        filling = caching::filling(caching, path);
+        if filling.is_some() && path == Path::Verbatim && shown != BodyLength::Chunked {
+            // What a cache keeps is looked at, and leaves as it came.
+            path = Path::Payload(Coding::Bare);
+        }
     }
-    let filling = match &mut x.caching {
-        Some(caching) if path != Path::Payload(Coding::Nothing) => caching.filling.take(),
-        _ => None,
-    };
-    let path = match path {
-        // What a cache keeps is looked at, and leaves as it came.
-        Path::Verbatim if filling.is_some() && shown != BodyLength::Chunked => Path::Payload(Coding::Bare),
-        path => path,
-    };
     match Filters::of(filling, length == BodyLength::UntilClose, filter) {
         None => x.download.start(framing, path),
         Some(filters) => x.download.start_filtered(framing, path, filters),

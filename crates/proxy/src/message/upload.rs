@@ -213,7 +213,7 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
         length => client.side.path(length, upstream.is_bare()),
     };
     let framing = client.side.framing(length);
-    match compression::filter_of_request(client, x).filter(|_| !x.request_body.is_dropped) {
+    match compression::filter_of_request(client, &mut x.coded).filter(|_| !x.request_body.is_dropped) {
         None => x.upload.start(framing, path),
         Some(filters) => {
             let path = Path::Payload(if upstream.is_bare() { Coding::Bare } else { Coding::Chunked });

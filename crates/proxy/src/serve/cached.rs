@@ -22,6 +22,12 @@ use super::revalidate;
 #[cold]
 pub(crate) fn instead_of(client: &mut Client, x: &mut Exchange, stop: Stop) -> Stop {
     let Some(caching) = &mut x.caching else { return stop };
+    let tells_nothing = match stop {
+        Stop::Fault(fault) => is_clients(fault),
+        // Rules refused it.
+        Stop::Reply | Stop::Close | Stop::Silent => x.txn.server_status == 0,
+        _ => false,
+    };
     match stop {
         Stop::Cached => {
             if let Some(lead) = caching.lead.take() {
@@ -29,9 +35,11 @@ pub(crate) fn instead_of(client: &mut Client, x: &mut Exchange, stop: Stop) -> S
             }
             stop
         }
-        Stop::Fault(fault) if is_clients(fault) => stop,
-        // Of what rules refused, nothing is known.
-        Stop::Reply | Stop::Close | Stop::Silent if x.txn.server_status == 0 => stop,
+        _ if tells_nothing => {
+            // Another one may try, before this one is answered.
+            caching.lead = None;
+            stop
+        }
         Stop::Fault(_) if !x.answered && caching.fallback.is_some() => {
             caching::pass(caching);
             caching.found = caching.fallback.take();

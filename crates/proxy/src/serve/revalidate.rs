@@ -2,7 +2,7 @@
 //! request that found it is made once more, as it came, with nobody to take its response but the
 //! cache. It follows all rules, and is counted and logged as the first one was. Begun by `cached`.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
@@ -17,9 +17,35 @@ use crate::exchange::{Arrival, Caching, Exchange};
 /// Serves one request on a connection.
 pub(super) type Serve = fn(Boxed<Client>, Arrival) -> Pin<Box<dyn Future<Output = ()>>>;
 
+/// So many are on their way at once for each worker: nobody waits for them, so that no limit of
+/// connections bounds them.
+const MOST: usize = 64;
+
 thread_local! {
     /// How the calling worker serves requests.
     static SERVE: OnceCell<Serve> = const { OnceCell::new() };
+    /// How many it fetches anew.
+    static RUNNING: Cell<usize> = const { Cell::new(0) };
+}
+
+/// One that is on its way.
+struct Running;
+
+impl Running {
+    /// One more, if there may be.
+    fn begin() -> Option<Self> {
+        let running = RUNNING.get();
+        (running < MOST).then(|| {
+            RUNNING.set(running + 1);
+            Self
+        })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.set(RUNNING.get() - 1);
+    }
 }
 
 /// Sets that.
@@ -34,6 +60,7 @@ pub(super) fn install(serve: Serve) {
 pub(super) fn begin(client: &Client, x: &mut Exchange, lead: Lead) {
     let Some(serve) = SERVE.with(|cell| cell.get().copied()) else { return };
     let (Some(original), Some(caching)) = (x.original.take(), &x.caching) else { return };
+    let Some(running) = Running::begin() else { return };
     let (store, request) = (caching.store.clone(), caching.request.clone());
     // Nothing is fetched where there is no descriptor to spare.
     let Ok((own, other)) = pair() else { return };
@@ -42,7 +69,11 @@ pub(super) fn begin(client: &Client, x: &mut Exchange, lead: Lead) {
     let caching = Caching { lead: Some(lead), revalidates: true, ..Caching::new(store, request) };
     again.caching = Some(Box::new(caching));
     tokio::task::spawn_local(discard(other));
-    tokio::task::spawn_local(serve(client.aside(own), Arrival::Stream(again)));
+    let served = serve(client.aside(own), Arrival::Stream(again));
+    tokio::task::spawn_local(async move {
+        let _running = running;
+        served.await;
+    });
 }
 
 fn pair() -> io::Result<(UnixStream, tokio::net::UnixStream)> {
