@@ -82,7 +82,8 @@ impl Stream {
     /// it, less than a segment, for what the caller does next: it writes again, ends our side
     /// ([`shutdown_write`](Self::shutdown_write)), which then leaves in the same segment, or says
     /// that there is nothing after all ([`push`](Self::push)).
-    #[inline]
+    // Every response passes here, and few other places do.
+    #[inline(always)]
     pub fn poll_write_both(
         &mut self,
         context: &mut Context<'_>,

@@ -144,6 +144,7 @@ impl Downstream {
     /// Says in the response whether its connection stays, and how its body goes where the client
     /// could not read it as it comes. A connection that was to be `kept` may stay so if it `may`
     /// be.
+    #[inline]
     pub(crate) fn frame_response(
         &self,
         head: &mut Head,

@@ -258,7 +258,7 @@ impl Flow {
     ) -> Poll<Result<(), FlowError>> {
         // What came with the head leaves with it, in one call.
         self.admit(buffer)?;
-        if from.is_at_end() && self.is_until_close() {
+        if self.is_until_close() && from.is_at_end() {
             self.end_of_stream(&mut from)?;
         }
         // Payload leaves together with the head; what the receiver does not take is not added to.

@@ -12,7 +12,7 @@ use crate::client::{Client, Framed};
 use crate::exchange::{Exchange, Stop};
 use crate::exchange::{unique_id, view};
 use crate::fault::Fault;
-use crate::flow::{Coding, Filters, Path};
+use crate::flow::{Coding, Filter, Filters, Path};
 use crate::message::{caching, compression};
 
 /// How `h1-case-adjust` wants `name` to be written.
@@ -285,7 +285,7 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
     if is_bodiless(x) && !x.is_tunnel && length != BodyLength::None {
         path = Path::Payload(Coding::Nothing);
     }
-    let (framing, mut path) = match (x.response_body.is_bare, length, path) {
+    let (framing, path) = match (x.response_body.is_bare, length, path) {
         // It ends with its stream, and has to be told to the client in another way.
         (true, BodyLength::Chunked, Path::Verbatim) => {
             (BodyLength::UntilClose, Path::Payload(Coding::Chunked))
@@ -293,17 +293,10 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
         (true, BodyLength::Chunked, path) => (BodyLength::UntilClose, path),
         (_, length, path) => (length, path),
     };
-    let mut filling = None;
-    if let Some(caching) = &mut x.caching {
-        filling = caching::filling(caching, path);
-        if filling.is_some() && path == Path::Verbatim && shown != BodyLength::Chunked {
-            // What a cache keeps is looked at, and leaves as it came.
-            path = Path::Payload(Coding::Bare);
-        }
-    }
-    match Filters::of(filling, length == BodyLength::UntilClose, filter) {
-        None => x.download.start(framing, path),
-        Some(filters) => x.download.start_filtered(framing, path, filters),
+    if filter.is_some() || x.caching.is_some() {
+        start_filtered(x, framing, path, filter);
+    } else {
+        x.download.start(framing, path);
     }
     x.download.drops_trailers = client.frontend.options.http_drop_response_trailers;
     if !client.side.stages_heads() {
@@ -318,6 +311,25 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
         x.txn.response.write_to(staged);
     }
     Ok(())
+}
+
+/// The payload of the response goes through compression, into a cache, or both.
+#[cold]
+fn start_filtered(x: &mut Exchange, framing: BodyLength, mut path: Path, filter: Option<Filter>) {
+    let is_coded = filter.is_some() || x.response_body.length == BodyLength::Chunked;
+    let mut filling = None;
+    if let Some(caching) = &mut x.caching {
+        filling = caching::filling(caching, path);
+        if filling.is_some() && path == Path::Verbatim && !is_coded {
+            // What a cache keeps is looked at, and leaves as it came.
+            path = Path::Payload(Coding::Bare);
+        }
+    }
+    let is_until_close = x.response_body.length == BodyLength::UntilClose;
+    match Filters::of(filling, is_until_close, filter) {
+        None => x.download.start(framing, path),
+        Some(filters) => x.download.start_filtered(framing, path, filters),
+    }
 }
 
 /// Whether the client expects no body, whatever the response says of one.
@@ -355,12 +367,8 @@ fn frame_response(x: &mut Exchange) -> Result<bool, Fault> {
 
 /// Has the response say what the client must know of its connection and of the body's end; the way
 /// that its body goes.
-pub(crate) fn frame_for_client(
-    client: &Client,
-    x: &mut Exchange,
-    length: BodyLength,
-    is_framed: bool,
-) -> Path {
+#[inline(always)]
+pub(crate) fn frame_for_client(client: &Client, x: &mut Exchange, length: BodyLength, is_framed: bool) -> Path {
     let framed = Framed {
         length,
         is_framed,

@@ -64,7 +64,8 @@ impl Waiting {
 
     /// Sends what there is of the request, and receives a head into the transaction, an interim one
     /// too.
-    #[inline]
+    // Once for the usual wait, and once for that with a hedge.
+    #[inline(always)]
     pub(crate) fn poll(
         &mut self,
         client: &mut Client,
@@ -146,6 +147,7 @@ pub(crate) async fn pass_on(client: &mut Client, x: &mut Exchange, upstream: &Up
 }
 
 /// Takes the head of a final response for what it is, unless the request is to be tried again for it.
+#[inline(always)]
 pub(crate) fn accept(
     client: &mut Client,
     x: &mut Exchange,

@@ -8,6 +8,7 @@ use crate::flow::Flow;
 
 /// A pipe for one direction, where the options of either proxy ask for one and the body is worth
 /// it.
+#[inline]
 pub(crate) fn splice_pipe(
     client: &Client,
     backend: &Proxy,

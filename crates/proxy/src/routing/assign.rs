@@ -127,7 +127,7 @@ pub(crate) fn another(x: &Exchange, backend: &Rc<LocalProxy>, than: &LocalServer
     }
     let now_us = now_us();
     let wish = Wish { hash: x.choice.hash, avoid: Some(than.index), now_us };
-    let picked = pick(backend, wish).filter(|picked| picked.index != than.index)?;
+    let picked = pick_late(backend, wish).filter(|picked| picked.index != than.index)?;
     enter(backend, &picked, now_us)
 }
 
@@ -182,9 +182,15 @@ fn try_assign(
 }
 
 /// The balancer's choice.
-#[inline]
+#[inline(always)]
 fn pick(backend: &LocalProxy, wish: Wish) -> Option<Rc<LocalServer>> {
     backend.prepared().picker().pick(wish, |server| limit(backend, server)).and_then(|at| backend.server(at))
+}
+
+/// The same, apart from the first attempt of a request.
+#[cold]
+fn pick_late(backend: &LocalProxy, wish: Wish) -> Option<Rc<LocalServer>> {
+    pick(backend, wish)
 }
 
 /// The server that the client authenticated to over a connection of its own (NTLM), or that of the
@@ -305,7 +311,7 @@ async fn wait(
                 return Poll::Ready(Ok(None));
             }
             Some(server) => take_place(backend, server),
-            None => match pick(backend, Wish { hash: x.choice.hash, avoid, now_us: now_us() }) {
+            None => match pick_late(backend, Wish { hash: x.choice.hash, avoid, now_us: now_us() }) {
                 None => return Poll::Ready(Err(Fault::NoServer)),
                 Some(picked) => take_place(backend, &picked),
             },

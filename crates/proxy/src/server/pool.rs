@@ -130,7 +130,7 @@ impl Pools {
 
     /// Keeps a connection for later, if the server's limits allow; else closes it.
     pub(crate) fn put(&self, connection: Box<Connection>) {
-        if let Some(unwanted) = self.try_put(connection) {
+        if let Some(unwanted) = self.keep(connection) {
             unwanted.discard();
         }
     }
@@ -163,8 +163,14 @@ impl Pools {
         }
     }
 
-    /// Gives back what is not kept.
-    pub(crate) fn try_put(&self, mut connection: Box<Connection>) -> Option<Box<Connection>> {
+    /// As [`put`](Self::put), but gives back what is not kept.
+    #[cold]
+    pub(crate) fn try_put(&self, connection: Box<Connection>) -> Option<Box<Connection>> {
+        self.keep(connection)
+    }
+
+    #[inline(always)]
+    fn keep(&self, mut connection: Box<Connection>) -> Option<Box<Connection>> {
         if self.is_old.get() {
             return match &*self.successor.borrow() {
                 Some(successor) => successor(connection),
