@@ -38,7 +38,7 @@ build:
 	$(CARGO) build --profile quick -p weir
 
 release:
-	@./tools/need.sh cc pkg-config openssl/ssl.h
+	@./tools/need.sh cc openssl pkg-config openssl/ssl.h h2load
 	@CARGO_TARGET_DIR=$(TARGET) ./tools/release.sh
 
 tools:

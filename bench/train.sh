@@ -7,6 +7,9 @@
 source "$(dirname "$0")/lib.sh"
 seconds=${SECONDS_EACH:-1}
 
+# What an exercise changes for those after it: words of the bind line and of the server lines, the address of the servers, sections.
+bind='' server='' address=$origin sections=''
+
 config() { # mode, rules of the frontend, of the backend, whose servers are the one origin under several names
     cat <<EOF
 global
@@ -15,13 +18,27 @@ global
     stats socket $dir/socket
 $(defaults "$1")
 frontend fe
-    bind 127.0.0.1:PORT
+    bind 127.0.0.1:PORT $bind
 $2
     default_backend be
 backend be
 $3
-$(for n in 1 2 3 4; do echo "    server s$n $origin check inter 200ms"; done)
+$(for n in 1 2 3 4; do echo "    server s$n $address $server check inter 200ms"; done)
+$sections
 EOF
+}
+
+finish() { # a Weir: what it counted is written when it ends by itself, not when a signal ends it
+    kill -USR1 "$1"
+    wait "$1" || true
+}
+
+load() { # words of weir-load, or `h2load`, a path, and its words
+    if [ "$1" = h2load ]; then
+        succeeded -D "$seconds" "${@:3}" "${scheme:-http}://127.0.0.1:$PORT$2" >/dev/null
+    else
+        ask run "target=127.0.0.1:$PORT" "seconds=$seconds" "$@" >/dev/null
+    fi
 }
 
 exercise() { # what, mode, rules of the frontend, of the backend, then runs of the load
@@ -32,11 +49,9 @@ exercise() { # what, mode, rules of the frontend, of the backend, then runs of t
     echo "training: $what"
     for run in "$@"; do
         # shellcheck disable=SC2086
-        ask run "target=127.0.0.1:$PORT" "seconds=$seconds" $run >/dev/null
+        load $run
     done
-    # What it counted is written when it ends by itself, not when a signal ends it.
-    kill -USR1 "$PID"
-    wait "$PID" || true
+    finish "$PID"
 }
 
 seq 20000 | awk '{print "host" $1 ".example b" $1 % 7}' >"$dir/hosts.map"
@@ -81,6 +96,52 @@ exercise "answers of its own" http "$answers" "" "$many path=/" "$many path=/ok"
 exercise "streams of TCP" tcp "" "    balance source" "$many path=/" "$few path=/1048576" "$many path=/ close"
 exercise "splicing" http "" "    option splice-auto" "$few path=/1048576"
 exercise "statistics" http "$statistics" "" "connections=4 path=/stats" "connections=4 path=/stats;csv"
+
+# A Weir answers as the server of HTTP/2 and of TLS, and what may be kept or compressed: it learns from that as well.
+openssl req -x509 -nodes -days 30 -subj /CN=train.test -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 \
+    -keyout "$dir/key" -out "$dir/crt" 2>/dev/null
+cat "$dir/crt" "$dir/key" >"$dir/pem"
+for size in 100 16384 1048576; do
+    head -c "$size" /dev/zero | tr '\0' x >"$dir/$size"
+done
+cat "$(dirname "$0")"/../docs/*.md >"$dir/text"
+files=$(for name in 100 16384 1048576 text; do
+    echo "    http-request return status 200 content-type text/plain file $dir/$name hdr Cache-Control max-age=3600 if { path /$name }"
+done)
+{
+    one_thread "maxconn 4000" "tune.bufsize 1100000"
+    printf '    bind unix@%s/tls ssl crt %s alpn h2,http/1.1\n    http-after-response set-header ETag 5e8c3f-64\n' "$dir" "$dir/pem"
+    printf '%s\n    http-request return status 200\n' "$files"
+} >"$dir/server.text"
+start weir "$(cat "$dir/server.text")"
+server_pid=$PID server_address=127.0.0.1:$PORT
+
+exercise "HTTP/2 to HTTP/1" http "$answers if { path /redirect }" "    http-reuse always" \
+    "h2load / -c 8 -m 10" "h2load / -c 4 -m 100" "h2load /redirect -c 4 -m 100" "h2load /16384 -c 8 -m 10" \
+    "h2load /1048576 -c 4 -m 4" "h2load / -c 4 -m 4 -d $dir/1048576"
+address=$server_address server='proto h2'
+exercise "HTTP/2 to HTTP/2" http "" "    http-reuse always" "h2load /100 -c 8 -m 10" "h2load /100 -c 4 -m 100" \
+    "h2load /16384 -c 8 -m 10" "h2load /1048576 -c 4 -m 4" "$many path=/100" "$many path=/16384"
+server=''
+exercise "compression" http "" "    compression algo gzip
+    compression type text/plain" "$few path=/text header=accept-encoding:gzip"
+sections="cache c
+    total-max-size 64
+    max-object-size 2000000
+    max-age 3600"
+exercise "a cache" http "" "    http-request cache-use c
+    http-response cache-store c" "$many path=/100" "$many path=/16384" "$few path=/1048576" "h2load /100 -c 4 -m 10"
+sections="backend t
+    stick-table type ip size 100k expire 10m store conn_rate(10s),http_req_rate(10s),http_err_rate(10s)"
+exercise "stick tables" http "    http-request track-sc0 src table t" "    stick-table type string len 32 size 100k expire 10m
+    stick on req.cook(session)" "$many path=/100 header=cookie:session=0123456789"
+sections='' bind="ssl crt $dir/pem alpn h2,http/1.1"
+address=$origin scheme=https
+exercise "TLS" http "" "" "$many path=/ tls=1.3" "$many path=/16384 tls=1.3" "$few path=/1048576 tls=1.3" "$few tls=1.3 close" \
+    "$few tls=1.2 close" "$few tls=1.3 resume close" "$few tls=1.2 resume close" "h2load / -c 4 -m 10"
+address=unix@$dir/tls server='ssl verify none alpn h2,http/1.1' scheme=http bind=''
+exercise "TLS to servers" http "" "    http-reuse always" "$many path=/100" "$many path=/16384" "$few path=/1048576"
+finish "$server_pid"
 
 echo "training: configurations"
 {
