@@ -67,8 +67,8 @@ fn refusal() -> Option<String> {
 }
 
 /// What `strace` with `options` reports of a program that serves what `talk` asks of its port,
-/// whose `bind` line has the words `bind`.
-fn report(options: &[&str], origin: &Origin, bind: &str, talk: impl FnOnce(u16)) -> String {
+/// whose `bind` and `server` lines have these words.
+fn report(options: &[&str], origin: &Origin, (bind, server): (&str, &str), talk: impl FnOnce(u16)) -> String {
     let port = free_port();
     let directory = scratch("calls");
     let (configuration, report) = (directory.join("haproxy.cfg"), directory.join("report"));
@@ -76,7 +76,7 @@ fn report(options: &[&str], origin: &Origin, bind: &str, talk: impl FnOnce(u16))
         "global\n  nbthread 1\n\
          defaults\n  mode http\n  timeout client 20s\n  timeout connect 20s\n  timeout server 20s\n\
          frontend f\n  bind 127.0.0.1:{port} {bind}\n  http-request return status 201 if {{ path /own }}\n\
-         default_backend b\nbackend b\n  server s 127.0.0.1:{}\n",
+         default_backend b\nbackend b\n  server s 127.0.0.1:{} {server}\n",
         origin.port()
     );
     std::fs::write(&configuration, text).expect("the temporary directory takes files");
@@ -98,7 +98,7 @@ fn ask(client: &mut Client, path: &str, connection: &str) -> u16 {
 /// Calls that the program made in its whole life, in which it served `requests` on one connection.
 fn calls(requests: usize) -> usize {
     let origin = Origin::text("hello");
-    let summary = report(&["-c"], &origin, "", |port| {
+    let summary = report(&["-c"], &origin, ("", ""), |port| {
         let mut client = Client::connect(port);
         for _ in 0..requests {
             assert_eq!(ask(&mut client, "/", "keep-alive"), 200);
@@ -145,7 +145,7 @@ fn warm_streams_to_servers_of_http_1_cost_hardly_more_than_the_servers_calls() {
     let origin = Origin::text("hello");
     let get = block(&[(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a.test")]);
     let batch = STREAMS * frame(HEADERS, 0, 1, &get).len();
-    let report = report(&[], &origin, "proto h2", |port| {
+    let report = report(&[], &origin, ("proto h2", ""), |port| {
         let mut client = Frames::connect(port);
         let mut ids = (1..).step_by(2);
         for _ in 0..100 {
@@ -178,7 +178,7 @@ fn the_last_bytes_and_the_end_of_a_connection_leave_together() {
         return;
     }
     let origin = Origin::text("hello");
-    let report = report(&[], &origin, "", |port| {
+    let report = report(&[], &origin, ("", ""), |port| {
         let mut client = Client::connect(port);
         assert_eq!(ask(&mut client, "/", "keep-alive"), 200);
         assert_eq!(ask(&mut client, "/", "close"), 200);
@@ -202,11 +202,35 @@ fn a_body_that_fills_many_buffers_is_no_segment_longer_for_it() {
     }
     let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", 4 << 20, "x".repeat(4 << 20));
     let origin = Origin::start(move |_, _| answer.clone().into_bytes());
-    let report =
-        report(&[], &origin, "", |port| assert_eq!(ask(&mut Client::connect(port), "/", "keep-alive"), 200));
+    let report = report(&[], &origin, ("", ""), |port| {
+        assert_eq!(ask(&mut Client::connect(port), "/", "keep-alive"), 200)
+    });
     let pieces: Vec<&str> =
         report.lines().filter(|line| line.contains("sendto(") && line.contains("\"xxx")).collect();
     // Whatever the origin was slow with leaves at once.
     assert!(pieces.iter().any(|line| line.contains("MSG_MORE")), "{report}");
     assert!(pieces.last().is_some_and(|line| !line.contains("MSG_MORE")), "{report}");
+}
+
+#[test]
+fn frames_to_servers_of_http_2_and_fastcgi_do_not_wait_for_acknowledgements() {
+    if let Some(reason) = refusal() {
+        eprintln!("skipped, nothing can be traced here: {reason}");
+        return;
+    }
+    let origin = Origin::text("hello");
+    for server in ["proto h2", "proto fcgi\n  use-fcgi-app a\nfcgi-app a\n  docroot /"] {
+        // What answers speaks HTTP/1: how the connection is set up shows all the same.
+        let report = report(&[], &origin, ("", server), |port| {
+            ask(&mut Client::connect(port), "/", "close");
+        });
+        let mut calls =
+            report.lines().skip_while(|line| !(line.contains("connect(") && line.contains("INPROGRESS")));
+        let connects = calls.next().unwrap_or_else(|| panic!("no connection: {report}"));
+        let descriptor = connects.split(['(', ',']).nth(1).expect("a descriptor");
+        let wanted = format!("setsockopt({descriptor}, SOL_TCP, TCP_NODELAY, [1], 4)");
+        let sends = format!("({descriptor}, ");
+        let mut before = calls.take_while(|line| !(line.contains("send") && line.contains(&sends)));
+        assert!(before.any(|line| line.contains(&wanted)), "{server}: {report}");
+    }
 }

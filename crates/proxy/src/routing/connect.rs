@@ -315,6 +315,8 @@ async fn open(
     };
     let is_h2 = x.txn.is_http && (spoken || agreed == Some(true));
     if settings.speaks_fcgi || is_h2 {
+        // Frames of many requests follow each other: none may wait until the one before it is acknowledged.
+        stream.set_nodelay();
         let preamble = std::mem::take(&mut x.choice.preamble);
         let for_one = backend.reuse == Reuse::Never;
         let opened = Opened { socket: stream, preamble, key, ends, for_one, open: opened };
