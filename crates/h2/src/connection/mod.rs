@@ -129,13 +129,17 @@ impl<B: AsRef<[u8]>> Connection<B> {
             output.bytes().extend_from_slice(PREFACE);
         }
         settings::write_ours(role, began, config, output.bytes());
+        // Until our SETTINGS arrive the peer uses the default; less than that is not worth a check.
+        let table_size = config.header_table_size.max(TABLE_DEFAULT);
         let reading = if began == Role::Server { Reading::Preface(0) } else { Reading::Header };
         Connection {
             role,
             began,
             peer: PeerSettings::default(),
-            // Until our SETTINGS arrive the peer uses the default; less than that is not worth a check.
-            decoder: Decoder::new(config.header_table_size.max(TABLE_DEFAULT)),
+            decoder: match role {
+                Role::Server => Decoder::new(table_size),
+                Role::Client => Decoder::of_server(table_size),
+            },
             encoder: Encoder::new(),
             head: Head::new(),
             block: Vec::new(),

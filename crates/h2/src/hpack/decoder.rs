@@ -3,6 +3,7 @@
 use super::dynamic::Table;
 use super::integer::{Text, take, take_string};
 use super::known::{self, COUNT, NameKind};
+use super::recall::Recall;
 use super::{Error, Field, FieldName};
 
 /// What one direction of a connection remembers; nothing is allocated before it is needed.
@@ -11,6 +12,8 @@ pub struct Decoder {
     table: Table,
     /// Strings that stand coded in the block, and entries that lie over the end of the ring.
     scratch: Vec<u8>,
+    /// What strings of a server stood for.
+    recall: Option<Recall>,
     /// Our SETTINGS_HEADER_TABLE_SIZE.
     max_size: usize,
 }
@@ -24,7 +27,13 @@ impl Decoder {
     #[must_use]
     pub fn new(max_size: u32) -> Decoder {
         let max_size = max_size as usize;
-        Decoder { table: Table::new(max_size), scratch: Vec::new(), max_size }
+        Decoder { table: Table::new(max_size), scratch: Vec::new(), recall: None, max_size }
+    }
+
+    /// The same for what a server sends, who is expected to repeat itself.
+    #[must_use]
+    pub fn of_server(max_size: u32) -> Decoder {
+        Decoder { recall: Some(Recall::default()), ..Decoder::new(max_size) }
     }
 
     /// Decodes one whole header block. `each` gets every field in order; once it says `false` the
@@ -105,7 +114,7 @@ impl Decoder {
     ) -> Result<(), Error> {
         self.scratch.clear();
         let (kind, name) = if index == 0 {
-            let name = take_string(rest, &mut self.scratch)?;
+            let name = take_string(rest, &mut self.scratch, &mut self.recall)?;
             (NameKind::of(name.bytes(&self.scratch)), name)
         } else if let Some((kind, _)) = known::entry(index) {
             (kind, Text::Raw(b""))
@@ -114,7 +123,7 @@ impl Decoder {
             let kind = self.table.name(index - COUNT - 1, &mut self.scratch).ok_or(Error::Index)?;
             (kind, Text::Decoded(0, self.scratch.len()))
         };
-        let value = take_string(rest, &mut self.scratch)?;
+        let value = take_string(rest, &mut self.scratch, &mut self.recall)?;
         let (name, value) = (name.bytes(&self.scratch), value.bytes(&self.scratch));
         // What comes again is looked at once.
         let inserted = first & 0x40 != 0;
@@ -134,6 +143,9 @@ impl Decoder {
     pub fn shrink(&mut self) {
         if self.scratch.capacity() > KEPT {
             self.scratch = Vec::new();
+        }
+        if let Some(recall) = &mut self.recall {
+            recall.clear();
         }
         self.table.shrink();
     }

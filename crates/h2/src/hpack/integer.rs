@@ -1,5 +1,6 @@
 //! Integers and strings of a header block (RFC 7541 section 5).
 
+use super::recall::Recall;
 use super::{Error, huffman};
 
 /// The largest that is taken: beyond any length or index of a block that fits into memory.
@@ -81,7 +82,11 @@ impl<'a> Text<'a> {
 
 /// Takes a string, decoding it into `scratch` if it has the Huffman code.
 #[inline(always)]
-pub(crate) fn take_string<'a>(rest: &mut &'a [u8], scratch: &mut Vec<u8>) -> Result<Text<'a>, Error> {
+pub(crate) fn take_string<'a>(
+    rest: &mut &'a [u8],
+    scratch: &mut Vec<u8>,
+    recall: &mut Option<Recall>,
+) -> Result<Text<'a>, Error> {
     let (&first, left) = rest.split_first().ok_or(Error::Truncated)?;
     *rest = left;
     let length = take(first, 0x7f, rest)?;
@@ -91,7 +96,10 @@ pub(crate) fn take_string<'a>(rest: &mut &'a [u8], scratch: &mut Vec<u8>) -> Res
         return Ok(Text::Raw(string));
     }
     let start = scratch.len();
-    huffman::decode(string, scratch)?;
+    match recall {
+        Some(recall) => recall.decode(string, scratch)?,
+        None => huffman::decode(string, scratch)?,
+    }
     Ok(Text::Decoded(start, scratch.len()))
 }
 

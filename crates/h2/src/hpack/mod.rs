@@ -9,6 +9,7 @@ mod encoder;
 mod huffman;
 mod integer;
 mod known;
+mod recall;
 
 pub use decoder::Decoder;
 pub use encoder::Encoder;
