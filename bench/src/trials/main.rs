@@ -2,13 +2,14 @@
 //! prints a table with a row for each of the two; `docs/reliability.md` has the figures. Everything
 //! is bounded in count and time.
 //!
-//!     weir-trials WEIR HAPROXY [reload|origins|memory|pressure|descriptors|control|servers ...] [scale=1]
+//!     weir-trials WEIR HAPROXY [reload|origins|memory|pressure|floods|descriptors|control|servers ...] [scale=1]
 //!
 //! `scale=10` makes ten times as many reloads, requests and connections where that is possible. Not
 //! called by tests.
 #![forbid(unsafe_code)]
 
 mod control;
+mod floods;
 mod load;
 mod memory;
 mod origins;
@@ -30,6 +31,7 @@ const TRIALS: &[(&str, Trial)] = &[
     ("origins", dying_origins),
     ("memory", memory),
     ("pressure", pressure),
+    ("floods", floods),
     ("descriptors", descriptors),
     ("control", control),
     ("servers", servers),
@@ -108,6 +110,23 @@ fn pressure(programs: &[Program; 2], scale: usize) {
     both(&|program| pressure::flood(program, "one endless header", get, b"yyyyyyyy", 16 << 20));
     let size = b"POST / HTTP/1.1\r\nHost: trial\r\nTransfer-Encoding: chunked\r\n\r\n";
     both(&|program| pressure::flood(program, "one endless chunk size", size, b"00000000", 16 << 20));
+}
+
+fn floods(programs: &[Program; 2], scale: usize) {
+    heading(&[
+        "flood of HTTP/2",
+        "proxy",
+        "KiB sent",
+        "connections",
+        "KiB more",
+        "CPU ms",
+        "CPU ms a MiB",
+        "ms",
+        "afterwards",
+    ]);
+    for flood in weir_tests::floods::floods() {
+        programs.iter().for_each(|program| row(floods::run(program, &flood, (32 << 20) * scale)));
+    }
 }
 
 fn descriptors(programs: &[Program; 2], _: usize) {

@@ -10,7 +10,8 @@ use crate::subject::{Outcome, Program, Subject, shown};
 /// How long one of these may take.
 const LIMIT: Duration = Duration::from_secs(30);
 
-fn configuration(origin: std::net::SocketAddr) -> String {
+/// In front of one server, one thread.
+pub(crate) fn configuration(origin: std::net::SocketAddr) -> String {
     format!(
         "global\n    nbthread 1\n    stats socket DIRECTORY/socket level admin\n\
          defaults\n    mode http\n    timeout client 20s\n    timeout server 20s\n    timeout connect 5s\n\
@@ -26,7 +27,7 @@ fn connect(subject: &Subject) -> Outcome<TcpStream> {
 }
 
 /// Whether it still serves.
-fn serves(subject: &Subject) -> bool {
+pub(crate) fn serves(subject: &Subject) -> bool {
     let ask = || -> std::io::Result<u16> {
         let mut socket = TcpStream::connect(subject.address)?;
         socket.set_read_timeout(Some(Duration::from_secs(5)))?;

@@ -1,0 +1,38 @@
+//! Floods of HTTP/2 (`weir_tests::floods`): what a MiB of each costs in CPU time and memory.
+//!
+//! Who floods comes back when the connection is ended, until so many bytes are sent or it came so
+//! many times: a proxy that ends a flood early is not the cheaper for being attacked less.
+
+use std::time::Instant;
+
+use weir_tests::floods::Flood;
+
+use crate::load::Origin;
+use crate::pressure::{configuration, serves};
+use crate::subject::{Outcome, Program, Subject, shown};
+
+/// Connections of one flood at most.
+const CONNECTIONS: usize = 400;
+
+/// Sends `bytes` of `flood`; one row.
+pub(crate) fn run(program: &Program, flood: &Flood, bytes: usize) -> Outcome<String> {
+    let origin = Origin::start()?;
+    let mut subject = Subject::start(program, &configuration(origin.address), &["-db"], None)?;
+    let (before, cpu, start) = (subject.memory(), subject.cpu(), Instant::now());
+    let (mut sent, mut connections, mut most) = (0, 0, before);
+    while sent < bytes && connections < CONNECTIONS {
+        let watch = || most = most.max(subject.memory());
+        sent += flood.send(subject.address, bytes - sent, watch).map_err(shown)?.1;
+        connections += 1;
+    }
+    let (took, cpu) = (start.elapsed().as_millis(), subject.cpu() - cpu);
+    let after = if subject.is_running() && serves(&subject) { "serves" } else { "does not serve" };
+    Ok(format!(
+        "| {} | {} | {} | {connections} | {} | {cpu} | {:.1} | {took} | {after} |",
+        flood.name,
+        program.name,
+        sent >> 10,
+        most - before,
+        cpu as f64 * f64::from(1 << 20) / sent.max(1) as f64,
+    ))
+}
