@@ -114,7 +114,9 @@ impl Table {
             self.grow(self.used + held);
         }
         let at = self.end as u32;
-        self.put(name);
+        if !name.is_empty() {
+            self.put(name);
+        }
         self.put(value);
         self.used += held;
         self.size += entry.size();
@@ -123,7 +125,21 @@ impl Table {
     }
 
     /// Copies bytes to the ring's end, going on at its beginning.
+    #[inline]
     fn put(&mut self, bytes: &[u8]) {
+        if let Some(room) = self.ring.get_mut(self.end..self.end + bytes.len()) {
+            room.copy_from_slice(bytes);
+            self.end += bytes.len();
+            if self.end == self.ring.len() {
+                self.end = 0;
+            }
+        } else {
+            self.put_around(bytes);
+        }
+    }
+
+    #[cold]
+    fn put_around(&mut self, bytes: &[u8]) {
         let (before, after) = bytes.split_at(bytes.len().min(self.ring.len() - self.end));
         self.ring[self.end..self.end + before.len()].copy_from_slice(before);
         self.ring[..after.len()].copy_from_slice(after);
