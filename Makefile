@@ -42,7 +42,7 @@ release:
 	@CARGO_TARGET_DIR=$(TARGET) ./tools/release.sh
 
 tools:
-	@./tools/need.sh cc pkg-config openssl/ssl.h varnishtest haproxy nginx wrk curl strace time openssl postgres mariadbd redis-server slapd pebble h2spec grpc-interop-client grpc-interop-server nghttp h2load node python3-h2 python3-aiosmtpd
+	@./tools/need.sh cc pkg-config openssl/ssl.h varnishtest haproxy nginx wrk curl strace time openssl postgres mariadbd redis-server slapd php-fpm pebble h2spec grpc-interop-client grpc-interop-server nghttp h2load node python3-h2 python3-aiosmtpd
 
 # Programs and tests are built in one go: built apart they would take other features, and the whole workspace twice the
 # time and the disk. What a fresh build would keep for the next one (incremental state) is left to daily work.

@@ -35,6 +35,7 @@ for program in "$@"; do
     command -v "$program" >/dev/null 2>&1 && continue
     case $program in
     pebble | h2spec | grpc-*) need_source "$program" && continue ;;
+    php-fpm) compgen -G "/usr/sbin/php-fpm*" >/dev/null && continue ;;&
     */*.h) echo "#include <$program>" | cc -E - >/dev/null 2>&1 && continue ;;&
     python3-*) /usr/bin/python3 -c "import ${program#python3-}" 2>/dev/null && continue ;;&
     llvm-profdata-*) missing+=("llvm-${program##*-}") ;;

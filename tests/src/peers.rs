@@ -1,5 +1,5 @@
-//! Servers that others wrote, as Debian packages them: PostgreSQL, MariaDB, Redis and OpenLDAP,
-//! each in a directory and on a port of its own. Used by `tests/peers.rs`.
+//! Servers that others wrote, as Debian packages them: PostgreSQL, MariaDB, Redis, OpenLDAP and PHP,
+//! each in a directory and on a port of its own. Used by `tests/peers.rs` and `tests/php.rs`.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
@@ -17,6 +17,8 @@ pub enum Kind {
     MariaDb,
     Redis,
     OpenLdap,
+    /// Runs the scripts that are in its [`Peer::files`].
+    Php,
 }
 
 /// A server that can be stopped and started. Ends with the value.
@@ -37,7 +39,16 @@ fn find(program: &str) -> PathBuf {
     if let Ok(versions) = std::fs::read_dir("/usr/lib/postgresql") {
         places.extend(versions.flatten().map(|version| version.path().join("bin")));
     }
-    let found = places.into_iter().map(|place| place.join(program)).find(|path| path.is_file());
+    let in_place = |place: PathBuf| match place.join(program) {
+        path if path.is_file() => Some(path),
+        // The version is part of some names.
+        _ => std::fs::read_dir(place).ok()?.flatten().map(|entry| entry.path()).find(|path| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let version = name.strip_prefix(program).unwrap_or_default();
+            !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+        }),
+    };
+    let found = places.into_iter().find_map(in_place);
     found.unwrap_or_else(|| panic!("{program} is missing: `make tools` installs it"))
 }
 
@@ -68,8 +79,13 @@ impl Peer {
         match self.kind {
             Kind::Postgres => account("postgres"),
             Kind::MariaDb => account("mysql"),
-            Kind::Redis | Kind::OpenLdap => None,
+            Kind::Redis | Kind::OpenLdap | Kind::Php => None,
         }
+    }
+
+    /// Where its files are.
+    pub fn files(&self) -> PathBuf {
+        self.directory.join("data")
     }
 
     fn command(&self, program: &str) -> Command {
@@ -112,6 +128,15 @@ impl Peer {
                 write(&self.directory.join("slapd.conf"), "pidfile slapd.pid\n");
                 return;
             }
+            Kind::Php => {
+                let settings = format!(
+                    "[global]\nerror_log = log\ndaemonize = no\n[www]\nlisten = 127.0.0.1:{}\npm = static\npm.max_children = 2\n\
+                     ping.path = /ping\ncatch_workers_output = yes\n",
+                    self.port
+                );
+                write(&self.directory.join("fpm.conf"), &settings);
+                return;
+            }
             Kind::Redis => return,
         };
         assert!(status.is_ok_and(|status| status.success()), "{:?}: {}", self.kind, self.log());
@@ -146,6 +171,12 @@ impl Peer {
             Kind::OpenLdap => {
                 let mut command = self.command("slapd");
                 command.args(["-d", "0", "-f", "slapd.conf", "-h"]).arg(format!("ldap://127.0.0.1:{port}"));
+                command
+            }
+            Kind::Php => {
+                let mut command = self.command("php-fpm");
+                // In the foreground, by root too, with its own settings alone.
+                command.args(["-F", "-R", "-n", "-p"]).arg(&self.directory).args(["-y", "fpm.conf"]);
                 command
             }
         };

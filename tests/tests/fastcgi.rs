@@ -172,6 +172,69 @@ fn applications_are_told_what_haproxy_tells_them() {
     }
 }
 
+/// The parameters and the body of the first check that a program makes.
+fn checked(run: impl FnOnce(u16, u16) -> Box<dyn std::any::Any>) -> (Vec<(String, String)>, Vec<u8>) {
+    let (tell, told) = mpsc::channel();
+    let server = application(move |request: &Asked| {
+        let differs = |name: &str| matches!(name, "SERVER_PORT" | "SERVER_SOFTWARE");
+        let mut own = request.parameters.clone();
+        own.retain(|(name, _)| !differs(name));
+        own.sort();
+        // Who asked may have what it wants.
+        let _ = tell.send((own, request.body.clone()));
+        response(request.id, b"X: 1\r\n\r\nhello")
+    });
+    let port = free_port();
+    let _running = run(port, server.port());
+    told.recv_timeout(Duration::from_secs(20)).expect("a check")
+}
+
+#[test]
+fn a_check_tells_an_application_what_haproxy_tells_it() {
+    let app = " index index.php\n path-info ^(/.+\\.php)(/.*)?$\n";
+    for back in [
+        " option httpchk\n",
+        " option httpchk\n http-check send meth POST uri /ping.php/a?x=1 ver HTTP/1.1 hdr Host h hdr X-A b body hello\n",
+    ] {
+        let text = |port, server| {
+            configuration(port, server, back, app).replace("proto fcgi", "proto fcgi check inter 1s")
+        };
+        let ours = checked(|port, server| Box::new(Weir::start(&text(port, server), &[port])));
+        let theirs = checked(|port, server| Box::new(Haproxy::start(&text(port, server), port)));
+        assert_eq!(ours, theirs, "{back}");
+    }
+}
+
+#[test]
+fn a_server_is_down_while_its_application_answers_checks_with_errors() {
+    let status = Arc::new(Mutex::new("200"));
+    let server = {
+        let status = status.clone();
+        application(move |request: &Asked| {
+            let status = *status.lock().expect("nobody panics with it");
+            response(request.id, format!("Status: {status}\r\n\r\n{}", request.get("SCRIPT_NAME")).as_bytes())
+        })
+    };
+    let backend = format!(
+        "use-fcgi-app app\n  option httpchk GET /ping.php\n  http-check expect rstring ^/ping.php$\n  \
+         http-check expect status 200\n  \
+         server s 127.0.0.1:{} proto fcgi check inter 20ms rise 1 fall 1\nfcgi-app app\n  docroot /srv",
+        server.port()
+    );
+    let scene = Scene::start("", "", &backend);
+    let is = |state: &str, check: &str| {
+        eventually(|| {
+            scene.weir.stat("b,s", "status").starts_with(state)
+                && scene.weir.stat("b,s", "check_status").ends_with(check)
+        })
+    };
+    assert!(is("UP", "L7OK"));
+    *status.lock().expect("nobody panics with it") = "503";
+    assert!(is("DOWN", "L7STS"));
+    *status.lock().expect("nobody panics with it") = "200";
+    assert!(is("UP", "L7OK"));
+}
+
 /// Of a response: its status, its body, what of its fields matters here, and how the line in the log
 /// says that it ended.
 fn answered(method: &str, scene: &Scene) -> (u16, String, Option<String>, String) {
@@ -502,7 +565,7 @@ fn sections_and_servers_that_do_not_fit_are_refused_with_the_way_out() {
         ("docroot /srv", "docroot /srv\n pass-header A if nobody", Some("nobody")),
         ("mode http", "mode http\n filter trace", Some("require an explicit filter declaration")),
         ("mode http", "mode http\n filter trace\n filter fcgi-app app", None),
-        (" proto fcgi", " proto fcgi check\n option httpchk", Some("not supported yet")),
+        (" proto fcgi", " proto fcgi check\n option httpchk", None),
         (" proto fcgi", " proto fcgi check", None),
     ] {
         let alerts = alerts(&whole.replacen(from, to, 1));

@@ -150,8 +150,9 @@ impl Request<'_> {
         add(b"SERVER_PROTOCOL", &[b"HTTP/", &number(&major), b".", &number(&minor)])?;
         if let Some(client) = self.client {
             add(b"REMOTE_ADDR", &[&number(&client.ip())])?;
-            add(b"REMOTE_PORT", &[&number(&client.port())])?;
         }
+        // As HAProxy says it of clients without a port.
+        add(b"REMOTE_PORT", &[&number(&self.client.map_or(0, |client| client.port()))])?;
         add(b"SCRIPT_FILENAME", &[docroot, script])?;
         if !path_info.is_empty() {
             add(b"PATH_TRANSLATED", &[docroot, path_info])?;

@@ -1,12 +1,13 @@
 //! An answer of HTTP as it comes: the head goes into the transaction, the body, freed of its
 //! coding, to what expressions see. Never more than the buffer's size of either.
 //!
-//! HTTP/1 is read here, HTTP/2 in [`crate::multiplexed`].
+//! HTTP/1 is read here, HTTP/2 in [`crate::multiplexed`], FastCGI in [`crate::fastcgi`].
 
 use http::{BodyLength, ChunkDecoder, ChunkEvent, Method, ParseOptions, Status};
 
 use crate::facts::Facts;
-use crate::multiplexed::{Exchange, Progress};
+use crate::multiplexed::Progress;
+use crate::{fastcgi, multiplexed};
 
 /// Where reading is.
 #[derive(Debug)]
@@ -22,6 +23,35 @@ enum State {
     Broken,
 }
 
+/// The one request of a connection on which bytes come in frames.
+pub(crate) enum Exchange {
+    Http2(Box<multiplexed::Exchange>),
+    FastCgi(Box<fastcgi::Exchange>),
+}
+
+impl Exchange {
+    pub(crate) fn take_output(&mut self) -> Vec<u8> {
+        match self {
+            Self::Http2(exchange) => exchange.take_output(),
+            Self::FastCgi(exchange) => exchange.take_output(),
+        }
+    }
+
+    fn receive(&mut self, input: &[u8], facts: &mut Facts, limit: usize) -> usize {
+        match self {
+            Self::Http2(exchange) => exchange.receive(input, facts, limit),
+            Self::FastCgi(exchange) => exchange.receive(input, facts, limit),
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        match self {
+            Self::Http2(exchange) => exchange.progress(),
+            Self::FastCgi(exchange) => exchange.progress(),
+        }
+    }
+}
+
 /// An answer being received.
 pub(crate) struct Answer {
     method: Method,
@@ -29,8 +59,8 @@ pub(crate) struct Answer {
     /// Bytes not understood yet.
     pub(crate) raw: Vec<u8>,
     limit: usize,
-    /// The connection, where that is of HTTP/2.
-    exchange: Option<Box<Exchange>>,
+    /// The connection, where that is not of HTTP/1.
+    exchange: Option<Exchange>,
 }
 
 impl Answer {
@@ -40,9 +70,9 @@ impl Answer {
         Self { method, state: State::Head, raw: Vec::new(), limit, exchange: None }
     }
 
-    /// The same on a connection of HTTP/2, which has been asked.
-    pub(crate) fn multiplexed(exchange: Exchange, limit: usize) -> Self {
-        Self { exchange: Some(Box::new(exchange)), ..Self::new("", limit) }
+    /// The same on a connection that has been asked in another protocol than HTTP/1.
+    pub(crate) fn of_exchange(exchange: Exchange, limit: usize) -> Self {
+        Self { exchange: Some(exchange), ..Self::new("", limit) }
     }
 
     /// What is to be sent for the answer to go on; nothing in HTTP/1.

@@ -70,7 +70,7 @@ pub(crate) fn home<'a>(
         || elsewhere
         || introduced
         || own.socks4.is_some()
-        || settings.protocol == Some(Protocol::Http2)
+        || matches!(settings.protocol, Some(Protocol::Http2 | Protocol::FastCgi))
         || own.tls.is_some()
     {
         return None;

@@ -14,6 +14,7 @@ mod balance;
 mod expect;
 mod external;
 mod facts;
+mod fastcgi;
 mod grpc;
 mod idle;
 mod link;

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use http::Version;
 use plan::check::{Request, Script, Text};
 use state::Server;
 use state::server::{Operational, ServerAddress};
@@ -96,6 +97,9 @@ impl Message<'_> {
     pub(crate) fn head(&self) -> http::Head {
         let mut head = http::Head::new();
         head.start_request(self.method, &self.uri);
+        if self.version == b"HTTP/1.0" {
+            head.set_version(Version::Http10);
+        }
         for (name, value) in &self.fields {
             head.append(name, value);
         }

@@ -2,17 +2,18 @@
 
 use std::io;
 
-use plan::check::{Action, Connect, Expect, Family, Matcher, Protocol, Script, Send, Source, Spelling, Step};
+use plan::check::{
+    Action, Connect, Expect, Family, Matcher, Protocol, Request, Script, Send, Source, Spelling, Step,
+};
 use sample::value::Value;
 use state::server::Operational;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Exchange};
 use crate::expect::{Failure, Judgement, binary, judge_bytes, judge_http};
 use crate::facts::Facts;
 use crate::link::{ConnectError, Link, LinkError, obtain};
-use crate::multiplexed::Exchange;
 use crate::outcome::{Outcome, connection_error};
-use crate::{Context, Subject, idle, request};
+use crate::{Context, Subject, fastcgi, idle, multiplexed, request};
 
 /// Where a conversation stands.
 struct Conversation<'a> {
@@ -24,8 +25,8 @@ struct Conversation<'a> {
     answer: Option<Answer>,
     /// The last request does not end the connection.
     persistent: bool,
-    /// Requests of HTTP are sent in its version 2.
-    speaks_h2: bool,
+    /// How requests of HTTP are sent.
+    protocol: Protocol,
     /// Nothing was received since the last question: an answer must be read before it is judged.
     must_read: bool,
     /// Nothing more will come.
@@ -51,7 +52,7 @@ pub(crate) async fn run<'a>(
         link: None,
         answer: None,
         persistent: false,
-        speaks_h2: false,
+        protocol: Protocol::Http1,
         must_read: true,
         ended: false,
         code: 0,
@@ -86,22 +87,35 @@ impl Conversation<'_> {
             Action::Request(own) => {
                 let message = request::make(own, self.script, &self.facts, self.subject, self.context);
                 self.persistent = message.persistent;
-                let limit = self.context.buffer;
-                let bytes = if self.speaks_h2 {
-                    let mut exchange = Exchange::begin(&self.context.multiplexing, &message);
-                    let bytes = exchange.take_output();
-                    self.answer = Some(Answer::multiplexed(exchange, limit));
-                    bytes
-                } else {
-                    self.answer = Some(Answer::new(&own.method, limit));
-                    message.bytes()
-                };
+                let bytes = self.ask(own, &message);
                 self.write(&bytes, step).await?;
             }
             Action::Expect(expect) => self.expect(expect, step).await?,
             Action::SetVar(..) | Action::UnsetVar(_) => {}
         }
         Ok(true)
+    }
+
+    /// What is to be sent for a request, whose answer is awaited from now on.
+    fn ask(&mut self, own: &Request, message: &request::Message<'_>) -> Vec<u8> {
+        let limit = self.context.buffer;
+        let mut exchange = match self.protocol {
+            Protocol::Http2 => {
+                Exchange::Http2(Box::new(multiplexed::Exchange::begin(&self.context.multiplexing, message)))
+            }
+            Protocol::FastCgi => {
+                let ends = self.link.as_mut().and_then(Link::ends);
+                let app = self.subject.backend().fcgi.as_deref();
+                Exchange::FastCgi(Box::new(fastcgi::Exchange::begin(app, message, ends, limit)))
+            }
+            Protocol::Http1 | Protocol::Bytes => {
+                self.answer = Some(Answer::new(&own.method, limit));
+                return message.bytes();
+            }
+        };
+        let bytes = exchange.take_output();
+        self.answer = Some(Answer::of_exchange(exchange, limit));
+        bytes
     }
 
     fn variable(&self, action: &Action) {
@@ -160,9 +174,10 @@ impl Conversation<'_> {
                     self.facts.connected(link.ends(), link.tls());
                 }
                 let usual = self.subject.settings.protocol.filter(|_| connect.default || connect.implied);
-                self.speaks_h2 = match connect.protocol.or(usual) {
-                    Some(protocol) => protocol == Protocol::Http2,
-                    None => link.agreed_on_h2(),
+                self.protocol = match connect.protocol.or(usual) {
+                    Some(protocol) => protocol,
+                    None if link.agreed_on_h2() => Protocol::Http2,
+                    None => Protocol::Http1,
                 };
                 self.link = Some(link);
                 return Ok(());

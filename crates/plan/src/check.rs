@@ -61,12 +61,14 @@ pub enum Protocol {
     Http1,
     /// `h2`.
     Http2,
+    /// `fcgi`: HTTP as applications have it.
+    FastCgi,
 }
 
 impl Protocol {
     /// The protocols and their names.
-    pub const ALL: [(&'static str, Self); 3] =
-        [("h1", Self::Http1), ("h2", Self::Http2), ("none", Self::Bytes)];
+    pub const ALL: [(&'static str, Self); 4] =
+        [("h1", Self::Http1), ("h2", Self::Http2), ("fcgi", Self::FastCgi), ("none", Self::Bytes)];
 
     /// Whether it carries messages of HTTP.
     #[must_use]

@@ -1,10 +1,14 @@
 //! Applications that speak FastCGI (configuration manual, 10.1).
 
+use fcgi::Script;
 use sample::condition::Condition;
 use sample::format::Format;
 use sample::regex::Regex;
 
 use crate::log::Logger;
+
+/// What serves, as applications are told (manual, 10.2 `SERVER_SOFTWARE`).
+pub const SOFTWARE: &str = concat!("HAProxy 3.5.0-weir", env!("CARGO_PKG_VERSION"));
 
 /// An `fcgi-app` section.
 #[derive(Debug)]
@@ -29,6 +33,33 @@ pub struct App {
     pub most: u16,
     /// `set-param` and `pass-header`, in order.
     pub rules: Vec<Rule>,
+}
+
+impl App {
+    /// What a target means: its script, and what is behind that.
+    #[must_use]
+    pub fn script(&self, target: &[u8]) -> Option<Script> {
+        let path = http::uri::split(target).path().filter(|path| path.starts_with(b"/"))?;
+        let mut name = Vec::with_capacity(path.len());
+        if !http::uri::url_decode(path, false, &mut name) {
+            return None;
+        }
+        let mut path_info = Vec::new();
+        if let Some(regex) = &self.path_info {
+            if name.iter().any(|byte| matches!(byte, b'\n' | 0)) {
+                return None;
+            }
+            let mut matched = Vec::new();
+            if regex.expand(&name, b"\\1", &mut matched) && !matched.is_empty() {
+                regex.expand(&name, b"\\2", &mut path_info);
+                name = matched;
+            }
+        }
+        if let Some(index) = self.index.as_deref().filter(|_| name.ends_with(b"/")) {
+            name.extend_from_slice(index.as_bytes());
+        }
+        Some(Script { name, path_info })
+    }
 }
 
 /// A line that says what requests tell the application.

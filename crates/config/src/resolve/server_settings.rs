@@ -17,7 +17,7 @@ use state::server::{Secured, ServerAddress};
 use state::{Mode, Ring};
 
 use crate::draft::check::CheckMode;
-use crate::draft::keyword::{Outcome, not_supported};
+use crate::draft::keyword::Outcome;
 use crate::draft::server::ServerDraft;
 use crate::draft::settings::Settings;
 use crate::draft::{Kind, Statement};
@@ -367,15 +367,6 @@ fn misfit(
     statement: &Statement,
     proxy: &Pending<'_>,
 ) -> Option<Diagnostic> {
-    if draft.speaks_fcgi && draft.check_protocol.is_none() {
-        let is_http = matches!(kind, CheckKind::Script(script) if script.family == Family::Http);
-        return is_http.then(|| {
-            not_supported("a check of HTTP over FastCGI").at(statement.keyword_span()).help(
-                "without `option httpchk` it is checked that the server takes connections; `check-proto h1` and \
-                 `port` have a check ask an HTTP server beside it",
-            )
-        });
-    }
     let protocol = draft.check_protocol?;
     let (is_http, is_grpc) = match kind {
         CheckKind::Script(script) => (script.family == Family::Http, script.is_grpc()),
@@ -427,7 +418,11 @@ fn check_settings(
             && !draft.check_via_socks4
             && draft.check_protocol.is_none())
         .then(|| draft.check_pool_conn_name.unwrap_or_default().into()),
-        protocol: draft.check_protocol.or(draft.speaks_h2.then_some(Protocol::Http2)),
+        protocol: draft.check_protocol.or(if draft.speaks_fcgi {
+            Some(Protocol::FastCgi)
+        } else {
+            draft.speaks_h2.then_some(Protocol::Http2)
+        }),
         timeout: settings.timeouts.check,
         connect_timeout: settings.timeouts.connect,
         kind,

@@ -108,7 +108,7 @@ fn protocol(args: &mut Args<'_, '_>) -> Result<Protocol, Diagnostic> {
     let known = Protocol::ALL.iter().find(|(name, _)| *word == **name).map(|(_, protocol)| *protocol);
     let is_http = match (word.as_str(), known) {
         (_, Some(protocol)) => protocol.is_http(),
-        ("fcgi" | "quic" | "qmux", None) => true,
+        ("quic" | "qmux", None) => true,
         ("spop", None) => false,
         _ => {
             return Err(args

@@ -6,17 +6,14 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use fcgi::{Parameters, Request, Script, Value};
+use fcgi::{Parameters, Request, Value};
 use http::{BodyLength, Head, Name};
-use plan::fcgi::{App, Effect};
+use plan::fcgi::{App, Effect, SOFTWARE};
 use sample::Endpoint;
 
 use crate::client::Client;
 use crate::exchange::{Exchange, Told, view};
 use crate::server::Refused;
-
-/// What serves, as applications are told (manual, 10.2 `SERVER_SOFTWARE`).
-const SOFTWARE: &str = concat!("HAProxy 3.5.0-weir", env!("CARGO_PKG_VERSION"));
 
 /// Has the rules of the backend's application say what they say.
 #[cold]
@@ -69,7 +66,7 @@ fn user(head: &Head) -> Option<Vec<u8>> {
 pub(crate) fn parameters(client: &Client, x: &Exchange, app: &App) -> Result<Parameters, Refused> {
     let head = &x.txn.request;
     let target = head.plain_target();
-    let script = script(target, app).ok_or(Refused::Head)?;
+    let script = app.script(target).ok_or(Refused::Head)?;
     let length = match x.request_body.length {
         BodyLength::Length(length) => length,
         BodyLength::None | BodyLength::UntilClose => 0,
@@ -101,28 +98,4 @@ pub(crate) fn parameters(client: &Client, x: &Exchange, app: &App) -> Result<Par
         Parameters::new(client.worker.shared.plan.global.tune.bufsize.min(fcgi::record::MOST));
     request.write(&mut parameters).map_err(|_| Refused::Head)?;
     Ok(parameters)
-}
-
-/// What a target means: its script, and what is behind that.
-fn script(target: &[u8], app: &App) -> Option<Script> {
-    let path = http::uri::split(target).path().filter(|path| path.starts_with(b"/"))?;
-    let mut name = Vec::with_capacity(path.len());
-    if !http::uri::url_decode(path, false, &mut name) {
-        return None;
-    }
-    let mut path_info = Vec::new();
-    if let Some(regex) = &app.path_info {
-        if name.iter().any(|byte| matches!(byte, b'\n' | 0)) {
-            return None;
-        }
-        let mut matched = Vec::new();
-        if regex.expand(&name, b"\\1", &mut matched) && !matched.is_empty() {
-            regex.expand(&name, b"\\2", &mut path_info);
-            name = matched;
-        }
-    }
-    if let Some(index) = app.index.as_deref().filter(|_| name.ends_with(b"/")) {
-        name.extend_from_slice(index.as_bytes());
-    }
-    Some(Script { name, path_info })
 }

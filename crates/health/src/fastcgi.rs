@@ -1,0 +1,164 @@
+//! One request and its answer on a connection of FastCGI, which serves nothing else.
+//!
+//! The engine is crate `fcgi`; bytes come from and go to the check's [`crate::link::Link`], by way
+//! of [`crate::answer::Answer`]. What the section of the application says counts but for its rules,
+//! which are for requests of clients.
+
+use std::net::SocketAddr;
+
+use fcgi::{Config, Connection, Event, Key, Parameters, Request};
+use http::{Name, ParseOptions};
+use plan::fcgi::{App, SOFTWARE};
+
+use crate::facts::Facts;
+use crate::multiplexed::Progress;
+use crate::request::Message;
+
+/// The connection with its one request.
+pub(crate) struct Exchange {
+    engine: Connection,
+    /// `None` where the request could not be made.
+    key: Option<Key>,
+    /// What is still to be sent of the request's body.
+    body: Vec<u8>,
+    progress: Progress,
+}
+
+impl Exchange {
+    /// A connection between `ends` whose request is in the output; broken where the backend has no
+    /// application (`check-proto fcgi` alone).
+    pub(crate) fn begin(
+        app: Option<&App>,
+        message: &Message<'_>,
+        ends: Option<(SocketAddr, SocketAddr)>,
+        limit: usize,
+    ) -> Self {
+        let mut engine = Connection::new(Config {
+            // Nothing follows.
+            keeps: false,
+            multiplexes: false,
+            most: 1,
+            asks: false,
+            wants_messages: false,
+            head: ParseOptions { max_bytes: limit, ..ParseOptions::default() },
+        });
+        let key = app.and_then(|app| open(&mut engine, app, message, ends, limit));
+        let progress = if key.is_some() { Progress::Nothing } else { Progress::Broken };
+        let mut exchange = Self { engine, key, body: message.body.clone(), progress };
+        if !exchange.body.is_empty() {
+            exchange.send();
+        }
+        exchange
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        self.progress
+    }
+
+    /// Hands over as much of the body as may be sent now.
+    fn send(&mut self) {
+        if let Some(key) = self.key {
+            let sent = self.engine.send_data(key, &self.body, true);
+            self.body.drain(..sent);
+        }
+    }
+
+    /// What is to be sent.
+    pub(crate) fn take_output(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        while !self.engine.output().is_empty() {
+            let output = self.engine.output();
+            out.extend_from_slice(output);
+            let length = output.len();
+            self.engine.sent(length);
+            while self.engine.next_writable().is_some() {
+                self.send();
+            }
+        }
+        out
+    }
+
+    /// As [`crate::multiplexed::Exchange::receive`].
+    pub(crate) fn receive(&mut self, input: &[u8], facts: &mut Facts, limit: usize) -> usize {
+        let mut at = 0;
+        while !matches!(self.progress, Progress::Whole | Progress::Broken) {
+            let Ok((taken, event)) = self.engine.receive(&input[at..]) else {
+                self.cut();
+                break;
+            };
+            let from = at;
+            at += taken;
+            match event {
+                Some(event) => self.happen(event, &input[from..], facts, limit),
+                None => break,
+            }
+        }
+        at
+    }
+
+    /// `input` is what the event's ranges are of.
+    fn happen(&mut self, event: Event, input: &[u8], facts: &mut Facts, limit: usize) {
+        match event {
+            Event::Head { .. } => {
+                std::mem::swap(&mut facts.transaction.response, self.engine.head_mut());
+                (facts.transaction.has_response, facts.transaction.is_http) = (true, true);
+                self.progress = Progress::Head;
+            }
+            Event::Data { key, range } => {
+                let payload = input.get(range).unwrap_or_default();
+                let room = limit.saturating_sub(facts.received.len());
+                facts.received.extend_from_slice(&payload[..payload.len().min(room)]);
+                self.engine.consume(key, payload.len());
+            }
+            Event::End { trailers, .. } => {
+                if trailers {
+                    std::mem::swap(&mut facts.trailers, self.engine.head_mut());
+                }
+                self.progress = Progress::Whole;
+            }
+            Event::Broken { .. } => self.cut(),
+            Event::Message => {}
+        }
+    }
+
+    /// Nothing more will come. What there is of a body can still be looked at.
+    fn cut(&mut self) {
+        self.progress = match self.progress {
+            Progress::Nothing | Progress::Broken => Progress::Broken,
+            Progress::Head | Progress::Whole => Progress::Whole,
+        };
+    }
+}
+
+/// Begins the request; `None` where its target means no script, or its parameters are too long.
+fn open(
+    engine: &mut Connection,
+    app: &App,
+    message: &Message<'_>,
+    ends: Option<(SocketAddr, SocketAddr)>,
+    limit: usize,
+) -> Option<Key> {
+    let mut head = message.head();
+    if head.get(&Name::new(b"connection")).is_none() {
+        // HTTP/1.0 need not say it; applications are told all the same.
+        head.append(b"connection", b"close");
+    }
+    let target = head.plain_target();
+    let script = app.script(target)?;
+    let request = Request {
+        head: &head,
+        target,
+        docroot: app.docroot.as_bytes(),
+        script: &script,
+        client: None,
+        local: ends.map(|(_, theirs)| theirs),
+        is_tls: false,
+        length: message.body.len() as u64,
+        passed: &[b"connection"[..].into()],
+        set: &[],
+        software: SOFTWARE,
+    };
+    let mut parameters = Parameters::new(limit.min(fcgi::record::MOST));
+    request.write(&mut parameters).ok()?;
+    engine.open(&parameters, head.method_id(), message.body.is_empty()).ok()
+}
