@@ -88,6 +88,7 @@ fn start(
     }
     // Files belong to who starts the program, wherever it goes then.
     proxy::log::open_mirrors(&plan)?;
+    trace(&plan)?;
     for told in acme::keep_account_keys(&plan)?.into_iter().chain(acme::complete_pairs(&plan)?) {
         messages.say(Severity::Notice, &told);
     }
@@ -103,6 +104,15 @@ fn start(
     let successor = !first || !old.finish.is_empty() || !old.terminate.is_empty();
     let args = args.clone();
     run_workers(Start { plan, bound, limits, link, launch, exposed, old, args, successor, messages })
+}
+
+/// Begins with the traces that the configuration wants.
+///
+/// # Errors
+/// One has nowhere to go.
+pub(crate) fn trace(plan: &Plan) -> Result<(), String> {
+    let sinks = control::sinks::Sinks::new(&plan.rings);
+    plan.traces.iter().try_for_each(|command| command.apply(&sinks).map(drop))
 }
 
 /// Takes what the plan needs of the system and can be refused: limits, and all sockets.
@@ -189,7 +199,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let process = begin_process(&plan, &limits);
     let teller = Teller::default();
     let runtime = offer_commands(&plan, &process, &limits, &teller, messages);
-    let peers = Arc::new(Sections::new(plan.clone(), process.clone(), successor));
+    let peers = Arc::new(Sections::new(&plan, process.clone(), successor));
     let showing = peers.clone();
     let show =
         Box::new(move |name: Option<&str>, with_names: bool| crate::peers::show(&showing, name, with_names));

@@ -120,12 +120,23 @@ impl Reloader {
         }
         let Read { plan, differences } = self.read(None, form)?;
         let text = differences::show(&differences, form);
+        self.prepare_orders(&plan)?;
         let (bound, left) = self.bind(&plan)?;
         drop(plan);
         let old = self.in_use.desk();
         let plan = self.take_over(&old.shared.plan, form)?;
         self.swap(&old, plan, bound, left)?;
         Ok(text)
+    }
+
+    /// Makes the files ready that orders of certificates need, as at a start.
+    fn prepare_orders(&self, plan: &Plan) -> Result<(), String> {
+        let failed = |error: String| error + "\n";
+        let told = acme::keep_account_keys(plan).map_err(failed)?;
+        for text in told.into_iter().chain(acme::complete_pairs(plan).map_err(failed)?) {
+            self.common.messages.say(Severity::Notice, &text);
+        }
+        acme::try_files(plan).map_err(failed)
     }
 
     /// Binds what the new plan adds; keeps what it has too. Gives the sockets that it does not have.
@@ -163,6 +174,13 @@ impl Reloader {
             if proxy.state.admission() == Admission::Stopped {
                 proxy.state.set_admission(Admission::Open);
             }
+        }
+        let traces = |plan: &Plan| -> Vec<String> {
+            let sections = plan.said.iter().filter(|section| &*section.kind == "traces");
+            sections.flat_map(|section| &section.lines).map(|line| line.text.to_string()).collect()
+        };
+        if traces(&old.shared.plan) != traces(&plan) {
+            crate::boot::trace(&plan)?;
         }
         let new = Arc::new(Desk::new(common, plan)?);
         common.runtime.replace(view::of(&new.shared.plan, &common.limits));

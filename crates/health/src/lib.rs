@@ -19,6 +19,7 @@ mod idle;
 mod link;
 mod marks;
 mod multiplexed;
+mod observe;
 mod outcome;
 mod protocol;
 mod request;
@@ -91,6 +92,7 @@ impl Subject {
     /// Runs the check once; `then` is done before its connection ends.
     async fn check<T>(&self, context: &Context, then: impl FnOnce(Outcome) -> T) -> T {
         let start = base::clock::now_ms();
+        observe::begins(self);
         let (mut outcome, _link) = match &*self.settings.kind {
             CheckKind::Script(script) => script::run(self, context, script).await,
             CheckKind::External { command, path, preserve_env } => {
@@ -99,6 +101,7 @@ impl Subject {
             }
         };
         outcome.duration = Duration::from_millis(base::clock::now_ms() - start);
+        observe::ends(self, &outcome);
         then(outcome)
     }
 }

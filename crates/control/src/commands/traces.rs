@@ -1,29 +1,34 @@
 //! `trace`, `show trace`, `debug counters`, `debug dev log|delay|loop` (management manual, 9.3).
-//! Nothing here can be traced that way yet, and no rare events are counted: the commands answer so
-//! in the shapes that they have. What a stream goes through is shown by `filter trace`.
+//! What can be traced is in `runtime::trace`. No rare events are counted: `debug counters` answers
+//! so in its shape.
 
 use std::time::{Duration, Instant};
 
+use runtime::trace::command::{self, Command, Outputs as _};
+
 use crate::call::{Call, Reply, denied, error};
+use crate::sinks::Sinks;
 use crate::view::Level;
 
-const SOURCES: &str = "Supported trace sources and states (.=stopped, w=waiting, R=running) :\n";
-
 pub(crate) fn trace(call: &mut Call<'_>) -> Reply {
-    match call.arg(0) {
-        "" => Reply::Text(format!(
-            "{SOURCES} [.] 0          : not a source, will immediately stop all traces\n"
-        )),
-        "0" => Reply::Text("All traces now stopped\n".to_owned()),
-        source => error(format!("No such trace source '{source}'\n")),
+    let view = call.runtime.view();
+    let sinks = Sinks::new(&view.rings);
+    let command = Command::read(call.args.iter().map(String::as_str), |name| sinks.find(name).is_some());
+    match command.and_then(|command| command.apply(&sinks)) {
+        Ok(text) if text.is_empty() => Reply::Done,
+        Ok(text) => Reply::Text(text),
+        Err(text) => error(text),
     }
 }
 
 pub(crate) fn show(call: &mut Call<'_>) -> Reply {
-    match call.arg(0) {
-        "" => Reply::Text(SOURCES.to_owned()),
-        _ if call.settings.level < Level::Operator => denied(),
-        _ => error("No such trace source\n"),
+    let name = call.arg(0);
+    if !name.is_empty() && call.settings.level < Level::Operator {
+        return denied();
+    }
+    match command::show(name) {
+        Ok(text) => Reply::Text(text),
+        Err(text) => error(text),
     }
 }
 
