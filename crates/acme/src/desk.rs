@@ -52,6 +52,7 @@ impl Desk {
     }
 
     /// Tells the logs.
+    #[track_caller]
     pub(crate) fn say(&self, order: &Order, level: u8, text: &str) {
         if trace::is_on(Source::Acme) {
             let own = std::ptr::from_ref(order) as u64;

@@ -30,7 +30,12 @@ const TOTAL: Duration = Duration::from_secs(60);
 
 /// Begins with everything that the plan orders. Called on one worker.
 /// Gives what ends them: a plan that takes the place of this one begins with its own.
-pub fn start(plan: &Arc<Plan>, process: &Arc<Process>, mut settings: Settings, tell: Tell) -> Vec<AbortHandle> {
+pub fn start(
+    plan: &Arc<Plan>,
+    process: &Arc<Process>,
+    mut settings: Settings,
+    tell: Tell,
+) -> Vec<AbortHandle> {
     if plan.acme.is_empty() {
         return Vec::new();
     }

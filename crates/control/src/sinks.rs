@@ -30,9 +30,8 @@ impl<'a> Sinks<'a> {
 
 impl Outputs for Sinks<'_> {
     fn list(&self) -> Vec<(String, String)> {
-        let standard = STANDARD.iter().map(|(name, number, doc)| {
-            ((*name).to_owned(), format!("{doc} (fd#{number})"))
-        });
+        let standard =
+            STANDARD.iter().map(|(name, number, doc)| ((*name).to_owned(), format!("{doc} (fd#{number})")));
         let rings = self.rings.iter().map(|ring| (ring.name.to_string(), ring.description.to_string()));
         standard.chain(rings).collect()
     }

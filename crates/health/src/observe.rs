@@ -25,6 +25,7 @@ fn whose(subject: &Subject, out: &mut String) {
 
 /// A check begins.
 #[inline]
+#[track_caller]
 pub(crate) fn begins(subject: &Subject) {
     if trace::is_on(Source::Check) {
         let (events, level) = (check::START, Level::State);
@@ -36,6 +37,7 @@ pub(crate) fn begins(subject: &Subject) {
 
 /// A check is over.
 #[inline]
+#[track_caller]
 pub(crate) fn ends(subject: &Subject, outcome: &Outcome) {
     if trace::is_on(Source::Check) {
         tell(subject, outcome);
@@ -43,6 +45,7 @@ pub(crate) fn ends(subject: &Subject, outcome: &Outcome) {
 }
 
 #[cold]
+#[track_caller]
 fn tell(subject: &Subject, outcome: &Outcome) {
     let (events, level, message) = match outcome.verdict {
         Verdict::Failed => (check::END | check::ERROR, Level::Error, "check failed"),

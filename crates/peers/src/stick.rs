@@ -111,7 +111,8 @@ impl Tables for Stick {
     // A resync may tell what is older than what an entry has: how long an entry still lives says so.
     fn learn(&mut self, table: usize, row: &Row<'_>, origin: Origin, now: u64) {
         let told_again = matches!(origin, Origin::Remote { resync: true, .. });
-        self.tables[table]
-            .learn(row.key, (row.expire, told_again), now, |at| row.values.get(at).map_or(table::Value::Absent, told));
+        self.tables[table].learn(row.key, (row.expire, told_again), now, |at| {
+            row.values.get(at).map_or(table::Value::Absent, told)
+        });
     }
 }

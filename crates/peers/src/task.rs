@@ -177,6 +177,7 @@ impl<T: Tables + 'static> Standing<T> {
 impl<T: Tables + 'static> Standing<T> {
     /// A point of traces (`trace peers` on the runtime socket).
     #[inline]
+    #[track_caller]
     fn observe(&self, events: u64, level: Level, message: &str, bytes: usize) {
         if trace::is_on(Source::Peers) {
             self.tell(events, level, message, bytes);
@@ -184,6 +185,7 @@ impl<T: Tables + 'static> Standing<T> {
     }
 
     #[cold]
+    #[track_caller]
     fn tell(&self, events: u64, level: Level, message: &str, bytes: usize) {
         let group = &self.desk.work.borrow().group;
         let keys = Keys { own: self.link + 1, group: group.number(), ..Keys::default() };

@@ -83,6 +83,7 @@ fn back(upstream: &Upstream) -> Source {
     }
 }
 
+#[track_caller]
 fn tell_of(
     client: &Client,
     x: &Exchange,
@@ -105,6 +106,7 @@ fn tell_of(
 
 /// A session begins.
 #[inline]
+#[track_caller]
 pub(crate) fn session_begins(client: &Client) {
     if trace::is_on(Source::Session) {
         of_connection(client, session::NEW, Level::State, "new session");
@@ -113,6 +115,7 @@ pub(crate) fn session_begins(client: &Client) {
 
 /// A session was refused, or failed before its first stream.
 #[inline]
+#[track_caller]
 pub(crate) fn session_fails(client: &Client) {
     if trace::is_on(Source::Session) {
         of_connection(client, session::ERROR, Level::Error, "session refused or failed");
@@ -120,20 +123,29 @@ pub(crate) fn session_fails(client: &Client) {
 }
 
 #[cold]
+#[track_caller]
 fn of_connection(client: &Client, events: u64, level: Level, message: &str) {
-    trace::report(Source::Session, events, level, &of_session(&client.session), message, &|verbosity, out| {
-        if verbosity.names_owner() {
-            owner(client, None, out);
-        }
-        let error = client.session.error.get();
-        if error != ConnectionError::default() {
-            let _ = write!(out, " error={}", error.message());
-        }
-    });
+    trace::report(
+        Source::Session,
+        events,
+        level,
+        &of_session(&client.session),
+        message,
+        &|verbosity, out| {
+            if verbosity.names_owner() {
+                owner(client, None, out);
+            }
+            let error = client.session.error.get();
+            if error != ConnectionError::default() {
+                let _ = write!(out, " error={}", error.message());
+            }
+        },
+    );
 }
 
 /// A client's connection speaks HTTP/1.
 #[inline]
+#[track_caller]
 pub(crate) fn speaks_h1(client: &Client) {
     if trace::is_on(Source::H1) {
         begins_connection(client, Source::H1, h1::CONNECTION_NEW);
@@ -142,6 +154,7 @@ pub(crate) fn speaks_h1(client: &Client) {
 
 /// A client's connection speaks HTTP/2.
 #[inline]
+#[track_caller]
 pub(crate) fn speaks_h2(client: &Client) {
     if trace::is_on(Source::H2) {
         begins_connection(client, Source::H2, h2::CONNECTION_NEW);
@@ -149,6 +162,7 @@ pub(crate) fn speaks_h2(client: &Client) {
 }
 
 #[cold]
+#[track_caller]
 fn begins_connection(client: &Client, source: Source, events: u64) {
     let keys = of_session(&client.session);
     trace::report(source, events, Level::User, &keys, "new connection of a client", &|verbosity, out| {
@@ -160,6 +174,7 @@ fn begins_connection(client: &Client, source: Source, events: u64) {
 
 /// A client's connection that carries many streams is over, and why.
 #[inline]
+#[track_caller]
 pub(crate) fn h2_ends(client: &Client, why: &dyn std::fmt::Debug, is_error: bool) {
     if trace::is_on(Source::H2) {
         let (events, level) = match is_error {
@@ -179,6 +194,7 @@ pub(crate) fn h2_ends(client: &Client, why: &dyn std::fmt::Debug, is_error: bool
 
 /// The handshake of a client's connection is over.
 #[inline]
+#[track_caller]
 pub(crate) fn client_tls(client: &Client, failure: Option<ConnectionError>) {
     if trace::is_on(Source::Ssl) {
         tls_of_client(client, failure);
@@ -186,6 +202,7 @@ pub(crate) fn client_tls(client: &Client, failure: Option<ConnectionError>) {
 }
 
 #[cold]
+#[track_caller]
 fn tls_of_client(client: &Client, failure: Option<ConnectionError>) {
     let Some(details) = client.session.tls() else { return };
     let (events, level, message) = match failure {
@@ -204,6 +221,7 @@ fn tls_of_client(client: &Client, failure: Option<ConnectionError>) {
 
 /// The handshake with a server is over.
 #[inline]
+#[track_caller]
 pub(crate) fn server_tls(client: &Client, x: &Exchange, socket: &net::Stream, failure: Option<Fault>) {
     if trace::is_on(Source::Ssl) {
         tls_of_server(client, x, socket, failure);
@@ -211,6 +229,7 @@ pub(crate) fn server_tls(client: &Client, x: &Exchange, socket: &net::Stream, fa
 }
 
 #[cold]
+#[track_caller]
 fn tls_of_server(client: &Client, x: &Exchange, socket: &net::Stream, failure: Option<Fault>) {
     let (events, level, message) = match failure {
         Some(_) => (ssl::NEW | ssl::HANDSHAKE | ssl::ERROR, Level::Error, "handshake with a server failed"),
@@ -240,6 +259,7 @@ fn shake(details: Option<&tls::Details>, failure: Option<ConnectionError>, out: 
 
 /// A request has come, and its stream begins.
 #[inline]
+#[track_caller]
 pub(crate) fn request(client: &Client, x: &Exchange) {
     if trace::any() {
         request_came(client, x);
@@ -247,6 +267,7 @@ pub(crate) fn request(client: &Client, x: &Exchange) {
 }
 
 #[cold]
+#[track_caller]
 fn request_came(client: &Client, x: &Exchange) {
     let own = match front(client) {
         Source::H2 => (Source::H2, h2::frame(1, false) | h2::STREAM_NEW, Level::User),
@@ -258,14 +279,22 @@ fn request_came(client: &Client, x: &Exchange) {
 
 /// A stream of TCP begins.
 #[inline]
+#[track_caller]
 pub(crate) fn tcp_begins(client: &Client, x: &Exchange) {
     if trace::any() {
-        tell_of(client, x, (Source::Stream, stream::NEW | stream::TCP, Level::State), "new stream of TCP", None);
+        tell_of(
+            client,
+            x,
+            (Source::Stream, stream::NEW | stream::TCP, Level::State),
+            "new stream of TCP",
+            None,
+        );
     }
 }
 
 /// A connection to the server is there; the request is about to leave.
 #[inline]
+#[track_caller]
 pub(crate) fn reached(client: &Client, x: &Exchange, upstream: &Upstream) {
     if trace::any() {
         has_server(client, x, upstream);
@@ -273,6 +302,7 @@ pub(crate) fn reached(client: &Client, x: &Exchange, upstream: &Upstream) {
 }
 
 #[cold]
+#[track_caller]
 fn has_server(client: &Client, x: &Exchange, upstream: &Upstream) {
     let is_new = upstream.uses() <= 1;
     if x.txn.is_http {
@@ -293,6 +323,7 @@ fn has_server(client: &Client, x: &Exchange, upstream: &Upstream) {
 
 /// An attempt to be served by a server has failed.
 #[inline]
+#[track_caller]
 pub(crate) fn attempt_failed(client: &Client, x: &Exchange, fault: Fault) {
     if trace::is_on(Source::Stream) {
         failed(client, x, stream::SERVER_STATE | stream::ERROR, "attempt failed", fault);
@@ -300,6 +331,7 @@ pub(crate) fn attempt_failed(client: &Client, x: &Exchange, fault: Fault) {
 }
 
 #[cold]
+#[track_caller]
 fn failed(client: &Client, x: &Exchange, events: u64, message: &str, fault: Fault) {
     let keys = of_exchange(client, x);
     trace::report(Source::Stream, events, Level::Error, &keys, message, &|verbosity, out| {
@@ -318,6 +350,7 @@ fn step(x: &Exchange) -> u64 {
 
 /// The head of the response has come.
 #[inline]
+#[track_caller]
 pub(crate) fn response(client: &Client, x: &Exchange, upstream: &Upstream) {
     if trace::any() {
         response_came(client, x, upstream);
@@ -325,6 +358,7 @@ pub(crate) fn response(client: &Client, x: &Exchange, upstream: &Upstream) {
 }
 
 #[cold]
+#[track_caller]
 fn response_came(client: &Client, x: &Exchange, upstream: &Upstream) {
     let own = match back(upstream) {
         Source::H2 => (Source::H2, h2::frame(1, false), Level::User),
@@ -337,6 +371,7 @@ fn response_came(client: &Client, x: &Exchange, upstream: &Upstream) {
 
 /// The head of the response is about to go to the client: the server's, or one made here.
 #[inline]
+#[track_caller]
 pub(crate) fn answer(client: &Client, x: &Exchange) {
     if trace::any() {
         answer_goes(client, x);
@@ -344,6 +379,7 @@ pub(crate) fn answer(client: &Client, x: &Exchange) {
 }
 
 #[cold]
+#[track_caller]
 fn answer_goes(client: &Client, x: &Exchange) {
     let own = match front(client) {
         Source::H2 => (Source::H2, h2::frame(1, true), Level::User),
@@ -354,6 +390,7 @@ fn answer_goes(client: &Client, x: &Exchange) {
 
 /// Something ends the stream before its time.
 #[cold]
+#[track_caller]
 pub(crate) fn stopped(client: &Client, x: &Exchange, stop: Stop) {
     let Stop::Fault(fault) = stop else { return };
     let is_request = matches!(fault, Fault::BadRequest(_) | Fault::BadRequestBody);
@@ -375,6 +412,7 @@ pub(crate) fn stopped(client: &Client, x: &Exchange, stop: Stop) {
 
 /// The stream is over.
 #[inline]
+#[track_caller]
 pub(crate) fn over(client: &Client, x: &Exchange) {
     if trace::any() {
         is_over(client, x);
@@ -382,7 +420,12 @@ pub(crate) fn over(client: &Client, x: &Exchange) {
 }
 
 #[cold]
+#[track_caller]
 fn is_over(client: &Client, x: &Exchange) {
+    if x.txn.id == 0 && x.txn.status == 0 {
+        // No request came.
+        return;
+    }
     let moved = |verbosity: Verbosity, out: &mut String| {
         let _ = write!(out, "in={} out={} status={}", x.txn.bytes_in, x.txn.bytes_out, x.txn.status);
         if verbosity.names_owner() {
@@ -400,11 +443,17 @@ fn is_over(client: &Client, x: &Exchange) {
         match front(client) {
             Source::H2 => report(Source::H2, h2::STREAM_END, Level::State, "stream over"),
             _ => {
-                report(Source::H1, h1::RX_DATA | h1::TX_DATA, Level::Data, "bytes of a request and its response");
+                report(
+                    Source::H1,
+                    h1::RX_DATA | h1::TX_DATA,
+                    Level::Data,
+                    "bytes of a request and its response",
+                );
                 report(Source::H1, h1::STREAM_END, Level::State, "request over");
             }
         }
-        if x.txn.server.as_ref().is_some() && x.backend.as_ref().is_some_and(|backend| backend.fcgi.is_some()) {
+        if x.txn.server.as_ref().is_some() && x.backend.as_ref().is_some_and(|backend| backend.fcgi.is_some())
+        {
             report(Source::Fcgi, fcgi::STREAM_END, Level::State, "request over");
         }
     }
@@ -413,6 +462,7 @@ fn is_over(client: &Client, x: &Exchange) {
 
 /// Frames that came and were made since the last call, on a connection of a client.
 #[inline]
+#[track_caller]
 pub(crate) fn frames_of_client(client: &Client, engine: &RefCell<Engine>) {
     if trace::is_on(Source::H2) {
         let taken = engine.borrow_mut().take_frames();
@@ -422,6 +472,7 @@ pub(crate) fn frames_of_client(client: &Client, engine: &RefCell<Engine>) {
 
 /// The client broke the protocol.
 #[inline]
+#[track_caller]
 pub(crate) fn protocol_broken(client: &Client, why: &dyn std::fmt::Debug) {
     if trace::is_on(Source::H2) {
         let keys = of_session(&client.session);

@@ -30,6 +30,7 @@ pub(crate) fn of_server(server: &state::Server, connection: u64) -> Keys {
 
 /// A session ends, and what its connection carried with it.
 #[inline]
+#[track_caller]
 pub(crate) fn session_ends(session: &Session) {
     if trace::any() {
         ends(session);
@@ -37,6 +38,7 @@ pub(crate) fn session_ends(session: &Session) {
 }
 
 #[cold]
+#[track_caller]
 fn ends(session: &Session) {
     let detail = |verbosity: Verbosity, out: &mut String| {
         if verbosity.names_owner() {
@@ -56,6 +58,7 @@ fn ends(session: &Session) {
 
 /// A connection to a server is over.
 #[inline]
+#[track_caller]
 pub(crate) fn server_connection_over(source: Source, server: &state::Server) {
     if trace::is_on(source) {
         server_connection(source, server);
@@ -63,6 +66,7 @@ pub(crate) fn server_connection_over(source: Source, server: &state::Server) {
 }
 
 #[cold]
+#[track_caller]
 fn server_connection(source: Source, server: &state::Server) {
     let events = match source {
         Source::H2 => h2::CONNECTION_END,
@@ -79,6 +83,7 @@ fn server_connection(source: Source, server: &state::Server) {
 
 /// Frames that came and were made on a connection, as whoever owns it has noted them.
 #[cold]
+#[track_caller]
 pub(crate) fn frames(keys: &Keys, frames: Vec<::h2::Frame>, owner: &dyn Fn(&mut String)) {
     for frame in frames {
         let way = if frame.is_sent { "made" } else { "received" };

@@ -12,8 +12,8 @@ use sample::Place;
 use sample::acl::Acls;
 use sample::format::{Format, FormatFor};
 use sample::log_profile::{LogOverride, LogProfile};
-use state::ring::{Ring, Stamp};
 use state::Mode;
+use state::ring::{Ring, Stamp};
 use syntax::Word;
 
 use crate::draft::args::Args;
@@ -124,8 +124,7 @@ fn compiled(word: Option<&Word>, context: &Context<'_>) -> Result<Option<Format>
 /// Makes the rings of all sections, and `buf0` and `dpapi`, which are always there.
 pub(crate) fn rings(pending: &[Pending<'_>], context: &mut Context<'_>) {
     let size = context.global.tune.bufsize;
-    let buffer = Ring::new("buf0", "in-memory ring buffer", size, MAX_LENGTH)
-        .stamped(Stamp::LevelAndTime);
+    let buffer = Ring::new("buf0", "in-memory ring buffer", size, MAX_LENGTH).stamped(Stamp::LevelAndTime);
     let buffer = lives_on::ring(buffer, context.previous);
     add_ring(RingSettings { ring: buffer, format: LogFormat::Timed, backing_file: None }, context);
     // What orders of certificates tell tools that fill DNS; the longest event has a whole authorization.

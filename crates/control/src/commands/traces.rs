@@ -1,8 +1,6 @@
-//! `trace`, `show trace`, `debug counters`, `debug dev log|delay|loop` (management manual, 9.3).
+//! `trace`, `show trace`, `debug counters` (management manual, 9.3).
 //! What can be traced is in `runtime::trace`. No rare events are counted: `debug counters` answers
 //! so in its shape.
-
-use std::time::{Duration, Instant};
 
 use runtime::trace::command::{self, Command, Outputs as _};
 
@@ -29,46 +27,6 @@ pub(crate) fn show(call: &mut Call<'_>) -> Reply {
     match command::show(name) {
         Ok(text) => Reply::Text(text),
         Err(text) => error(text),
-    }
-}
-
-/// `debug dev log`: a line for the logs of the process.
-pub(crate) fn log(call: &mut Call<'_>) -> Reply {
-    if let Some(keeper) = call.runtime.keeper() {
-        keeper.log(&call.args.join(" "));
-    }
-    Reply::Done
-}
-
-/// `debug dev delay`: the calling worker sleeps, and all that it serves waits.
-pub(crate) fn delay(call: &mut Call<'_>) -> Reply {
-    hold_up(call, "100", std::thread::sleep)
-}
-
-/// `debug dev loop`: holds the worker up by computing.
-pub(crate) fn busy_loop(call: &mut Call<'_>) -> Reply {
-    hold_up(call, "", |time| {
-        let begin = Instant::now();
-        while begin.elapsed() < time {
-            std::hint::spin_loop();
-        }
-    })
-}
-
-/// The longest that a worker may be held up for a trial, in ms.
-const LONGEST: u64 = 60_000;
-
-fn hold_up(call: &Call<'_>, usual: &str, how: impl FnOnce(Duration)) -> Reply {
-    let asked = match call.arg(0) {
-        "" => usual,
-        asked => asked,
-    };
-    match asked.parse() {
-        Ok(ms @ 0..=LONGEST) if call.args.len() <= 1 => {
-            how(Duration::from_millis(ms));
-            Reply::Done
-        }
-        _ => error(format!("A number of milliseconds is expected, 0 to {LONGEST}.")),
     }
 }
 

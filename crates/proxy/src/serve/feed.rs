@@ -118,11 +118,7 @@ async fn connect(way: &Way, server: &RingServer, timer: &Timer) -> io::Result<St
 ///
 /// # Errors
 /// Why there is none.
-pub async fn connect_to(
-    server: &ServerSettings,
-    process: &Process,
-    buffers: Buffers,
-) -> io::Result<Stream> {
+pub async fn connect_to(server: &ServerSettings, process: &Process, buffers: Buffers) -> io::Result<Stream> {
     let target = dial::target(&server.state.address.load()).ok_or(io::ErrorKind::AddrNotAvailable)?;
     let dial = Dial { fast_open: server.tfo, ..dial::to_server(server, buffers, &target) };
     let mut stream = dial.connect(&target).await?;

@@ -43,7 +43,11 @@ impl Target {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Change {
     /// What of these events an action is for, from now on or no more.
-    Events { action: Action, bits: u64, on: bool },
+    Events {
+        action: Action,
+        bits: u64,
+        on: bool,
+    },
     /// The action itself, without an event.
     Now(Action),
     Level(u8),
@@ -437,7 +441,7 @@ pub fn show(name: &str) -> Result<String, String> {
         }
         return Ok(out);
     }
-    let source = source(name)?;
+    let source = source(name).map_err(|_| "No such trace source\n".to_owned())?;
     let state = state::of(source);
     let (sink, dropped) = sink(source);
     let mut out = format!("Trace status for {name}:\n  - sink: {sink} [{dropped} dropped]\n");

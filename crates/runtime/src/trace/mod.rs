@@ -142,13 +142,8 @@ pub fn report(
         let mut line = String::with_capacity(160);
         let worker = crate::current_worker();
         // Writing to a string does not fail.
-        let _ = write!(
-            line,
-            "[{worker:02}|{}|{}|{file}:{}] {message}",
-            source.name(),
-            level as u8,
-            place.line()
-        );
+        let _ =
+            write!(line, "[{worker:02}|{}|{}|{file}:{}] {message}", source.name(), level as u8, place.line());
         if verbosity != Verbosity::Quiet {
             let start = line.len();
             line.push_str(" : ");

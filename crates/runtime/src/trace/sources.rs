@@ -167,7 +167,8 @@ pub mod acme {
     /// An order begins, makes a step, or is over.
     pub const TASK: u64 = 1;
 
-    pub(super) const EVENTS: &[Event] = &[event(TASK, "acme_task", "an order begins, makes a step or is over")];
+    pub(super) const EVENTS: &[Event] =
+        &[event(TASK, "acme_task", "an order begins, makes a step or is over")];
 }
 
 /// Events of [`Source::Ssl`].

@@ -49,7 +49,9 @@ impl Bench {
         bench.ask("all sink lines level user follow none");
         for source in Source::ALL {
             let name = source.name();
-            bench.ask(&format!("{name} event any start none stop none pause none lock nothing verbosity quiet"));
+            bench.ask(&format!(
+                "{name} event any start none stop none pause none lock nothing verbosity quiet"
+            ));
         }
         bench.ask("0");
         bench

@@ -293,8 +293,7 @@ fn a_resync_takes_nothing_from_an_entry_that_was_used_since() {
         Column::new(Data::Gpt, 2, 0),
         Column::new(Data::ServerKey, 1, 0),
     ];
-    let table =
-        Table::new(Settings { expire_ms: 1000, columns, peers: Some("p".into()), ..settings(10) });
+    let table = Table::new(Settings { expire_ms: 1000, columns, peers: Some("p".into()), ..settings(10) });
     // The peer last heard of it 300 ms ago.
     let told = [
         Value::Number(3),
@@ -322,8 +321,14 @@ fn a_resync_takes_nothing_from_an_entry_that_was_used_since() {
         let get = |data, element| now.get(data, element, 5_100);
         let tags = [get(Data::Gpt, 0), get(Data::Gpt, 1)];
         let text = now.server_key().map(|text| &**text);
-        let found =
-            (get(Data::Gpc0, 0), get(Data::HttpReqCnt, 0), get(Data::ConnRate, 0), tags, text, now.expires_in(5_100));
+        let found = (
+            get(Data::Gpc0, 0),
+            get(Data::HttpReqCnt, 0),
+            get(Data::ConnRate, 0),
+            tags,
+            text,
+            now.expires_in(5_100),
+        );
         assert_eq!(found, wanted, "resync: {resync}");
     }
     // One that the peer heard of later is the peer's.

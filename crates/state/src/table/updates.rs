@@ -196,7 +196,8 @@ impl Table {
         now_ms: u64,
         told: impl Fn(usize) -> Value<'v>,
     ) {
-        let own = if told_again { self.find(key, now_ms).map(|entry| entry.expires_in(now_ms)) } else { None };
+        let own =
+            if told_again { self.find(key, now_ms).map(|entry| entry.expires_in(now_ms)) } else { None };
         let newer = own.filter(|own| expire_ms.is_some_and(|told| *own > told));
         if let Some(entry) = self.get(key, now_ms) {
             let left = newer.or(expire_ms).unwrap_or(self.settings.expire_ms);
@@ -221,7 +222,12 @@ impl Table {
 
     /// What becomes of a value that is older than the entry: nothing where the entry has one of its
     /// own that is not counted.
-    fn older<'v>(entry: &Entry<'_>, (column, element): (&Column, u32), now_ms: u64, value: Value<'v>) -> Value<'v> {
+    fn older<'v>(
+        entry: &Entry<'_>,
+        (column, element): (&Column, u32),
+        now_ms: u64,
+        value: Value<'v>,
+    ) -> Value<'v> {
         let is_tag = matches!(column.data, Data::ServerId | Data::Gpt | Data::Gpt0);
         let own = |data| entry.get(data, element, now_ms).unwrap_or(0);
         let keeps = match value {
