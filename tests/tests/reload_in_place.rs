@@ -588,6 +588,7 @@ fn sessions_of_peers_outlive_a_reload_that_leaves_them_alone() {
             .join(" ")
     };
     let own = session();
+    assert!(own.contains("appctx:"), "{}", first.ask("show peers"));
     // Another backend before the section's own place in the plan.
     let said = reload(&first, &text(0, "backend new\n  server s 127.0.0.1:1\n", "1k"));
     assert!(said.contains("backend new added"), "{said}");
