@@ -4,8 +4,8 @@
 //!
 //!     weir-trials WEIR HAPROXY [reload|origins|memory|pressure|descriptors|control|servers ...] [scale=1]
 //!
-//! `scale=10` makes ten times as many reloads, requests and connections where that is possible. Not
-//! called by tests.
+//! `scale=10` makes ten times as many reloads, requests and connections where that is possible;
+//! `HAPROXY35` in the environment names a second HAProxy for `reload`. Not called by tests.
 #![forbid(unsafe_code)]
 
 mod control;
@@ -18,7 +18,7 @@ mod subject;
 
 use std::process::ExitCode;
 
-use reload::Way;
+use reload::{Traffic, Way};
 use subject::{Outcome, Program};
 
 /// Prints the table of a trial.
@@ -53,17 +53,24 @@ fn reloads(programs: &[Program; 2], scale: usize) {
         "connections",
         "proxy",
         "reloads",
+        "ms each",
         "answered",
         "reset",
         "cut off",
         "refused or late",
         "wrong",
+        "KiB more",
+        "descriptors more",
     ]);
+    let mut all = programs.to_vec();
+    if let Some(path) = std::env::var_os("HAPROXY35") {
+        all.insert(1, Program { name: "haproxy35", path: path.into() });
+    }
     for way in [Way::Passed, Way::Bound, Way::Master, Way::InPlace] {
-        for keeps_alive in [true, false] {
-            let able = if matches!(way, Way::InPlace) { &programs[..1] } else { &programs[..] };
-            for program in able {
-                row(reload::run(program, way, keeps_alive, 20 * scale));
+        for traffic in Traffic::ALL {
+            let able = |program: &&Program| !matches!(way, Way::InPlace) || program.name == "weir";
+            for program in all.iter().filter(able) {
+                row(reload::run(program, way, traffic, 20 * scale));
             }
         }
     }
