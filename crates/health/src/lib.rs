@@ -40,7 +40,7 @@ use plan::server::ServerSettings;
 use state::server::Demand;
 use state::{Process, Server};
 
-pub use idle::{Idle, Lent, Taking, Wanted};
+pub use idle::{Idle, Lent, Reaching, Taking, Wanted};
 pub use outcome::{Outcome, Verdict};
 pub use task::Running;
 

@@ -161,6 +161,7 @@ impl Conversation<'_> {
                 }
                 let usual = self.subject.settings.protocol.filter(|_| connect.default || connect.implied);
                 self.speaks_h2 = match connect.protocol.or(usual) {
+                    _ if link.is_bridged => false,
                     Some(protocol) => protocol == Protocol::Http2,
                     None => link.agreed_on_h2(),
                 };

@@ -45,6 +45,6 @@ mod stream;
 pub mod worker;
 
 pub use flow::{Life, tell_of_process};
-pub use routing::lend;
+pub use routing::{bridge, lend};
 pub use shared::{Services, Shared};
 pub use worker::Worker;

@@ -297,11 +297,11 @@ fn a_resync_takes_nothing_from_an_entry_that_was_used_since() {
     // The peer last heard of it 300 ms ago.
     let told = [
         Value::Number(3),
-        Value::Number(50),
         Value::Rate(10, 9, 0),
+        Value::Number(50),
+        Value::Text(Some("old")),
         Value::Number(1),
         Value::Number(2),
-        Value::Text(Some("old")),
     ];
     for (resync, wanted) in [
         (true, (Some(7), Some(50), Some(9), [Some(5), Some(2)], Some("new"), 900)),

@@ -230,15 +230,15 @@ impl Table {
     ) -> Value<'v> {
         let is_tag = matches!(column.data, Data::ServerId | Data::Gpt | Data::Gpt0);
         let own = |data| entry.get(data, element, now_ms).unwrap_or(0);
-        let keeps = match value {
-            Value::Number(number) if is_tag => own(column.data) != 0 || number == 0,
-            Value::Number(number) => own(column.data) >= number,
-            Value::Rate(_, events, before) => {
+        let keeps = match (value, column.data.form()) {
+            (Value::Number(number), _) if is_tag => own(column.data) != 0 || number == 0,
+            (Value::Number(number), _) => own(column.data) >= number,
+            (Value::Rate(_, events, before), Form::Rate) => {
                 let (_, own_events, own_before) = entry.rate_parts(column, element as usize, now_ms);
                 u64::from(own_events) + u64::from(own_before) >= u64::from(events) + u64::from(before)
             }
-            Value::Text(_) => entry.server_key().is_some(),
-            Value::Absent => true,
+            (Value::Text(_), _) => entry.server_key().is_some(),
+            (Value::Absent | Value::Rate(..), _) => true,
         };
         if keeps { Value::Absent } else { value }
     }
