@@ -5,7 +5,8 @@
 //!     weir-trials WEIR HAPROXY [reload|origins|memory|pressure|descriptors|control|servers ...] [scale=1]
 //!
 //! `scale=10` makes ten times as many reloads, requests and connections where that is possible;
-//! `HAPROXY35` in the environment names a second HAProxy for `reload`. Not called by tests.
+//! `HAPROXY35` in the environment names a second HAProxy for `reload`, `WAYS="passed bound master
+//! in-place"` and `PROXIES="haproxy haproxy35 weir"` choose among its rows. Not called by tests.
 #![forbid(unsafe_code)]
 
 mod control;
@@ -68,12 +69,21 @@ fn reloads(programs: &[Program; 2], scale: usize) {
     }
     for way in [Way::Passed, Way::Bound, Way::Master, Way::InPlace] {
         for traffic in Traffic::ALL {
-            let able = |program: &&Program| !matches!(way, Way::InPlace) || program.name == "weir";
+            let able = |program: &&Program| {
+                (!matches!(way, Way::InPlace) || program.name == "weir")
+                    && chosen("PROXIES", program.name)
+                    && chosen("WAYS", way.word())
+            };
             for program in all.iter().filter(able) {
                 row(reload::run(program, way, traffic, 20 * scale));
             }
         }
     }
+}
+
+/// Whether a variable of the environment names it among others, or names nothing.
+fn chosen(variable: &str, name: &str) -> bool {
+    std::env::var(variable).map_or(true, |all| all.split(' ').any(|one| one == name))
 }
 
 fn dying_origins(programs: &[Program; 2], scale: usize) {

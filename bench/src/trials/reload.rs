@@ -28,6 +28,18 @@ impl Way {
     }
 }
 
+impl Way {
+    /// What chooses it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Bound => "bound",
+            Self::Master => "master",
+            Self::InPlace => "in-place",
+        }
+    }
+}
+
 /// What passes through the proxy meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Traffic {
