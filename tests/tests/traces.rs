@@ -4,7 +4,7 @@ use weir_tests::client::{Client, get};
 use weir_tests::multiplexed::{ACK, Frames, SETTINGS};
 use weir_tests::{Origin, Weir, check, eventually, free_port, scratch};
 
-const TOP: &str = "global\n  stats socket runtime level admin\n\
+const TOP: &str = "global\n  log ring@buf0 local0\n  stats socket runtime level admin\n\
                    defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n";
 
 /// A frontend that speaks HTTP/1 on the first port and HTTP/2 on the second.
@@ -21,7 +21,8 @@ fn start(more: &str, origin: &Origin) -> (Weir, u16, u16) {
 /// The lines in a ring, from the bracket on.
 fn told(weir: &Weir, ring: &str) -> Vec<String> {
     let all = weir.ask(&format!("show events {ring}"));
-    all.lines().filter_map(|line| Some(line.get(line.find('[')?..)?.to_owned())).collect()
+    let lines = all.lines().filter(|line| line.contains(".rs:"));
+    lines.filter_map(|line| Some(line.get(line.find('[')?..)?.to_owned())).collect()
 }
 
 fn ask(weir: &Weir, command: &str) {
@@ -154,6 +155,27 @@ fn sections_of_the_configuration_begin_traces() {
 }
 
 #[test]
+fn a_reload_in_place_begins_what_the_sections_say_anew_and_leaves_the_rest() {
+    let origin = Origin::text("x");
+    let (weir, port, _) = start("traces\n  trace h1 sink buf0 start now\n", &origin);
+    let file = weir.directory().join("haproxy.cfg");
+    let text = std::fs::read_to_string(&file).expect("it is there");
+    let reload = |text: String| {
+        std::fs::write(&file, text).expect("the directory takes files");
+        weir.ask("reload").trim().to_owned()
+    };
+    ask(&weir, "trace h1 stop now");
+    let said = reload(format!("{text}backend other\n"));
+    assert!(said.contains("backend other added"), "{said}");
+    assert!(weir.ask("trace").contains("[.] h1 "), "its lines have not changed");
+    let said =
+        reload(text.replace("trace h1 sink buf0 start now", "trace h1 sink buf0 level proto start now"));
+    assert!(said.contains("traces: "), "{said}");
+    get(port, "/anew").expect("a response");
+    assert!(eventually(|| told(&weir, "buf0").iter().any(|line| line.contains("GET /anew"))));
+}
+
+#[test]
 fn lines_of_the_configuration_that_trace_nothing_are_refused_with_the_way_out() {
     let directory = scratch("traces");
     let file = directory.join("haproxy.cfg");
@@ -260,7 +282,16 @@ fn commands_for_developers_do_what_is_safe_and_say_why_they_do_no_more() {
         assert!(said.contains(why), "{command}: {said}");
     }
     say(&weir, "debug dev warn");
-    assert!(weir.messages().contains("asked for this warning"));
+    say(&weir, "debug dev check");
+    assert_eq!(weir.messages().matches("asked for this warning").count(), 2);
+    for command in ["debug dev abort", "debug dev panic"] {
+        let (mut other, ..) = start("", &origin);
+        say(&other, command);
+        assert_eq!(other.await_end(), None, "a signal ended it");
+        assert!(!other.is_running() && other.messages().contains("aborted by a command"), "{command}");
+    }
+    say(&weir, "debug dev log hello there");
+    assert!(eventually(|| weir.ask("show events buf0").contains("hello there")));
     say(&weir, "debug dev bug");
     assert!(eventually(|| weir.ask("show activity").contains("panics: 1")), "{}", weir.ask("show activity"));
     assert!(get(port, "/").is_some(), "the others go on");

@@ -26,7 +26,7 @@ use crate::messages::Messages;
 use crate::peers::Sections;
 use crate::reload::Reloader;
 use crate::signals::{self, Ending};
-use crate::{confine, master, states, system, version, view};
+use crate::{confine, master, states, system, traces, version, view};
 
 /// Starts what the plan says and returns when all is over.
 pub(crate) fn run(plan: Plan, args: Args, resumed: Option<master::State>) -> ExitCode {
@@ -88,7 +88,7 @@ fn start(
     }
     // Files belong to who starts the program, wherever it goes then.
     proxy::log::open_mirrors(&plan)?;
-    trace(&plan)?;
+    traces::begin(&plan)?;
     for told in acme::keep_account_keys(&plan)?.into_iter().chain(acme::complete_pairs(&plan)?) {
         messages.say(Severity::Notice, &told);
     }
@@ -104,15 +104,6 @@ fn start(
     let successor = !first || !old.finish.is_empty() || !old.terminate.is_empty();
     let args = args.clone();
     run_workers(Start { plan, bound, limits, link, launch, exposed, old, args, successor, messages })
-}
-
-/// Begins with the traces that the configuration wants.
-///
-/// # Errors
-/// One has nowhere to go.
-pub(crate) fn trace(plan: &Plan) -> Result<(), String> {
-    let sinks = control::sinks::Sinks::new(&plan.rings);
-    plan.traces.iter().try_for_each(|command| command.apply(&sinks).map(drop))
 }
 
 /// Takes what the plan needs of the system and can be refused: limits, and all sockets.

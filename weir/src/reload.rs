@@ -26,7 +26,7 @@ use crate::desk::{Desk, InUse};
 use crate::differences::{self, Changed};
 use crate::hand_over::{Exposed, Inherited};
 use crate::listeners::{self, Bound, Owner};
-use crate::{changes, check, checks, running, view};
+use crate::{changes, check, checks, running, traces, view};
 
 /// Reads the configuration anew.
 pub(crate) struct Reloader {
@@ -175,13 +175,7 @@ impl Reloader {
                 proxy.state.set_admission(Admission::Open);
             }
         }
-        let traces = |plan: &Plan| -> Vec<String> {
-            let sections = plan.said.iter().filter(|section| &*section.kind == "traces");
-            sections.flat_map(|section| &section.lines).map(|line| line.text.to_string()).collect()
-        };
-        if traces(&old.shared.plan) != traces(&plan) {
-            crate::boot::trace(&plan)?;
-        }
+        traces::change(&old.shared.plan, &plan)?;
         let new = Arc::new(Desk::new(common, plan)?);
         common.runtime.replace(view::of(&new.shared.plan, &common.limits));
         settle(common, &new.shared);

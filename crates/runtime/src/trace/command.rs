@@ -126,9 +126,22 @@ fn verbosities(target: Target) -> &'static [(&'static str, &'static str)] {
     }
 }
 
+/// What a source can lock on beside what all can, under which name.
+fn own_locks(source: Source) -> &'static [(Lock, &'static str, &'static str)] {
+    match source {
+        Source::H1 => &[(Lock::Stream, "h1s", "the request of HTTP/1")],
+        Source::H2 => &[(Lock::Stream, "h2s", "the stream of HTTP/2")],
+        Source::Fcgi => &[(Lock::Stream, "fstrm", "the request of FastCGI")],
+        Source::Stream => &[(Lock::Stream, "stream", "the stream")],
+        Source::Peers => &[(Lock::Own, "peer", "the peer"), (Lock::Group, "peers", "the section")],
+        Source::Acme => &[(Lock::Own, "acme_ctx", "the order")],
+        Source::Ssl | Source::Check | Source::Session => &[],
+    }
+}
+
 fn locks(target: Target) -> Vec<(Lock, &'static str, &'static str)> {
     let own = match target {
-        Target::One(source) => source.own_locks(),
+        Target::One(source) => own_locks(source),
         Target::All => &[],
     };
     LOCKS.iter().chain(own).copied().collect()

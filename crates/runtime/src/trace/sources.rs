@@ -315,20 +315,6 @@ impl Source {
         self.row().2
     }
 
-    /// What it can lock on beside what all can, under which name.
-    pub(super) fn own_locks(self) -> &'static [(super::Lock, &'static str, &'static str)] {
-        use super::Lock;
-        match self {
-            Self::H1 => &[(Lock::Stream, "h1s", "the request of HTTP/1")],
-            Self::H2 => &[(Lock::Stream, "h2s", "the stream of HTTP/2")],
-            Self::Fcgi => &[(Lock::Stream, "fstrm", "the request of FastCGI")],
-            Self::Stream => &[(Lock::Stream, "stream", "the stream")],
-            Self::Peers => &[(Lock::Own, "peer", "the peer"), (Lock::Group, "peers", "the section")],
-            Self::Acme => &[(Lock::Own, "acme_ctx", "the order")],
-            Self::Ssl | Self::Check | Self::Session => &[],
-        }
-    }
-
     fn row(self) -> (&'static str, &'static str, &'static [Event]) {
         match self {
             Self::H2 => ("h2", "HTTP/2", h2::EVENTS),
