@@ -42,6 +42,8 @@ impl Frame {
 const MOST: usize = 256;
 
 /// Frames that were noted, if they are to be.
+// Boxed: there are two for every connection, and hardly any is used.
+#[allow(clippy::box_collection)]
 #[derive(Debug, Default)]
 pub(crate) struct Watch(Option<Box<Vec<Frame>>>);
 

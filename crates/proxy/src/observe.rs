@@ -18,7 +18,7 @@ use crate::stream::Engine;
 
 fn of_exchange(client: &Client, x: &Exchange) -> Keys {
     Keys {
-        stream: u64::from(x.txn.id),
+        stream: x.txn.id,
         backend: x.backend.as_ref().map_or(0, |backend| number(&*backend.state)),
         server: x.txn.server.as_ref().map_or(0, |server| number(&**server)),
         ..of_session(&client.session)

@@ -270,10 +270,9 @@ impl State {
             run = Run::Running;
         }
         let is_mine = run == Run::Running && self.is_locked_on(keys);
-        if (is_mine || follows) && has(Action::Report) && level as u8 <= self.level() {
-            if let Some(output) = self.output() {
-                tell(&*output, source.verbosity(self.verbosity()));
-            }
+        let is_told = (is_mine || follows) && has(Action::Report) && level as u8 <= self.level();
+        if let Some(output) = self.output().filter(|_| is_told) {
+            tell(&*output, source.verbosity(self.verbosity()));
         }
         if is_mine && has(Action::Stop) {
             self.set_run(Run::Stopped);
