@@ -4,7 +4,7 @@ use weir_tests::client::{Client, get};
 use weir_tests::multiplexed::{ACK, Frames, SETTINGS};
 use weir_tests::{Origin, Weir, check, eventually, free_port, scratch};
 
-const TOP: &str = "global\n  log ring@buf0 local0\n  stats socket runtime level admin\n\
+const TOP: &str = "global\n  nbthread 1\n  log ring@buf0 local0\n  stats socket runtime level admin\n\
                    defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n";
 
 /// A frontend that speaks HTTP/1 on the first port and HTTP/2 on the second.
@@ -39,7 +39,7 @@ fn a_request_is_told_from_both_sides_and_no_more_once_the_trace_has_ended() {
     let mut lines = Vec::new();
     assert!(eventually(|| {
         lines = told(&weir, "buf0");
-        lines.iter().any(|line| line.contains("sending a response"))
+        lines.iter().any(|line| line.contains("sending a response") && line.contains("200 OK"))
     }));
     let wanted = [
         ("received a request : session=", "frontend=web", "GET /traced HTTP/1.1"),
@@ -49,9 +49,9 @@ fn a_request_is_told_from_both_sides_and_no_more_once_the_trace_has_ended() {
         ("sending a response : session=", "frontend=web", "HTTP/1.1 200 OK"),
     ];
     for (message, owner, what) in wanted {
-        let line = lines.iter().find(|line| line.contains(message));
-        let line = line.unwrap_or_else(|| panic!("no `{message}`: {lines:#?}"));
-        assert!(line.contains(owner) && line.contains(what), "{line}");
+        let is = |line: &&String| line.contains(message) && line.contains(owner) && line.contains(what);
+        let line = lines.iter().find(is);
+        let line = line.unwrap_or_else(|| panic!("no `{message}` of `{owner}`: {lines:#?}"));
         let (place, _) = line.split_once("] ").expect("a place");
         assert!(place.contains("|h1|1|") && place.contains(".rs:"), "{line}");
     }
@@ -102,6 +102,8 @@ fn frames_of_http2_are_told_as_they_come_and_go() {
 fn a_trace_locked_on_a_session_tells_of_that_one_alone() {
     let origin = Origin::text("x");
     let (weir, port, _) = start("", &origin);
+    // Whoever tried the ports is gone when this is answered.
+    get(port, "/0").expect("a response");
     ask(&weir, "trace stream follow session sink buf0 level state verbosity minimal");
     ask(&weir, "trace session lock session level state start sess_new");
     let mut first = Client::connect(port);
