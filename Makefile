@@ -18,6 +18,8 @@
 #   make bench-h2           HTTP/2 on either side, beside haproxy and nginx
 #   make bench-lookups      large lists of patterns: load, memory, lookups
 #   make bench-peers      what it takes to teach a table of a million entries, beside haproxy
+#   make bench-reloads      1,000 reloads by each way, what they lose and keep, beside haproxy (HAPROXY35=PATH for a second one,
+#                           SCALE=1 for 20)
 #   make bench-tables       stick tables: requests that track and stick, a million entries, beside haproxy
 #   make bench-threads      what sharing costs, groups of threads
 #   make bench-trials       reloads, dying servers, memory, floods, the runtime socket, beside haproxy (TRIALS="reload memory" SCALE=10)
@@ -28,7 +30,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-.PHONY: run build release test test-configs lint fmt bench bench-balance bench-busy-polling bench-cache bench-checks bench-compression bench-diff bench-expressions bench-h2 bench-load bench-lookups bench-peers bench-tables bench-threads bench-tls bench-trials bench-variables tools docs clean
+.PHONY: run build release test test-configs lint fmt bench bench-balance bench-busy-polling bench-cache bench-checks bench-compression bench-diff bench-expressions bench-h2 bench-load bench-lookups bench-peers bench-reloads bench-tables bench-threads bench-tls bench-trials bench-variables tools docs clean
 
 run: build
 	@./tools/quickstart.sh $(TARGET)/quick/weir
@@ -101,6 +103,12 @@ bench-trials: tools
 	$(CARGO) build -p weir-bench
 	@ulimit -n "$$(ulimit -Hn)"; $(TARGET)/debug/weir-trials $(TARGET)/quick/weir \
 		"$${HAPROXY:-$$(PATH=$$PATH:/usr/sbin command -v haproxy)}" $(TRIALS) scale=$(or $(SCALE),1)
+
+bench-reloads: tools
+	$(CARGO) build --profile quick -p weir
+	$(CARGO) build -p weir-bench
+	@ulimit -n "$$(ulimit -Hn)"; $(TARGET)/debug/weir-trials $(TARGET)/quick/weir \
+		"$${HAPROXY:-$$(PATH=$$PATH:/usr/sbin command -v haproxy)}" reload scale=$(or $(SCALE),50)
 
 bench-tables: tools
 	$(CARGO) build --release -p weir -p weir-bench

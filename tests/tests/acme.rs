@@ -98,6 +98,36 @@ fn a_certificate_is_ordered_kept_and_renewed() {
 }
 
 #[test]
+fn orders_go_on_after_a_reload_in_place() {
+    let scene = Scene::start();
+    let (load, section) =
+        ("load crt a.pem alias a acme LE domains a.test", "challenge http-01\n map virt@acme");
+    let configuration = scene.configuration("", load, section, "crt @/a");
+    let weir = scene.run(&configuration);
+    await_issued(&weir, "@/a");
+    let first = fact(&weir, "@/a", "Serial");
+    let reload = |text: &str| {
+        std::fs::write(weir.directory().join("haproxy.cfg"), text).expect("the directory takes files");
+        weir.ask("reload").trim().to_owned()
+    };
+    let said = reload(&(configuration.clone() + "backend new\n server s 127.0.0.1:1\n"));
+    assert!(said.contains("backend new added"), "{said}");
+    assert_eq!(fact(&weir, "@/a", "Serial"), first, "what was issued stays");
+    weir.ask("acme renew @/a");
+    assert!(
+        eventually(|| fact(&weir, "@/a", "Serial") != first && status(&weir, "@/a", 2) == "Scheduled"),
+        "{}",
+        weir.messages()
+    );
+    // Another certificate is ordered from when its line is there.
+    let load = format!("{load}\n load crt b.pem alias b acme LE domains b.test");
+    let said = reload(&scene.configuration("", &load, section, "crt @/a crt @/b"));
+    assert!(said.contains("load"), "{said}");
+    await_issued(&weir, "@/b");
+    assert_eq!(scene.acme.counts().1, 3);
+}
+
+#[test]
 fn nobody_gets_past_a_line_by_way_of_a_challenge_by_tls() {
     let scene = Scene::start();
     let clients = Authority::new();

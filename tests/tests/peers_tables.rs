@@ -264,7 +264,7 @@ fn a_process_that_was_killed_is_taught_what_it_missed() {
     all_agree(&[&haproxy, &third], "b", 3);
     let weir = group.weir(0, &NAMES);
     all_agree(&[&weir, &haproxy, &third], "b", 3);
-    // (What a resync tells may be older than what is changed while it lasts, in HAProxy as here.)
+    // (In HAProxy, what a resync tells may be older than what is changed while it lasts.)
     set(&weir, "fourth", 4);
     all_agree(&[&weir, &haproxy, &third], "b", 4);
     drop(haproxy);

@@ -561,3 +561,88 @@ fn only_those_who_may_change_the_process_reload_it() {
     assert!(ask(&weir.directory().join("other"), "show info").contains("Pid: "));
     assert!(get_if_open(port, "/").is_some());
 }
+
+#[test]
+fn sessions_of_peers_outlive_a_reload_that_leaves_them_alone() {
+    let (front, ports) = (free_port(), [free_port(), free_port()]);
+    let text = |own: usize, more: &str, table: &str| {
+        let bind = if own == 0 { format!("frontend f\n  bind 127.0.0.1:{front}\n") } else { String::new() };
+        with(&format!(
+            "peers P\n  peer A 127.0.0.1:{}\n  peer B 127.0.0.1:{}\n{bind}{more}\
+             backend t\n  stick-table type string size {table} expire 1h peers P store gpc0\n",
+            ports[0], ports[1]
+        ))
+    };
+    let first = Weir::start_with(&text(0, "", "1k"), &["-db", "-L", "A"], &[front]);
+    let second = Weir::start_with(&text(1, "", "1k"), &["-db", "-L", "B"], &[]);
+    let knows = |weir: &Weir, key: &str| weir.ask("show table t").contains(&format!("key={key} "));
+    first.ask("set table t key before data.gpc0 1");
+    assert!(eventually(|| knows(&second, "before")), "{}", first.ask("show peers"));
+    // How often the other one has had a session with this one.
+    let sessions = || {
+        let shown = second.ask("show peers");
+        let own = shown.split("id=A(").nth(1).unwrap_or_default();
+        own.split_whitespace().find_map(|word| word.strip_prefix("new_conn=")).unwrap_or_default().to_owned()
+    };
+    let before = sessions();
+    assert_ne!(before, "", "{}", second.ask("show peers"));
+    // Another backend before the section's own place in the plan.
+    let said = reload(&first, &text(0, "backend new\n  server s 127.0.0.1:1\n", "1k"));
+    assert!(said.contains("backend new added"), "{said}");
+    first.ask("set table t key after data.gpc0 2");
+    second.ask("set table t key back data.gpc0 3");
+    assert!(eventually(|| knows(&second, "after") && knows(&first, "back")), "{}", first.ask("show peers"));
+    for wrong in [
+        text(0, "", "2k"),
+        text(0, "", "1k").replace("peer B 127.0.0.1", "peer B 127.0.0.2"),
+        text(0, "backend u\n  stick-table type string size 1k peers P store gpc0\n", "1k"),
+        text(0, "", "1k").replace(" peers P store", " store"),
+    ] {
+        let said = reload(&first, &wrong);
+        assert!(said.contains("cannot change: `peers` sections"), "{said}");
+    }
+    first.ask("set table t key still data.gpc0 4");
+    assert!(eventually(|| knows(&second, "still")));
+    assert_eq!(sessions(), before, "{}", second.ask("show peers"));
+}
+
+#[test]
+fn connections_that_bring_requests_outlive_a_reload_that_leaves_them_alone() {
+    let (origin, public, private, dial) = (Origin::echo(), free_port(), free_port(), free_port());
+    let top = TOP.replacen("global\n", "global\n  expose-experimental-directives\n", 1);
+    let edge = Weir::start(
+        &format!(
+            "{top}frontend public\n  bind 127.0.0.1:{public}\n  default_backend b\n\
+             frontend private\n  bind 127.0.0.1:{private} proto h2\n  tcp-request session attach-srv b/s\n\
+             backend b\n  server s rhttp@\n"
+        ),
+        &[public, private],
+    );
+    let text = |connections: usize, answer: &str| {
+        format!(
+            "{top}frontend f\n  bind rhttp@out/s nbconn {connections}\n  http-request set-header x-plan {answer}\n  default_backend o\n\
+             frontend seen\n  bind 127.0.0.1:{dial}\n  http-request return status 200\n\
+             backend out\n  server s 127.0.0.1:{private} proto h2\nbackend o\n  server o 127.0.0.1:{}\n",
+            origin.port()
+        )
+    };
+    let device = Weir::start(&text(2, "first"), &[dial]);
+    let answer = || get(public, "/x").map(|response| response.text()).unwrap_or_default();
+    assert!(eventually(|| answer().contains("x-plan: first")), "{}", device.messages());
+    let opened = || device.stat("f,FRONTEND", "stot");
+    assert!(eventually(|| opened() == "2"));
+    for plan in ["second", "third"] {
+        let said = reload(&device, &text(2, plan));
+        assert!(said.contains("frontend f: 1 rule changed"), "{said}");
+        let wanted = format!("x-plan: {plan}");
+        assert!(eventually(|| answer().contains(&wanted)), "{}", answer());
+    }
+    assert_eq!(opened(), "2", "no connection was opened anew");
+    let said = reload(&device, &text(3, "fourth"));
+    assert!(said.contains("cannot change: listeners that reverse connections"), "{said}");
+    // One that ends is opened anew by the plan in use.
+    edge.ask("disable server b/s");
+    edge.ask("shutdown sessions server b/s");
+    edge.ask("enable server b/s");
+    assert!(eventually(|| answer().contains("x-plan: third")), "{}", answer());
+}

@@ -277,6 +277,42 @@ fn a_server_in_maintenance_loses_its_connections() {
     assert_eq!(get_now(edge.public, "/").expect("an answer").status, 503);
 }
 
+#[test]
+fn checks_go_over_the_connections_that_clients_bring() {
+    let edge = Edge::start(
+        " nbthread 2\n",
+        ("proto h2", ""),
+        " option httpchk\n http-check send meth POST uri /up ver HTTP/1.1 hdr host x body state\n http-check expect string fine\n",
+        "check inter 100ms fall 1 rise 1",
+    );
+    let status = || edge.weir.stat("b,s", "check_status");
+    assert!(eventually(|| status() == "SOCKERR"), "{}", status());
+    assert_eq!(edge.weir.stat("b,s", "status"), "DOWN");
+    let mut device = edge.attach();
+    for (body, wanted) in [("fine", "UP"), ("ill", "DOWN"), ("fine", "UP")] {
+        let told = eventually(|| {
+            let Some(frame) = device.find(|frame| frame.kind == HEADERS) else { return true };
+            let fields = device.fields(&frame);
+            for field in [":method: POST", ":path: /up", "host: x", "content-length: 5"] {
+                let is = |line: &String| line == field || line.replacen(":authority", "host", 1) == field;
+                assert!(fields.iter().any(is), "{field}: {fields:?}");
+            }
+            assert_eq!(device.next_of(DATA).payload, b"state");
+            device.head(frame.stream, 0, &[(":status", "200")]).send(
+                DATA,
+                END_STREAM,
+                frame.stream,
+                body.as_bytes(),
+            );
+            edge.weir.stat("b,s", "status") == wanted
+        });
+        assert!(told, "{body}: {}", status());
+    }
+    assert_eq!(status(), "L7OK");
+    drop(device);
+    assert!(eventually(|| status() == "SOCKERR"), "{}", status());
+}
+
 /// A program that opens connections to `listener`, on which requests for an origin come.
 fn dialler(listener: &TcpListener, bind: &str, front: &str, server: &str, origin: &Origin) -> Weir {
     let port = listener.local_addr().expect("a bound socket has an address").port();
@@ -473,8 +509,6 @@ fn what_a_configuration_says_wrong_of_reverse_http_is_told_as_haproxy_does() {
     let text = "server s uses reverse HTTP addressing which can only be used with HTTP mode.";
     let verdict = said(allowed, "", "backend c\n mode tcp\n server s rhttp@\n");
     assert!(verdict.code == Some(1) && verdict.messages.contains(text), "{}", verdict.messages);
-    let verdict = said(allowed, "", "backend c\n mode http\n server s rhttp@ check\n");
-    assert!(verdict.messages.contains("not supported yet"), "{}", verdict.messages);
     for right in [
         "bind rhttp@p/t name x id 7",
         "bind rhttp@p/t,rhttp@p/t nbconn 3 idle-ping 3s thread 1",

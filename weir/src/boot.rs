@@ -26,7 +26,7 @@ use crate::messages::Messages;
 use crate::peers::Sections;
 use crate::reload::Reloader;
 use crate::signals::{self, Ending};
-use crate::{confine, master, states, system, version, view};
+use crate::{confine, master, states, system, traces, version, view};
 
 /// Starts what the plan says and returns when all is over.
 pub(crate) fn run(plan: Plan, args: Args, resumed: Option<master::State>) -> ExitCode {
@@ -88,6 +88,7 @@ fn start(
     }
     // Files belong to who starts the program, wherever it goes then.
     proxy::log::open_mirrors(&plan)?;
+    traces::begin(&plan)?;
     for told in acme::keep_account_keys(&plan)?.into_iter().chain(acme::complete_pairs(&plan)?) {
         messages.say(Severity::Notice, &told);
     }
@@ -189,7 +190,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let process = begin_process(&plan, &limits);
     let teller = Teller::default();
     let runtime = offer_commands(&plan, &process, &limits, &teller, messages);
-    let peers = Arc::new(Sections::new(plan.clone(), process.clone(), successor));
+    let peers = Arc::new(Sections::new(&plan, process.clone(), successor));
     let showing = peers.clone();
     let show =
         Box::new(move |name: Option<&str>, with_names: bool| crate::peers::show(&showing, name, with_names));

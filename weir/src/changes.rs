@@ -91,24 +91,57 @@ pub(crate) fn refused(old: &Plan, new: &Plan) -> Vec<String> {
     if files(old) != files(new) {
         add("files that rings are kept in");
     }
-    if !old.acme.is_empty() || !new.acme.is_empty() {
-        add("anything where `acme` sections order certificates");
+    if peers(old) != peers(new) {
+        add("`peers` sections, the tables that they share and how these are shared");
     }
-    let peers = |plan: &Plan| plan.proxies.iter().any(|proxy| proxy.peers.is_some());
-    if peers(old) || peers(new) {
-        add("anything where tables are shared by `peers` sections");
-    }
-    let reverse = |plan: &Plan| {
-        let mut binds = plan.proxies.iter().flat_map(|proxy| &proxy.binds);
-        binds.any(|bind| matches!(bind.address, BindAddress::Reverse(_)))
-    };
-    if reverse(old) || reverse(new) {
-        add("anything where connections are reversed (`bind rhttp@`)");
+    if reversed(old) != reversed(new) {
+        add("listeners that reverse connections (`bind rhttp@`) and the servers that they name");
     }
     if old.global.chroot.is_some() {
         add("anything behind `chroot`, from where the files are not seen");
     }
     all
+}
+
+/// What sections of peers do: they live as long as the process.
+fn peers(plan: &Plan) -> Vec<String> {
+    let lines = plan.said.iter().filter(|section| &*section.kind == "peers");
+    let lines = lines.map(|section| format!("{} {:?}", section.title(), section.lines));
+    let sections = plan.proxies.iter().filter_map(|proxy| Some((proxy, proxy.peers.as_ref()?)));
+    let made = sections.flat_map(|(proxy, peers)| {
+        let name = &proxy.state.name;
+        let tables = peers.tables.iter().map(move |shared| {
+            // One that is written to is made anew with each plan.
+            let target = shared.table.write_to.get().map(|table| table.name());
+            format!("{name} {} {:?} {target:?}", shared.name, shared.table.settings)
+        });
+        let servers = peers.peers.iter().filter_map(|peer| peer.server.as_ref());
+        tables.chain(servers.map(move |server| format!("{name} {} {}", server.state.name, server.print)))
+    });
+    lines.chain(made).collect()
+}
+
+/// Listeners that open their connections themselves, and where to.
+fn reversed(plan: &Plan) -> Vec<String> {
+    let all = plan.proxies.iter().flat_map(|proxy| proxy.binds.iter().map(move |bind| (proxy, bind)));
+    let found = all.filter_map(|(proxy, bind)| {
+        let BindAddress::Reverse(target) = bind.address else { return None };
+        let backend = &plan.proxies[target.backend];
+        let server = backend.servers.get(target.server)?;
+        let listener = &bind.listener;
+        Some(format!(
+            "{} {} {} {}/{} {} {} {:?}",
+            proxy.state.name,
+            listener.id,
+            listener.name,
+            backend.state.name,
+            server.state.name,
+            server.print,
+            target.connections,
+            bind.workers
+        ))
+    });
+    found.collect()
 }
 
 /// Servers and backends that were added at run time and that the files do not have: they go.

@@ -10,7 +10,7 @@ use health::Wanted;
 use net::Stream;
 use plan::Logger;
 use proxy::log::{Line, Outbox};
-use proxy::{Shared, lend};
+use proxy::{Shared, bridge, lend};
 use state::transition;
 
 use crate::emails::Emails;
@@ -115,6 +115,10 @@ impl health::Idle for Pools {
             let lent = lend::take(wanted.backend, wanted.server, wanted.name).await?;
             Some(Box::new(OnLoan(lent)) as Box<dyn health::Lent>)
         })
+    }
+
+    fn reach<'a>(&'a self, wanted: Wanted<'a>) -> health::Reaching<'a> {
+        Box::pin(bridge::reach(wanted.backend, wanted.server, wanted.name))
     }
 
     fn keep(&self, wanted: Wanted<'_>, stream: Stream, moves: u32) {

@@ -91,7 +91,7 @@ impl Desk {
         };
         let tell = resolvers::Tell { notify: teller.notify(*messages), moved };
         let sections = resolvers::Sections::new(plan.clone(), process.clone(), tell);
-        let services = services::services(runtime.clone(), sections.clone());
+        let services = services::services(runtime.clone(), sections.clone(), &plan);
         let shared = Arc::new(Shared::new(plan, process.clone(), services));
         // Set once.
         let _ = generation.set(shared.generation);
@@ -109,7 +109,7 @@ impl Desk {
         let mut tasks = Tasks::default();
         if worker.index == 0 {
             tasks.ends.extend(ask_about_certificates(&self.shared, &self.sections));
-            order_certificates(&self.shared, &self.sections, common.messages);
+            tasks.ends.extend(order_certificates(&self.shared, &self.sections, common.messages));
             tasks.ends.extend(crate::tables::sweep(&self.shared.plan));
             let notify = common.teller.notify(common.messages);
             tasks.ends.extend(crate::outliers::watch(&self.shared, notify));
@@ -199,7 +199,11 @@ fn ask_about_certificates(shared: &Arc<Shared>, sections: &resolvers::Sections) 
 }
 
 /// Begins with the orders of certificates.
-fn order_certificates(shared: &Arc<Shared>, sections: &resolvers::Sections, messages: Messages) {
+fn order_certificates(
+    shared: &Arc<Shared>,
+    sections: &resolvers::Sections,
+    messages: Messages,
+) -> Vec<AbortHandle> {
     let plan = &shared.plan;
     let told = Arc::downgrade(shared);
     let tell = Rc::new(move |level: u8, text: &str| {
@@ -210,5 +214,5 @@ fn order_certificates(shared: &Arc<Shared>, sections: &resolvers::Sections, mess
             checks::log_global(&told, level, text);
         }
     });
-    acme::start(plan, &shared.process, client::Settings::of(plan, sections), tell);
+    acme::start(plan, &shared.process, client::Settings::of(plan, sections), tell)
 }

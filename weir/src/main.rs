@@ -30,6 +30,7 @@ mod soft_stop;
 mod states;
 mod system;
 mod tables;
+mod traces;
 mod version;
 mod view;
 

@@ -13,29 +13,53 @@ use base::clock::{Date, WallTime, now_ms};
 use net::Stream;
 use peers::{Desk, Group, Making, Section, Settings, Shown, Stick, Ways, stick};
 use plan::peers::Peers;
-use plan::{Plan, ServerSettings};
-use proxy::serve::feed::connect_to;
+use plan::{Plan, Proxy, ServerSettings};
+use proxy::serve::feed::{Buffers, connect_to};
 use state::Process;
 use state::server::ServerAddress;
 use tokio::sync::oneshot;
+
+/// A section.
+#[derive(Debug)]
+struct One {
+    /// Its proxy, as the first plan has it.
+    proxy: Arc<Proxy>,
+    /// What `show peers` tells it from others by.
+    number: u64,
+}
+
+impl One {
+    fn name(&self) -> &str {
+        &self.proxy.state.name
+    }
+
+    fn peers(&self) -> Option<&Peers> {
+        self.proxy.peers.as_deref()
+    }
+}
 
 /// How often the successor is tried, in a process that ends.
 const TRIES: u32 = 3;
 
 thread_local! {
-    /// The sections of the calling worker, by the places of their proxies.
-    static DESKS: RefCell<HashMap<usize, Rc<Desk<Stick>>>> = RefCell::default();
+    /// The sections of the calling worker, by their names.
+    static DESKS: RefCell<HashMap<Box<str>, Rc<Desk<Stick>>>> = RefCell::default();
 }
 
-fn desk(place: usize) -> Option<Rc<Desk<Stick>>> {
-    DESKS.with_borrow(|desks| desks.get(&place).cloned())
+fn desk(name: &str) -> Option<Rc<Desk<Stick>>> {
+    DESKS.with_borrow(|desks| desks.get(name).cloned())
 }
 
-/// All sections that share tables.
+/// All sections that share tables. They live as long as the process: a reload in place that would
+/// change one is refused (`changes`).
 #[derive(Debug)]
 pub(crate) struct Sections {
-    plan: Arc<Plan>,
+    all: Vec<One>,
     process: Arc<Process>,
+    /// The kernel's buffers of connections to peers.
+    buffers: Buffers,
+    /// How many entries a peer is told of at once.
+    at_once: usize,
     /// Whether there is a process before this one that will teach it.
     successor: bool,
     /// How many of them still teach the process behind this one.
@@ -44,43 +68,56 @@ pub(crate) struct Sections {
 
 impl Sections {
     /// Those of the plan.
-    pub(crate) fn new(plan: Arc<Plan>, process: Arc<Process>, successor: bool) -> Self {
-        Self { plan, process, successor, teaching: AtomicUsize::new(0) }
+    pub(crate) fn new(plan: &Plan, process: Arc<Process>, successor: bool) -> Self {
+        let all = plan.proxies.iter().enumerate();
+        let all = all.filter(|(_, proxy)| !proxy.disabled && proxy.peers.is_some());
+        let one = |(place, proxy): (usize, &Arc<Proxy>)| One {
+            proxy: proxy.clone(),
+            number: (place as u64 + 1) << 32,
+        };
+        Self {
+            all: all.map(one).collect(),
+            process,
+            buffers: (&plan.global.tune).into(),
+            at_once: plan.global.tune.peers_updates,
+            successor,
+            teaching: AtomicUsize::new(0),
+        }
     }
 
-    /// Each with the place of its proxy.
-    fn all(&self) -> impl Iterator<Item = (usize, &Peers)> {
-        let shares = |proxy: &Arc<plan::Proxy>| !proxy.disabled;
-        let all = self.plan.proxies.iter().enumerate().filter(move |(_, proxy)| shares(proxy));
-        all.filter_map(|(place, proxy)| Some((place, proxy.peers.as_deref()?)))
+    fn all(&self) -> impl Iterator<Item = (&One, &Peers)> {
+        self.all.iter().filter_map(|one| Some((one, one.peers()?)))
     }
 
     /// Begins those of the calling worker.
     pub(crate) fn start(&self) {
         let own = runtime::current_worker();
-        for (place, peers) in self.all().filter(|(_, peers)| peers.worker == own) {
-            let desk = self.begin(place, peers);
+        for (one, peers) in self.all().filter(|(_, peers)| peers.worker == own) {
+            let desk = self.begin(one, peers);
+            let name: Arc<str> = one.name().into();
             for shared in &peers.tables {
+                let name = name.clone();
                 shared.table.wakes(Box::new(move || {
+                    let name = name.clone();
                     runtime::worker::post(own, move || {
-                        if let Some(desk) = self::desk(place) {
+                        if let Some(desk) = self::desk(&name) {
                             desk.wake();
                         }
                     });
                 }));
             }
-            DESKS.with_borrow_mut(|desks| desks.insert(place, desk));
+            DESKS.with_borrow_mut(|desks| desks.insert(one.name().into(), desk));
         }
     }
 
-    fn begin(&self, place: usize, peers: &Peers) -> Rc<Desk<Stick>> {
+    fn begin(&self, one: &One, peers: &Peers) -> Rc<Desk<Stick>> {
         let bytes = |text: &str| Box::<[u8]>::from(text.as_bytes());
         let section = Section {
             local: bytes(&peers.peers[peers.local].name),
             peers: peers.peers.iter().map(|peer| bytes(&peer.name)).collect(),
             tables: peers.tables.iter().map(|own| stick::definition(&own.table, &own.name)).collect(),
             ids: peers.tables.iter().map(|own| bytes(own.table.name())).collect(),
-            at_once: self.plan.global.tune.peers_updates,
+            at_once: self.at_once,
         };
         let settings = Settings {
             section: Arc::new(section),
@@ -91,15 +128,15 @@ impl Sections {
             seed: fastrand::u64(..),
         };
         let tables = Stick::new(peers.tables.iter().map(|own| own.table.clone()).collect());
-        let (plan, process) = (self.plan.clone(), self.process.clone());
-        let ways = OfPlan { plan, process, place, counted: Cell::default() };
+        let (proxy, process) = (one.proxy.clone(), self.process.clone());
+        let ways = OfPlan { proxy, process, buffers: self.buffers, counted: Cell::default() };
         Desk::begin(Group::new(settings, now_ms()), tables, ways)
     }
 
-    /// The section at `place`, on its worker, as `show peers` has it.
-    fn show_one(&self, place: usize, with_names: bool) -> String {
-        let proxy = &self.plan.proxies[place];
-        let (Some(desk), Some(peers)) = (desk(place), &proxy.peers) else { return String::new() };
+    /// The section of this name, on its worker, as `show peers` has it.
+    fn show_one(&self, name: &str, with_names: bool) -> String {
+        let found = self.all().find(|(one, _)| one.name() == name);
+        let (Some(desk), Some((one, peers))) = (desk(name), found) else { return String::new() };
         let mut date = String::new();
         let now = WallTime::now();
         // Writing to a string does not fail.
@@ -111,12 +148,12 @@ impl Sections {
             .collect();
         let latest: Vec<u64> = peers.tables.iter().map(|own| own.table.last_change()).collect();
         let shown = Shown {
-            name: &proxy.state.name,
+            name,
             date: date.split(' ').next().unwrap_or_default(),
             is_disabled: false,
             addresses: &addresses,
             latest: &latest,
-            number: (place as u64 + 1) << 32,
+            number: one.number,
             with_names,
         };
         let mut out = String::new();
@@ -126,14 +163,15 @@ impl Sections {
 
     /// A soft stop: each teaches the process that follows, if there is one.
     pub(crate) fn stop(self: &Arc<Self>) {
-        for (place, peers) in self.all() {
+        for (one, peers) in self.all() {
+            let name: Box<str> = one.name().into();
             self.teaching.fetch_add(1, AcqRel);
             let sections = self.clone();
             let posted = runtime::worker::post(peers.worker, move || {
                 tokio::task::spawn_local(async move {
                     // The listener, which is closing, has its turn first.
                     tokio::task::yield_now().await;
-                    if let Some(desk) = desk(place) {
+                    if let Some(desk) = desk(&name) {
                         desk.stop(TRIES).await;
                     }
                     sections.teaching.fetch_sub(1, AcqRel);
@@ -168,15 +206,14 @@ pub(crate) fn show(
     name: Option<&str>,
     with_names: bool,
 ) -> Option<Pin<Box<dyn Future<Output = String>>>> {
-    let named = |place: usize| &*sections.plan.proxies[place].state.name;
-    let wanted = sections.all().filter(|(place, _)| name.is_none_or(|name| named(*place) == name));
+    let wanted = sections.all().filter(|(one, _)| name.is_none_or(|name| one.name() == name));
     let asked: Vec<_> = wanted
-        .map(|(place, peers)| {
+        .map(|(one, peers)| {
             let (send, receive) = oneshot::channel();
-            let sections = sections.clone();
+            let (sections, name) = (sections.clone(), Box::<str>::from(one.name()));
             runtime::worker::post(peers.worker, move || {
                 // Whoever asked may have gone.
-                let _ = send.send(sections.show_one(place, with_names));
+                let _ = send.send(sections.show_one(&name, with_names));
             });
             receive
         })
@@ -193,30 +230,29 @@ pub(crate) fn show(
     }))
 }
 
-/// Serves a connection that somebody made to the section of the proxy at `place`, to its end.
-pub(crate) async fn serve(place: usize, stream: Stream, early: Vec<u8>) {
-    if let Some(desk) = desk(place) {
+/// Serves a connection that somebody made to the section of this name, to its end.
+pub(crate) async fn serve(name: Box<str>, stream: Stream, early: Vec<u8>) {
+    if let Some(desk) = desk(&name) {
         desk.serve(stream, early).await;
     }
 }
 
 /// How connections to peers are made, as their lines say.
 struct OfPlan {
-    plan: Arc<Plan>,
+    proxy: Arc<Proxy>,
     process: Arc<Process>,
-    place: usize,
+    buffers: Buffers,
     /// How many connections and sessions of the section are in the process's counts.
     counted: Cell<[u32; 2]>,
 }
 
 impl Ways for OfPlan {
     fn connect(&self, peer: usize) -> Making {
-        let proxy = &self.plan.proxies[self.place];
-        let server = proxy.peers.as_ref().and_then(|peers| peers.peers[peer].server.clone());
-        let (process, plan) = (self.process.clone(), self.plan.clone());
+        let server = self.proxy.peers.as_ref().and_then(|peers| peers.peers[peer].server.clone());
+        let (process, buffers) = (self.process.clone(), self.buffers);
         Box::pin(async move {
             let server = server.ok_or(io::ErrorKind::AddrNotAvailable)?;
-            connect_to(&server, &process, (&plan.global.tune).into()).await
+            connect_to(&server, &process, buffers).await
         })
     }
     fn count(&self, now: [u32; 2]) {

@@ -26,7 +26,7 @@ use crate::desk::{Desk, InUse};
 use crate::differences::{self, Changed};
 use crate::hand_over::{Exposed, Inherited};
 use crate::listeners::{self, Bound, Owner};
-use crate::{changes, check, checks, running, view};
+use crate::{changes, check, checks, running, traces, view};
 
 /// Reads the configuration anew.
 pub(crate) struct Reloader {
@@ -120,12 +120,23 @@ impl Reloader {
         }
         let Read { plan, differences } = self.read(None, form)?;
         let text = differences::show(&differences, form);
+        self.prepare_orders(&plan)?;
         let (bound, left) = self.bind(&plan)?;
         drop(plan);
         let old = self.in_use.desk();
         let plan = self.take_over(&old.shared.plan, form)?;
         self.swap(&old, plan, bound, left)?;
         Ok(text)
+    }
+
+    /// Makes the files ready that orders of certificates need, as at a start.
+    fn prepare_orders(&self, plan: &Plan) -> Result<(), String> {
+        let failed = |error: String| error + "\n";
+        let told = acme::keep_account_keys(plan).map_err(failed)?;
+        for text in told.into_iter().chain(acme::complete_pairs(plan).map_err(failed)?) {
+            self.common.messages.say(Severity::Notice, &text);
+        }
+        acme::try_files(plan).map_err(failed)
     }
 
     /// Binds what the new plan adds; keeps what it has too. Gives the sockets that it does not have.
@@ -164,6 +175,7 @@ impl Reloader {
                 proxy.state.set_admission(Admission::Open);
             }
         }
+        traces::change(&old.shared.plan, &plan)?;
         let new = Arc::new(Desk::new(common, plan)?);
         common.runtime.replace(view::of(&new.shared.plan, &common.limits));
         settle(common, &new.shared);

@@ -1,16 +1,18 @@
 //! What other crates do for requests, wired to them: the statistics page, metrics, names that rules
 //! look up, connections from peers.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use control::Runtime;
+use plan::Plan;
 use proxy::Services;
 use proxy::shared::{Found, Served, ServiceReply, ServiceRequest};
 
 use crate::view;
 
 /// What other crates do for requests.
-pub(crate) fn services(runtime: Arc<Runtime>, sections: resolvers::Sections) -> Services {
+pub(crate) fn services(runtime: Arc<Runtime>, sections: resolvers::Sections, plan: &Plan) -> Services {
     let of_page = runtime.clone();
     let statistics =
         move |_: &plan::Proxy, page: &plan::proxy::StatsPage, request: &ServiceRequest<'_>| -> ServiceReply {
@@ -38,8 +40,13 @@ pub(crate) fn services(runtime: Arc<Runtime>, sections: resolvers::Sections) -> 
         let (sections, section) = (sections.clone(), section.clone());
         Box::pin(async move { sections.lookup(&section, &name, prefer).await })
     };
-    let serve_peer = |place: usize, stream: net::Stream, early: Vec<u8>| -> Served {
-        Box::pin(crate::peers::serve(place, stream, early))
+    // Sections of peers outlive plans, in each of which they have another place.
+    let places = plan.proxies.iter().enumerate().filter(|(_, proxy)| proxy.peers.is_some());
+    let names: HashMap<usize, Box<str>> =
+        places.map(|(place, proxy)| (place, proxy.state.name.clone())).collect();
+    let serve_peer = move |place: usize, stream: net::Stream, early: Vec<u8>| -> Served {
+        let name = names.get(&place).cloned().unwrap_or_default();
+        Box::pin(crate::peers::serve(name, stream, early))
     };
     Services {
         statistics: Box::new(statistics),

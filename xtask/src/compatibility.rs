@@ -181,7 +181,8 @@ fn status(kind: &str, place: &str, name: &str, signature: &str) -> Status {
         }
         "cli" => {
             let own = control::commands().find(|command| command.words == name);
-            let of_master = control::socket::master::COMMANDS.iter().find(|command| command.words == name);
+            use control::socket::master::{COMMANDS, REFUSED};
+            let of_master = COMMANDS.iter().chain(REFUSED).find(|command| command.words == name);
             // What the worker refuses may be a command of the master.
             let best = own.filter(|row| row.built || of_master.is_none()).map(|row| row.support);
             of(best.or_else(|| of_master.map(|row| row.support)))
@@ -222,6 +223,7 @@ fn of_section(place: &str, name: &str) -> Status {
         "userlist" => of_keyword(name, Where::USERLIST),
         "crt-store" => of_keyword(name, Where::CRT_STORE),
         "acme" => of_keyword(name, Where::ACME),
+        "traces" => of_keyword(name, Where::TRACES),
         "crt-list" => {
             of(config::tables::tls::CRT_LIST.iter().find(|row| row.name == name).map(|row| row.support))
         }

@@ -17,6 +17,7 @@ pub(crate) fn page() -> String {
     keywords(&mut out, "`http-errors`", Where::ERRORS);
     keywords(&mut out, "`resolvers`", Where::RESOLVERS);
     keywords(&mut out, "`mailers`", Where::MAILERS);
+    keywords(&mut out, "`traces`", Where::TRACES);
     let binds = config::tables::bind::rows().filter(|row| works(row.support));
     table(&mut out, "`bind` lines", binds.map(|row| (row.name, row.signature, row.doc)));
     let listed = config::tables::tls::CRT_LIST.iter().filter(|row| works(row.support));

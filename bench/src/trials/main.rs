@@ -4,8 +4,9 @@
 //!
 //!     weir-trials WEIR HAPROXY [reload|origins|memory|pressure|floods|descriptors|control|servers ...] [scale=1]
 //!
-//! `scale=10` makes ten times as many reloads, requests and connections where that is possible. Not
-//! called by tests.
+//! `scale=10` makes ten times as many reloads, requests and connections where that is possible;
+//! `HAPROXY35` in the environment names a second HAProxy for `reload`, `WAYS="passed bound master
+//! in-place"` and `PROXIES="haproxy haproxy35 weir"` choose among its rows. Not called by tests.
 #![forbid(unsafe_code)]
 
 mod control;
@@ -19,7 +20,7 @@ mod subject;
 
 use std::process::ExitCode;
 
-use reload::Way;
+use reload::{Traffic, Way};
 use subject::{Outcome, Program};
 
 /// Prints the table of a trial.
@@ -55,20 +56,36 @@ fn reloads(programs: &[Program; 2], scale: usize) {
         "connections",
         "proxy",
         "reloads",
+        "ms each",
         "answered",
         "reset",
         "cut off",
         "refused or late",
         "wrong",
+        "KiB more",
+        "descriptors more",
     ]);
+    let mut all = programs.to_vec();
+    if let Some(path) = std::env::var_os("HAPROXY35") {
+        all.insert(1, Program { name: "haproxy35", path: path.into() });
+    }
     for way in [Way::Passed, Way::Bound, Way::Master, Way::InPlace] {
-        for keeps_alive in [true, false] {
-            let able = if matches!(way, Way::InPlace) { &programs[..1] } else { &programs[..] };
-            for program in able {
-                row(reload::run(program, way, keeps_alive, 20 * scale));
+        for traffic in Traffic::ALL {
+            let able = |program: &&Program| {
+                (!matches!(way, Way::InPlace) || program.name == "weir")
+                    && chosen("PROXIES", program.name)
+                    && chosen("WAYS", way.word())
+            };
+            for program in all.iter().filter(able) {
+                row(reload::run(program, way, traffic, 20 * scale));
             }
         }
     }
+}
+
+/// Whether a variable of the environment names it among others, or names nothing.
+fn chosen(variable: &str, name: &str) -> bool {
+    std::env::var(variable).map_or(true, |all| all.split(' ').any(|one| one == name))
 }
 
 fn dying_origins(programs: &[Program; 2], scale: usize) {

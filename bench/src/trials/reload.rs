@@ -1,7 +1,8 @@
 //! Storms of reloads under load: the successor asks for the listening sockets (`-x`), binds its own
 //! and tells its predecessor to stop (`-sf` alone), or is made by the master. Weir also reads its configuration anew in place.
 
-use std::time::Duration;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use crate::load::{Clients, Origin};
 use crate::subject::{Outcome, Program, Subject, eventually, signal};
@@ -27,62 +28,126 @@ impl Way {
     }
 }
 
-fn configuration(origin: &Origin) -> String {
+impl Way {
+    /// What chooses it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Bound => "bound",
+            Self::Master => "master",
+            Self::InPlace => "in-place",
+        }
+    }
+}
+
+/// What passes through the proxy meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Traffic {
+    /// Connections that are used again and again.
+    KeptAlive,
+    /// One for each request.
+    OneEach,
+    /// One for each request, relayed as TCP.
+    Tcp,
+    /// Kept alive, and most of them in the queue of a server that takes two requests at a time.
+    Queued,
+}
+
+impl Traffic {
+    pub(crate) const ALL: [Self; 4] = [Self::KeptAlive, Self::OneEach, Self::Tcp, Self::Queued];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::KeptAlive => "keep-alive",
+            Self::OneEach => "one a request",
+            Self::Tcp => "TCP, one a request",
+            Self::Queued => "keep-alive, queues full",
+        }
+    }
+
+    fn keeps_alive(self) -> bool {
+        matches!(self, Self::KeptAlive | Self::Queued)
+    }
+}
+
+fn configuration(origin: &Origin, traffic: Traffic) -> String {
+    let mode = if traffic == Traffic::Tcp { "tcp" } else { "http" };
+    let limit = if traffic == Traffic::Queued { " maxconn 2" } else { "" };
     format!(
         "global\n    stats socket DIRECTORY/socket level admin expose-fd listeners\n    nbthread 2\n    hard-stop-after 10s\n\
-         defaults\n    mode http\n    timeout client 20s\n    timeout server 20s\n    timeout connect 5s\n\
-         frontend f\n    bind BIND\n    default_backend b\nbackend b\n    server s {}\n",
+         defaults\n    mode {mode}\n    timeout client 20s\n    timeout server 20s\n    timeout connect 5s\n    timeout queue 20s\n\
+         frontend f\n    bind BIND\n    default_backend b\nbackend b\n    server s {}{limit}\n",
         origin.address
     )
 }
 
-/// One row: how many requests, how many of them lost.
-pub(crate) fn run(program: &Program, way: Way, keeps_alive: bool, reloads: usize) -> Outcome<String> {
+/// One row: how many requests, how many of them lost; what memory and descriptors grew by from the
+/// first tenth of the reloads to the last, both measured without clients.
+pub(crate) fn run(program: &Program, way: Way, traffic: Traffic, reloads: usize) -> Outcome<String> {
     let origin = Origin::start()?;
     let arguments: &[&str] = if matches!(way, Way::Master) { &["-W"] } else { &["-db"] };
-    let mut subject = Subject::start(program, &configuration(&origin), arguments, None)?;
-    let clients = Clients::start(subject.address, 8, keeps_alive);
-    for _ in 0..reloads {
-        std::thread::sleep(Duration::from_millis(20));
-        match way {
-            Way::Master => reload_by_master(&subject)?,
-            Way::InPlace => {
-                let said = subject.ask("reload")?;
-                if said.trim() != "nothing has changed" {
-                    return Err(said);
-                }
-            }
-            Way::Passed | Way::Bound => {
-                let old = subject.pid().to_string();
-                let socket = subject.directory.join("socket").display().to_string();
-                let mut words = vec!["-db", "-sf", old.as_str()];
-                if matches!(way, Way::Passed) {
-                    words.extend(["-x", socket.as_str()]);
-                }
-                let mut before = subject.replace(&words)?;
-                if !eventually(|| before.try_wait().is_ok_and(|status| status.is_some())) {
-                    signal(before.id(), "KILL");
-                    let _ = before.wait();
-                }
-            }
+    let mut subject = Subject::start(program, &configuration(&origin, traffic), arguments, None)?;
+    let first = (reloads / 10).max(1);
+    let mut counts = [0; 5];
+    let mut held = Vec::new();
+    let began = Instant::now();
+    for some in [first, reloads - first] {
+        let clients = Clients::start(subject.address, 8, traffic.keeps_alive());
+        for _ in 0..some {
+            std::thread::sleep(Duration::from_millis(20));
+            reload(&mut subject, way)?;
         }
+        let tally = clients.stop();
+        let of = [
+            tally.good.load(Relaxed),
+            tally.reset.load(Relaxed),
+            tally.cut.load(Relaxed),
+            tally.refused.load(Relaxed) + tally.late.load(Relaxed),
+            tally.errors.load(Relaxed) + tally.foreign.load(Relaxed),
+        ];
+        counts.iter_mut().zip(of).for_each(|(count, more)| *count += more);
+        // Who was replaced has nobody to serve any more.
+        eventually(|| subject.processes() <= 1 + usize::from(matches!(way, Way::Master)));
+        held.push((subject.memory_of_all(), subject.descriptors_of_all()));
     }
-    let tally = clients.stop();
     if !subject.is_running() {
         return Err(format!("{} ended by itself", program.name));
     }
-    let count = |count: &std::sync::atomic::AtomicU64| count.load(std::sync::atomic::Ordering::Relaxed);
+    let [answered, reset, cut, refused, wrong] = counts;
+    let grown = |early: u64, late: u64| late as i64 - early as i64;
     Ok(format!(
-        "| {} | {} | {} | {reloads} | {} | {} | {} | {} | {} |",
+        "| {} | {} | {} | {reloads} | {} | {answered} | {reset} | {cut} | {refused} | {wrong} | {:+} | {:+} |",
         way.name(),
-        if keeps_alive { "keep-alive" } else { "one a request" },
+        traffic.name(),
         program.name,
-        count(&tally.good),
-        count(&tally.reset),
-        count(&tally.cut),
-        count(&tally.refused) + count(&tally.late),
-        count(&tally.errors) + count(&tally.foreign),
+        began.elapsed().as_millis() / reloads as u128,
+        grown(held[0].0, held[1].0),
+        grown(held[0].1 as u64, held[1].1 as u64),
     ))
+}
+
+fn reload(subject: &mut Subject, way: Way) -> Outcome<()> {
+    match way {
+        Way::Master => reload_by_master(subject),
+        Way::InPlace => match subject.ask("reload")? {
+            said if said.trim() == "nothing has changed" => Ok(()),
+            said => Err(said),
+        },
+        Way::Passed | Way::Bound => {
+            let old = subject.pid().to_string();
+            let socket = subject.directory.join("socket").display().to_string();
+            let mut words = vec!["-db", "-sf", old.as_str()];
+            if matches!(way, Way::Passed) {
+                words.extend(["-x", socket.as_str()]);
+            }
+            let mut before = subject.replace(&words)?;
+            if !eventually(|| before.try_wait().is_ok_and(|status| status.is_some())) {
+                signal(before.id(), "KILL");
+                let _ = before.wait();
+            }
+            Ok(())
+        }
+    }
 }
 
 /// Sends the master SIGUSR2, and waits for another worker to answer.

@@ -55,6 +55,13 @@ fn children(pid: u32) -> Vec<u32> {
     list.split_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 
+/// Memory that is a process's own, in KiB.
+fn memory_of(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or_default();
+    line.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
 pub(crate) fn signal(pid: u32, name: &str) {
     let _ = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status();
 }
@@ -117,9 +124,29 @@ impl Subject {
 
     /// Memory that is its own, in KiB.
     pub(crate) fn memory(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or_default();
-        line.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
+        memory_of(self.child.id())
+    }
+
+    /// Its process and those that it started.
+    fn all(&self) -> Vec<u32> {
+        let own = self.child.id();
+        std::iter::once(own).chain(children(own)).collect()
+    }
+
+    /// How many processes it is made of.
+    pub(crate) fn processes(&self) -> usize {
+        self.all().len()
+    }
+
+    /// Memory that is its own, of all its processes, in KiB.
+    pub(crate) fn memory_of_all(&self) -> u64 {
+        self.all().into_iter().map(memory_of).sum()
+    }
+
+    /// Descriptors that all its processes have open.
+    pub(crate) fn descriptors_of_all(&self) -> usize {
+        let open = |pid| std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
+        self.all().into_iter().map(open).sum()
     }
 
     /// Milliseconds of CPU so far.

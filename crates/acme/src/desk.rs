@@ -9,6 +9,7 @@ use std::sync::Arc;
 use client::Settings;
 use plan::Plan;
 use plan::acme::Order;
+use runtime::trace::{self, Keys, Level, Source};
 use state::Process;
 use tls::x509::Facts;
 use tokio::sync::Semaphore;
@@ -51,7 +52,20 @@ impl Desk {
     }
 
     /// Tells the logs.
+    #[track_caller]
     pub(crate) fn say(&self, order: &Order, level: u8, text: &str) {
+        if trace::is_on(Source::Acme) {
+            let own = std::ptr::from_ref(order) as u64;
+            let keys = Keys { own, ..Keys::default() };
+            let (events, matters) = match level {
+                0..=3 => (trace::acme::TASK, Level::Error),
+                _ => (trace::acme::TASK, Level::User),
+            };
+            trace::report(Source::Acme, events, matters, &keys, text, &|_, out| {
+                out.push_str("certificate=");
+                out.push_str(&order.certificate);
+            });
+        }
         (self.tell)(level, &format!("acme: {}: {text}", order.certificate));
     }
 

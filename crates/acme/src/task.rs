@@ -14,7 +14,7 @@ use plan::acme::Order;
 use runtime::timer;
 use state::Process;
 use tls::PrivateKey;
-use tokio::task::spawn_blocking;
+use tokio::task::{AbortHandle, spawn_blocking};
 
 use crate::desk::{Desk, Tell};
 use crate::engine::{Answer, Ask, Engine, Failure, Next, Wanted};
@@ -29,16 +29,21 @@ const ANSWER_MAX: usize = 256 << 10;
 const TOTAL: Duration = Duration::from_secs(60);
 
 /// Begins with everything that the plan orders. Called on one worker.
-pub fn start(plan: &Arc<Plan>, process: &Arc<Process>, mut settings: Settings, tell: Tell) {
+/// Gives what ends them: a plan that takes the place of this one begins with its own.
+pub fn start(
+    plan: &Arc<Plan>,
+    process: &Arc<Process>,
+    mut settings: Settings,
+    tell: Tell,
+) -> Vec<AbortHandle> {
     if plan.acme.is_empty() {
-        return;
+        return Vec::new();
     }
     (settings.total_timeout, settings.max_body) = (TOTAL, ANSWER_MAX);
     let (plan, process) = (plan.clone(), process.clone());
     let desk = Rc::new(Desk::new(plan, process, settings, tell));
-    for order in &desk.plan.acme {
-        tokio::task::spawn_local(attend(desk.clone(), order.clone()));
-    }
+    let attend = |order: &Arc<Order>| tokio::task::spawn_local(attend(desk.clone(), order.clone()));
+    desk.plan.acme.iter().map(|order| attend(order).abort_handle()).collect()
 }
 
 /// Orders a certificate whenever it is time, for as long as the process runs.

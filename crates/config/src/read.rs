@@ -134,7 +134,7 @@ fn open_section(kind: Kind, line: &mut Line, diagnostics: &mut Diagnostics) -> S
                 check_name(&section, diagnostics);
             }
         }
-        None if matches!(kind, Kind::Defaults | Kind::CrtStore) => {}
+        None if matches!(kind, Kind::Defaults | Kind::CrtStore | Kind::Traces) => {}
         None => {
             let keyword = section.keyword.as_str();
             diagnostics.push(

@@ -16,6 +16,7 @@ mod keeper;
 pub mod page;
 mod policies;
 pub mod prometheus;
+pub mod sinks;
 pub mod socket;
 pub mod state_file;
 mod statistics;

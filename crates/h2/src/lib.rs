@@ -20,6 +20,7 @@ mod priority;
 mod role;
 mod settings;
 mod stream;
+mod watch;
 mod window;
 
 pub use code::Code;
@@ -31,3 +32,4 @@ pub use limits::Config;
 pub use role::Role;
 pub use settings::PeerSettings;
 pub use stream::Key;
+pub use watch::Frame;

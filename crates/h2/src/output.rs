@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use crate::frame::{HEADER, Header, flag, kind};
 use crate::limits;
+use crate::watch::Watch;
 
 /// A gathered payload, cut into frames of `chunk` bytes whose headers are copied bytes.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ pub(crate) struct Output<B> {
     /// Bytes of answers before and since `mark`: what waits of them is at most their sum.
     answers: [usize; 2],
     mark: u64,
+    /// Frames made, where they are to be noted.
+    pub(crate) watch: Watch,
 }
 
 impl<B: AsRef<[u8]>> Output<B> {
@@ -48,12 +51,13 @@ impl<B: AsRef<[u8]>> Output<B> {
             gathered: 0,
             answers: [0; 2],
             mark: 0,
+            watch: Watch::default(),
         }
     }
 
     /// The same for payloads of another kind; `None` where some wait.
     pub(crate) fn repacked<C>(self) -> Option<Output<C>> {
-        let Output { copied, start, position, owned, gathered, answers, mark } = self;
+        let Output { copied, start, position, owned, gathered, answers, mark, watch } = self;
         owned.is_empty().then(|| Output {
             copied,
             start,
@@ -62,6 +66,7 @@ impl<B: AsRef<[u8]>> Output<B> {
             gathered,
             answers,
             mark,
+            watch,
         })
     }
 
@@ -93,6 +98,7 @@ impl<B: AsRef<[u8]>> Output<B> {
     #[inline]
     pub(crate) fn frame<const N: usize>(&mut self, kind: u8, flags: u8, stream: u32, payload: [u8; N]) {
         let header = Header { length: N, kind, flags, stream };
+        self.watch.note(header, true);
         self.copied.extend_from_slice(&header.bytes());
         self.copied.extend_from_slice(&payload);
     }
@@ -113,6 +119,7 @@ impl<B: AsRef<[u8]>> Output<B> {
         let end = if end { flag::END_STREAM } else { 0 };
         let last = if length <= max { flag::END_HEADERS } else { 0 };
         let header = Header { length: length.min(max), kind: kind::HEADERS, flags: end | last, stream };
+        self.watch.note(header, true);
         self.copied[at..at + HEADER].copy_from_slice(&header.bytes());
         if length > max {
             self.continuations(at + HEADER + max, stream, max);
@@ -124,6 +131,7 @@ impl<B: AsRef<[u8]>> Output<B> {
             let left = self.copied.len() - at;
             let flags = if left <= max { flag::END_HEADERS } else { 0 };
             let header = Header { length: left.min(max), kind: kind::CONTINUATION, flags, stream };
+            self.watch.note(header, true);
             self.copied.splice(at..at, header.bytes());
             at += HEADER + header.length;
         }
@@ -137,6 +145,7 @@ impl<B: AsRef<[u8]>> Output<B> {
             rest = behind;
             let flags = if end && rest.is_empty() { flag::END_STREAM } else { 0 };
             let header = Header { length: piece.len(), kind: kind::DATA, flags, stream };
+            self.watch.note(header, true);
             self.copied.extend_from_slice(&header.bytes());
             self.copied.extend_from_slice(piece);
             if rest.is_empty() {
@@ -155,6 +164,7 @@ impl<B: AsRef<[u8]>> Output<B> {
             left -= length;
             let flags = if end && left == 0 { flag::END_STREAM } else { 0 };
             let header = Header { length, kind: kind::DATA, flags, stream };
+            self.watch.note(header, true);
             self.copied.extend_from_slice(&header.bytes());
         }
         let piece = range.len().min(max);
@@ -245,6 +255,7 @@ impl<B: AsRef<[u8]>> Output<B> {
     pub(crate) fn shrink(&mut self) {
         self.copied.shrink_to_fit();
         self.owned.shrink_to_fit();
+        self.watch.end();
     }
 
     /// Bytes of memory on the heap.

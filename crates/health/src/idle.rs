@@ -27,10 +27,17 @@ pub struct Wanted<'a> {
 /// What comes of [`Idle::take`].
 pub type Taking<'a> = Pin<Box<dyn Future<Output = Option<Box<dyn Lent>>> + 'a>>;
 
+/// What comes of [`Idle::reach`].
+pub type Reaching<'a> = Pin<Box<dyn Future<Output = Option<Stream>> + 'a>>;
+
 /// Keeps idle connections to servers.
 pub trait Idle: Send + Sync {
     /// Takes one that is idle, if there is one.
     fn take<'a>(&'a self, wanted: Wanted<'a>) -> Taking<'a>;
+
+    /// A way to a server whose connections clients bring (`rhttp@`), over one of these; nothing where
+    /// there is none.
+    fn reach<'a>(&'a self, wanted: Wanted<'a>) -> Reaching<'a>;
 
     /// Keeps one that a check opened when the server's address had changed `moves` times, or closes
     /// it.

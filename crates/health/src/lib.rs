@@ -20,6 +20,7 @@ mod idle;
 mod link;
 mod marks;
 mod multiplexed;
+mod observe;
 mod outcome;
 mod protocol;
 mod request;
@@ -40,7 +41,7 @@ use plan::server::ServerSettings;
 use state::server::Demand;
 use state::{Process, Server};
 
-pub use idle::{Idle, Lent, Taking, Wanted};
+pub use idle::{Idle, Lent, Reaching, Taking, Wanted};
 pub use outcome::{Outcome, Verdict};
 pub use task::Running;
 
@@ -92,6 +93,7 @@ impl Subject {
     /// Runs the check once; `then` is done before its connection ends.
     async fn check<T>(&self, context: &Context, then: impl FnOnce(Outcome) -> T) -> T {
         let start = base::clock::now_ms();
+        observe::begins(self);
         let (mut outcome, _link) = match &*self.settings.kind {
             CheckKind::Script(script) => script::run(self, context, script).await,
             CheckKind::External { command, path, preserve_env } => {
@@ -100,6 +102,7 @@ impl Subject {
             }
         };
         outcome.duration = Duration::from_millis(base::clock::now_ms() - start);
+        observe::ends(self, &outcome);
         then(outcome)
     }
 }

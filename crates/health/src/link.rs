@@ -12,13 +12,13 @@ use std::time::Duration;
 use net::dial::Target;
 use net::socks4;
 use net::stream::Stream;
-use plan::check::{Connect, Port};
+use plan::check::{CheckKind, Connect, Family, Port};
 use plan::server::SendProxy;
 use runtime::timer::{Elapsed, now_ms, timeout_at};
 use state::server::ServerAddress;
 
 use crate::facts::Facts;
-use crate::idle::{Home, Lent};
+use crate::idle::{Home, Lent, Wanted};
 use crate::{Context, Peer, Subject};
 
 /// Bytes read by one call.
@@ -35,6 +35,8 @@ pub(crate) struct Link<'a> {
     /// Where it may be left to requests.
     home: Option<Home<'a>>,
     settled: bool,
+    /// Whether it is HTTP/1 whatever the server speaks.
+    pub(crate) is_bridged: bool,
 }
 
 /// Whose a connection is.
@@ -53,7 +55,7 @@ pub(crate) enum LinkError {
 
 impl<'a> Link<'a> {
     fn new(carrier: Carrier, deadline: u64, linger: bool, home: Option<Home<'a>>) -> Self {
-        Self { carrier: Some(carrier), deadline, linger, home, settled: false }
+        Self { carrier: Some(carrier), deadline, linger, home, settled: false, is_bridged: false }
     }
 
     fn stream(&mut self) -> io::Result<&mut Stream> {
@@ -183,7 +185,29 @@ pub(crate) async fn obtain<'a>(
         let allowed = subject.settings.timeout.unwrap_or(subject.settings.inter);
         return Ok(Link::new(Carrier::Lent(lent), after(now_ms(), allowed), false, home));
     }
+    if **subject.server().address.load() == ServerAddress::Reverse {
+        return reach(subject, context, step).await;
+    }
     open(subject, context, step, facts, home).await
+}
+
+/// The way to a server that cannot be connected to: over a connection that a client brought.
+async fn reach<'a>(subject: &Subject, context: &Context, step: &Connect) -> Result<Link<'a>, ConnectError> {
+    let none = || ConnectError::Unknown("no client has brought a connection");
+    let is_http =
+        matches!(&*subject.settings.kind, CheckKind::Script(script) if script.family == Family::Http);
+    if !is_http || !step.is_usual() {
+        return Err(ConnectError::Unknown("checks of servers behind reverse HTTP are requests of HTTP"));
+    }
+    let name = subject.settings.reuse.as_deref().unwrap_or_default();
+    let wanted = Wanted { backend: &subject.peer.backend, server: &subject.peer.own, name };
+    let idle = context.idle.as_deref().ok_or_else(none)?;
+    let settings = &subject.settings;
+    let deadline = after(now_ms(), settings.timeout.unwrap_or(settings.inter));
+    let reached = timeout_at(deadline, idle.reach(wanted)).await.map_err(|_| ConnectError::Timeout)?;
+    let mut link = Link::new(Carrier::Own(reached.ok_or_else(none)?, 0), deadline, true, None);
+    link.is_bridged = true;
+    Ok(link)
 }
 
 async fn open<'a>(

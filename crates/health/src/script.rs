@@ -175,6 +175,7 @@ impl Conversation<'_> {
                 }
                 let usual = self.subject.settings.protocol.filter(|_| connect.default || connect.implied);
                 self.protocol = match connect.protocol.or(usual) {
+                    _ if link.is_bridged => Protocol::Http1,
                     Some(protocol) => protocol,
                     None if link.agreed_on_h2() => Protocol::Http2,
                     None => Protocol::Http1,

@@ -128,6 +128,21 @@ pub struct Group {
 }
 
 impl Group {
+    /// The peer of a connection, once it is known, for traces.
+    pub(crate) fn name_of(&self, link: Link) -> Option<&[u8]> {
+        let place = match self.lines.get(&link)? {
+            Line::Dialing(place, _) => Some(*place),
+            Line::Up(session) | Line::Closing(session) => session.peer(),
+            Line::Abandoned => None,
+        };
+        self.settings.section.peers.get(place?).map(|name| &**name)
+    }
+
+    /// What tells the section from others, for traces.
+    pub(crate) fn number(&self) -> u64 {
+        Arc::as_ptr(&self.settings.section) as usize as u64
+    }
+
     /// A section whose peers are not connected yet.
     pub fn new(settings: Settings, now: u64) -> Group {
         let section = &settings.section;

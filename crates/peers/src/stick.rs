@@ -108,10 +108,11 @@ impl Tables for Stick {
         next.map(u64::from)
     }
 
-    // The last word counts, as in HAProxy: also that of a resync, which may be older than what an entry
-    // has. Counters that begin anew with the process are to become those that the others have.
-    fn learn(&mut self, table: usize, row: &Row<'_>, _: Origin, now: u64) {
-        self.tables[table]
-            .learn(row.key, row.expire, now, |at| row.values.get(at).map_or(table::Value::Absent, told));
+    // A resync may tell what is older than what an entry has: how long an entry still lives says so.
+    fn learn(&mut self, table: usize, row: &Row<'_>, origin: Origin, now: u64) {
+        let told_again = matches!(origin, Origin::Remote { resync: true, .. });
+        self.tables[table].learn(row.key, (row.expire, told_again), now, |at| {
+            row.values.get(at).map_or(table::Value::Absent, told)
+        });
     }
 }

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::fmt::Write;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use base::clock::now_ms;
 use net::Stream;
 use runtime::timer::{self, NEVER, Timer};
+use runtime::trace::{self, Keys, Level, Source, peers};
 use tokio::sync::Notify;
 
 use crate::group::{Command, Group, Link};
@@ -156,11 +158,15 @@ impl<T: Tables + 'static> Standing<T> {
     /// From its making to its end.
     async fn run(self, made: Making, is_ours: bool) {
         let limit = Duration::from_millis(TIMEOUT);
-        let Ok(Ok(stream)) = timer::timeout(limit, made).await else { return };
+        let Ok(Ok(stream)) = timer::timeout(limit, made).await else {
+            self.observe(peers::ERROR, Level::Error, "peer not reached", 0);
+            return;
+        };
         if self.line.ends.get() {
             return;
         }
         stream.set_nodelay();
+        self.observe(peers::NEW, Level::User, "session begins", 0);
         if is_ours {
             self.desk.turn(|group, _| group.connected(self.link, now_ms()));
         }
@@ -168,8 +174,35 @@ impl<T: Tables + 'static> Standing<T> {
     }
 }
 
+impl<T: Tables + 'static> Standing<T> {
+    /// A point of traces (`trace peers` on the runtime socket).
+    #[inline]
+    #[track_caller]
+    fn observe(&self, events: u64, level: Level, message: &str, bytes: usize) {
+        if trace::is_on(Source::Peers) {
+            self.tell(events, level, message, bytes);
+        }
+    }
+
+    #[cold]
+    #[track_caller]
+    fn tell(&self, events: u64, level: Level, message: &str, bytes: usize) {
+        let group = &self.desk.work.borrow().group;
+        let keys = Keys { own: self.link + 1, group: group.number(), ..Keys::default() };
+        trace::report(Source::Peers, events, level, &keys, message, &|_, out| {
+            let name = group.name_of(self.link).unwrap_or(b"?");
+            // Writing to a string does not fail.
+            let _ = write!(out, "peer={} connection={}", String::from_utf8_lossy(name), self.link);
+            if bytes > 0 {
+                let _ = write!(out, " bytes={bytes}");
+            }
+        });
+    }
+}
+
 impl<T: Tables + 'static> Drop for Standing<T> {
     fn drop(&mut self) {
+        self.observe(peers::END, Level::State, "session over", 0);
         self.desk.work.borrow_mut().lines.remove(&self.link);
         self.desk.turn(|group, _| group.closed(self.link, now_ms()));
     }
@@ -177,11 +210,18 @@ impl<T: Tables + 'static> Drop for Standing<T> {
 
 impl<T: Tables + 'static> Speak for Standing<T> {
     fn output(&self, out: &mut Vec<u8>, limit: usize) {
-        let work = &mut *self.desk.work.borrow_mut();
-        work.group.output(self.link, out, limit, now_ms(), &mut work.tables);
+        let before = out.len();
+        {
+            let work = &mut *self.desk.work.borrow_mut();
+            work.group.output(self.link, out, limit, now_ms(), &mut work.tables);
+        }
+        if out.len() > before {
+            self.observe(peers::TX, Level::Proto, "messages made", out.len() - before);
+        }
     }
 
     fn received(&self, bytes: &[u8]) {
+        self.observe(peers::RX, Level::Proto, "messages received", bytes.len());
         self.desk.turn(|group, tables| group.receive(self.link, bytes, now_ms(), tables));
     }
 }

@@ -80,6 +80,8 @@ pub struct Plan {
     pub tls: Arc<tls::files::Files>,
     /// Certificates that are ordered by `acme` sections.
     pub acme: Vec<Arc<acme::Order>>,
+    /// What is traced from the start (`traces` sections).
+    pub traces: Vec<runtime::trace::command::Command>,
     /// All rings, for the runtime socket (`show events`).
     pub rings: Vec<Arc<state::Ring>>,
     /// The servers that rings are sent to.

@@ -19,6 +19,7 @@
 //! | `shared` | what all workers share |
 //! | `flow` | one direction of bytes |
 //! | `stream` | one stream of a connection that carries many |
+//! | `observe`, `points` | points of traces |
 //! | `fault`, `glitch` | what can go wrong, and what is let pass |
 //!
 //! Never calls `control`; both meet in `state`. Started by the binary, one [`Worker`] a thread.
@@ -34,6 +35,8 @@ mod flow;
 mod glitch;
 pub mod log;
 mod message;
+mod observe;
+mod points;
 mod routing;
 pub mod serve;
 mod server;
@@ -42,6 +45,6 @@ mod stream;
 pub mod worker;
 
 pub use flow::{Life, tell_of_process};
-pub use routing::lend;
+pub use routing::{bridge, lend};
 pub use shared::{Services, Shared};
 pub use worker::Worker;

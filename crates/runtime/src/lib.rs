@@ -17,6 +17,7 @@ pub mod shard;
 pub mod shared;
 pub mod timer;
 pub mod topology;
+pub mod trace;
 pub mod turns;
 pub mod usage;
 pub mod watchdog;

@@ -27,6 +27,21 @@ pub trait Mirror: Send {
     fn write(&mut self, message: &[u8]);
 }
 
+/// What stands before a message that the process tells of itself (`format` of a ring): logs have
+/// headers of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Stamp {
+    /// Nothing.
+    #[default]
+    None,
+    /// The level.
+    Level,
+    /// The time.
+    Time,
+    /// Both.
+    LevelAndTime,
+}
+
 /// A ring.
 pub struct Ring {
     /// Its name.
@@ -35,6 +50,8 @@ pub struct Ring {
     pub description: Box<str>,
     /// `maxlen`: the longest message, in bytes; longer ones are cut by who writes them.
     pub max_length: usize,
+    /// What stands before messages that are no logs.
+    pub stamp: Stamp,
     /// `size`, in bytes: the messages and four bytes each.
     size: usize,
     messages: Mutex<Messages>,
@@ -67,10 +84,17 @@ impl Ring {
             name: name.into(),
             description: description.into(),
             max_length: max_length.min(size.saturating_sub(LENGTH)),
+            stamp: Stamp::None,
             size,
             messages: Mutex::default(),
             dropped: AtomicU64::new(0),
         }
+    }
+
+    /// The same with something before messages that are no logs.
+    #[must_use]
+    pub fn stamped(self, stamp: Stamp) -> Self {
+        Self { stamp, ..self }
     }
 
     /// `size`, in bytes.

@@ -342,7 +342,9 @@ impl Session {
                 }
                 self.say("")
             }
-            ["mcli-debug-mode", ..] => self.say("'mcli-debug-mode' is not supported yet.\n"),
+            ["mcli-debug-mode", ..] => self.say(
+                "'mcli-debug-mode' is not supported: the master has nothing of a worker's to look at.\n",
+            ),
             _ => self.say(&format!("Unknown command: '{text}'.\n{}", help())),
         }
     }

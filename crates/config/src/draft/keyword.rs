@@ -57,6 +57,8 @@ impl Where {
     pub const FCGI_APP: Self = Self(1 << 16);
     /// `cache`.
     pub const CACHE: Self = Self(1 << 17);
+    /// `traces`.
+    pub const TRACES: Self = Self(1 << 18);
 
     /// Both sets.
     pub const fn or(self, other: Self) -> Self {
@@ -86,6 +88,7 @@ impl Where {
             (Self::MAILERS, "mailers"),
             (Self::PEERS, "peers"),
             (Self::CACHE, "cache"),
+            (Self::TRACES, "traces"),
         ];
         names.iter().chain(&more).filter(|(bit, _)| self.holds(*bit)).map(|(_, name)| *name).collect()
     }
@@ -377,6 +380,7 @@ pub fn sections(places: Where) -> String {
         (Where::FCGI_APP, "fcgi-app"),
         (Where::MAILERS, "mailers"),
         (Where::PEERS, "peers"),
+        (Where::TRACES, "traces"),
     ];
     let names: Vec<&str> =
         NAMES.iter().filter(|(bit, _)| places.holds(*bit)).map(|(_, name)| *name).collect();

@@ -44,6 +44,8 @@ pub enum Kind {
     LogForward,
     /// `log-profile`.
     LogProfile,
+    /// `traces`.
+    Traces,
     /// A section HAProxy has and this program does not: its lines are passed over.
     Unsupported,
 }
@@ -70,6 +72,7 @@ impl Kind {
             Self::Ring => Where::RING,
             Self::LogForward => Where::LOG_FORWARD,
             Self::LogProfile => Where::LOG_PROFILE,
+            Self::Traces => Where::TRACES,
             Self::Unsupported => Where(0),
         }
     }
@@ -103,7 +106,7 @@ const SECTIONS: &[(&str, Kind)] = &[
     ("program", Kind::Unsupported),
     ("resolvers", Kind::Resolvers),
     ("ring", Kind::Ring),
-    ("traces", Kind::Unsupported),
+    ("traces", Kind::Traces),
 ];
 
 /// A line within a section.

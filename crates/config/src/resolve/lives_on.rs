@@ -141,8 +141,8 @@ pub(super) fn cache(settings: cache::Settings, previous: Option<&Plan>) -> Arc<c
 /// A ring.
 pub(super) fn ring(new: Ring, previous: Option<&Plan>) -> Arc<Ring> {
     let is = |ring: &&Arc<Ring>| {
-        (&ring.name, &ring.description, ring.max_length, ring.size())
-            == (&new.name, &new.description, new.max_length, new.size())
+        (&ring.name, &ring.description, ring.max_length, ring.size(), ring.stamp)
+            == (&new.name, &new.description, new.max_length, new.size(), new.stamp)
     };
     let own = previous.and_then(|plan| plan.rings.iter().find(is));
     own.cloned().unwrap_or_else(|| Arc::new(new))

@@ -12,7 +12,8 @@ use sample::Place;
 use sample::acl::Acls;
 use sample::format::{Format, FormatFor};
 use sample::log_profile::{LogOverride, LogProfile};
-use state::{Mode, Ring};
+use state::Mode;
+use state::ring::{Ring, Stamp};
 use syntax::Word;
 
 use crate::draft::args::Args;
@@ -123,7 +124,7 @@ fn compiled(word: Option<&Word>, context: &Context<'_>) -> Result<Option<Format>
 /// Makes the rings of all sections, and `buf0` and `dpapi`, which are always there.
 pub(crate) fn rings(pending: &[Pending<'_>], context: &mut Context<'_>) {
     let size = context.global.tune.bufsize;
-    let buffer = Ring::new("buf0", "in-memory ring buffer", size, MAX_LENGTH);
+    let buffer = Ring::new("buf0", "in-memory ring buffer", size, MAX_LENGTH).stamped(Stamp::LevelAndTime);
     let buffer = lives_on::ring(buffer, context.previous);
     add_ring(RingSettings { ring: buffer, format: LogFormat::Timed, backing_file: None }, context);
     // What orders of certificates tell tools that fill DNS; the longest event has a whole authorization.
@@ -166,10 +167,22 @@ fn ring(proxy: &Pending<'_>, context: &mut Context<'_>) -> RingSettings {
     }
     let description = settings.description.as_deref().unwrap_or(name);
     context.enter(proxy.section);
+    let format = draft.ring_format.unwrap_or(LogFormat::Raw);
+    let ring = Ring::new(name, description, size, max_length).stamped(stamp(format));
     RingSettings {
-        ring: lives_on::ring(Ring::new(name, description, size, max_length), context.previous),
-        format: draft.ring_format.unwrap_or(LogFormat::Raw),
+        ring: lives_on::ring(ring, context.previous),
+        format,
         backing_file: draft.backing_file.map(|path| context.names.path(path)),
+    }
+}
+
+/// What stands before messages that are no logs: those have no facility, host or program to name.
+fn stamp(format: LogFormat) -> Stamp {
+    match format {
+        LogFormat::Raw | LogFormat::AsReceived => Stamp::None,
+        LogFormat::Short | LogFormat::Priority => Stamp::Level,
+        LogFormat::Iso => Stamp::Time,
+        LogFormat::Timed | LogFormat::Local | LogFormat::Rfc3164 | LogFormat::Rfc5424 => Stamp::LevelAndTime,
     }
 }
 

@@ -45,6 +45,7 @@ mod stick;
 mod tables;
 mod tls;
 mod tls_files;
+mod traces;
 mod track;
 mod unique;
 mod warnings;
@@ -455,9 +456,11 @@ fn finish<'a>(
         ask::settings(&global.http_client, context);
     }
     let acme = acme::orders(context);
+    let traces = traces::read(draft, context);
     Plan {
         global: std::mem::take(&mut context.global),
         acme,
+        traces,
         proxies: resolved.into(),
         resolvers: std::mem::take(&mut context.names.resolvers),
         mailers: std::mem::take(&mut context.names.mailers),

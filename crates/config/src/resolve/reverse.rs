@@ -8,7 +8,6 @@ use state::server::ServerAddress;
 use syntax::Word;
 
 use crate::draft::bind::BindDraft;
-use crate::draft::keyword::not_supported;
 use crate::draft::server::ServerDraft;
 use crate::resolve::{Context, Pending};
 
@@ -170,7 +169,6 @@ pub(crate) fn finish(
 pub(crate) fn server(
     word: &Word,
     name: &str,
-    draft: &ServerDraft<'_>,
     proxy: &Pending<'_>,
     context: &Context<'_>,
 ) -> Result<(), Diagnostic> {
@@ -188,9 +186,6 @@ pub(crate) fn server(
             .haproxy(format!(
                 "backend '{backend}' : server {name} uses reverse HTTP addressing which can only be used with HTTP mode."
             )));
-    }
-    if draft.check && !proxy.settings.disabled {
-        return Err(not_supported("`check` of a server whose connections clients bring").at(word.span()));
     }
     Ok(())
 }

@@ -100,7 +100,8 @@ pub(crate) fn server_settings(
                         context.diagnostics.push(error);
                     }
                     let never_local = context.global.pp2_never_send_local;
-                    own.check = Some(check_settings(&draft, &proxy.settings, never_local, kind));
+                    own.check =
+                        Some(check_settings(&draft, &proxy.settings, never_local, kind, own.is_reverse));
                 }
                 Err(error) => context.diagnostics.push(error),
             }
@@ -398,6 +399,7 @@ fn check_settings(
     settings: &Settings<'_>,
     never_local: bool,
     kind: Arc<CheckKind>,
+    is_reverse: bool,
 ) -> CheckSettings {
     // A check of another port tells its own PROXY header apart; one of the same port follows the
     // server's.
@@ -413,7 +415,7 @@ fn check_settings(
         never_local,
         socks4: draft.socks4.filter(|_| draft.check_via_socks4),
         // What a check alone is told of its connection makes it another than those of requests.
-        reuse: (draft.check_reuse_pool
+        reuse: ((draft.check_reuse_pool || is_reverse)
             && !elsewhere
             && !draft.check_via_socks4
             && draft.check_protocol.is_none())

@@ -229,7 +229,7 @@ fn make_server<'a>(
         context.tracks.insert(format!("{own}/{name}"), followed);
     }
     if address == ServerAddress::Reverse
-        && let Err(error) = reverse::server(address_word, &name, &draft, proxy, context)
+        && let Err(error) = reverse::server(address_word, &name, proxy, context)
     {
         context.diagnostics.push(error);
     }

@@ -1,5 +1,5 @@
 //! The lines of the small sections: `userlist` (manual, section 12.2), `http-errors` (section
-//! 12.4), `log-profile` (8.3.5), `crt-store` (section 12.7).
+//! 12.4), `log-profile` (8.3.5), `crt-store` (section 12.7), `traces` (section 12.1).
 
 use crate::draft::keyword::{self, Apply, Keyword, Where};
 
@@ -17,5 +17,6 @@ pub static TABLE: &[Keyword] = &[
     row("crt-base",  Where::CRT_STORE, "<directory>", "where relative names of certificates point"),
     row("key-base",  Where::CRT_STORE, "<directory>", "where relative names of keys point"),
     row("load",      Where::CRT_STORE, "crt <file> [key <file>] [alias <name>] [ocsp <file>] [issuer <file>] [sctl <file>] [jwt on|off]", "a certificate"),
+    row("trace",     Where::TRACES,   "<source> <args...>", "what is traced from the start, as the runtime socket's `trace` says it"),
     row("errorfile", Where::ERRORS,   "<code> <file>", "the message for a status"),
 ];

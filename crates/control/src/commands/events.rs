@@ -7,6 +7,7 @@ use state::Ring;
 use state::ring::Reader;
 
 use crate::call::{Call, Follow, Reply, denied, error};
+use crate::sinks::STANDARD;
 use crate::view::Level;
 
 pub(crate) fn show_events(call: &mut Call<'_>) -> Reply {
@@ -40,7 +41,7 @@ fn sinks(rings: &[Arc<Ring>]) -> String {
     let mut out =
         "Supported events sinks are listed below. Add -0(zero), -w(wait), -n(new). Any key to stop.\n"
             .to_owned();
-    for (name, number, what) in [("stdout", 1, "standard output"), ("stderr", 2, "standard output")] {
+    for (name, number, what) in STANDARD {
         let _ = writeln!(out, "    {name:<10} : type=fd, 0 dropped, {what} (fd#{number})");
     }
     for ring in rings {

@@ -7,6 +7,8 @@ pub(crate) mod backends;
 pub(crate) mod caches;
 pub(crate) mod captured;
 pub(crate) mod certificates;
+pub(crate) mod debug;
+pub(crate) mod descriptors;
 pub(crate) mod events;
 pub(crate) mod handshakes;
 pub(crate) mod inside;

@@ -65,9 +65,6 @@ pub(crate) fn info(call: &mut Call<'_>) -> Reply {
     Reply::Text(info::show_info(call.runtime, format, describe, precise))
 }
 
-/// Rows a piece of output may have: a few hundred µs of work.
-const ROWS_A_PIECE: usize = 64;
-
 pub(crate) fn stat(call: &mut Call<'_>) -> Reply {
     if call.arg(0) == "domain" && call.arg(1) == "resolvers" {
         let (format, describe) = stat_format(&call.args[2..]);
@@ -343,39 +340,6 @@ pub(crate) fn threads(call: &mut Call<'_>) -> Reply {
         );
     }
     Reply::Text(out)
-}
-
-pub(crate) fn fd(call: &mut Call<'_>) -> Reply {
-    let mut wanted = None;
-    for word in call.args {
-        match word.trim_start_matches('/').parse::<u32>() {
-            Ok(number) => wanted = Some(number),
-            Err(_) if word.trim_start_matches(['-', '!']).chars().all(|flag| "plcfbs".contains(flag)) => {
-                return error(
-                    "Kinds of descriptors are not told apart here: only 'show fd [num]' is supported.",
-                );
-            }
-            Err(_) => return error("Invalid FD type"),
-        }
-    }
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
-        return error("The system does not list file descriptors.");
-    };
-    let mut rows: Vec<(u32, String)> = entries
-        .flatten()
-        .filter_map(|entry| {
-            let number = entry.file_name().to_str()?.parse().ok()?;
-            let target = std::fs::read_link(entry.path()).ok()?;
-            Some((number, target.to_string_lossy().into_owned()))
-        })
-        .filter(|(number, _)| wanted.is_none_or(|wanted| wanted == *number))
-        .collect();
-    rows.sort_unstable();
-    let pieces: Vec<String> = rows
-        .chunks(ROWS_A_PIECE)
-        .map(|rows| rows.iter().map(|(number, target)| format!("{number:>7} : {target}\n")).collect())
-        .collect();
-    Reply::Pieces(Box::new(pieces.into_iter()))
 }
 
 pub(crate) fn dev(call: &mut Call<'_>) -> Reply {

@@ -8,6 +8,18 @@ const fn row(words: &'static str, usage: &'static str, doc: &'static str) -> Com
     CommandRow { words, usage, doc, built: true, support: Support::Full }
 }
 
+const fn refused(words: &'static str, why: &'static str) -> CommandRow {
+    CommandRow { words, usage: "", doc: why, built: false, support: Support::None(why) }
+}
+
+/// Commands of HAProxy's master that there are not here.
+#[rustfmt::skip]
+pub const REFUSED: &[CommandRow] = &[
+    refused("_loadstatus",     "what HAProxy's processes tell each other: Weir's have a channel of their own"),
+    refused("_send_status",    "what HAProxy's processes tell each other: Weir's have a channel of their own"),
+    refused("mcli-debug-mode", "the master does nothing but start workers: there is nothing of a worker's to look at in it"),
+];
+
 /// The rows. What is not here is passed on to a worker.
 #[rustfmt::skip]
 pub const COMMANDS: &[CommandRow] = &[

@@ -9,8 +9,9 @@ use runtime::watchdog;
 
 use crate::call::{Call, Reply, Settings, denied, error};
 use crate::commands::{
-    anonymized, authorities, backends, caches, captured, certificates, events, handshakes, inside, lists,
-    measures, orders, patterns, peers, reloads, servers, sets, shows, streams, tables, traces, variables,
+    anonymized, authorities, backends, caches, captured, certificates, debug, descriptors, events,
+    handshakes, inside, lists, measures, orders, patterns, peers, reloads, servers, sets, shows, streams,
+    tables, traces, variables,
 };
 use crate::policies;
 use crate::statistics::resolvers;
@@ -62,8 +63,15 @@ const fn later(words: &'static str, usage: &'static str, level: Level, text: &'s
     Command { words, usage, text, level, mode: Mode::Normal, run: None, support: LATER }
 }
 
-const fn debug(words: &'static str, text: &'static str) -> Command {
-    Command { words, usage: "", text, level: Admin, mode: Mode::Expert, run: None, support: LATER }
+/// A command for developers: expert mode.
+const fn debug(words: &'static str, usage: &'static str, text: &'static str, run: Run) -> Command {
+    Command { words, usage, text, level: Admin, mode: Mode::Expert, run: Some(run), support: Support::Full }
+}
+
+/// One that there will not be, with the reason.
+const fn refused(words: &'static str, usage: &'static str, why: &'static str) -> Command {
+    let support = Support::None(why);
+    Command { words, usage, text: why, level: Admin, mode: Mode::Expert, run: None, support }
 }
 
 use Level::{Admin, Operator, User};
@@ -97,11 +105,26 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("commit ssl cert",          "<certfile>",                       Admin,    "commit a certificate file", certificates::commit),
     row  ("commit ssl crl-file",      "<crlfile>", Admin,    "commit a CRL file", authorities::commit_crl),
     row  ("debug counters",           "[?|all|bug|cnt|chk|glt]*",         Operator, "dump/reset rare event counters",                                                  traces::counters).partial("no rare events are counted"),
-    debug("debug dev",                                                              "debugging commands for developers"),
-    Command { words: "debug dev delay", usage: "[ms]", level: Admin, text: "hold the thread up by sleeping (100 ms by default)", mode: Mode::Expert, run: Some(traces::delay), support: Support::Full },
+    debug("debug dev abort",          "",                                 "end the process with SIGABRT",                                                       debug::abort),
+    debug("debug dev bug",            "",                                 "panic: the connection ends, and the panic is counted",                              debug::bug),
+    debug("debug dev check",          "",                                 "write a warning to standard error",                                                 debug::warn),
+    refused("debug dev close",        "<fd> [hard]",                      "a descriptor is closed by what owns it, and nothing else can: `shutdown session` and `shutdown frontend` do"),
+    refused("debug dev deadlock",     "[nbtask]",                         "no task of Weir waits for a lock that another holds across a wait: use `debug dev loop` to hold a worker up"),
+    debug("debug dev delay",          "[ms]",                             "hold the thread up by sleeping (100 ms by default)",                                debug::delay),
+    debug("debug dev exit",           "[code]",                           "end the process at once",                                                          debug::exit),
+    debug("debug dev fd",             "",                                 "list the open descriptors as the system describes them",                            descriptors::raw),
     row  ("debug dev hash",           "[msg]",                            User,     "return msg hashed if anon is set",                                                anonymized::hash),
-    Command { words: "debug dev log", usage: "[msg] ...", level: Admin, text: "send this msg to global logs", mode: Mode::Expert, run: Some(traces::log), support: Support::Full },
-    Command { words: "debug dev loop", usage: "<ms>", level: Admin, text: "hold the thread up by computing", mode: Mode::Expert, run: Some(traces::busy_loop), support: Support::Full },
+    refused("debug dev hex",          "<addr> [len]",                     "memory is not read by address: safe Rust has no such thing"),
+    debug("debug dev log",            "[msg] ...",                        "send this msg to global logs",                                                      debug::log),
+    debug("debug dev loop",           "<ms> [warn]",                      "hold the thread up by computing",                                                   debug::busy_loop).partial("`isolated` is refused: there is no isolation of threads"),
+    debug("debug dev panic",          "",                                 "end the process with SIGABRT",                                                       debug::abort),
+    refused("debug dev sched",        "{task|tasklet} [k=v]*",            "tasks are tokio's: there is no scheduler of our own to stress"),
+    refused("debug dev stream",       "[k=v]*",                           "streams have no flags that could be set from outside: use `show sess` and `shutdown session`"),
+    refused("debug dev sym",          "<addr>",                           "there are no addresses of functions to resolve: a panic names files and lines"),
+    refused("debug dev task",         "<ptr> [wake|expire|kill]",         "tasks have no addresses: use `show tasks` and `shutdown session`"),
+    refused("debug dev tkill",        "[thr] [sig]",                      "signals go to the process: use kill(1)"),
+    debug("debug dev warn",           "",                                 "write a warning to standard error",                                                 debug::warn),
+    debug("debug dev write",          "[size]",                           "write that many bytes in return",                                                   debug::write),
     row  ("del acl",                  "<acl> [<key>|#<ref>]",             Admin,    "delete acl entries matching <key>",                                                 patterns::del_acl),
     row  ("del backend",              "<bk>",                             Admin,    "delete a backend", backends::del),
     row  ("del map",                  "<map> [<key>|#<ref>]",             Admin,    "delete map entries matching <key>",                                                 patterns::del_map),
@@ -131,7 +154,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("get var",                  "<name>",                           Operator, "retrieve contents of a process-wide variable",                                      variables::get_var),
     row  ("get weight",               "<bk>/<srv>",                       User,     "report a server's current weight",                                                sets::get_weight),
     row  ("help",                     "[<command>]",                      User,     "list matching or all commands",                                                   help),
-    debug("httpclient",                                                             "launch an HTTP request"),
+    refused("httpclient",             "<method> <URI>",                   "not supported yet"),
     row  ("new ssl ca-file",          "<cafile>", Admin,    "create a new CA file to be used in a crt-list", authorities::new_ca),
     row  ("new ssl cert",             "<certfile>",                       Admin,    "create a new certificate file to be used in a crt-list or a directory", certificates::new),
     row  ("new ssl crl-file",         "<crlfile>", Admin,    "create a new CRL file to be used in a crt-list", authorities::new_crl),
@@ -179,7 +202,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show env",                 "[<var>]",                          Operator, "dump environment variables known to the process",                                 shows::env),
     row  ("show errors",              "[<px>] [request|response]",        Operator, "report last request and/or response errors for each proxy",                       captured::show_errors),
     row  ("show events",              "[<sink>] [-w] [-n] [-0]",          User,     "show event sink state",                                                             events::show_events),
-    row  ("show fd",                  "[num]",                            Operator, "dump list of file descriptors in use or a specific one",                          shows::fd),
+    row  ("show fd",                  "[-!plcfbs]* [num]",                Operator, "dump list of file descriptors in use or a specific one",                          descriptors::show).partial("what each descriptor is; there is no poller of our own whose bits could be shown"),
     row  ("show hedge",               "[<backend>]",                      User,     "show when a second server is asked, and what came of it (all or for a backend)",      policies::show_hedge),
     row  ("show info",                "[desc|json|typed|float]*",         User,     "report information about the running process",                                    shows::info),
     row  ("show libs",                "",                                 Operator, "show loaded object files and libraries",                                          inside::libs),
@@ -210,12 +233,12 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show tasks",               "",                                 User,     "show running tasks",                                                              inside::tasks),
     row  ("show threads",             "",                                 User,     "show some threads debugging information",                                         shows::threads),
     row  ("show tls-keys",            "[id|*]", Admin,     "show tls keys references or dump tls ticket keys when id specified", handshakes::tls_keys),
-    row  ("show trace",               "[<module>]",                       User,     "show live tracing state", traces::show).partial("there is no source to trace yet"),
+    row  ("show trace",               "[<module>]",                       User,     "show live tracing state", traces::show),
     row  ("show version",             "",                                 User,     "show version of the current process",                                             shows::version),
     row  ("shutdown frontend",        "<frontend>",                       Admin,    "stop a specific frontend",                                                        sets::shutdown_frontend),
     row  ("shutdown session",         "[id]",                             Admin,    "kill a specific session",                                                         streams::shutdown_session),
     row  ("shutdown sessions server", "<bk>/<srv>",                       Admin,    "kill sessions on a server",                                                       streams::shutdown_sessions_server),
-    row  ("trace",                    "[<module>|0] [cmd [args...]]",     Operator, "manage live tracing (empty to list, 0 to stop all)", traces::trace).partial("there is no source to trace yet"),
+    row  ("trace",                    "[<module>|0] [cmd [args...]]",     Operator, "manage live tracing (empty to list, 0 to stop all)", traces::trace).partial("sources: h2, fcgi, acme, ssl, h1, stream, peers, check, session; no `applet`, `pt`, `spop`, `haterm`; events that cannot happen here are refused"),
     row  ("unpublish backend",        "<bk>",                             Admin,    "mark a backend as not ready for traffic",                                         sets::unpublish_backend),
     row  ("update ssl ocsp-response", "<certfile>",                       Admin,    "send ocsp request and update stored ocsp response", handshakes::update_ocsp_response),
     row  ("user",                     "",                                 User,     "lower the level of the current CLI session to user",                              sets::user),
@@ -270,7 +293,12 @@ pub(crate) fn run(
         return denied();
     }
     let Some(run) = command.run else {
-        return error(format!("The command '{}' is not supported yet.", command.words));
+        return error(match command.support {
+            Support::None(why) if why != "not supported yet" => {
+                format!("The command '{}' is not supported: {why}.", command.words)
+            }
+            _ => format!("The command '{}' is not supported yet.", command.words),
+        });
     };
     let args = &words[command.words.split(' ').count()..];
     watchdog::during(watchdog::Task::Command, || run(&mut Call { runtime, args, payload, settings }))

@@ -30,6 +30,7 @@ use crate::priority::{Early, Ready};
 use crate::role::Role;
 use crate::settings::{self, PeerSettings, TABLE_DEFAULT, WINDOW_DEFAULT};
 use crate::stream::Streams;
+use crate::watch::{Frame, Watch};
 use crate::window::Pool;
 use blocks::Block;
 use receive::Reading;
@@ -104,6 +105,8 @@ pub struct Connection<B> {
     /// Streams above it are still to be told as reset.
     cut: Option<u32>,
     closed: Option<Closed>,
+    /// Frames received, where they are to be noted.
+    watch: Watch,
 }
 
 impl<B: AsRef<[u8]>> Connection<B> {
@@ -164,6 +167,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             peer_last: None,
             cut: None,
             closed: None,
+            watch: Watch::default(),
         }
     }
 
@@ -207,6 +211,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             peer_last: self.peer_last,
             cut: self.cut,
             closed: self.closed,
+            watch: self.watch,
         })
     }
 
@@ -289,6 +294,14 @@ impl<B: AsRef<[u8]>> Connection<B> {
         std::mem::take(&mut self.counts)
     }
 
+    /// The frames that came and were made since the last call; from the first one on they are noted,
+    /// until [`Connection::shrink`].
+    pub fn take_frames(&mut self) -> Vec<Frame> {
+        let mut frames = self.watch.take();
+        frames.append(&mut self.output.watch.take());
+        frames
+    }
+
     /// Gives back memory that an idle connection does not need. It is allocated again when used: for
     /// connections that are about to wait for long.
     pub fn shrink(&mut self) {
@@ -301,6 +314,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.encoder.shrink();
         self.streams.shrink();
         self.output.shrink();
+        self.watch.end();
     }
 
     /// Bytes of memory on the heap, header tables and the head aside.

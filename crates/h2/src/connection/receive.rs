@@ -142,6 +142,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         let step = self.take_kind(header, &rest[HEADER..])?;
         if !matches!(step, Step::More) {
             self.used.frame();
+            self.watch.note(header, false);
         }
         Ok(step)
     }

@@ -192,6 +192,7 @@ impl Drop for Link {
     /// Gives back the places that `accept` took in the limits of the process, the frontend and the
     /// listener.
     fn drop(&mut self) {
+        crate::points::session_ends(&self.session);
         let (process, frontend) = (&self.worker.shared.process, &self.session.frontend);
         let listener = &self.session.listener;
         let before = process.connections.sub(1);

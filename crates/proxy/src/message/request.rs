@@ -16,6 +16,7 @@ use crate::fault::Fault;
 use crate::flow::Path;
 use crate::glitch;
 use crate::message::websocket;
+use crate::observe;
 
 /// Receives the head of the next request into the transaction.
 pub(crate) async fn receive(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Result<(), Stop> {
@@ -238,6 +239,7 @@ fn complete(client: &mut Client, x: &mut Exchange, now: u64) -> Result<(), Stop>
     if !client.frontend.request_captures.is_empty() {
         capture(client, x);
     }
+    observe::request(client, x);
     Ok(())
 }
 

@@ -88,7 +88,7 @@ pub fn keep(backend: &Proxy, server: &Arc<ServerSettings>, name: &str, stream: S
 }
 
 /// The server on the calling worker, if its connections are not told apart by clients.
-fn find(backend: &Proxy, server: &Arc<ServerSettings>) -> Option<(Rc<Worker>, Rc<LocalServer>)> {
+pub(super) fn find(backend: &Proxy, server: &Arc<ServerSettings>) -> Option<(Rc<Worker>, Rc<LocalServer>)> {
     let own_source =
         |source: &plan::server::Source| matches!(source.transparent, UseSource::No | UseSource::Fixed(_));
     if server.state.port_offset().is_some()
@@ -105,7 +105,7 @@ fn find(backend: &Proxy, server: &Arc<ServerSettings>) -> Option<(Rc<Worker>, Rc
 }
 
 /// The key of requests that differ by nothing but the name (`connect::pool_key`).
-fn key(name: &str) -> Key {
+pub(super) fn key(name: &str) -> Key {
     match name {
         "" => Key::default(),
         _ => [b"\0", name.as_bytes()].concat().into(),

@@ -3,6 +3,7 @@
 
 pub(crate) mod assign;
 pub(crate) mod attempt;
+pub mod bridge;
 pub(crate) mod connect;
 pub(crate) mod cookie;
 mod introduction;

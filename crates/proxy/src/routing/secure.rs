@@ -10,6 +10,7 @@ use sample::{ConnectionError, Env};
 use crate::client::Client;
 use crate::exchange::{Exchange, view};
 use crate::fault::Fault;
+use crate::observe;
 use crate::routing::reach::reach;
 
 /// The name that this server is sent in TLS for this request.
@@ -71,7 +72,9 @@ pub(super) async fn begin(
         }
         stream.poll_early_handshake(context).map_err(failed)
     };
-    reach(client, x, watch, step).await?;
+    let reached = reach(client, x, watch, step).await;
+    observe::server_tls(client, x, stream, reached.as_ref().err().copied());
+    reached?;
     if stream.tls().is_some_and(|session| !session.details().is_resumed) {
         let counters = client.worker.shared.process.counters.mine();
         counters.server_key_rate.tick(runtime::timer::now_ms());

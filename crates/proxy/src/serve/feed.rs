@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+pub use dial::Buffers;
 use net::{Dial, Stream};
 use plan::ServerSettings;
 use plan::log::LogProto;
@@ -73,7 +74,7 @@ pub fn start(worker: &Rc<Worker>) {
 
 /// What connections to the servers need: tasks outlive the plan that began them.
 struct Way {
-    buffers: dial::Buffers,
+    buffers: Buffers,
     process: Arc<Process>,
 }
 
@@ -117,11 +118,7 @@ async fn connect(way: &Way, server: &RingServer, timer: &Timer) -> io::Result<St
 ///
 /// # Errors
 /// Why there is none.
-pub async fn connect_to(
-    server: &ServerSettings,
-    process: &Process,
-    buffers: dial::Buffers,
-) -> io::Result<Stream> {
+pub async fn connect_to(server: &ServerSettings, process: &Process, buffers: Buffers) -> io::Result<Stream> {
     let target = dial::target(&server.state.address.load()).ok_or(io::ErrorKind::AddrNotAvailable)?;
     let dial = Dial { fast_open: server.tfo, ..dial::to_server(server, buffers, &target) };
     let mut stream = dial.connect(&target).await?;

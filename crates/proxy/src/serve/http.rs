@@ -14,6 +14,7 @@ use crate::evaluate::{self, cacheable};
 use crate::exchange::{Arrival, Exchange, Next, Stop, Upgrade, ending, finish, report, sockets, trace};
 use crate::fault::Fault;
 use crate::message::{caching, conclude, download, fastcgi, fields, request, response, upload};
+use crate::observe;
 use crate::routing::assign::{self, Lease};
 use crate::routing::attempt::{self, count_attempt, count_failure, note_server};
 use crate::routing::{connect, cookie, retry, route, stick};
@@ -37,6 +38,7 @@ pub(crate) async fn exchange(mut client: Boxed<Client>, arrival: Arrival) -> (Bo
         Ok(next) => next,
         Err(stop) => {
             let stop = if x.caching.is_some() { cached::instead_of(&mut client, &mut x, stop) } else { stop };
+            observe::stopped(&client, &x, stop);
             sockets::forget(&client, &mut x);
             ending::note(&client, &mut x, stop);
             Box::pin(reply::after(&mut client, &mut x, stop)).await
@@ -56,6 +58,7 @@ pub(crate) async fn exchange(mut client: Boxed<Client>, arrival: Arrival) -> (Bo
         // Whether it was reset is known only now.
         x.txn.client_stream = client.side.stream_facts();
     }
+    observe::over(&client, &x);
     finish::finish(&mut client, &mut x);
     client.idle_from = x.txn.times.closed;
     let next = match next {
@@ -129,6 +132,7 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     evaluate::after_response(client, x, &upstream).await?;
     fields::of_response(client, x)?;
     trace::forwards_response(x);
+    observe::answer(client, x);
     report::early(client, x, LogOrigin::Response);
     if x.is_tunnel {
         upstream.send_at_once();
@@ -209,6 +213,7 @@ async fn obtain_response(
                 Err((fault, _)) => break fault,
             }
         };
+        observe::attempt_failed(client, x, fault);
         // What broke a connection that stood was noted when it did.
         if !matches!(
             fault,
@@ -267,6 +272,7 @@ async fn attempt(
     report::step(client, x, LogOrigin::Connect);
     x.phase = Phase::Headers;
     client.entry.activity.set(Activity::Response);
+    observe::reached(client, x, &upstream);
     upload::start(client, x, backend, &mut upstream);
     if !x.upload.is_one_write() {
         upstream.send_at_once();
@@ -276,7 +282,10 @@ async fn attempt(
         Some(own) => Box::pin(hedge::await_head(client, x, backend, (&mut upstream, lease), own)).await,
     };
     match outcome {
-        Ok(()) => Ok(upstream),
+        Ok(()) => {
+            observe::response(client, x, &upstream);
+            Ok(upstream)
+        }
         Err(fault) => {
             // Something is outstanding, which its server need not finish.
             upstream.reset();

@@ -27,6 +27,7 @@ use super::stopping::{self, Told};
 use crate::client::{Client, Downstream, handshake};
 use crate::exchange::{Arrival, Exchange, Next, report};
 use crate::glitch;
+use crate::observe;
 use crate::stream::{Connection, Engine, Ping, Reader, Received, Stream, Wish};
 
 /// How many streams are polled before what they left is sent.
@@ -152,8 +153,11 @@ where
         self.counters().connections_total.add(1);
         self.root.entry.activity.set(Activity::Waiting);
         self.arm();
+        observe::speaks_h2(&self.root);
+        observe::frames_of_client(&self.root, &self.connection.engine);
         let end = poll_fn(|context| self.poll(context)).await;
         self.conclude(end).await;
+        observe::h2_ends(&self.root, &end, matches!(end, End::Broken | End::Failed));
         self.counters().connections.down();
     }
 
@@ -179,6 +183,7 @@ where
             let polled = self.poll_streams();
             self.heed_wishes()?;
             self.send(context)?;
+            observe::frames_of_client(&self.root, &self.connection.engine);
             // What was sent made room for those that wait.
             self.connection.wake_writable();
             worked |= received || polled;
@@ -234,7 +239,8 @@ where
             match self.reader.next(&connection) {
                 Ok(Some(event)) => self.happen(event),
                 Ok(None) => break Ok(true),
-                Err(_) => {
+                Err(why) => {
+                    observe::protocol_broken(&self.root, &why);
                     tell(&self.root, LogErrors::Connection);
                     break Err(End::Broken);
                 }

@@ -23,9 +23,13 @@ pub(super) async fn serve(mut client: Boxed<Client>) {
     client.entry.activity.set(Activity::Request);
     let place = client.frontend.index;
     let mut served = (client.worker.shared.services.serve_peer)(place, stream, early);
-    poll_fn(|context| match served.as_mut().poll(context) {
-        Poll::Ready(()) => Poll::Ready(()),
-        Poll::Pending => client.poll_killed(context).map(|_| ()),
+    poll_fn(|context| {
+        // A connection that lasts is not to keep a plan that is in use no more.
+        client.follow_plan();
+        match served.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => client.poll_killed(context).map(|_| ()),
+        }
     })
     .await;
 }

@@ -6,13 +6,14 @@
 //! HAProxy, what fails is tried again after a second, and at once where `timeout connect` has
 //! passed already.
 
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use h2::Role;
@@ -23,6 +24,7 @@ use plan::{Proxy, ServerSettings};
 use runtime::timer::{Timer, now_ms};
 use runtime::worker::{self, Load};
 use sample::Env;
+use state::Listener;
 use state::proxy::Admission;
 
 use super::newcomer::{self, Arrived, Dialled};
@@ -48,21 +50,44 @@ enum Told {
     Complete,
 }
 
+thread_local! {
+    /// The connections of listeners that keep theirs from this worker: they outlive plans.
+    static KEPT: RefCell<Vec<(Weak<Listener>, Arc<Kept>)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Those of a listener.
+fn kept(listener: &Arc<Listener>) -> Arc<Kept> {
+    KEPT.with_borrow_mut(|all| {
+        all.retain(|(of, _)| of.strong_count() > 0);
+        if let Some((_, kept)) = all.iter().find(|(of, _)| std::ptr::eq(of.as_ptr(), Arc::as_ptr(listener))) {
+            return kept.clone();
+        }
+        let kept = Arc::<Kept>::default();
+        all.push((Arc::downgrade(listener), kept.clone()));
+        kept
+    })
+}
+
 /// Keeps the connections of bind number `bind` of frontend number `frontend` open until the frontend
-/// stops.
+/// stops, or another plan is in use, whose own task has them from then on.
 pub async fn keep(worker: Rc<Worker>, frontend: usize, bind: usize) {
     let proxy = worker.local(frontend);
     let line = &proxy.binds[bind];
     let BindAddress::Reverse(target) = line.address else { return };
     let workers = &line.workers;
-    let kept = Arc::new(Kept::default());
+    let kept = kept(&line.listener);
     let mut told = Told::Beginning;
-    tell(&worker, &proxy, target, told);
+    if kept.open() == 0 {
+        tell(&worker, &proxy, target, told);
+    }
     for turn in 0_usize.. {
-        if !is_wanted(&proxy, &line.listener, &kept, target.connections).await {
+        if !is_wanted(&worker, &proxy, &line.listener, (&kept, target.connections)).await {
             return;
         }
         let to = workers[turn % workers.len()];
+        if worker.is_old() {
+            return;
+        }
         if kept.forgive() {
             // Whoever turns connections away at once is not to be asked all the time.
             pause(&proxy, &line.listener).await;
@@ -85,11 +110,12 @@ pub async fn keep(worker: Rc<Worker>, frontend: usize, bind: usize) {
 }
 
 /// Waits until one more connection is wanted; `false` when the frontend has stopped for good.
-async fn is_wanted(proxy: &Proxy, listener: &state::Listener, kept: &Kept, most: u32) -> bool {
+async fn is_wanted(worker: &Worker, proxy: &Proxy, listener: &Listener, (kept, most): (&Kept, u32)) -> bool {
     poll_fn(|context: &mut Context<'_>| {
         listener.wait(context.waker().clone());
         kept.wait(context.waker());
         match proxy.state.admission() {
+            _ if worker.is_old() => Poll::Ready(false),
             Admission::Stopped => Poll::Ready(false),
             Admission::Open if kept.open() < most => Poll::Ready(true),
             _ => Poll::Pending,
@@ -99,7 +125,7 @@ async fn is_wanted(proxy: &Proxy, listener: &state::Listener, kept: &Kept, most:
 }
 
 /// Waits a while, or until the frontend stops.
-async fn pause(proxy: &Proxy, listener: &state::Listener) {
+async fn pause(proxy: &Proxy, listener: &Listener) {
     let timer = Timer::new();
     timer.set_after(now_ms(), Some(PAUSE));
     poll_fn(|context: &mut Context<'_>| {

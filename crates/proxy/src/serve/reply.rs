@@ -17,6 +17,7 @@ use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::flow::{Coding, Filters, Path, Source};
 use crate::message::compression;
+use crate::observe;
 
 use super::cached;
 
@@ -202,6 +203,7 @@ async fn send_reply(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> 
         Some(filters) => x.download.start_filtered(length, path, filters),
         None => x.download.start(if bodiless { BodyLength::None } else { length }, path),
     }
+    observe::answer(client, x);
     x.txn.bytes_out += client.side.send_head(&x.txn.response, &mut x.download);
     if x.reply.object.is_some() {
         filters::install(x, false);

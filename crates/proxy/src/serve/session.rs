@@ -31,6 +31,7 @@ use state::sessions::{self, Activity};
 use crate::client::{Client, handshake};
 use crate::evaluate::{self, Attach};
 use crate::exchange::{Arrival, Next, Upgrade};
+use crate::observe;
 use crate::serve::boxes::{Exchanges, task_of};
 use crate::serve::newcomer::{Arrived, Dialled, Newcomer, Starter};
 use crate::serve::{attach, multiplexed, preface, revalidate};
@@ -199,13 +200,17 @@ where
     M: Fn(Boxed<Client>, Arrival) -> F,
     F: Future<Output = (Boxed<Client>, Next)>,
 {
+    observe::session_begins(&connection);
     let starts_at_once =
         is_plain(&connection) && !connection.frontend.binds.iter().any(Bind::begins_with_a_handshake);
     let mut leaves_to = None;
     if !starts_at_once {
         match Box::pin(open(&mut connection)).await {
             Ok(attach) => leaves_to = attach,
-            Err(Refused) => return,
+            Err(Refused) => {
+                observe::session_fails(&connection);
+                return;
+            }
         }
     }
     count_session(&connection);
@@ -234,6 +239,7 @@ where
     if speaks_h2(&connection) {
         return Box::pin(multiplexed::serve(connection, exchanges)).await;
     }
+    observe::speaks_h1(&connection);
     loop {
         connection.entry.activity.set(Activity::Waiting);
         connection.entry.active_ms.set(connection.idle_from / 1000);
@@ -381,7 +387,9 @@ async fn open(connection: &mut Client) -> Result<Option<Box<Attach>>, Refused> {
         count_refused_connection(connection);
         return Err(Refused);
     };
-    if let Err(why) = handshake::receive(connection, expected).await {
+    let received = handshake::receive(connection, expected).await;
+    observe::client_tls(connection, received.err());
+    if let Err(why) = received {
         connection.session.error.set(why);
         if !handshake::is_silent(why) || !connection.frontend.options.dontlognull {
             let text = connection.session.tls().and_then(|details| handshake::failure_text(details));

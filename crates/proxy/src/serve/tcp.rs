@@ -23,6 +23,7 @@ use crate::exchange::trace;
 use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::flow::Path;
+use crate::observe;
 use crate::routing::assign::{self, Lease};
 use crate::routing::attempt;
 use crate::routing::{connect, retry, route, stick};
@@ -46,6 +47,7 @@ pub(crate) async fn relay(mut client: Boxed<Client>) -> Option<(Boxed<Client>, B
     let served = serve(&mut client, &mut x).await;
     x.txn.look_away();
     if let Err(stop) = served {
+        observe::stopped(&client, &x, stop);
         sockets::forget(&client, &mut x);
         ending::note(&client, &mut x, stop);
         match stop {
@@ -71,6 +73,7 @@ pub(crate) async fn relay(mut client: Boxed<Client>) -> Option<(Boxed<Client>, B
         discard(&client, &mut x);
     }
     x.txn.ending.client_closed = true;
+    observe::over(&client, &x);
     finish::finish(&mut client, &mut x);
     x.give();
     None
@@ -84,6 +87,7 @@ fn may_upgrade(client: &Client) -> bool {
 }
 
 async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
+    observe::tcp_begins(client, x);
     report::accepted(client, x);
     trace::begin(x, &client.frontend);
     evaluate::of_tcp_frontend(client, x).await?;
@@ -178,12 +182,14 @@ async fn reach(
         let fault = match connect::obtain(client, x, backend, &lease).await {
             Ok(upstream) => {
                 sockets::take(client, x, &upstream);
+                observe::reached(client, x, &upstream);
                 attempt::tell(lease.server(), Ok(()));
                 lease.answered(Answer::Good);
                 return Ok((upstream, lease));
             }
             Err(fault) => fault,
         };
+        observe::attempt_failed(client, x, fault);
         x.txn.server_error = fault.connection_error();
         let last =
             x.txn.retries >= retries || fault.retry_kind().is_none() || !retry::is_affordable(x, backend);

@@ -13,6 +13,7 @@ use std::task::{Context, Poll, Waker};
 use ::h2::{Event, Role};
 use net::Stream as Socket;
 use runtime::Local;
+use runtime::trace::{self, Source};
 use sample::Endpoint;
 
 use super::h1::Key;
@@ -22,6 +23,7 @@ use super::open::Open;
 use super::pool::Ask;
 use super::sharing::{Carrier, Idle, List, Opened, poll_preamble};
 use crate::glitch;
+use crate::points;
 use crate::stream::{Engine, Ping, Reader, Received};
 
 /// A connection that stands already, with nothing outstanding on it.
@@ -127,7 +129,8 @@ impl Carriers {
         preamble: Vec<u8>,
         begin: impl FnOnce(Rc<Multiplexed>) -> T,
     ) -> (Rc<Multiplexed>, T) {
-        let Standing { socket, engine, reader, is_settled, uses, key, ends, backend, open } = standing;
+        let Standing { socket, engine, reader, is_settled, uses, key, ends, backend, mut open } = standing;
+        open.source = Source::H2;
         let own = Http2 {
             is_settled: Cell::new(is_settled),
             unsettled: RefCell::default(),
@@ -173,6 +176,16 @@ async fn run(
             };
             if let Err(end) = send(&shared, &mut socket, &mut preamble, context) {
                 return Poll::Ready(end);
+            }
+            let Multiplexed { connection, open, .. } = &*shared;
+            if trace::is_on(Source::H2) {
+                let server = &open.server.state;
+                let keys = points::of_server(server, connection.descriptor as u64 + 1);
+                let frames = connection.engine.borrow_mut().take_frames();
+                points::frames(&keys, frames, &|out| {
+                    out.push_str("server=");
+                    out.push_str(&server.name.to_string());
+                });
             }
             // What was sent made room for those that wait.
             shared.connection.wake_writable();

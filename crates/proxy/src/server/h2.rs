@@ -171,6 +171,24 @@ impl Request {
         self.share.stream.as_mut().map_or(Sink::Gone, Sink::H2)
     }
 
+    /// Leaves some of the request's body to be sent, which ends with all of it.
+    ///
+    /// # Errors
+    /// The stream was reset, or there is none.
+    pub(crate) fn poll_send(&mut self, context: &Context<'_>, rest: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut self.share.stream {
+            Some(stream) => stream.poll_write(context, rest, &[], true),
+            None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
+    }
+
+    /// Forgets what was received.
+    pub(crate) fn drain(&mut self) {
+        if let Some(stream) = &mut self.share.stream {
+            stream.input = None;
+        }
+    }
+
     /// Has the server told that nobody waits for the rest.
     pub(crate) fn cancel(&mut self) {
         if let Some(stream) = &mut self.stream {

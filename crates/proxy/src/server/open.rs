@@ -5,9 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use runtime::shared::Shared as _;
+use runtime::trace::Source;
 use state::{Process, Server};
 
 use super::local::LocalServer;
+use crate::points;
 
 /// Counts one open connection to a server, for the process and for the server.
 pub(crate) struct Open {
@@ -16,6 +18,8 @@ pub(crate) struct Open {
     pub(crate) moves: u32,
     /// Whether another worker counts it from now on.
     handed: bool,
+    /// What it carries, for traces.
+    pub(super) source: Source,
 }
 
 /// One on its way to another worker: counted until it is taken there, or dropped.
@@ -30,7 +34,7 @@ impl Handed {
     /// Counts it here from now on, at the same server.
     pub(crate) fn take(mut self, server: &Rc<LocalServer>) -> Open {
         self.taken = true;
-        Open { server: server.clone(), moves: self.moves, handed: false }
+        Open { server: server.clone(), moves: self.moves, handed: false, source: Source::H1 }
     }
 }
 
@@ -67,7 +71,7 @@ impl Open {
 
     fn counted(server: &Rc<LocalServer>) -> Self {
         server.process.server_connections.add(1);
-        Self { server: server.clone(), moves: server.state.moves(), handed: false }
+        Self { server: server.clone(), moves: server.state.moves(), handed: false, source: Source::H1 }
     }
 
     /// Lets it go to another worker.
@@ -85,6 +89,7 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         if !self.handed {
+            points::server_connection_over(self.source, &self.server.state);
             close(&self.server.process, &self.server.state);
         }
     }

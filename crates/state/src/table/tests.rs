@@ -261,7 +261,7 @@ fn what_a_peer_says_is_taken_in_and_told_to_nobody() {
     from.changes(0, 300, |_, entry| {
         told += 1;
         let values: Vec<_> = entry.values(300).collect();
-        to.learn(&key(1), Some(entry.expires_in(300)), 5_000, |at| values[at]);
+        to.learn(&key(1), (Some(entry.expires_in(300)), false), 5_000, |at| values[at]);
         true
     });
     assert_eq!(told, 1);
@@ -282,6 +282,58 @@ fn what_a_peer_says_is_taken_in_and_told_to_nobody() {
         .is_none()
     );
     assert_eq!(walked, 1);
+}
+
+#[test]
+fn a_resync_takes_nothing_from_an_entry_that_was_used_since() {
+    let columns = vec![
+        Column::new(Data::Gpc0, 1, 0),
+        Column::new(Data::HttpReqCnt, 1, 0),
+        Column::new(Data::ConnRate, 1, 1000),
+        Column::new(Data::Gpt, 2, 0),
+        Column::new(Data::ServerKey, 1, 0),
+    ];
+    let table = Table::new(Settings { expire_ms: 1000, columns, peers: Some("p".into()), ..settings(10) });
+    // The peer last heard of it 300 ms ago.
+    let told = [
+        Value::Number(3),
+        Value::Rate(10, 9, 0),
+        Value::Number(50),
+        Value::Text(Some("old")),
+        Value::Number(1),
+        Value::Number(2),
+    ];
+    for (resync, wanted) in [
+        (true, (Some(7), Some(50), Some(9), [Some(5), Some(2)], Some("new"), 900)),
+        (false, (Some(3), Some(50), Some(9), [Some(1), Some(2)], Some("old"), 700)),
+    ] {
+        let entry = table.get(&key(1), 5_000).unwrap();
+        entry.set(Data::Gpc0, 0, 7, 5_000);
+        entry.set(Data::HttpReqCnt, 0, 1, 5_000);
+        entry.set(Data::ConnRate, 0, 0, 5_000);
+        entry.set(Data::Gpt, 0, 5, 5_000);
+        entry.set(Data::Gpt, 1, 0, 5_000);
+        entry.set_server_key("new");
+        entry.touch(5_000);
+        drop(entry);
+        table.learn(&key(1), (Some(700), resync), 5_100, |at| told[at]);
+        let now = table.find(&key(1), 5_100).unwrap();
+        let get = |data, element| now.get(data, element, 5_100);
+        let tags = [get(Data::Gpt, 0), get(Data::Gpt, 1)];
+        let text = now.server_key().map(|text| &**text);
+        let found = (
+            get(Data::Gpc0, 0),
+            get(Data::HttpReqCnt, 0),
+            get(Data::ConnRate, 0),
+            tags,
+            text,
+            now.expires_in(5_100),
+        );
+        assert_eq!(found, wanted, "resync: {resync}");
+    }
+    // One that the peer heard of later is the peer's.
+    table.learn(&key(1), (Some(950), true), 5_200, |at| told[at]);
+    assert_eq!(table.find(&key(1), 5_200).unwrap().get(Data::Gpc0, 0, 5_200), Some(3));
 }
 
 #[test]

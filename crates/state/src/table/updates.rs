@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::AcqRel;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
-use super::layout::{Data, Form, head};
+use super::layout::{Column, Data, Form, head};
 use super::shard::Row;
 use super::{Cursor, Entry, Slot, Table, View};
 
@@ -185,18 +185,29 @@ impl Table {
     /// Takes in what a peer says of an entry: how long it still lives, `None` for as long as entries of the
     /// table do, and what it holds: element after element in the order of columns, `told` by their
     /// places. What it does not tell stays. It is no change of ours that others are told of.
+    ///
+    /// The last word counts, but in a resync (`told_again`) of an entry that was used here since the
+    /// peer last heard of it: this one lives longer. Of such, what is counted becomes the larger of
+    /// both, and what was noted here (servers, tags) stays.
     pub fn learn<'v>(
         &self,
         key: &[u8],
-        expire_ms: Option<u32>,
+        (expire_ms, told_again): (Option<u32>, bool),
         now_ms: u64,
         told: impl Fn(usize) -> Value<'v>,
     ) {
+        let own =
+            if told_again { self.find(key, now_ms).map(|entry| entry.expires_in(now_ms)) } else { None };
+        let newer = own.filter(|own| expire_ms.is_some_and(|told| *own > told));
         if let Some(entry) = self.get(key, now_ms) {
-            entry.expire_in(expire_ms.unwrap_or(self.settings.expire_ms), now_ms);
+            let left = newer.or(expire_ms).unwrap_or(self.settings.expire_ms);
+            entry.expire_in(left, now_ms);
             // What counts connections here is not what a peer counts.
             let wanted = |data| data != Data::ConnCur || self.settings.recv_only;
-            self.put(self, &entry, now_ms, &told, wanted);
+            match newer {
+                Some(_) => self.put(self, &entry, now_ms, &told, wanted, Self::older),
+                None => self.put(self, &entry, now_ms, &told, wanted, |_, _, _, value| value),
+            }
         }
         if let Some(target) = self.write_to.get()
             && let Some(entry) = target.get(key, now_ms)
@@ -204,9 +215,32 @@ impl Table {
             entry.expire_in(expire_ms.unwrap_or(target.settings.expire_ms), now_ms);
             // What is calculated with stays the target's own.
             let wanted = |data| matches!(data, Data::ServerId | Data::ServerKey | Data::Gpt | Data::Gpt0);
-            self.put(target, &entry, now_ms, &told, wanted);
+            self.put(target, &entry, now_ms, &told, wanted, |_, _, _, value| value);
             entry.note_update();
         }
+    }
+
+    /// What becomes of a value that is older than the entry: nothing where the entry has one of its
+    /// own that is not counted.
+    fn older<'v>(
+        entry: &Entry<'_>,
+        (column, element): (&Column, u32),
+        now_ms: u64,
+        value: Value<'v>,
+    ) -> Value<'v> {
+        let is_tag = matches!(column.data, Data::ServerId | Data::Gpt | Data::Gpt0);
+        let own = |data| entry.get(data, element, now_ms).unwrap_or(0);
+        let keeps = match (value, column.data.form()) {
+            (Value::Number(number), _) if is_tag => own(column.data) != 0 || number == 0,
+            (Value::Number(number), _) => own(column.data) >= number,
+            (Value::Rate(_, events, before), Form::Rate) => {
+                let (_, own_events, own_before) = entry.rate_parts(column, element as usize, now_ms);
+                u64::from(own_events) + u64::from(own_before) >= u64::from(events) + u64::from(before)
+            }
+            (Value::Text(_), _) => entry.server_key().is_some(),
+            (Value::Absent | Value::Rate(..), _) => true,
+        };
+        if keeps { Value::Absent } else { value }
     }
 
     /// Puts what is told of this table into an entry of that one.
@@ -217,6 +251,7 @@ impl Table {
         now_ms: u64,
         told: &impl Fn(usize) -> Value<'v>,
         wanted: impl Fn(Data) -> bool,
+        settle: impl Fn(&Entry<'_>, (&Column, u32), u64, Value<'v>) -> Value<'v>,
     ) {
         let mut first = 0;
         for own in self.columns() {
@@ -227,8 +262,11 @@ impl Table {
             }
             let Some(column) = table.column(own.data) else { continue };
             for element in 0..own.count.min(column.count) {
-                match (told(place + element as usize), own.data.form()) {
-                    (Value::Absent, _) => break,
+                let told = told(place + element as usize);
+                if told == Value::Absent {
+                    break;
+                }
+                match (settle(entry, (column, element), now_ms, told), own.data.form()) {
                     (Value::Rate(ago, events, before), Form::Rate) => {
                         entry.set_rate_parts(column, element as usize, (ago, events, before), now_ms);
                     }

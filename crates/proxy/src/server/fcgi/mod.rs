@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 use ::fcgi::{Config, Parameters};
 use base::clock::WallTime;
 use http::{BodyLength, Head, KnownName, Method, ParseError};
+use runtime::trace;
 
 use super::h1::{NoHead, Refused};
 use super::local::LocalServer;
@@ -63,7 +64,8 @@ impl Applications {
 
     /// Makes a connection of a socket; its first request comes back.
     pub(crate) fn begin(self: &Rc<Self>, opened: Opened, config: Config, say: Say) -> Box<Request> {
-        let Opened { socket, preamble, key, ends, for_one, open } = opened;
+        let Opened { socket, preamble, key, ends, for_one, mut open } = opened;
+        open.source = trace::Source::Fcgi;
         let shared = Carrier::new((&socket, Engine::new(config)), 0, key, ends, open, ());
         shared.is_leaving.set(for_one);
         self.0.add(&shared);

@@ -1,0 +1,63 @@
+//! `traces` sections (manual, section 12.1): their lines are commands of the runtime socket, which
+//! are read here and put into effect when the process starts.
+
+use diag::Diagnostic;
+use runtime::trace::command::Command;
+
+use crate::draft::{Draft, Kind, Statement};
+use crate::resolve::Context;
+
+/// Reads the lines of all sections, in their order.
+pub(crate) fn read(draft: &Draft, context: &mut Context<'_>) -> Vec<Command> {
+    let mut commands = Vec::new();
+    if context.around.is_some() {
+        return commands;
+    }
+    for section in draft.sections.iter().filter(|section| section.kind == Kind::Traces) {
+        for statement in &section.statements {
+            match line(statement, context) {
+                Ok(command) => {
+                    warn_of_lists(statement, &command, context);
+                    commands.push(command);
+                }
+                Err(error) => context.diagnostics.push(error),
+            }
+        }
+    }
+    commands
+}
+
+fn line(statement: &Statement, context: &Context<'_>) -> Result<Command, Diagnostic> {
+    let words = statement.arguments();
+    let Some(first) = words.first() else {
+        return Err(Diagnostic::alert("`trace` expects a source")
+            .at(statement.end())
+            .help("`trace` on the runtime socket lists them")
+            .haproxy("'trace' expects a trace source and a sub-command."));
+    };
+    let has_sink = |name: &str| matches!(name, "stdout" | "stderr") || context.log.rings.contains_key(name);
+    Command::read(words.iter().map(|word| word.as_str()), has_sink).map_err(|error| {
+        let mut lines = error.lines();
+        let message = lines.next().unwrap_or_default();
+        let wrong = words.iter().rev().find(|word| message.contains(&format!("'{word}'")));
+        let known: Vec<&str> = lines.filter_map(|line| line.get(4..)?.split(' ').next()).collect();
+        let diagnostic = Diagnostic::alert(message.trim().to_owned())
+            .at(wrong.unwrap_or(first).span())
+            .haproxy(format!("'trace' : {}", message.trim()));
+        match known.is_empty() {
+            true => diagnostic.help("`trace <source>` on the runtime socket lists what there is"),
+            false => diagnostic.help(format!("one of: {}", known.join(", "))),
+        }
+    })
+}
+
+/// What only asks what there is has nobody to be answered to.
+fn warn_of_lists(statement: &Statement, command: &Command, context: &mut Context<'_>) {
+    if command.only_lists() {
+        context.diagnostics.push(
+            Diagnostic::warning("this line has a word without a value: it traces nothing by it")
+                .at(statement.span)
+                .help("on the runtime socket it lists what there is to choose from"),
+        );
+    }
+}

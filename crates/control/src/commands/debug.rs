@@ -1,0 +1,113 @@
+//! `debug dev …` (management manual, 9.3), in expert mode: what holds a worker up, ends the process
+//! or writes something. What reaches into memory or pulls descriptors from under the program is
+//! refused, with the reason: see the table of commands.
+
+use std::time::{Duration, Instant};
+
+use crate::call::{Call, Reply, error};
+
+/// `debug dev log`: a line for the logs of the process.
+pub(crate) fn log(call: &mut Call<'_>) -> Reply {
+    if let Some(keeper) = call.runtime.keeper() {
+        keeper.log(&call.args.join(" "));
+    }
+    Reply::Done
+}
+
+/// `debug dev delay`: the calling worker sleeps, and all that it serves waits.
+pub(crate) fn delay(call: &mut Call<'_>) -> Reply {
+    hold_up(call, ("100", 1), std::thread::sleep)
+}
+
+/// `debug dev loop`: holds the worker up by computing. The watchdog warns of it, as it would of
+/// anything else.
+pub(crate) fn busy_loop(call: &mut Call<'_>) -> Reply {
+    match call.arg(1) {
+        "" | "warn" => {}
+        "isolated" => {
+            return error("No worker can be held up alone on behalf of all: there is no isolation.");
+        }
+        _ => return error("Usage: debug dev loop <ms> [warn]"),
+    }
+    hold_up(call, ("", 2), |time| {
+        let begin = Instant::now();
+        while begin.elapsed() < time {
+            std::hint::spin_loop();
+        }
+    })
+}
+
+/// The longest that a worker may be held up for a trial, in ms.
+const LONGEST: u64 = 60_000;
+
+/// With what is `usual` where no time is said, and at `most` so many words.
+fn hold_up(call: &Call<'_>, (usual, most): (&str, usize), how: impl FnOnce(Duration)) -> Reply {
+    let asked = match call.arg(0) {
+        "" => usual,
+        asked => asked,
+    };
+    match asked.parse() {
+        Ok(ms @ 0..=LONGEST) if call.args.len() <= most => {
+            how(Duration::from_millis(ms));
+            Reply::Done
+        }
+        _ => error(format!("A number of milliseconds is expected, 0 to {LONGEST}.")),
+    }
+}
+
+/// `debug dev exit`: the process ends at once, and cleans nothing up.
+pub(crate) fn exit(call: &mut Call<'_>) -> Reply {
+    match call.arg(0) {
+        "" => std::process::exit(0),
+        code => match code.parse::<u8>() {
+            Ok(code) => std::process::exit(code.into()),
+            Err(_) => error("An exit status is expected, 0 to 255."),
+        },
+    }
+}
+
+/// `debug dev abort` and `debug dev panic`: the process ends with SIGABRT.
+pub(crate) fn abort(call: &mut Call<'_>) -> Reply {
+    if !call.args.is_empty() {
+        return error("This command takes no argument.");
+    }
+    eprintln!("[ALERT]    ({}) : aborted by a command of the runtime socket.", std::process::id());
+    std::process::abort()
+}
+
+/// `debug dev bug`: what a fault in the program does: a panic, which ends the connection that asked
+/// and is counted (`show activity`).
+pub(crate) fn bug(call: &mut Call<'_>) -> Reply {
+    if !call.args.is_empty() {
+        return error("This command takes no argument.");
+    }
+    panic!("a command of the runtime socket asked for this panic");
+}
+
+/// `debug dev check` and `debug dev warn`: a warning on standard error.
+pub(crate) fn warn(call: &mut Call<'_>) -> Reply {
+    if !call.args.is_empty() {
+        return error("This command takes no argument.");
+    }
+    eprintln!(
+        "[WARNING]  ({}) : a command of the runtime socket asked for this warning.",
+        std::process::id()
+    );
+    Reply::Done
+}
+
+/// How much is written at once, and in all.
+const PIECE: usize = 4096;
+const MOST: usize = 1 << 30;
+
+/// `debug dev write`: so many bytes of output.
+pub(crate) fn write(call: &mut Call<'_>) -> Reply {
+    match call.arg(0).parse::<usize>() {
+        Ok(size @ 0..=MOST) => {
+            let pieces = (0..size).step_by(PIECE).map(move |at| ".".repeat(PIECE.min(size - at)));
+            Reply::Pieces(Box::new(pieces))
+        }
+        _ if call.args.is_empty() => error("Missing output size."),
+        _ => error(format!("A number of bytes is expected, 0 to {MOST}.")),
+    }
+}

@@ -1,0 +1,371 @@
+//! `show fd` and `debug dev fd` (management manual, 9.3): the open descriptors, and what each is.
+//!
+//! The system lists them (`/proc/self/fd`, `/proc/self/net`); what the process knows of listeners,
+//! sessions and servers is put beside. There is no poller of our own whose bits could be shown.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
+
+use state::server::ServerAddress;
+use state::sessions;
+
+use crate::call::{Call, Reply, error};
+use crate::commands::streams::on_every_worker;
+use crate::view::View;
+
+/// Kinds that can be chosen, a bit each.
+mod kind {
+    pub(super) const PIPE: u8 = 1;
+    pub(super) const LISTENER: u8 = 2;
+    pub(super) const FRONT: u8 = 4;
+    pub(super) const BACK: u8 = 8;
+    pub(super) const ANY: u8 = 16 | PIPE | LISTENER | FRONT | BACK;
+}
+
+/// Which descriptors are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Wanted {
+    kinds: u8,
+    number: Option<u32>,
+}
+
+impl Wanted {
+    /// Reads the words: flags, a number, or a group and a number, either of which may be left out.
+    fn read(words: &[String], groups: usize) -> Result<Self, Reply> {
+        let mut wanted = Self { kinds: 0, number: None };
+        let mut excluded = 0;
+        for word in words {
+            if word.starts_with(|first: char| first.is_ascii_digit() || first == '/') {
+                let (group, number) = word.split_once('/').unwrap_or(("", word));
+                let invalid = || error("Invalid FD number");
+                if !group.is_empty()
+                    && !group.parse::<usize>().is_ok_and(|group| (1..=groups).contains(&group))
+                {
+                    return Err(error(format!("There are thread groups 1 to {groups}.")));
+                }
+                wanted.number = match number {
+                    "" => None,
+                    number => Some(number.parse().map_err(|_| invalid())?),
+                };
+                continue;
+            }
+            let mut inverted = false;
+            for flag in word.chars() {
+                let bits = match flag {
+                    '-' | '!' => {
+                        inverted = true;
+                        continue;
+                    }
+                    'p' => kind::PIPE,
+                    'l' => kind::LISTENER,
+                    'c' => kind::FRONT | kind::BACK,
+                    'f' => kind::FRONT,
+                    'b' | 's' => kind::BACK,
+                    _ => return Err(error("Invalid FD type")),
+                };
+                let set = if inverted { &mut excluded } else { &mut wanted.kinds };
+                *set |= bits;
+            }
+        }
+        if wanted.kinds == 0 {
+            wanted.kinds = kind::ANY;
+        }
+        wanted.kinds &= !excluded;
+        Ok(wanted)
+    }
+
+    fn accepts(self, number: u32, kind: u8) -> bool {
+        self.number.is_none_or(|wanted| wanted == number) && self.kinds & kind != 0
+    }
+}
+
+/// A socket as the system lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Socket {
+    /// TCP: its ends, and whether it listens.
+    Tcp { local: SocketAddr, remote: SocketAddr, listens: bool },
+    /// UNIX: its path, and whether it listens.
+    Unix { path: String, listens: bool },
+}
+
+/// Sockets by the numbers of their inodes.
+fn sockets() -> HashMap<u64, Socket> {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/self/net/{name}")).unwrap_or_default();
+    let mut all = HashMap::new();
+    for name in ["tcp", "tcp6"] {
+        all.extend(read(name).lines().skip(1).filter_map(tcp));
+    }
+    all.extend(read("unix").lines().skip(1).filter_map(unix));
+    all
+}
+
+/// A line of `/proc/net/tcp` or `tcp6`.
+fn tcp(line: &str) -> Option<(u64, Socket)> {
+    let mut words = line.split_ascii_whitespace().skip(1);
+    let (local, remote) = (end(words.next()?)?, end(words.next()?)?);
+    let listens = words.next()? == "0A";
+    let inode = words.nth(5)?.parse().ok()?;
+    Some((inode, Socket::Tcp { local, remote, listens }))
+}
+
+/// An address as these files have it: words of the machine in hexadecimal digits.
+fn end(text: &str) -> Option<SocketAddr> {
+    let (address, port) = text.split_once(':')?;
+    let words = address.as_bytes().chunks(8).map(|word| {
+        let word = std::str::from_utf8(word).ok()?;
+        Some(u32::from_str_radix(word, 16).ok()?.to_ne_bytes())
+    });
+    let bytes: Vec<u8> = words.collect::<Option<Vec<_>>>()?.concat();
+    let ip = match bytes.len() {
+        4 => IpAddr::from(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?)),
+        16 => IpAddr::from(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?)).to_canonical(),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
+}
+
+/// A line of `/proc/net/unix`.
+fn unix(line: &str) -> Option<(u64, Socket)> {
+    let mut words = line.split_ascii_whitespace().skip(3);
+    let listens = u32::from_str_radix(words.next()?, 16).ok()? & 0x1_0000 != 0;
+    let inode = words.nth(2)?.parse().ok()?;
+    Some((inode, Socket::Unix { path: words.collect::<Vec<_>>().join(" "), listens }))
+}
+
+/// What a session says of its descriptors.
+struct Known {
+    /// Whether it is the server's side.
+    is_back: bool,
+    text: String,
+}
+
+/// The descriptors of sessions, on whatever worker they are.
+async fn of_sessions() -> HashMap<u32, Known> {
+    let lists = on_every_worker(|| sessions::list(|_| true)).await;
+    let mut known = HashMap::new();
+    for entry in lists.into_iter().flatten() {
+        let mut add = |number: i32, is_back: bool, text: String| {
+            if let Ok(number) = u32::try_from(number) {
+                known.insert(number, Known { is_back, text });
+            }
+        };
+        let name = &entry.frontend.name;
+        add(entry.client_fd, false, format!("sess={:06x} fe={name} st={}", entry.id, entry.activity.name()));
+        if let Some(server) = &entry.server {
+            add(
+                entry.server_fd,
+                true,
+                format!("sess={:06x} px={} sv={}", entry.id, server.proxy, server.name),
+            );
+        }
+    }
+    known
+}
+
+/// `show fd`.
+pub(crate) fn show(call: &mut Call<'_>) -> Reply {
+    let view = call.runtime.view();
+    let wanted = match Wanted::read(call.args, view.placement.groups.len()) {
+        Ok(wanted) => wanted,
+        Err(reply) => return reply,
+    };
+    Reply::Later(Box::pin(async move {
+        let known = of_sessions().await;
+        // Systems with many sockets have long lists.
+        let made = tokio::task::spawn_blocking(move || list(&view, wanted, &known)).await;
+        match made {
+            Ok(Some(text)) => Reply::Text(text),
+            _ => error("The system does not list file descriptors."),
+        }
+    }))
+}
+
+fn list(view: &View, wanted: Wanted, known: &HashMap<u32, Known>) -> Option<String> {
+    let (all, sockets) = (numbers()?, sockets());
+    let mut out = String::new();
+    for (number, target) in all {
+        let (kind, text) = describe(view, number, &target, &sockets, known);
+        if wanted.accepts(number, kind) {
+            let _ = writeln!(out, "{number:>7} : {text}");
+        }
+    }
+    Some(out)
+}
+
+/// The open descriptors and what the system calls them.
+fn numbers() -> Option<Vec<(u32, String)>> {
+    let entries = std::fs::read_dir("/proc/self/fd").ok()?;
+    let mut all: Vec<(u32, String)> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let number = entry.file_name().to_str()?.parse().ok()?;
+            let target = std::fs::read_link(entry.path()).ok()?;
+            Some((number, target.to_string_lossy().into_owned()))
+        })
+        // That of this very list is gone by now.
+        .filter(|(_, target)| !target.ends_with("/fd"))
+        .collect();
+    all.sort_unstable();
+    Some(all)
+}
+
+/// What a descriptor is, and as a line says it.
+fn describe(
+    view: &View,
+    number: u32,
+    target: &str,
+    sockets: &HashMap<u64, Socket>,
+    known: &HashMap<u32, Known>,
+) -> (u8, String) {
+    if target.starts_with("pipe:") {
+        return (kind::PIPE, target.to_owned());
+    }
+    let inode = target.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']')?.parse().ok());
+    let Some(socket) = inode.and_then(|inode: u64| sockets.get(&inode)) else {
+        return match known.get(&number) {
+            Some(known) => of_session(known, target),
+            None => (16, target.to_owned()),
+        };
+    };
+    match socket {
+        Socket::Tcp { local, listens: true, .. } => {
+            let family = if local.is_ipv4() { "ipv4" } else { "ipv6" };
+            let owner = owner(view, &local.to_string(), local.port());
+            (kind::LISTENER, format!("l.st=RDY {owner} fam={family} lport={}", local.port()))
+        }
+        Socket::Unix { path, listens: true } => {
+            let owner = owner(view, path, 0);
+            (kind::LISTENER, format!("l.st=RDY {owner} fam=unix path={path}"))
+        }
+        Socket::Tcp { local, remote, .. } => {
+            let family = if local.is_ipv4() { "ipv4" } else { "ipv6" };
+            let ends = format!("fam={family} lport={} rport={}", local.port(), remote.port());
+            match known.get(&number) {
+                Some(known) => of_session(known, &ends),
+                None => match server_at(view, *remote) {
+                    Some(server) => (kind::BACK, format!("back=1 {server} st=idle {ends}")),
+                    None => (kind::FRONT, format!("back=0 {ends}")),
+                },
+            }
+        }
+        Socket::Unix { path, .. } => match known.get(&number) {
+            Some(known) => of_session(known, "fam=unix"),
+            None => (kind::FRONT, format!("back=0 fam=unix {path}").trim_end().to_owned()),
+        },
+    }
+}
+
+fn of_session(known: &Known, ends: &str) -> (u8, String) {
+    let Known { is_back, text } = known;
+    let kind = if *is_back { kind::BACK } else { kind::FRONT };
+    (kind, format!("back={} {text} {ends}", u8::from(*is_back)))
+}
+
+/// Who listens there.
+fn owner(view: &View, address: &str, port: u16) -> String {
+    for proxy in &view.proxies {
+        let listeners = proxy.state.listeners.load();
+        let ends = |own: &str| {
+            let any = own.strip_prefix('*').or(own.strip_prefix("0.0.0.0")).or(own.strip_prefix("[::]"));
+            own == address || port > 0 && any == Some(&format!(":{port}"))
+        };
+        if listeners.iter().any(|listener| ends(&listener.address)) {
+            return format!("fe={}", proxy.state.name);
+        }
+    }
+    "fe=GLOBAL".to_owned()
+}
+
+/// The server at an address: a connection to it that serves nobody.
+fn server_at(view: &View, remote: SocketAddr) -> Option<String> {
+    view.proxies.iter().find_map(|proxy| {
+        let servers = proxy.state.servers.load();
+        let at = |server: &&std::sync::Arc<state::Server>| {
+            matches!(&**server.address.load(), ServerAddress::Ip(address) if *address == remote)
+        };
+        let server = servers.iter().find(at)?;
+        Some(format!("px={} sv={}", proxy.state.name, server.name))
+    })
+}
+
+/// `debug dev fd`: the open descriptors as the system describes them.
+pub(crate) fn raw(call: &mut Call<'_>) -> Reply {
+    if !call.args.is_empty() {
+        return error("This command takes no argument.");
+    }
+    let Some(all) = numbers() else { return error("The system does not list file descriptors.") };
+    let mut out = String::new();
+    for (number, target) in all {
+        let Ok(facts) = std::fs::metadata(format!("/proc/self/fd/{number}")) else { continue };
+        let kind = match facts.mode() & 0o170_000 {
+            0o010_000 => "pipe",
+            0o020_000 => "chr.",
+            0o040_000 => "dir.",
+            0o060_000 => "blk.",
+            0o100_000 => "file",
+            0o140_000 => "sock",
+            _ => "????",
+        };
+        let _ = writeln!(
+            out,
+            "{number:>5} type={kind} mod={:04o} dev={:#x} siz={:#x} uid={} gid={} fs={:#x} ino={:#x} {target}",
+            facts.mode() & 0o7777,
+            facts.rdev(),
+            facts.size(),
+            facts.uid(),
+            facts.gid(),
+            facts.dev(),
+            facts.ino()
+        );
+    }
+    Reply::Text(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(line: &str) -> Option<Wanted> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Wanted::read(&words, 2).ok()
+    }
+
+    #[test]
+    fn flags_choose_kinds_and_a_sign_inverts_those_behind_it() {
+        for (line, kinds, number) in [
+            ("", kind::ANY, None),
+            ("l", kind::LISTENER, None),
+            ("-l", kind::ANY & !kind::LISTENER, None),
+            ("c!f", kind::BACK, None),
+            ("s", kind::BACK, None),
+            ("-p c", kind::FRONT | kind::BACK, None),
+            ("5", kind::ANY, Some(5)),
+            ("/5", kind::ANY, Some(5)),
+            ("2/5", kind::ANY, Some(5)),
+            ("1/", kind::ANY, None),
+        ] {
+            assert_eq!(wanted(line), Some(Wanted { kinds, number }), "{line}");
+        }
+        for line in ["x", "-x", "3/5", "5x", "1/y"] {
+            assert_eq!(wanted(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn sockets_are_read_as_the_system_lists_them() {
+        let line = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100";
+        let (local, remote) = ("127.0.0.1:8080".parse().unwrap(), "0.0.0.0:0".parse().unwrap());
+        assert_eq!(tcp(line), Some((4711, Socket::Tcp { local, remote, listens: true })));
+        let line = "   1: 00000000000000000000000001000000:0050 0000000000000000FFFF00000100007F:0016 01 0:0 0:0 0 0 0 7 1";
+        let (local, remote) = ("[::1]:80".parse().unwrap(), "127.0.0.1:22".parse().unwrap());
+        assert_eq!(tcp(line), Some((7, Socket::Tcp { local, remote, listens: false })));
+        let line = "0000000000000000: 00000002 00000000 00010000 0001 01 99 /run/a b.sock";
+        let path = "/run/a b.sock".to_owned();
+        assert_eq!(unix(line), Some((99, Socket::Unix { path, listens: true })));
+        for line in ["", "x", "0: 1:2", "0: 0100007F:1F90 00:0 0A a b c d e"] {
+            assert_eq!((tcp(line), unix(line)), (None, None), "{line}");
+        }
+    }
+}

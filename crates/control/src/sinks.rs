@@ -1,0 +1,101 @@
+//! Where traces go (management manual, 9.3 `trace … sink`): rings, and the standard outputs.
+//!
+//! Called by the commands of traces, and by the binary for `traces` sections.
+
+use std::io::Write as _;
+use std::sync::Arc;
+
+use base::clock::{Date, WallTime};
+use runtime::trace::Output;
+use runtime::trace::command::Outputs;
+use state::Ring;
+use state::ring::Stamp;
+
+/// The standard outputs, with the numbers of their descriptors and what they are.
+pub(crate) const STANDARD: [(&str, u8, &str); 2] =
+    [("stdout", 1, "standard output"), ("stderr", 2, "standard output")];
+
+/// The sinks of a configuration.
+#[derive(Debug, Clone, Copy)]
+pub struct Sinks<'a> {
+    rings: &'a [Arc<Ring>],
+}
+
+impl<'a> Sinks<'a> {
+    /// Those with these rings.
+    pub fn new(rings: &'a [Arc<Ring>]) -> Self {
+        Self { rings }
+    }
+}
+
+impl Outputs for Sinks<'_> {
+    fn list(&self) -> Vec<(String, String)> {
+        let standard =
+            STANDARD.iter().map(|(name, number, doc)| ((*name).to_owned(), format!("{doc} (fd#{number})")));
+        let rings = self.rings.iter().map(|ring| (ring.name.to_string(), ring.description.to_string()));
+        standard.chain(rings).collect()
+    }
+
+    fn find(&self, name: &str) -> Option<Arc<dyn Output>> {
+        if let Some((name, number, _)) = STANDARD.iter().find(|(known, ..)| *known == name) {
+            return Some(Arc::new(Standard { name, number: *number }));
+        }
+        let ring = self.rings.iter().find(|ring| *ring.name == *name)?;
+        Some(Arc::new(InRing(ring.clone())))
+    }
+}
+
+/// One of the standard outputs.
+struct Standard {
+    name: &'static str,
+    number: u8,
+}
+
+impl Output for Standard {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn write(&self, line: &str) {
+        // Whoever read it may be gone.
+        let _ = match self.number {
+            1 => writeln!(std::io::stdout(), "{line}"),
+            _ => writeln!(std::io::stderr(), "{line}"),
+        };
+    }
+
+    fn dropped(&self) -> u64 {
+        0
+    }
+}
+
+/// A ring.
+struct InRing(Arc<Ring>);
+
+impl Output for InRing {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn write(&self, line: &str) {
+        use std::fmt::Write as _;
+        let Self(ring) = self;
+        let mut message = String::with_capacity(line.len() + 40);
+        if matches!(ring.stamp, Stamp::Level | Stamp::LevelAndTime) {
+            message.push_str("<0>");
+        }
+        if matches!(ring.stamp, Stamp::Time | Stamp::LevelAndTime) {
+            let now = WallTime::now();
+            // Writing to a string does not fail.
+            let _ = Date::local(now.seconds).write_iso(Some(now.micros()), &mut message);
+            let _ = message.write_char(' ');
+        }
+        message.push_str(line);
+        let length = message.len().min(ring.max_length);
+        ring.write(&message.as_bytes()[..length]);
+    }
+
+    fn dropped(&self) -> u64 {
+        self.0.dropped()
+    }
+}

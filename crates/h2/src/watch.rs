@@ -1,0 +1,76 @@
+//! Frames noted as they come and go, for whoever traces a connection: nothing is where nobody asked.
+
+use crate::frame::Header;
+
+/// One frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame {
+    /// The number of its kind (RFC 9113 section 6).
+    pub kind: u8,
+    /// Its flags.
+    pub flags: u8,
+    /// Its stream, 0 for the connection.
+    pub stream: u32,
+    /// Bytes of its payload.
+    pub length: usize,
+    /// Whether it was made here.
+    pub is_sent: bool,
+}
+
+impl Frame {
+    /// The name of its kind.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self.kind {
+            0 => "DATA",
+            1 => "HEADERS",
+            2 => "PRIORITY",
+            3 => "RST_STREAM",
+            4 => "SETTINGS",
+            5 => "PUSH_PROMISE",
+            6 => "PING",
+            7 => "GOAWAY",
+            8 => "WINDOW_UPDATE",
+            9 => "CONTINUATION",
+            16 => "PRIORITY_UPDATE",
+            _ => "unknown",
+        }
+    }
+}
+
+/// How many are kept that nobody has taken.
+const MOST: usize = 256;
+
+/// Frames that were noted, if they are to be.
+// Boxed: there are two for every connection, and hardly any is used.
+#[allow(clippy::box_collection)]
+#[derive(Debug, Default)]
+pub(crate) struct Watch(Option<Box<Vec<Frame>>>);
+
+impl Watch {
+    /// Notes a frame, where that is wanted.
+    #[inline]
+    pub(crate) fn note(&mut self, header: Header, is_sent: bool) {
+        if self.0.is_some() {
+            self.keep(header, is_sent);
+        }
+    }
+
+    #[cold]
+    fn keep(&mut self, header: Header, is_sent: bool) {
+        let Header { length, kind, flags, stream } = header;
+        if let Some(frames) = self.0.as_mut().filter(|frames| frames.len() < MOST) {
+            frames.push(Frame { kind, flags, stream, length, is_sent });
+        }
+    }
+
+    /// Those noted since the last call; from now on they are.
+    pub(crate) fn take(&mut self) -> Vec<Frame> {
+        std::mem::take(self.0.get_or_insert_default())
+    }
+
+    /// From now on nothing is noted.
+    pub(crate) fn end(&mut self) {
+        self.0 = None;
+    }
+}

@@ -1,0 +1,64 @@
+//! Points of traces (`trace check` on the runtime socket): checks that begin and end.
+//!
+//! Where nobody listens, each costs a look at one word. Called by [`Subject::check`](crate::Subject).
+
+use std::fmt::Write;
+
+use runtime::trace::{self, Keys, Level, Source, check};
+
+use crate::Subject;
+use crate::outcome::{Outcome, Verdict};
+
+fn keys(subject: &Subject) -> Keys {
+    let number = |of: *const ()| of as usize as u64;
+    Keys {
+        backend: number(std::sync::Arc::as_ptr(&subject.backend().state).cast()),
+        server: number(std::sync::Arc::as_ptr(subject.server()).cast()),
+        ..Keys::default()
+    }
+}
+
+fn whose(subject: &Subject, out: &mut String) {
+    // Writing to a string does not fail.
+    let _ = write!(out, "server={}/{}", subject.backend().state.name, subject.server().name);
+}
+
+/// A check begins.
+#[inline]
+#[track_caller]
+pub(crate) fn begins(subject: &Subject) {
+    if trace::is_on(Source::Check) {
+        let (events, level) = (check::START, Level::State);
+        trace::report(Source::Check, events, level, &keys(subject), "check begins", &|_, out| {
+            whose(subject, out);
+        });
+    }
+}
+
+/// A check is over.
+#[inline]
+#[track_caller]
+pub(crate) fn ends(subject: &Subject, outcome: &Outcome) {
+    if trace::is_on(Source::Check) {
+        tell(subject, outcome);
+    }
+}
+
+#[cold]
+#[track_caller]
+fn tell(subject: &Subject, outcome: &Outcome) {
+    let (events, level, message) = match outcome.verdict {
+        Verdict::Failed => (check::END | check::ERROR, Level::Error, "check failed"),
+        Verdict::Passed | Verdict::Conditional => (check::END | check::SUCCESS, Level::User, "check passed"),
+    };
+    trace::report(Source::Check, events, level, &keys(subject), message, &|verbosity, out| {
+        whose(subject, out);
+        let _ = write!(out, " status={} ms={}", outcome.status, outcome.duration.as_millis());
+        if let Some(code) = outcome.code {
+            let _ = write!(out, " code={code}");
+        }
+        if verbosity.shows_fields() && !outcome.info.is_empty() {
+            let _ = write!(out, " info={:?}", outcome.info);
+        }
+    });
+}

@@ -1,0 +1,484 @@
+//! Points of traces (`trace` on the runtime socket): what connections, requests and streams of TCP
+//! tell of themselves where somebody listens. Where nobody does, each costs a look at one word.
+//!
+//! What is told, and to whom, is in `runtime::trace`. Called by every step.
+
+use std::cell::RefCell;
+use std::fmt::Write;
+
+use runtime::trace::{self, Keys, Level, Source, Verbosity, fcgi, h1, h2, session, ssl, stream};
+use sample::{ConnectionError, Endpoint};
+
+use crate::client::{Client, Downstream};
+use crate::exchange::{Exchange, Stop};
+use crate::fault::Fault;
+use crate::points::{self, number, of_session};
+use crate::server::Upstream;
+use crate::stream::Engine;
+
+fn of_exchange(client: &Client, x: &Exchange) -> Keys {
+    Keys {
+        stream: x.txn.id,
+        backend: x.backend.as_ref().map_or(0, |backend| number(&*backend.state)),
+        server: x.txn.server.as_ref().map_or(0, |server| number(&**server)),
+        ..of_session(&client.session)
+    }
+}
+
+/// Text of a message as a line shows it.
+fn push(out: &mut String, bytes: &[u8]) {
+    out.push_str(&String::from_utf8_lossy(bytes));
+}
+
+/// Whose it is.
+fn owner(client: &Client, x: Option<&Exchange>, out: &mut String) {
+    let session = &client.session;
+    let _ = write!(out, "session={:06x} frontend={}", session.id, session.frontend.name);
+    match session.source() {
+        Endpoint::Ip(address) => out.push_str(&format!(" src={address}")),
+        Endpoint::Local => out.push_str(" src=unix"),
+    }
+    let Some(x) = x else { return };
+    let _ = write!(out, " stream={}", x.txn.id);
+    if let Some(backend) = &x.backend {
+        let _ = write!(out, " backend={}", backend.state.name);
+    }
+    if let Some(server) = &x.txn.server {
+        let _ = write!(out, " server={}", server.name);
+    }
+}
+
+/// A head: its first line, and its fields where these are wanted.
+fn head(head: &http::Head, verbosity: Verbosity, out: &mut String) {
+    if !out.is_empty() && !out.ends_with(' ') {
+        out.push(' ');
+    }
+    let mut line = Vec::new();
+    head.write_start_line(&mut line);
+    push(out, line.trim_ascii_end());
+    if verbosity.shows_fields() {
+        for (name, value) in head.fields() {
+            out.push_str(" | ");
+            push(out, name);
+            out.push_str(": ");
+            push(out, value);
+        }
+    }
+}
+
+/// The protocol that the client speaks.
+fn front(client: &Client) -> Source {
+    match client.side {
+        Downstream::H1(_) => Source::H1,
+        Downstream::H2(_) => Source::H2,
+    }
+}
+
+/// That of the server.
+fn back(upstream: &Upstream) -> Source {
+    match upstream {
+        Upstream::H1(_) => Source::H1,
+        Upstream::H2(_) => Source::H2,
+        Upstream::Fcgi(_) => Source::Fcgi,
+    }
+}
+
+#[track_caller]
+fn tell_of(
+    client: &Client,
+    x: &Exchange,
+    (source, events, level): (Source, u64, Level),
+    message: &str,
+    shown: Option<&http::Head>,
+) {
+    if !trace::is_on(source) {
+        return;
+    }
+    trace::report(source, events, level, &of_exchange(client, x), message, &|verbosity, out| {
+        if verbosity.names_owner() {
+            owner(client, Some(x), out);
+        }
+        if let Some(shown) = shown.filter(|_| verbosity.shows_message()) {
+            head(shown, verbosity, out);
+        }
+    });
+}
+
+/// A session begins.
+#[inline]
+#[track_caller]
+pub(crate) fn session_begins(client: &Client) {
+    if trace::is_on(Source::Session) {
+        of_connection(client, session::NEW, Level::State, "new session");
+    }
+}
+
+/// A session was refused, or failed before its first stream.
+#[inline]
+#[track_caller]
+pub(crate) fn session_fails(client: &Client) {
+    if trace::is_on(Source::Session) {
+        of_connection(client, session::ERROR, Level::Error, "session refused or failed");
+    }
+}
+
+#[cold]
+#[track_caller]
+fn of_connection(client: &Client, events: u64, level: Level, message: &str) {
+    trace::report(
+        Source::Session,
+        events,
+        level,
+        &of_session(&client.session),
+        message,
+        &|verbosity, out| {
+            if verbosity.names_owner() {
+                owner(client, None, out);
+            }
+            let error = client.session.error.get();
+            if error != ConnectionError::default() {
+                let _ = write!(out, " error={}", error.message());
+            }
+        },
+    );
+}
+
+/// A client's connection speaks HTTP/1.
+#[inline]
+#[track_caller]
+pub(crate) fn speaks_h1(client: &Client) {
+    if trace::is_on(Source::H1) {
+        begins_connection(client, Source::H1, h1::CONNECTION_NEW);
+    }
+}
+
+/// A client's connection speaks HTTP/2.
+#[inline]
+#[track_caller]
+pub(crate) fn speaks_h2(client: &Client) {
+    if trace::is_on(Source::H2) {
+        begins_connection(client, Source::H2, h2::CONNECTION_NEW);
+    }
+}
+
+#[cold]
+#[track_caller]
+fn begins_connection(client: &Client, source: Source, events: u64) {
+    let keys = of_session(&client.session);
+    trace::report(source, events, Level::User, &keys, "new connection of a client", &|verbosity, out| {
+        if verbosity.names_owner() {
+            owner(client, None, out);
+        }
+    });
+}
+
+/// A client's connection that carries many streams is over, and why.
+#[inline]
+#[track_caller]
+pub(crate) fn h2_ends(client: &Client, why: &dyn std::fmt::Debug, is_error: bool) {
+    if trace::is_on(Source::H2) {
+        let (events, level) = match is_error {
+            true => (h2::CONNECTION_END | h2::CONNECTION_ERROR, Level::Error),
+            false => (h2::CONNECTION_END, Level::State),
+        };
+        let keys = of_session(&client.session);
+        trace::report(Source::H2, events, level, &keys, "connection over", &|verbosity, out| {
+            let _ = write!(out, "{why:?}");
+            if verbosity.names_owner() {
+                out.push(' ');
+                owner(client, None, out);
+            }
+        });
+    }
+}
+
+/// The handshake of a client's connection is over.
+#[inline]
+#[track_caller]
+pub(crate) fn client_tls(client: &Client, failure: Option<ConnectionError>) {
+    if trace::is_on(Source::Ssl) {
+        tls_of_client(client, failure);
+    }
+}
+
+#[cold]
+#[track_caller]
+fn tls_of_client(client: &Client, failure: Option<ConnectionError>) {
+    let Some(details) = client.session.tls() else { return };
+    let (events, level, message) = match failure {
+        Some(_) => (ssl::NEW | ssl::HANDSHAKE | ssl::ERROR, Level::Error, "handshake with a client failed"),
+        None => (ssl::NEW | ssl::HANDSHAKE, Level::User, "handshake with a client"),
+    };
+    let keys = of_session(&client.session);
+    trace::report(Source::Ssl, events, level, &keys, message, &|verbosity, out| {
+        if verbosity.names_owner() {
+            owner(client, None, out);
+            out.push(' ');
+        }
+        shake(Some(details), failure, out);
+    });
+}
+
+/// The handshake with a server is over.
+#[inline]
+#[track_caller]
+pub(crate) fn server_tls(client: &Client, x: &Exchange, socket: &net::Stream, failure: Option<Fault>) {
+    if trace::is_on(Source::Ssl) {
+        tls_of_server(client, x, socket, failure);
+    }
+}
+
+#[cold]
+#[track_caller]
+fn tls_of_server(client: &Client, x: &Exchange, socket: &net::Stream, failure: Option<Fault>) {
+    let (events, level, message) = match failure {
+        Some(_) => (ssl::NEW | ssl::HANDSHAKE | ssl::ERROR, Level::Error, "handshake with a server failed"),
+        None => (ssl::NEW | ssl::HANDSHAKE, Level::User, "handshake with a server"),
+    };
+    let details = socket.tls().map(|session| session.details());
+    trace::report(Source::Ssl, events, level, &of_exchange(client, x), message, &|verbosity, out| {
+        if verbosity.names_owner() {
+            owner(client, Some(x), out);
+            out.push(' ');
+        }
+        shake(details.map(|details| &**details), failure.map(Fault::connection_error), out);
+    });
+}
+
+fn shake(details: Option<&tls::Details>, failure: Option<ConnectionError>, out: &mut String) {
+    if let Some(details) = details {
+        let _ = write!(out, "resumed={}", u8::from(details.is_resumed));
+        if let Some(alpn) = &details.alpn {
+            let _ = write!(out, " alpn={}", String::from_utf8_lossy(alpn));
+        }
+    }
+    if let Some(failure) = failure {
+        let _ = write!(out, " error={}", failure.message());
+    }
+}
+
+/// A request has come, and its stream begins.
+#[inline]
+#[track_caller]
+pub(crate) fn request(client: &Client, x: &Exchange) {
+    if trace::any() {
+        request_came(client, x);
+    }
+}
+
+#[cold]
+#[track_caller]
+fn request_came(client: &Client, x: &Exchange) {
+    let own = match front(client) {
+        Source::H2 => (Source::H2, h2::frame(1, false) | h2::STREAM_NEW, Level::User),
+        _ => (Source::H1, h1::RX_HEADERS | h1::STREAM_NEW, Level::User),
+    };
+    tell_of(client, x, own, "received a request", Some(&x.txn.request));
+    tell_of(client, x, (Source::Stream, stream::NEW | stream::HTTP, Level::State), "new stream", None);
+}
+
+/// A stream of TCP begins.
+#[inline]
+#[track_caller]
+pub(crate) fn tcp_begins(client: &Client, x: &Exchange) {
+    if trace::any() {
+        tell_of(
+            client,
+            x,
+            (Source::Stream, stream::NEW | stream::TCP, Level::State),
+            "new stream of TCP",
+            None,
+        );
+    }
+}
+
+/// A connection to the server is there; the request is about to leave.
+#[inline]
+#[track_caller]
+pub(crate) fn reached(client: &Client, x: &Exchange, upstream: &Upstream) {
+    if trace::any() {
+        has_server(client, x, upstream);
+    }
+}
+
+#[cold]
+#[track_caller]
+fn has_server(client: &Client, x: &Exchange, upstream: &Upstream) {
+    let is_new = upstream.uses() <= 1;
+    if x.txn.is_http {
+        let source = back(upstream);
+        let (new, sent) = match source {
+            Source::H2 => (h2::CONNECTION_NEW, h2::STREAM_NEW),
+            Source::Fcgi => (fcgi::CONNECTION_NEW, fcgi::STREAM_NEW),
+            _ => (h1::CONNECTION_NEW, h1::TX_HEADERS),
+        };
+        if is_new {
+            tell_of(client, x, (source, new, Level::User), "new connection to a server", None);
+        }
+        tell_of(client, x, (source, sent, Level::User), "sending a request", Some(&x.txn.request));
+    }
+    let message = if is_new { "server reached" } else { "connection to the server used again" };
+    tell_of(client, x, (Source::Stream, stream::SERVER_STATE | step(x), Level::State), message, None);
+}
+
+/// An attempt to be served by a server has failed.
+#[inline]
+#[track_caller]
+pub(crate) fn attempt_failed(client: &Client, x: &Exchange, fault: Fault) {
+    if trace::is_on(Source::Stream) {
+        failed(client, x, stream::SERVER_STATE | stream::ERROR, "attempt failed", fault);
+    }
+}
+
+#[cold]
+#[track_caller]
+fn failed(client: &Client, x: &Exchange, events: u64, message: &str, fault: Fault) {
+    let keys = of_exchange(client, x);
+    trace::report(Source::Stream, events, Level::Error, &keys, message, &|verbosity, out| {
+        let _ = write!(out, "{fault:?} phase={:?}", x.phase);
+        if verbosity.names_owner() {
+            out.push(' ');
+            owner(client, Some(x), out);
+        }
+    });
+}
+
+/// The event of a step.
+fn step(x: &Exchange) -> u64 {
+    if x.txn.is_http { stream::HTTP } else { stream::TCP }
+}
+
+/// The head of the response has come.
+#[inline]
+#[track_caller]
+pub(crate) fn response(client: &Client, x: &Exchange, upstream: &Upstream) {
+    if trace::any() {
+        response_came(client, x, upstream);
+    }
+}
+
+#[cold]
+#[track_caller]
+fn response_came(client: &Client, x: &Exchange, upstream: &Upstream) {
+    let own = match back(upstream) {
+        Source::H2 => (Source::H2, h2::frame(1, false), Level::User),
+        Source::Fcgi => (Source::Fcgi, fcgi::RESPONSE_HEADERS, Level::User),
+        _ => (Source::H1, h1::RX_HEADERS, Level::User),
+    };
+    tell_of(client, x, own, "received a response", Some(&x.txn.response));
+    tell_of(client, x, (Source::Stream, stream::HTTP, Level::State), "response received", None);
+}
+
+/// The head of the response is about to go to the client: the server's, or one made here.
+#[inline]
+#[track_caller]
+pub(crate) fn answer(client: &Client, x: &Exchange) {
+    if trace::any() {
+        answer_goes(client, x);
+    }
+}
+
+#[cold]
+#[track_caller]
+fn answer_goes(client: &Client, x: &Exchange) {
+    let own = match front(client) {
+        Source::H2 => (Source::H2, h2::frame(1, true), Level::User),
+        _ => (Source::H1, h1::TX_HEADERS, Level::User),
+    };
+    tell_of(client, x, own, "sending a response", Some(&x.txn.response));
+}
+
+/// Something ends the stream before its time.
+#[cold]
+#[track_caller]
+pub(crate) fn stopped(client: &Client, x: &Exchange, stop: Stop) {
+    let Stop::Fault(fault) = stop else { return };
+    let is_request = matches!(fault, Fault::BadRequest(_) | Fault::BadRequestBody);
+    if trace::is_on(Source::Stream) {
+        let kind = match (x.txn.is_http, is_request) {
+            (true, _) => stream::HTTP_ERROR,
+            (false, _) => stream::TCP_ERROR,
+        };
+        failed(client, x, stream::ERROR | kind, "stream ended by a fault", fault);
+    }
+    if x.txn.is_http && front(client) == Source::H1 {
+        let message = if is_request { "no request" } else { "request failed" };
+        tell_of(client, x, (Source::H1, h1::STREAM_ERROR, Level::Error), message, None);
+    }
+    if x.txn.is_http && front(client) == Source::H2 {
+        tell_of(client, x, (Source::H2, h2::STREAM_ERROR, Level::Error), "request failed", None);
+    }
+}
+
+/// The stream is over.
+#[inline]
+#[track_caller]
+pub(crate) fn over(client: &Client, x: &Exchange) {
+    if trace::any() {
+        is_over(client, x);
+    }
+}
+
+#[cold]
+#[track_caller]
+fn is_over(client: &Client, x: &Exchange) {
+    if x.txn.id == 0 && x.txn.status == 0 {
+        // No request came.
+        return;
+    }
+    let moved = |verbosity: Verbosity, out: &mut String| {
+        let _ = write!(out, "in={} out={} status={}", x.txn.bytes_in, x.txn.bytes_out, x.txn.status);
+        if verbosity.names_owner() {
+            out.push(' ');
+            owner(client, Some(x), out);
+        }
+    };
+    let keys = of_exchange(client, x);
+    let report = |source: Source, events: u64, level: Level, message: &str| {
+        if trace::is_on(source) {
+            trace::report(source, events, level, &keys, message, &moved);
+        }
+    };
+    if x.txn.is_http {
+        match front(client) {
+            Source::H2 => report(Source::H2, h2::STREAM_END, Level::State, "stream over"),
+            _ => {
+                report(
+                    Source::H1,
+                    h1::RX_DATA | h1::TX_DATA,
+                    Level::Data,
+                    "bytes of a request and its response",
+                );
+                report(Source::H1, h1::STREAM_END, Level::State, "request over");
+            }
+        }
+        if x.txn.server.as_ref().is_some() && x.backend.as_ref().is_some_and(|backend| backend.fcgi.is_some())
+        {
+            report(Source::Fcgi, fcgi::STREAM_END, Level::State, "request over");
+        }
+    }
+    report(Source::Stream, stream::FREE | step(x), Level::State, "stream over");
+}
+
+/// Frames that came and were made since the last call, on a connection of a client.
+#[inline]
+#[track_caller]
+pub(crate) fn frames_of_client(client: &Client, engine: &RefCell<Engine>) {
+    if trace::is_on(Source::H2) {
+        let taken = engine.borrow_mut().take_frames();
+        points::frames(&of_session(&client.session), taken, &|out| owner(client, None, out));
+    }
+}
+
+/// The client broke the protocol.
+#[inline]
+#[track_caller]
+pub(crate) fn protocol_broken(client: &Client, why: &dyn std::fmt::Debug) {
+    if trace::is_on(Source::H2) {
+        let keys = of_session(&client.session);
+        let events = h2::PROTOCOL_ERROR | h2::CONNECTION_ERROR;
+        trace::report(Source::H2, events, Level::Error, &keys, "protocol broken", &|_, out| {
+            let _ = write!(out, "{why:?}");
+        });
+    }
+}

@@ -1,0 +1,102 @@
+//! Points of traces that know neither clients nor requests, for the modules below these: sessions
+//! that end, connections to servers, frames of HTTP/2.
+//!
+//! Where nobody listens, each costs a look at one word. Called by `client` and `server`, and by
+//! `observe` for all the others.
+
+use std::fmt::Write;
+
+use runtime::trace::{self, Keys, Level, Source, Verbosity, fcgi, h1, h2, session};
+use sample::Session;
+
+/// A number of something that lives in one place.
+pub(crate) fn number<T>(of: &T) -> u64 {
+    std::ptr::from_ref(of) as u64
+}
+
+pub(crate) fn of_session(session: &Session) -> Keys {
+    Keys {
+        session: session.id,
+        connection: session.id,
+        listener: number(&*session.listener),
+        frontend: number(&*session.frontend),
+        ..Keys::default()
+    }
+}
+
+pub(crate) fn of_server(server: &state::Server, connection: u64) -> Keys {
+    Keys { connection, server: number(server), ..Keys::default() }
+}
+
+/// A session ends, and what its connection carried with it.
+#[inline]
+#[track_caller]
+pub(crate) fn session_ends(session: &Session) {
+    if trace::any() {
+        ends(session);
+    }
+}
+
+#[cold]
+#[track_caller]
+fn ends(session: &Session) {
+    let detail = |verbosity: Verbosity, out: &mut String| {
+        if verbosity.names_owner() {
+            let (id, requests) = (session.id, session.requests.get());
+            let _ = write!(out, "session={id:06x} frontend={} requests={requests}", session.frontend.name);
+        }
+    };
+    let keys = of_session(session);
+    let is_http = session.frontend.mode == state::Mode::Http;
+    if is_http && session.http_major.get() == 1 && trace::is_on(Source::H1) {
+        trace::report(Source::H1, h1::CONNECTION_END, Level::State, &keys, "connection over", &detail);
+    }
+    if trace::is_on(Source::Session) {
+        trace::report(Source::Session, session::END, Level::State, &keys, "session over", &detail);
+    }
+}
+
+/// A connection to a server is over.
+#[inline]
+#[track_caller]
+pub(crate) fn server_connection_over(source: Source, server: &state::Server) {
+    if trace::is_on(source) {
+        server_connection(source, server);
+    }
+}
+
+#[cold]
+#[track_caller]
+fn server_connection(source: Source, server: &state::Server) {
+    let events = match source {
+        Source::H2 => h2::CONNECTION_END,
+        Source::Fcgi => fcgi::CONNECTION_END,
+        _ => h1::CONNECTION_END,
+    };
+    let keys = of_server(server, 0);
+    trace::report(source, events, Level::State, &keys, "connection to a server over", &|verbosity, out| {
+        if verbosity.names_owner() {
+            let _ = write!(out, "server={}", server.name);
+        }
+    });
+}
+
+/// Frames that came and were made on a connection, as whoever owns it has noted them.
+#[cold]
+#[track_caller]
+pub(crate) fn frames(keys: &Keys, frames: Vec<::h2::Frame>, owner: &dyn Fn(&mut String)) {
+    for frame in frames {
+        let way = if frame.is_sent { "made" } else { "received" };
+        let message = format!("{way} a {} frame", frame.name());
+        let keys = Keys { stream: frame.stream.into(), ..*keys };
+        let events = h2::frame(frame.kind, frame.is_sent);
+        trace::report(Source::H2, events, Level::Proto, &keys, &message, &|verbosity, out| {
+            let (id, flags, length) = (frame.stream, frame.flags, frame.length);
+            let _ = write!(out, "id={id} flags={flags:#x} length={length}");
+            if verbosity.names_owner() {
+                out.push(' ');
+                owner(out);
+            }
+        });
+    }
+}

@@ -1,0 +1,480 @@
+//! What the words of `trace` mean (management manual, 9.3): read into a [`Command`] first, which a
+//! configuration can be held to before anything is traced, then put into effect.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use super::sources::ABSENT;
+use super::state::{self, Action, Lock, Run};
+use super::{Output, Source};
+
+/// The sinks that there are, for a trace to go to.
+pub trait Outputs {
+    /// The names of all, with what they are.
+    fn list(&self) -> Vec<(String, String)>;
+    /// The one of this name.
+    fn find(&self, name: &str) -> Option<Arc<dyn Output>>;
+}
+
+/// What is to be traced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    One(Source),
+    All,
+}
+
+impl Target {
+    fn name(self) -> &'static str {
+        match self {
+            Self::One(source) => source.name(),
+            Self::All => "all",
+        }
+    }
+
+    fn sources(self) -> Vec<Source> {
+        match self {
+            Self::One(source) => vec![source],
+            Self::All => Source::ALL.to_vec(),
+        }
+    }
+}
+
+/// One thing to change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Change {
+    /// What of these events an action is for, from now on or no more.
+    Events {
+        action: Action,
+        bits: u64,
+        on: bool,
+    },
+    /// The action itself, without an event.
+    Now(Action),
+    Level(u8),
+    Verbosity(u8),
+    Lock(Lock),
+    Follow(Option<Source>),
+    Sink(Option<Box<str>>),
+}
+
+/// What there is to choose from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum List {
+    Sources,
+    Words,
+    Events(Action),
+    Levels,
+    Verbosities,
+    Locks,
+    Follow,
+    Sinks,
+}
+
+/// A line of `trace`, read.
+#[derive(Debug, Clone)]
+pub struct Command {
+    /// `None` for all sources at once, and only to stop them.
+    target: Option<Target>,
+    changes: Vec<Change>,
+    list: Option<List>,
+}
+
+const SIGNS: &str = "(.=stopped, w=waiting, R=running)";
+const LEVELS: [(&str, &str); 6] = [
+    ("error", "what went wrong"),
+    ("user", "and what users look at"),
+    ("proto", "and units of protocols"),
+    ("state", "and states that change"),
+    ("data", "and bytes that move"),
+    ("developer", "and all there is"),
+];
+const VERBOSITIES: [(&str, &str); 6] = [
+    ("quiet", "the message alone"),
+    ("clean", "and request lines and statuses"),
+    ("minimal", "the message, and whose it is"),
+    ("simple", "both"),
+    ("advanced", "and the fields of messages"),
+    ("complete", "all there is"),
+];
+const SESSION_VERBOSITIES: [(&str, &str); 2] = [("quiet", "the message alone"), ("default", "all there is")];
+const LOCKS: [(Lock, &str, &str); 8] = [
+    (Lock::Backend, "backend", "the backend"),
+    (Lock::Connection, "connection", "the connection"),
+    (Lock::Frontend, "frontend", "the frontend"),
+    (Lock::Listener, "listener", "the listener"),
+    (Lock::Nothing, "nothing", "nothing"),
+    (Lock::Server, "server", "the server"),
+    (Lock::Session, "session", "the session"),
+    (Lock::Thread, "thread", "the thread"),
+];
+const WORDS: [(&str, &str); 9] = [
+    ("event", "which events are told"),
+    ("level", "how much a point must matter"),
+    ("lock", "what the trace keeps to once it began"),
+    ("follow", "another source whose lock this one keeps to"),
+    ("pause", "which events have it wait for the next beginning"),
+    ("sink", "where lines go"),
+    ("start", "which events begin it, or `now`"),
+    ("stop", "which events end it, or `now`"),
+    ("verbosity", "how much lines say"),
+];
+
+fn verbosities(target: Target) -> &'static [(&'static str, &'static str)] {
+    match target {
+        Target::One(Source::Session) => &SESSION_VERBOSITIES,
+        Target::One(_) | Target::All => &VERBOSITIES,
+    }
+}
+
+/// What a source can lock on beside what all can, under which name.
+fn own_locks(source: Source) -> &'static [(Lock, &'static str, &'static str)] {
+    match source {
+        Source::H1 => &[(Lock::Stream, "h1s", "the request of HTTP/1")],
+        Source::H2 => &[(Lock::Stream, "h2s", "the stream of HTTP/2")],
+        Source::Fcgi => &[(Lock::Stream, "fstrm", "the request of FastCGI")],
+        Source::Stream => &[(Lock::Stream, "stream", "the stream")],
+        Source::Peers => &[(Lock::Own, "peer", "the peer"), (Lock::Group, "peers", "the section")],
+        Source::Acme => &[(Lock::Own, "acme_ctx", "the order")],
+        Source::Ssl | Source::Check | Source::Session => &[],
+    }
+}
+
+fn locks(target: Target) -> Vec<(Lock, &'static str, &'static str)> {
+    let own = match target {
+        Target::One(source) => own_locks(source),
+        Target::All => &[],
+    };
+    LOCKS.iter().chain(own).copied().collect()
+}
+
+fn action(word: &str) -> Option<Action> {
+    Some(match word {
+        "event" => Action::Report,
+        "start" => Action::Start,
+        "stop" => Action::Stop,
+        "pause" => Action::Pause,
+        _ => return None,
+    })
+}
+
+/// The source of this name.
+///
+/// # Errors
+/// There is none, and why.
+fn source(name: &str) -> Result<Source, String> {
+    Source::ALL.into_iter().find(|source| source.name() == name).ok_or_else(|| {
+        let why = ABSENT.iter().find(|(absent, _)| *absent == name);
+        let why = why.map(|(_, why)| format!(": {why}")).unwrap_or_default();
+        format!("No such trace source '{name}'{why}\n")
+    })
+}
+
+impl Command {
+    /// Reads the words behind `trace`; `has_sink` says which sinks there are.
+    ///
+    /// # Errors
+    /// What is wrong, in HAProxy's words where it has any.
+    pub fn read<'w>(
+        words: impl IntoIterator<Item = &'w str>,
+        has_sink: impl Fn(&str) -> bool,
+    ) -> Result<Self, String> {
+        let mut words = words.into_iter();
+        let mut command = Self { target: None, changes: Vec::new(), list: None };
+        match words.next() {
+            None | Some("") => {
+                command.list = Some(List::Sources);
+                return Ok(command);
+            }
+            Some("0") => return Ok(command),
+            Some("all") => command.target = Some(Target::All),
+            Some(name) => command.target = Some(Target::One(source(name)?)),
+        }
+        let Some(target) = command.target else { return Ok(command) };
+        command.list = Some(List::Words);
+        while let Some(word) = words.next() {
+            if target == Target::All && !matches!(word, "sink" | "level" | "follow") {
+                return Err(match WORDS.iter().any(|(known, _)| *known == word) {
+                    true => format!("'{word}' not applicable to meta-source 'all'\n"),
+                    false => format!("Unknown trace keyword '{word}'\n"),
+                });
+            }
+            let value = words.next().unwrap_or_default();
+            command.list = (value.is_empty()).then_some(list(word)?);
+            if !value.is_empty() {
+                command.changes.push(change(target, word, value, &has_sink)?);
+            }
+        }
+        Ok(command)
+    }
+
+    /// Puts it into effect, and says what there is to be said.
+    ///
+    /// # Errors
+    /// A sink that was there is not.
+    pub fn apply(&self, outputs: &dyn Outputs) -> Result<String, String> {
+        let Some(target) = self.target else {
+            if self.list.is_none() {
+                state::stop_all();
+                return Ok("All traces now stopped\n".to_owned());
+            }
+            return Ok(sources());
+        };
+        for change in &self.changes {
+            for source in target.sources() {
+                make(source, change, outputs)?;
+            }
+        }
+        Ok(self.list.map(|list| show_list(target, list, outputs)).unwrap_or_default())
+    }
+
+    /// Whether it changes nothing, and asks what there is.
+    pub fn only_lists(&self) -> bool {
+        self.list.is_some()
+    }
+}
+
+fn list(word: &str) -> Result<List, String> {
+    Ok(match word {
+        "level" => List::Levels,
+        "lock" => List::Locks,
+        "follow" => List::Follow,
+        "sink" => List::Sinks,
+        "verbosity" => List::Verbosities,
+        _ => List::Events(action(word).ok_or_else(|| format!("Unknown trace keyword '{word}'\n"))?),
+    })
+}
+
+/// What a word and its value ask of a source.
+fn change(
+    target: Target,
+    word: &str,
+    value: &str,
+    has_sink: &impl Fn(&str) -> bool,
+) -> Result<Change, String> {
+    let number = |all: &[(&str, &str)]| all.iter().position(|(name, _)| *name == value).map(|at| at as u8);
+    Ok(match word {
+        "level" => Change::Level(number(&LEVELS).ok_or_else(|| {
+            format!("No such trace level '{value}'. {}", show_list(target, List::Levels, &NoSinks))
+        })?),
+        "verbosity" => Change::Verbosity(number(verbosities(target)).ok_or_else(|| {
+            format!("No such verbosity level '{value}'. {}", show_list(target, List::Verbosities, &NoSinks))
+        })?),
+        "lock" => {
+            let found = locks(target).into_iter().find(|(_, name, _)| *name == value);
+            Change::Lock(found.ok_or_else(|| format!("Unsupported lock-on criterion '{value}'\n"))?.0)
+        }
+        "follow" => Change::Follow(if value == "none" { None } else { Some(source(value)?) }),
+        "sink" if value == "none" => Change::Sink(None),
+        "sink" if has_sink(value) => Change::Sink(Some(value.into())),
+        "sink" => return Err(format!("No such trace sink '{value}'\n")),
+        _ => {
+            let Some(action) = action(word) else {
+                return Err(format!("Unknown trace keyword '{word}'\n"));
+            };
+            events(target, action, value)?
+        }
+    })
+}
+
+/// Events that an action is for, or is for no more.
+fn events(target: Target, action: Action, value: &str) -> Result<Change, String> {
+    if value == "now" && action != Action::Report {
+        return Ok(Change::Now(action));
+    }
+    let (name, on) = match value.strip_prefix(['-', '!']) {
+        Some(name) => (name, false),
+        None => (value.strip_prefix('+').unwrap_or(value), true),
+    };
+    let bits = match name {
+        "any" => return Ok(Change::Events { action, bits: u64::MAX, on }),
+        "none" => return Ok(Change::Events { action, bits: u64::MAX, on: false }),
+        name => {
+            let all = target.sources();
+            let found = all.iter().flat_map(|one| one.events()).find(|event| event.name == name);
+            found.map(|event| event.bit).ok_or_else(|| format!("No such trace event '{name}'\n"))?
+        }
+    };
+    Ok(Change::Events { action, bits, on })
+}
+
+fn make(source: Source, change: &Change, outputs: &dyn Outputs) -> Result<(), String> {
+    let state = state::of(source);
+    match change {
+        Change::Events { action, bits, on } => {
+            let before = state.events(*action);
+            state.set_events(*action, if *on { before | bits } else { before & !bits });
+            if *action == Action::Start && *on && state.run() == Run::Stopped {
+                state.set_run(Run::Waiting);
+            }
+        }
+        Change::Now(Action::Stop) => state.set_run(Run::Stopped),
+        Change::Now(Action::Pause) => state.set_run(Run::Waiting),
+        Change::Now(_) => state.set_run(Run::Running),
+        Change::Level(level) => state.set_level(*level),
+        Change::Verbosity(verbosity) => state.set_verbosity(*verbosity),
+        Change::Lock(lock) => state.set_lock(*lock),
+        Change::Follow(other) => state.set_followed(*other),
+        Change::Sink(None) => state.set_output(None),
+        Change::Sink(Some(name)) => {
+            let output = outputs.find(name).ok_or_else(|| format!("No such trace sink '{name}'\n"))?;
+            state.set_output(Some(output));
+        }
+    }
+    Ok(())
+}
+
+/// Where there are none to list.
+struct NoSinks;
+
+impl Outputs for NoSinks {
+    fn list(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn find(&self, _: &str) -> Option<Arc<dyn Output>> {
+        None
+    }
+}
+
+fn star(is_current: bool) -> char {
+    if is_current { '*' } else { ' ' }
+}
+
+/// All sources, with whether they are traced.
+fn sources() -> String {
+    let mut out = format!("Supported trace sources and states {SIGNS} :\n");
+    let _ = writeln!(out, " [.] {:<10} : no source: ends all traces", "0");
+    let _ = writeln!(out, " [.] {:<10} : all of these, for 'sink', 'level' and 'follow'", "all");
+    source_lines(&mut out);
+    out
+}
+
+fn source_lines(out: &mut String) {
+    for source in Source::ALL {
+        let sign = state::of(source).run().sign();
+        let _ = writeln!(out, " [{sign}] {:<10} : {}", source.name(), source.doc());
+    }
+}
+
+/// What there is to choose from, with what is chosen.
+fn show_list(target: Target, list: List, outputs: &dyn Outputs) -> String {
+    let name = target.name();
+    let state = match target {
+        Target::One(source) => Some(state::of(source)),
+        Target::All => None,
+    };
+    let mut out = String::new();
+    let mut numbered = |title: String, all: &[(&str, &str)], current: Option<u8>| {
+        let _ = writeln!(out, "{title}");
+        for (at, (name, doc)) in all.iter().enumerate() {
+            let _ = writeln!(out, "  {} {name:<10} : {doc}", star(current == Some(at as u8)));
+        }
+    };
+    match list {
+        List::Sources => return sources(),
+        List::Words => {
+            out.push_str("Supported commands:\n");
+            for (word, doc) in WORDS {
+                let _ = writeln!(out, "  {word:<9} : {doc}");
+            }
+        }
+        List::Levels => numbered(
+            format!("Supported trace levels for source {name}:"),
+            &LEVELS,
+            state.map(|state| state.level()),
+        ),
+        List::Verbosities => numbered(
+            format!("Supported trace verbosities for source {name}:"),
+            verbosities(target),
+            state.map(|state| state.verbosity()),
+        ),
+        List::Locks => {
+            let _ = writeln!(out, "Supported lock-on criteria for source {name}:");
+            for (lock, name, doc) in locks(target) {
+                let sign = star(state.is_some_and(|state| state.lock() == lock));
+                let doc = if lock == Lock::Nothing { "not locked" } else { doc };
+                let _ = writeln!(out, "  {sign} {name:<10} : {doc}");
+            }
+        }
+        List::Follow => {
+            if let Some(state) = state {
+                match state.followed() {
+                    Some(other) => out.push_str(&format!("Currently following source '{}'.\n", other.name())),
+                    None => out.push_str("Not following any other source.\n"),
+                }
+            }
+            out.push_str("Sources that can be followed:\n");
+            let _ = writeln!(out, " [.] {:<10} : no other source", "none");
+            source_lines(&mut out);
+        }
+        List::Sinks => {
+            let current = state.and_then(|state| state.output());
+            let current = current.as_ref().map_or("none", |output| output.name());
+            let _ = writeln!(out, "Supported sinks for source {name} (*=current):");
+            let none = ("none".to_owned(), "no sink".to_owned());
+            for (name, doc) in std::iter::once(none).chain(outputs.list()) {
+                let sign = star(state.is_some() && name == current);
+                let _ = writeln!(out, "  {sign} {name:<10} : {doc}");
+            }
+        }
+        List::Events(action) => {
+            let Target::One(source) = target else { return out };
+            let bits = state::of(source).events(action);
+            let _ = writeln!(out, "Supported events for source {name} (+=enabled, -=disabled):");
+            if action != Action::Report {
+                let _ = writeln!(out, "  - {:<12} : at once, without an event", "now");
+            }
+            let _ = writeln!(out, "  - {:<12} : no event", "none");
+            let _ = writeln!(out, "  - {:<12} : every event", "any");
+            for event in source.events() {
+                let sign = plus(bits & event.bit != 0);
+                let _ = writeln!(out, "  {sign} {:<12} : {}", event.name, event.doc);
+            }
+        }
+    }
+    out
+}
+
+fn plus(on: bool) -> char {
+    if on { '+' } else { '-' }
+}
+
+/// `show trace`: all sources with their sinks, or the events of one.
+///
+/// # Errors
+/// There is no such source.
+pub fn show(name: &str) -> Result<String, String> {
+    if name.is_empty() {
+        let mut out = format!("Supported trace sources and states {SIGNS} :\n");
+        for source in Source::ALL {
+            let state = state::of(source);
+            let (sink, dropped) = sink(source);
+            let (sign, name, doc) = (state.run().sign(), source.name(), source.doc());
+            let _ = writeln!(out, " [{sign}] {name:<10} -> {sink} [drp {dropped}]  [{doc}]");
+        }
+        return Ok(out);
+    }
+    let source = source(name).map_err(|_| "No such trace source\n".to_owned())?;
+    let state = state::of(source);
+    let (sink, dropped) = sink(source);
+    let mut out = format!("Trace status for {name}:\n  - sink: {sink} [{dropped} dropped]\n");
+    out.push_str("  - event name   :     report    start    stop    pause\n");
+    for event in source.events() {
+        let has = |action| plus(state.events(action) & event.bit != 0);
+        let _ = writeln!(
+            out,
+            "    {:<12} :        {}        {}        {}       {}",
+            event.name,
+            has(Action::Report),
+            has(Action::Start),
+            has(Action::Stop),
+            has(Action::Pause)
+        );
+    }
+    Ok(out)
+}
+
+fn sink(source: Source) -> (String, u64) {
+    let output = state::of(source).output();
+    output.map_or_else(|| ("none".to_owned(), 0), |output| (output.name().to_owned(), output.dropped()))
+}

@@ -1,0 +1,169 @@
+//! Traces (`trace` on the runtime socket, `traces` sections; management manual, 9.3): what happens
+//! in parts of the process, told while it happens.
+//!
+//! A part that can be traced is a [`Source`]. Where something happens it stands a point: a look at
+//! one word ([`is_on`]), and only where somebody listens a call of [`report`], which is cold. What
+//! the words of a command mean is `command`, which events and criteria there are `sources`, when a
+//! source reports `state`. Nothing here does I/O: an [`Output`] may. Called by whoever is traced, by
+//! the runtime socket, and by the binary for `traces` sections.
+
+pub mod command;
+pub mod sources;
+mod state;
+
+use std::fmt::Write;
+use std::panic::Location;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+pub use sources::{Source, acme, check, fcgi, h1, h2, peers, session, ssl, stream};
+pub use state::{Action, Lock, Run, stop_all};
+
+/// Sources that somebody listens to, a bit each. Written by `state` when that changes.
+static ACTIVE: AtomicU32 = AtomicU32::new(0);
+
+/// Whether anybody listens to any source.
+#[inline]
+pub fn any() -> bool {
+    ACTIVE.load(Relaxed) != 0
+}
+
+/// Whether anybody listens to this one.
+#[inline]
+pub fn is_on(source: Source) -> bool {
+    ACTIVE.load(Relaxed) & source.bit() != 0
+}
+
+/// How much a point matters, and to whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Something went wrong.
+    Error,
+    /// Whoever looks at his traffic.
+    User,
+    /// Units of a protocol.
+    Proto,
+    /// States that change.
+    State,
+    /// Bytes that move.
+    Data,
+    /// Whoever looks for a fault in the program.
+    Developer,
+}
+
+/// How much a line says beside its message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verbosity {
+    /// Nothing.
+    Quiet,
+    /// What users want to see: request lines and statuses.
+    Clean,
+    /// Whose it is.
+    Minimal,
+    /// Both.
+    Simple,
+    /// The fields of messages too.
+    Advanced,
+    /// All there is.
+    Complete,
+}
+
+impl Verbosity {
+    const ALL: [Self; 6] =
+        [Self::Quiet, Self::Clean, Self::Minimal, Self::Simple, Self::Advanced, Self::Complete];
+
+    fn of(number: u8) -> Self {
+        Self::ALL.get(usize::from(number)).copied().unwrap_or(Self::Complete)
+    }
+
+    /// Whether whose it is belongs to the line.
+    pub fn names_owner(self) -> bool {
+        self >= Self::Minimal
+    }
+
+    /// Whether request lines and statuses belong to it.
+    pub fn shows_message(self) -> bool {
+        self != Self::Quiet && self != Self::Minimal
+    }
+
+    /// Whether the fields of messages do.
+    pub fn shows_fields(self) -> bool {
+        self >= Self::Advanced
+    }
+}
+
+/// What a point is about, for locks: numbers that tell one from another, 0 where it is about none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Keys {
+    /// The client's session.
+    pub session: u64,
+    /// The connection.
+    pub connection: u64,
+    /// The stream, or the request of an HTTP/1 connection.
+    pub stream: u64,
+    /// The listener.
+    pub listener: u64,
+    /// The frontend.
+    pub frontend: u64,
+    /// The backend.
+    pub backend: u64,
+    /// The server.
+    pub server: u64,
+    /// What the source has of its own: a peer, an order of certificates.
+    pub own: u64,
+    /// What holds several of those: a section of peers.
+    pub group: u64,
+}
+
+/// Where lines of a trace go.
+pub trait Output: Send + Sync {
+    /// The name of the sink.
+    fn name(&self) -> &str;
+    /// Takes a line, without its end.
+    fn write(&self, line: &str);
+    /// How many lines it could not take.
+    fn dropped(&self) -> u64;
+}
+
+/// Something happened: `events` of the source, with a message and what may be said beside it.
+#[cold]
+#[inline(never)]
+#[track_caller]
+pub fn report(
+    source: Source,
+    events: u64,
+    level: Level,
+    keys: &Keys,
+    message: &str,
+    detail: &dyn Fn(Verbosity, &mut String),
+) {
+    let place = Location::caller();
+    state::of(source).happen(source, events, level, keys, |output, verbosity| {
+        let file = place.file().rsplit('/').next().unwrap_or_default();
+        let mut line = String::with_capacity(160);
+        let worker = crate::current_worker();
+        // Writing to a string does not fail.
+        let _ =
+            write!(line, "[{worker:02}|{}|{}|{file}:{}] {message}", source.name(), level as u8, place.line());
+        if verbosity != Verbosity::Quiet {
+            let start = line.len();
+            line.push_str(" : ");
+            let said = line.len();
+            detail(verbosity, &mut line);
+            if line.len() == said {
+                line.truncate(start);
+            }
+        }
+        printable(&mut line);
+        output.write(&line);
+    });
+}
+
+/// Replaces what would end the line, or talk to a terminal.
+fn printable(line: &mut String) {
+    if line.chars().any(char::is_control) {
+        *line = line.chars().map(|c| if c.is_control() { '.' } else { c }).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests;

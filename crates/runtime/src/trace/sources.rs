@@ -1,0 +1,342 @@
+//! The sources, and what happens in each: names of events as HAProxy has them, of which a source has
+//! those that can happen here.
+
+/// A part of the process that can be traced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// Connections that carry HTTP/2, on either side.
+    H2,
+    /// Connections to FastCGI applications.
+    Fcgi,
+    /// Certificates that are ordered.
+    Acme,
+    /// TLS, on either side.
+    Ssl,
+    /// Connections that carry HTTP/1, on either side.
+    H1,
+    /// Requests and streams of TCP, step by step.
+    Stream,
+    /// Sessions with peers.
+    Peers,
+    /// Health checks.
+    Check,
+    /// Connections of clients, from accept to close.
+    Session,
+}
+
+/// One thing that can happen in a source.
+#[derive(Debug, Clone, Copy)]
+pub struct Event {
+    /// Its bit.
+    pub bit: u64,
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub doc: &'static str,
+}
+
+const fn event(bit: u64, name: &'static str, doc: &'static str) -> Event {
+    Event { bit, name, doc }
+}
+
+/// Events of [`Source::H1`].
+pub mod h1 {
+    use super::{Event, event};
+    /// A connection speaks it.
+    pub const CONNECTION_NEW: u64 = 1;
+    /// A connection is over.
+    pub const CONNECTION_END: u64 = 1 << 1;
+    /// A head came.
+    pub const RX_HEADERS: u64 = 1 << 3;
+    /// Bytes of a body came.
+    pub const RX_DATA: u64 = 1 << 4;
+    /// A head went.
+    pub const TX_HEADERS: u64 = 1 << 5;
+    /// Bytes of a body went.
+    pub const TX_DATA: u64 = 1 << 6;
+    /// A request begins on a connection.
+    pub const STREAM_NEW: u64 = 1 << 7;
+    /// It is over.
+    pub const STREAM_END: u64 = 1 << 8;
+    /// It failed, or was no request.
+    pub const STREAM_ERROR: u64 = 1 << 9;
+
+    pub(super) const EVENTS: &[Event] = &[
+        event(CONNECTION_NEW, "h1c_new", "a connection begins"),
+        event(CONNECTION_END, "h1c_end", "a connection is over"),
+        event(RX_DATA, "rx_data", "bytes of a body were received"),
+        event(RX_HEADERS, "rx_headers", "a head was received"),
+        event(TX_DATA, "tx_data", "bytes of a body were sent"),
+        event(TX_HEADERS, "tx_headers", "a head was made to be sent"),
+        event(STREAM_NEW, "h1s_new", "a request begins"),
+        event(STREAM_END, "h1s_end", "a request is over"),
+        event(STREAM_ERROR, "h1s_err", "a request failed"),
+    ];
+}
+
+/// Events of [`Source::H2`].
+pub mod h2 {
+    use super::{Event, event};
+    /// A connection begins.
+    pub const CONNECTION_NEW: u64 = 1;
+    /// A connection is over.
+    pub const CONNECTION_END: u64 = 1 << 1;
+    /// A connection failed.
+    pub const CONNECTION_ERROR: u64 = 1 << 2;
+    /// A breach of the protocol.
+    pub const PROTOCOL_ERROR: u64 = 1 << 3;
+    /// A stream begins.
+    pub const STREAM_NEW: u64 = 1 << 4;
+    /// A stream is over.
+    pub const STREAM_END: u64 = 1 << 5;
+    /// A stream was reset.
+    pub const STREAM_ERROR: u64 = 1 << 6;
+    /// Any frame came.
+    pub const RX_FRAME: u64 = 1 << 7;
+    /// Any frame went.
+    pub const TX_FRAME: u64 = 1 << 8;
+
+    /// The first of the bits of frames received, in the order of their numbers.
+    const RX: u32 = 16;
+    /// The same of frames sent.
+    const TX: u32 = 32;
+
+    /// What the frame of this kind is that came, or went.
+    pub fn frame(kind: u8, is_sent: bool) -> u64 {
+        let (any, first) = if is_sent { (TX_FRAME, TX) } else { (RX_FRAME, RX) };
+        if kind <= 9 { any | 1 << (first + u32::from(kind)) } else { any }
+    }
+
+    pub(super) const EVENTS: &[Event] = &[
+        event(CONNECTION_NEW, "h2c_new", "a connection begins"),
+        event(CONNECTION_END, "h2c_end", "a connection is over"),
+        event(CONNECTION_ERROR, "h2c_err", "a connection failed"),
+        event(RX_FRAME, "rx_frame", "a frame of any kind was received"),
+        event(1 << RX, "rx_data", "a DATA frame was received"),
+        event(2 << RX, "rx_hdr", "a HEADERS frame was received"),
+        event(4 << RX, "rx_prio", "a PRIORITY frame was received"),
+        event(8 << RX, "rx_rst", "a RST_STREAM frame was received"),
+        event(16 << RX, "rx_settings", "a SETTINGS frame was received"),
+        event(32 << RX, "rx_push", "a PUSH_PROMISE frame was received"),
+        event(64 << RX, "rx_ping", "a PING frame was received"),
+        event(128 << RX, "rx_goaway", "a GOAWAY frame was received"),
+        event(256 << RX, "rx_wu", "a WINDOW_UPDATE frame was received"),
+        event(512 << RX, "rx_cont", "a CONTINUATION frame was received"),
+        event(TX_FRAME, "tx_frame", "a frame of any kind was made to be sent"),
+        event(1 << TX, "tx_data", "a DATA frame was made"),
+        event(2 << TX, "tx_hdr", "a HEADERS frame was made"),
+        event(8 << TX, "tx_rst", "a RST_STREAM frame was made"),
+        event(16 << TX, "tx_settings", "a SETTINGS frame was made"),
+        event(64 << TX, "tx_ping", "a PING frame was made"),
+        event(128 << TX, "tx_goaway", "a GOAWAY frame was made"),
+        event(256 << TX, "tx_wu", "a WINDOW_UPDATE frame was made"),
+        event(512 << TX, "tx_cont", "a CONTINUATION frame was made"),
+        event(STREAM_NEW, "h2s_new", "a stream begins"),
+        event(STREAM_END, "h2s_end", "a stream is over"),
+        event(STREAM_ERROR, "h2s_err", "a stream was reset"),
+        event(PROTOCOL_ERROR, "proto_err", "the peer broke the protocol"),
+    ];
+}
+
+/// Events of [`Source::Fcgi`].
+pub mod fcgi {
+    use super::{Event, event};
+    /// A connection begins.
+    pub const CONNECTION_NEW: u64 = 1;
+    /// A connection is over.
+    pub const CONNECTION_END: u64 = 1 << 1;
+    /// A request begins.
+    pub const STREAM_NEW: u64 = 1 << 3;
+    /// A request is over.
+    pub const STREAM_END: u64 = 1 << 4;
+    /// The head of a response came.
+    pub const RESPONSE_HEADERS: u64 = 1 << 5;
+
+    pub(super) const EVENTS: &[Event] = &[
+        event(CONNECTION_NEW, "fconn_new", "a connection begins"),
+        event(CONNECTION_END, "fconn_end", "a connection is over"),
+        event(RESPONSE_HEADERS, "rsp_headers", "the head of a response was received"),
+        event(STREAM_NEW, "fstrm_new", "a request begins"),
+        event(STREAM_END, "fstrm_end", "a request is over"),
+    ];
+}
+
+/// Events of [`Source::Acme`].
+pub mod acme {
+    use super::{Event, event};
+    /// An order begins, makes a step, or is over.
+    pub const TASK: u64 = 1;
+
+    pub(super) const EVENTS: &[Event] =
+        &[event(TASK, "acme_task", "an order begins, makes a step or is over")];
+}
+
+/// Events of [`Source::Ssl`].
+pub mod ssl {
+    use super::{Event, event};
+    /// A handshake begins.
+    pub const NEW: u64 = 1;
+    /// A handshake is over.
+    pub const HANDSHAKE: u64 = 1 << 1;
+    /// A handshake failed.
+    pub const ERROR: u64 = 1 << 2;
+
+    pub(super) const EVENTS: &[Event] = &[
+        event(NEW, "sslc_new", "a handshake begins"),
+        event(ERROR, "sslc_err", "a handshake failed"),
+        event(HANDSHAKE, "sslc_hndshk", "a handshake is over"),
+    ];
+}
+
+/// Events of [`Source::Stream`].
+pub mod stream {
+    use super::{Event, event};
+    /// A stream begins.
+    pub const NEW: u64 = 1;
+    /// A stream is over.
+    pub const FREE: u64 = 1 << 1;
+    /// A stream was ended by something that went wrong.
+    pub const ERROR: u64 = 1 << 2;
+    /// The way to a server.
+    pub const SERVER_STATE: u64 = 1 << 3;
+    /// A step of a request or response of HTTP.
+    pub const HTTP: u64 = 1 << 4;
+    /// One went wrong.
+    pub const HTTP_ERROR: u64 = 1 << 5;
+    /// A step of a stream of TCP.
+    pub const TCP: u64 = 1 << 6;
+    /// One went wrong.
+    pub const TCP_ERROR: u64 = 1 << 7;
+
+    pub(super) const EVENTS: &[Event] = &[
+        event(NEW, "strm_new", "a stream begins"),
+        event(FREE, "strm_free", "a stream is over"),
+        event(ERROR, "strm_err", "a stream was ended by a fault"),
+        event(SERVER_STATE, "sc_state", "a server was chosen, reached or given up"),
+        event(HTTP, "http_ana", "a step of HTTP"),
+        event(HTTP_ERROR, "http_err", "a step of HTTP went wrong"),
+        event(TCP, "tcp_ana", "a step of TCP"),
+        event(TCP_ERROR, "tcp_err", "a step of TCP went wrong"),
+    ];
+}
+
+/// Events of [`Source::Peers`].
+pub mod peers {
+    use super::{Event, event};
+    /// A session begins.
+    pub const NEW: u64 = 1;
+    /// A session is over.
+    pub const END: u64 = 1 << 1;
+    /// A session was ended by something that went wrong.
+    pub const ERROR: u64 = 1 << 2;
+    /// Bytes came.
+    pub const RX: u64 = 1 << 3;
+    /// Bytes went.
+    pub const TX: u64 = 1 << 4;
+
+    pub(super) const EVENTS: &[Event] = &[
+        event(NEW, "sess_new", "a session begins"),
+        event(END, "sess_end", "a session is over"),
+        event(ERROR, "sess_err", "a session failed"),
+        event(RX, "rx_msg", "messages were received"),
+        event(TX, "tx_msg", "messages were sent"),
+    ];
+}
+
+/// Events of [`Source::Check`].
+pub mod check {
+    use super::{Event, event};
+    /// A check begins.
+    pub const START: u64 = 1;
+    /// A check is over.
+    pub const END: u64 = 1 << 1;
+    /// With success.
+    pub const SUCCESS: u64 = 1 << 2;
+    /// Without.
+    pub const ERROR: u64 = 1 << 3;
+
+    pub(super) const EVENTS: &[Event] = &[
+        event(START, "hchck_start", "a check begins"),
+        event(END, "hchck_end", "a check is over"),
+        event(SUCCESS, "hchck_succ", "a check passed"),
+        event(ERROR, "hchck_err", "a check failed"),
+    ];
+}
+
+/// Events of [`Source::Session`].
+pub mod session {
+    use super::{Event, event};
+    /// A connection was accepted.
+    pub const NEW: u64 = 1;
+    /// It is over.
+    pub const END: u64 = 1 << 1;
+    /// It was refused, or failed before it became a stream.
+    pub const ERROR: u64 = 1 << 2;
+
+    pub(super) const EVENTS: &[Event] = &[
+        event(NEW, "sess_new", "a session begins"),
+        event(END, "sess_end", "a session is over"),
+        event(ERROR, "sess_err", "a session was refused or failed"),
+    ];
+}
+
+impl Source {
+    /// All of them, in HAProxy's order.
+    pub const ALL: [Self; 9] = [
+        Self::H2,
+        Self::Fcgi,
+        Self::Acme,
+        Self::Ssl,
+        Self::H1,
+        Self::Stream,
+        Self::Peers,
+        Self::Check,
+        Self::Session,
+    ];
+
+    /// Its bit.
+    #[inline]
+    pub(super) fn bit(self) -> u32 {
+        1 << self as u32
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        self.row().0
+    }
+
+    /// What it is.
+    pub fn doc(self) -> &'static str {
+        self.row().1
+    }
+
+    /// What can happen in it.
+    pub fn events(self) -> &'static [Event] {
+        self.row().2
+    }
+
+    fn row(self) -> (&'static str, &'static str, &'static [Event]) {
+        match self {
+            Self::H2 => ("h2", "HTTP/2", h2::EVENTS),
+            Self::Fcgi => ("fcgi", "FastCGI", fcgi::EVENTS),
+            Self::Acme => ("acme", "orders of certificates", acme::EVENTS),
+            Self::Ssl => ("ssl", "handshakes of TLS", ssl::EVENTS),
+            Self::H1 => ("h1", "HTTP/1", h1::EVENTS),
+            Self::Stream => ("stream", "requests and streams of TCP", stream::EVENTS),
+            Self::Peers => ("peers", "sessions with peers", peers::EVENTS),
+            Self::Check => ("check", "health checks", check::EVENTS),
+            Self::Session => ("session", "connections of clients", session::EVENTS),
+        }
+    }
+}
+
+/// Sources of HAProxy that there are not here, and why.
+pub const ABSENT: &[(&str, &str)] = &[
+    ("applet", "Weir has no applets: what HAProxy does in them is done by `stream`"),
+    ("haterm", "Weir has no `haterm`"),
+    ("pt", "Weir has no pass-through multiplexer: streams of TCP are traced by `stream`"),
+    ("qmux", "Weir has no QUIC yet"),
+    ("quic", "Weir has no QUIC yet"),
+    ("h3", "Weir has no QUIC yet"),
+    ("spop", "Weir has no SPOP yet"),
+];

@@ -1,0 +1,302 @@
+//! Traces: `trace` on the runtime socket, `traces` sections, and where their lines go.
+
+use weir_tests::client::{Client, get};
+use weir_tests::multiplexed::{ACK, Frames, SETTINGS};
+use weir_tests::{Origin, Weir, check, eventually, free_port, scratch};
+
+const TOP: &str = "global\n  nbthread 1\n  log ring@buf0 local0\n  stats socket runtime level admin\n\
+                   defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n";
+
+/// A frontend that speaks HTTP/1 on the first port and HTTP/2 on the second.
+fn start(more: &str, origin: &Origin) -> (Weir, u16, u16) {
+    let (port, second) = (free_port(), free_port());
+    let text = format!(
+        "{TOP}frontend web\n  bind 127.0.0.1:{port}\n  bind 127.0.0.1:{second} proto h2\n  default_backend app\n\
+         backend app\n  server one 127.0.0.1:{}\n{more}",
+        origin.port()
+    );
+    (Weir::start(&text, &[port, second]), port, second)
+}
+
+/// The lines in a ring, from the bracket on.
+fn told(weir: &Weir, ring: &str) -> Vec<String> {
+    let all = weir.ask(&format!("show events {ring}"));
+    let lines = all.lines().filter(|line| line.contains(".rs:"));
+    lines.filter_map(|line| Some(line.get(line.find('[')?..)?.to_owned())).collect()
+}
+
+fn ask(weir: &Weir, command: &str) {
+    assert_eq!(weir.ask(command).trim(), "", "{command}");
+}
+
+#[test]
+fn a_request_is_told_from_both_sides_and_no_more_once_the_trace_has_ended() {
+    let origin = Origin::text("x");
+    let (weir, port, _) = start("", &origin);
+    ask(&weir, "trace h1 sink buf0 level user verbosity simple start now");
+    assert!(weir.ask("trace").contains("[R] h1 "));
+    get(port, "/traced").expect("a response");
+    let mut lines = Vec::new();
+    assert!(eventually(|| {
+        lines = told(&weir, "buf0");
+        lines.iter().any(|line| line.contains("sending a response") && line.contains("200 OK"))
+    }));
+    let wanted = [
+        ("received a request : session=", "frontend=web", "GET /traced HTTP/1.1"),
+        ("new connection to a server : session=", "backend=app server=one", ""),
+        ("sending a request : session=", "server=one", "GET /traced HTTP/1.1"),
+        ("received a response : session=", "server=one", "HTTP/1.1 200 OK"),
+        ("sending a response : session=", "frontend=web", "HTTP/1.1 200 OK"),
+    ];
+    for (message, owner, what) in wanted {
+        let is = |line: &&String| line.contains(message) && line.contains(owner) && line.contains(what);
+        let line = lines.iter().find(is);
+        let line = line.unwrap_or_else(|| panic!("no `{message}` of `{owner}`: {lines:#?}"));
+        let (place, _) = line.split_once("] ").expect("a place");
+        assert!(place.contains("|h1|1|") && place.contains(".rs:"), "{line}");
+    }
+    assert!(weir.ask("trace 0").starts_with("All traces now stopped"));
+    let before = told(&weir, "buf0").len();
+    get(port, "/untraced").expect("a response");
+    assert_eq!(told(&weir, "buf0").len(), before);
+}
+
+#[test]
+fn frames_of_http2_are_told_as_they_come_and_go() {
+    let origin = Origin::text("x");
+    let (weir, _, port) = start("", &origin);
+    ask(&weir, "trace h2 sink buf0 level proto verbosity clean start now");
+    let mut frames = Frames::connect(port);
+    frames.find(|frame| frame.kind == SETTINGS && frame.flags & ACK != 0).expect("an acknowledgement");
+    frames.get(1, "/a").next_head();
+    let mut lines = Vec::new();
+    let wanted = [
+        "new connection of a client",
+        "received a SETTINGS frame : id=0",
+        "received a HEADERS frame : id=1",
+        "received a request : GET ",
+        "sending a response : HTTP/1.1 200",
+        "made a HEADERS frame : id=1",
+        "made a DATA frame : id=1",
+    ];
+    let all = eventually(|| {
+        lines = told(&weir, "buf0");
+        wanted.iter().all(|wanted| lines.iter().any(|line| line.contains(wanted)))
+    });
+    assert!(all, "{lines:#?}");
+    // Frames that are not asked for are not told.
+    ask(&weir, "trace h2 event none event rx_ping");
+    let before = told(&weir, "buf0").len();
+    frames.get(3, "/b").next_head();
+    frames.send(6, 0, 0, b"12345678");
+    assert!(eventually(|| told(&weir, "buf0").len() > before));
+    let lines = told(&weir, "buf0");
+    assert!(
+        lines[before..].iter().all(|line| line.contains("received a PING frame")),
+        "{:#?}",
+        &lines[before..]
+    );
+}
+
+#[test]
+fn a_trace_locked_on_a_session_tells_of_that_one_alone() {
+    let origin = Origin::text("x");
+    let (weir, port, _) = start("", &origin);
+    // Whoever tried the ports is gone when this is answered.
+    get(port, "/0").expect("a response");
+    ask(&weir, "trace stream follow session sink buf0 level state verbosity minimal");
+    ask(&weir, "trace session lock session level state start sess_new");
+    let mut first = Client::connect(port);
+    first.send("GET /1 HTTP/1.1\r\nhost: x\r\n\r\n").response().expect("a response");
+    get(port, "/2").expect("a response");
+    first.send("GET /3 HTTP/1.1\r\nhost: x\r\n\r\n").response().expect("a response");
+    let mut lines = Vec::new();
+    assert!(eventually(|| {
+        lines = told(&weir, "buf0");
+        lines.iter().filter(|line| line.contains("stream over")).count() == 2
+    }));
+    let session =
+        |line: &String| line.split("session=").nth(1).and_then(|rest| rest.get(..6)).map(str::to_owned);
+    let sessions: std::collections::HashSet<_> = lines.iter().map(session).collect();
+    assert_eq!(sessions.len(), 1, "{lines:#?}");
+}
+
+#[test]
+fn what_goes_wrong_is_told_as_an_error() {
+    let origin = Origin::text("x");
+    let dead = free_port();
+    let port = free_port();
+    let more =
+        format!("listen broken\n  bind 127.0.0.1:{port}\n  retries 0\n  server none 127.0.0.1:{dead}\n");
+    let (weir, web, _) = start(&more, &origin);
+    ask(&weir, "trace stream sink buf0 level error verbosity minimal start now");
+    ask(&weir, "trace h1 sink buf0 level error start now");
+    get(port, "/").expect("a response");
+    Client::connect(web).send("rubbish\r\n\r\n").read_to_end();
+    let mut lines = Vec::new();
+    let wanted = ["|stream|0|", "attempt failed : ConnectFailed", "server=none", "|h1|0|", "no request"];
+    let all = eventually(|| {
+        lines = told(&weir, "buf0");
+        wanted.iter().all(|wanted| lines.iter().any(|line| line.contains(wanted)))
+    });
+    assert!(all, "{lines:#?}");
+    assert!(lines.iter().all(|line| line.contains("|0|")), "{lines:#?}");
+}
+
+#[test]
+fn sections_of_the_configuration_begin_traces() {
+    let origin = Origin::text("x");
+    let more = "ring traced\n  size 65536\n  format raw\ntraces\n  trace h1 sink traced level user start now\n  \
+                trace session sink stderr level state start now\n";
+    let (weir, port, _) = start(more, &origin);
+    get(port, "/traced").expect("a response");
+    assert!(eventually(|| told(&weir, "traced").iter().any(|line| line.contains("GET /traced"))));
+    assert!(weir.ask("show events traced").starts_with('['), "a raw ring has nothing before its lines");
+    assert!(eventually(|| weir.messages().contains("|session|3|")), "{}", weir.messages());
+    assert!(weir.ask("show trace").contains("[R] h1         -> traced [drp 0]"));
+}
+
+#[test]
+fn a_reload_in_place_begins_what_the_sections_say_anew_and_leaves_the_rest() {
+    let origin = Origin::text("x");
+    let (weir, port, _) = start("traces\n  trace h1 sink buf0 start now\n", &origin);
+    let file = weir.directory().join("haproxy.cfg");
+    let text = std::fs::read_to_string(&file).expect("it is there");
+    let reload = |text: String| {
+        std::fs::write(&file, text).expect("the directory takes files");
+        weir.ask("reload").trim().to_owned()
+    };
+    ask(&weir, "trace h1 stop now");
+    let said = reload(format!("{text}backend other\n"));
+    assert!(said.contains("backend other added"), "{said}");
+    assert!(weir.ask("trace").contains("[.] h1 "), "its lines have not changed");
+    let said =
+        reload(text.replace("trace h1 sink buf0 start now", "trace h1 sink buf0 level proto start now"));
+    assert!(said.contains("traces: "), "{said}");
+    get(port, "/anew").expect("a response");
+    assert!(eventually(|| told(&weir, "buf0").iter().any(|line| line.contains("GET /anew"))));
+}
+
+#[test]
+fn lines_of_the_configuration_that_trace_nothing_are_refused_with_the_way_out() {
+    let directory = scratch("traces");
+    let file = directory.join("haproxy.cfg");
+    for (line, wanted) in [
+        ("trace", "'trace' expects a trace source"),
+        ("trace foo start now", "No such trace source 'foo'"),
+        ("trace spop start now", "Weir has no SPOP yet"),
+        ("trace h1 sink nowhere", "No such trace sink 'nowhere'"),
+        ("trace h1 event h1c_wake", "No such trace event 'h1c_wake'"),
+        ("trace h1 level loud", "No such trace level 'loud'"),
+        ("trace h1 shout", "Unknown trace keyword 'shout'"),
+    ] {
+        std::fs::write(&file, format!("{TOP}traces\n  {line}\n")).expect("the directory takes files");
+        let verdict = check(&file, &directory);
+        assert!(!verdict.accepted(), "{line}");
+        assert!(
+            verdict.alerts().iter().any(|alert| alert.contains(wanted)),
+            "{line}: {:?}",
+            verdict.alerts()
+        );
+    }
+    std::fs::write(&file, format!("{TOP}traces\n  trace h1 level\n")).expect("the directory takes files");
+    let verdict = check(&file, &directory);
+    assert!(verdict.accepted() && verdict.warnings().iter().any(|text| text.contains("traces nothing")));
+}
+
+#[test]
+fn checks_are_told_with_what_came_of_them() {
+    let origin = Origin::text("x");
+    let more = format!(
+        "backend checked\n  option httpchk GET /up\n  server good 127.0.0.1:{} check inter 50ms\n  \
+         server bad 127.0.0.1:{} check inter 50ms\n",
+        origin.port(),
+        free_port()
+    );
+    let (weir, ..) = start(&more, &origin);
+    ask(&weir, "trace check sink buf0 level state verbosity complete start now");
+    let wanted = [
+        "check begins : server=checked/good",
+        "check passed : server=checked/good status=L7OK",
+        "check failed : server=checked/bad status=L4CON",
+    ];
+    let mut lines = Vec::new();
+    let all = eventually(|| {
+        lines = told(&weir, "buf0");
+        wanted.iter().all(|wanted| lines.iter().any(|line| line.contains(wanted)))
+    });
+    assert!(all, "{lines:#?}");
+}
+
+#[test]
+fn descriptors_are_shown_by_kind() {
+    let origin = Origin::text("x");
+    let (weir, port, _) = start("", &origin);
+    let mut client = Client::connect(port);
+    client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").response().expect("a response");
+    let numbers = |flags: &str| -> Vec<(u32, String)> {
+        let all = weir.ask(&format!("show fd {flags}"));
+        let row = |line: &str| {
+            let (number, text) = line.split_once(" : ")?;
+            Some((number.trim().parse().ok()?, text.to_owned()))
+        };
+        all.lines().filter_map(row).collect()
+    };
+    let listeners = numbers("l");
+    let own = format!("l.st=RDY fe=web fam=ipv4 lport={port}");
+    assert!(listeners.iter().any(|(_, text)| *text == own), "{listeners:?}");
+    assert!(listeners.iter().any(|(_, text)| text.contains("fe=GLOBAL fam=unix")), "{listeners:?}");
+    let fronts = numbers("f");
+    let is_client = |text: &str| {
+        text.contains("back=0") && text.contains("fe=web") && text.contains(&format!("lport={port}"))
+    };
+    assert!(fronts.iter().any(|(_, text)| is_client(text)), "{fronts:?}");
+    let backs = numbers("c!f");
+    let is_server =
+        |text: &str| text.contains("px=app sv=one") && text.contains(&format!("rport={}", origin.port()));
+    assert!(backs.iter().any(|(_, text)| is_server(text)), "{backs:?}");
+    assert_eq!(numbers("b").len(), backs.len());
+    let all = numbers("");
+    let rest = numbers("-lcp");
+    assert_eq!(all.len(), listeners.len() + numbers("c").len() + numbers("p").len() + rest.len(), "{all:?}");
+    let (number, text) = &listeners[0];
+    assert_eq!(numbers(&format!("/{number}")), [(*number, text.clone())]);
+}
+
+#[test]
+fn commands_for_developers_do_what_is_safe_and_say_why_they_do_no_more() {
+    let origin = Origin::text("x");
+    let (mut weir, port, _) = start("", &origin);
+    let say = |weir: &Weir, command: &str| weir.ask(&format!("expert-mode on; {command}")).trim().to_owned();
+    assert!(weir.ask("debug dev exit 3").contains("restricted to expert mode"));
+    assert_eq!(say(&weir, "debug dev write 5000"), ".".repeat(5000));
+    assert!(say(&weir, "debug dev write").contains("Missing output size"));
+    assert!(say(&weir, "debug dev fd").contains("type=sock"));
+    for (command, why) in [
+        ("hex 0x1000", "not read by address"),
+        ("close 5", "closed by what owns it"),
+        ("tkill 1", "kill(1)"),
+        ("sched task", "tokio"),
+        ("sym 0x1", "no addresses"),
+        ("loop 10 isolated", "no isolation"),
+    ] {
+        let said = say(&weir, &format!("debug dev {command}"));
+        assert!(said.contains(why), "{command}: {said}");
+    }
+    say(&weir, "debug dev warn");
+    say(&weir, "debug dev check");
+    assert_eq!(weir.messages().matches("asked for this warning").count(), 2);
+    for command in ["debug dev abort", "debug dev panic"] {
+        let (mut other, ..) = start("", &origin);
+        say(&other, command);
+        assert_eq!(other.await_end(), None, "a signal ended it");
+        assert!(!other.is_running() && other.messages().contains("aborted by a command"), "{command}");
+    }
+    say(&weir, "debug dev log hello there");
+    assert!(eventually(|| weir.ask("show events buf0").contains("hello there")));
+    say(&weir, "debug dev bug");
+    assert!(eventually(|| weir.ask("show activity").contains("panics: 1")), "{}", weir.ask("show activity"));
+    assert!(get(port, "/").is_some(), "the others go on");
+    say(&weir, "debug dev exit 7");
+    assert_eq!(weir.await_end(), Some(7));
+}
