@@ -14,6 +14,7 @@ use crate::draft::fcgi::FcgiDraft;
 use crate::draft::mail::MailersDraft;
 use crate::draft::resolvers::ReadResolvers;
 use crate::draft::settings::{GlobalSettings, Settings};
+use crate::draft::spoe::AgentDraft;
 
 /// The sections a keyword may stand in: a set of bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +58,12 @@ impl Where {
     pub const FCGI_APP: Self = Self(1 << 16);
     /// `cache`.
     pub const CACHE: Self = Self(1 << 17);
+    /// `spoe-agent`, in a file of `filter spoe`.
+    pub const SPOE_AGENT: Self = Self(1 << 18);
+    /// `spoe-message`, in a file of `filter spoe`.
+    pub const SPOE_MESSAGE: Self = Self(1 << 19);
+    /// `spoe-group`, in a file of `filter spoe`.
+    pub const SPOE_GROUP: Self = Self(1 << 20);
 
     /// Both sets.
     pub const fn or(self, other: Self) -> Self {
@@ -86,6 +93,9 @@ impl Where {
             (Self::MAILERS, "mailers"),
             (Self::PEERS, "peers"),
             (Self::CACHE, "cache"),
+            (Self::SPOE_AGENT, "spoe-agent"),
+            (Self::SPOE_MESSAGE, "spoe-message"),
+            (Self::SPOE_GROUP, "spoe-group"),
         ];
         names.iter().chain(&more).filter(|(bit, _)| self.holds(*bit)).map(|(_, name)| *name).collect()
     }
@@ -141,6 +151,9 @@ pub type ReadAcme = for<'a> fn(&mut AcmeDraft<'a>, &mut Args<'a, '_>) -> Outcome
 /// Reads a line into an `fcgi-app` section.
 pub type ReadFcgi = for<'a> fn(&mut FcgiDraft<'a>, &mut Args<'a, '_>) -> Outcome;
 
+/// Reads a line into a `spoe-agent` section.
+pub type ReadAgent = for<'a> fn(&mut AgentDraft<'a>, &mut Args<'a, '_>) -> Outcome;
+
 /// What a keyword does.
 #[derive(Clone, Copy)]
 pub enum Apply {
@@ -164,6 +177,8 @@ pub enum Apply {
     Acme(ReadAcme),
     /// Sets something of an `fcgi-app` section.
     Fcgi(ReadFcgi),
+    /// Sets something of a `spoe-agent` section.
+    SpoeAgent(ReadAgent),
     /// Understood, without effect here: a warning with the reason.
     Ineffective(&'static str),
     /// Once a keyword: an error with the version of HAProxy that it went with, and the way out.
@@ -377,6 +392,9 @@ pub fn sections(places: Where) -> String {
         (Where::FCGI_APP, "fcgi-app"),
         (Where::MAILERS, "mailers"),
         (Where::PEERS, "peers"),
+        (Where::SPOE_AGENT, "spoe-agent"),
+        (Where::SPOE_MESSAGE, "spoe-message"),
+        (Where::SPOE_GROUP, "spoe-group"),
     ];
     let names: Vec<&str> =
         NAMES.iter().filter(|(bit, _)| places.holds(*bit)).map(|(_, name)| *name).collect();
