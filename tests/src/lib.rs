@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod acme;
+pub mod agent;
 mod authority;
 pub mod chunks;
 pub mod client;

@@ -10,6 +10,7 @@ mod fcgi;
 mod h2;
 mod h2_connection;
 mod peers;
+mod spop;
 mod tls;
 
 use std::sync::OnceLock;
@@ -26,6 +27,7 @@ pub use self::fcgi::fcgi_records;
 pub use self::h2::{h2_request, hpack};
 pub use self::h2_connection::h2_connection;
 pub use self::peers::peers_session;
+pub use self::spop::spop_frames;
 pub use self::tls::{ciphers, client_hello, crt_list, ocsp, pem, x509};
 pub use expressions::{cookies, expression, json, jwt, url};
 
@@ -57,6 +59,7 @@ pub const TARGETS: &[Target] = &[
     ("h2_request", h2_request),
     ("peers_session", peers_session),
     ("fcgi_records", fcgi_records),
+    ("spop_frames", spop_frames),
     ("cache_key", cache_key),
     ("cache_vary", cache_vary),
 ];

@@ -27,7 +27,8 @@ pub(crate) fn configuration(plan: &Plan, patterns: &PatternSets, beside: Option<
             let _ = writeln!(text, "# {name} was changed: `save config` writes its entries too.");
         }
     }
-    for section in &plan.said {
+    // What `filter spoe` reads stands in files of its own.
+    for section in plan.said.iter().filter(|section| !section.kind.starts_with("spoe-")) {
         text.push('\n');
         write_section(section, plan, &mut text);
     }

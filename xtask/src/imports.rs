@@ -23,6 +23,7 @@ const CRATES: &[Crate] = &[
     ("h2",         "crates/h2",      &["http"]),
     ("cache",      "crates/cache",   &["http"]),
     ("fcgi",       "crates/fcgi",    &["http"]),
+    ("spop",       "crates/spop",    &["base"]),
     ("tls",        "crates/tls",     &["base"]),
     ("state",      "crates/state",   &["base", "runtime"]),
     ("sample",     "crates/sample",  &["base", "cache", "diag", "http", "runtime", "state", "tls"]),
@@ -30,12 +31,12 @@ const CRATES: &[Crate] = &[
     ("balance",    "crates/balance", &["base", "http", "runtime", "sample", "state"]),
     ("mail",       "crates/mail",    &[]),
     ("plan",       "crates/plan",    &["balance", "base", "cache", "compress", "fcgi", "h2", "http", "mail", "rules", "runtime", "sample", "state", "tls"]),
-    ("config",     "crates/config",  &["balance", "base", "cache", "compress", "diag", "http", "mail", "plan", "rules", "runtime", "sample", "state", "syntax", "tls"]),
+    ("config",     "crates/config",  &["balance", "base", "cache", "compress", "diag", "http", "mail", "plan", "rules", "runtime", "sample", "spop", "state", "syntax", "tls"]),
     ("net",        "crates/net",     &["base", "runtime", "tls"]),
     ("process",    "crates/process", &[]),
     ("dial",       "crates/dial",    &["net", "plan", "state"]),
-    ("proxy",      "crates/proxy",   &["balance", "base", "cache", "compress", "dial", "fcgi", "h2", "http", "net", "plan", "rules", "runtime", "sample", "state", "tls"]),
-    ("health",     "crates/health",  &["base", "dial", "fcgi", "h2", "http", "net", "plan", "process", "runtime", "sample", "state", "tls"]),
+    ("proxy",      "crates/proxy",   &["balance", "base", "cache", "compress", "dial", "fcgi", "h2", "http", "net", "plan", "rules", "runtime", "sample", "spop", "state", "tls"]),
+    ("health",     "crates/health",  &["base", "dial", "fcgi", "h2", "http", "net", "plan", "process", "runtime", "sample", "spop", "state", "tls"]),
     ("resolvers",  "crates/resolvers", &["base", "net", "plan", "runtime", "state", "tls"]),
     ("peers",      "crates/peers",   &["base", "net", "runtime", "state"]),
     ("client",     "crates/client",  &["base", "http", "net", "plan", "resolvers", "runtime", "state", "tls"]),
@@ -44,7 +45,7 @@ const CRATES: &[Crate] = &[
     ("control",    "crates/control", &["base", "cache", "http", "runtime", "sample", "state", "tls"]),
     ("weir",       "weir",           &["acme", "balance", "base", "client", "compress", "config", "control", "diag", "health", "http", "mail", "net", "ocsp", "peers", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "syntax"]),
     ("xtask",      "xtask",          &["base", "config", "control", "rules", "sample"]),
-    ("weir-tests", "tests",          &["cache", "config", "diag", "fcgi", "h2", "http", "net", "peers", "plan", "rules", "sample", "state", "tls"]),
+    ("weir-tests", "tests",          &["cache", "config", "diag", "fcgi", "h2", "http", "net", "peers", "plan", "rules", "sample", "spop", "state", "tls"]),
 ];
 
 /// The crates that may switch the check of `unsafe` off for one of their files, and these files.

@@ -8,6 +8,7 @@
 
 pub mod draft;
 pub mod dynamic;
+mod engine_file;
 mod find;
 mod read;
 mod resolve;
@@ -110,7 +111,9 @@ fn load_all(sources: SourceMap, files: Vec<FileId>, boot: &Boot, beside: Beside<
     let mut diagnostics = Diagnostics::new();
     let mut environment = boot.environment.clone();
     preset_formats(&mut environment);
-    let draft = read::read(&sources, files, &boot.facts, environment, &mut diagnostics);
+    let mut draft = read::read(&sources, files, &boot.facts, environment, &mut diagnostics);
+    let mut sources = sources;
+    engine_file::read(&mut draft, &mut sources, &boot.facts, &mut diagnostics);
     let (around, previous) = match beside {
         Beside::Nothing => (None, None),
         Beside::Within(around) => (Some(around), None),

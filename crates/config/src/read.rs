@@ -191,7 +191,7 @@ fn check_name(section: &Section, diagnostics: &mut Diagnostics) {
     }
 }
 
-fn read_statement(section: &Section, line: &mut Line) -> Result<Statement, Diagnostic> {
+pub(crate) fn read_statement(section: &Section, line: &mut Line) -> Result<Statement, Diagnostic> {
     let words = &mut line.words;
     let mut negation = Negation::None;
     let prefix = words[0].clone();

@@ -124,7 +124,7 @@ const HAPROXY: &[(&str, &[&str])] = &[
         "frontend f\n bind :80\n timeout client 1s\n mode http\n filter trce\n filter spoe engine x\n filter trace quite\n filter bwlim-in a default-limit 1k\n filter bwlim-out b limit 1k key src table t\n filter bwlim-out c default-limit 1k default-period 1s\n filter bwlim-in c default-limit 0\n filter bwlim-in c default-limit 1 default-period 1\n filter-sequence request trace,bwlim-out\n http-request set-bandwidth-limit d\n",
         &[
             "[ALERT] [5] : 'filter' : unknown keyword 'trce'; did you mean 'trace' maybe ?.",
-            "[ALERT] [6] : 'filter spoe' is not supported yet",
+            "[ALERT] [6] : 'filter' : 'spoe' : missing config file",
             "[ALERT] [7] : 'filter trace' : unknown argument 'quite'.",
             "[ALERT] [8] : 'filter bwlim-in' : <default-limit> and <default-period> must be set for per-stream bandwidth limitations.",
             "[ALERT] [11] : 'filter' : '0' expects a value greater than 0.",

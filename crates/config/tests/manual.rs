@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::sync::OnceLock;
+
 use base::support::Support;
 use diag::Severity;
 
@@ -60,7 +62,7 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("sc-inc-gpc1(0)", "XXXXXXX", ""),
     ("sc-set-gpt(0,0) 1", "XXXXXXX", ""),
     ("sc-set-gpt0(0) 1", "XXXXXXX", ""),
-    ("send-spoe-group engine group", "..XXXX.", "SPOE filters"),
+    ("send-spoe-group engine group", "..XXXX.", ""),
     ("set-bandwidth-limit slow", "..XXXX.", ""),
     ("set-bc-mark 7", "..X.X..", ""),
     ("set-bc-tos 0x10", "..X.X..", ""),
@@ -103,16 +105,30 @@ const ACTIONS: &[(&str, &str, &str)] = &[
     ("wait-for-handshake", "....X..", ""),
 ];
 
+/// A file with an engine that has a group.
+fn engine_file() -> &'static str {
+    static FILE: OnceLock<String> = OnceLock::new();
+    FILE.get_or_init(|| {
+        let path = std::env::temp_dir().join(format!("weir-manual-{}.conf", std::process::id()));
+        let text = "[engine]\nspoe-agent agent\n groups group\n use-backend agents\n timeout processing 1s\n\
+                    spoe-group group\n messages message\nspoe-message message\n args int(1)\n";
+        std::fs::write(&path, text).expect("the temporary directory takes files");
+        path.display().to_string()
+    })
+}
+
 /// The alerts of a proxy with these lines, each in one line.
 fn alerts(lines: &str) -> Vec<String> {
+    let engines = engine_file();
     let text = format!(
         "global\n log stderr local0\n expose-experimental-directives\n\
          cache small\n total-max-size 1\n\
          resolvers names\n nameserver one 192.0.2.53:53\n\
          listen l\n bind :8000\n mode http\n log global\n server s 192.0.2.80:80\n \
          stick-table type ip size 10 store http_req_rate(10s)\n declare capture request len 8\n declare capture response len 8\n \
-         filter bwlim-out slow default-limit 1m default-period 1s\n filter cache small\n acl local src 127.0.0.0/8\n {lines}\n\
-         backend other\n mode http\n server t 192.0.2.81:80\n"
+         filter bwlim-out slow default-limit 1m default-period 1s\n filter cache small\n filter spoe engine engine config {engines}\n acl local src 127.0.0.0/8\n {lines}\n\
+         backend other\n mode http\n server t 192.0.2.81:80\n\
+         backend agents\n mode spop\n server a 192.0.2.82:80\n"
     );
     let loaded = common::load_quietly(&text);
     let alerts = loaded.diagnostics.iter().filter(|message| message.severity == Severity::Alert);

@@ -13,6 +13,7 @@ mod aside;
 mod call;
 mod commands;
 mod keeper;
+mod mirrors;
 pub mod page;
 mod policies;
 pub mod prometheus;

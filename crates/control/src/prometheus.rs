@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use state::table::Table;
 
+use crate::mirrors;
 use crate::page::{PageRequest, PageResponse};
 use crate::policies;
 use crate::statistics::column::{C, COLUMNS, Kind, Row};
@@ -93,9 +94,9 @@ pub fn respond(runtime: &Arc<Runtime>, request: &PageRequest<'_>) -> PageRespons
         text.into_bytes()
     });
     let tables = wanted.scope(query::TABLES).then(|| table_metrics(&view, &wanted).into_bytes());
-    let policies = policies::metrics(&view, |object, name| {
-        wanted.scope(object) && wanted.named(&format!("weir_{object}_{name}"))
-    });
+    let is_wanted =
+        |object: &str, name: &str| wanted.scope(object) && wanted.named(&format!("weir_{object}_{name}"));
+    let policies = policies::metrics(&view, is_wanted) + &mirrors::metrics(&view, is_wanted);
     let described = view.proxies.iter().filter(|_| wanted.describe);
     let descriptions =
         described.filter_map(|proxy| Some((proxy.state.name.clone(), proxy.description.clone()?))).collect();

@@ -4,6 +4,8 @@
 //! Each looks at all that was received so far. The bytes come from outside: every length is checked
 //! before it is used.
 
+use spop::{Frame, Goodbye, Hello, Status, kind};
+
 /// What an answer is.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reading<'a> {
@@ -86,159 +88,47 @@ fn ber_length(bytes: &[u8]) -> Result<(usize, &[u8]), Reading<'static>> {
     Ok((digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest))
 }
 
-/// What SPOE calls the ways in which a frame can be wrong, by their numbers (SPOE, 3.5).
-const SPOP_REASONS: &[(i32, &[u8])] = &[
-    (0, b"normal"),
-    (1, b"I/O error"),
-    (2, b"a timeout occurred"),
-    (3, b"frame is too big"),
-    (4, b"invalid frame received"),
-    (5, b"version value not found"),
-    (6, b"max-frame-size value not found"),
-    (7, b"capabilities value not found"),
-    (8, b"unsupported version"),
-    (9, b"max-frame-size too big or too small"),
-    (10, b"fragmentation not supported"),
-    (11, b"invalid interlaced frames"),
-    (12, b"frame-id not found"),
-    (13, b"resource allocation error"),
-    (99, b"an unknown error occurred"),
-];
+/// The largest frame that an agent may ask for in a check: no more is waited for.
+const LARGEST_FRAME: u32 = 1 << 24;
 
-const INVALID: i32 = 4;
-
-fn spop_error(code: i32) -> Reading<'static> {
-    let row = SPOP_REASONS.iter().find(|(number, _)| *number == code);
-    let (code, reason) = row.copied().unwrap_or((99, b"an unknown error occurred"));
-    Reading::Bad("L7RSP", code, reason)
+fn spop_error(status: Status) -> Reading<'static> {
+    let status = if status.is_known() { status } else { Status::UNKNOWN };
+    Reading::Bad("L7RSP", status.0.cast_signed(), status.reason().as_bytes())
 }
 
 /// The hello of an agent of SPOE, or its good-bye (SPOE, 3.2.5 and 3.2.9).
 pub(crate) fn spop_hello(bytes: &[u8]) -> Reading<'_> {
-    let Some((length, rest)) = bytes.split_at_checked(4) else { return Reading::Short };
-    let length = u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize;
+    let Some((length, rest)) = bytes.split_first_chunk() else { return Reading::Short };
+    let length = u32::from_be_bytes(*length);
     // Kind, flags, stream and frame: what every frame has.
-    if !(7..=1 << 24).contains(&length) {
-        return spop_error(INVALID);
+    if !(7..=LARGEST_FRAME).contains(&length) {
+        return spop_error(Status::INVALID);
     }
     // What is no hello is not waited for.
     let Some(start) = rest.first_chunk::<7>() else { return Reading::Short };
     let (kind, flags) = (start[0], u32::from_be_bytes([start[1], start[2], start[3], start[4]]));
     // One final frame, of stream and frame 0.
-    if !matches!(kind, 101 | 102) || flags & 1 == 0 || start[5] != 0 || start[6] != 0 {
-        return spop_error(INVALID);
+    let is_last_word = kind == kind::AGENT_DISCONNECT;
+    if !(is_last_word || kind == kind::AGENT_HELLO) || flags & 1 == 0 || start[5] != 0 || start[6] != 0 {
+        return spop_error(Status::INVALID);
     }
-    let Some(frame) = rest.get(..length) else { return Reading::Short };
-    if kind == 102 {
-        return disconnect(&frame[7..]);
+    let Some(frame) = rest.get(..length as usize) else { return Reading::Short };
+    let Some(Frame { payload, .. }) = Frame::read(frame) else { return spop_error(Status::INVALID) };
+    if is_last_word {
+        return disconnect(payload);
     }
-    agent_hello(&frame[7..]).map_or_else(spop_error, |()| Reading::Good(b"SPOA server is ok"))
+    let hello = Hello::read(payload, LARGEST_FRAME);
+    hello.map_or_else(spop_error, |_| Reading::Good(b"SPOA server is ok"))
 }
 
-fn agent_hello(mut items: &[u8]) -> Result<(), i32> {
-    let (mut version, mut size, mut capabilities) = (false, false, false);
-    while !items.is_empty() {
-        let name = text(&mut items).ok_or(INVALID)?;
-        let value = Item::read(&mut items).ok_or(INVALID)?;
-        match (name, value) {
-            (b"version", Item::Text(text)) => {
-                version = true;
-                if text.trim_ascii() != b"2.0" {
-                    return Err(8);
-                }
-            }
-            (b"max-frame-size", Item::Number(number)) => {
-                size = true;
-                if !(256..=1 << 24).contains(&number) {
-                    return Err(9);
-                }
-            }
-            (b"capabilities", Item::Text(_)) => capabilities = true,
-            (b"version" | b"max-frame-size" | b"capabilities", _) => return Err(INVALID),
-            _ => {}
-        }
+fn disconnect(payload: &[u8]) -> Reading<'_> {
+    match Goodbye::read(payload) {
+        Err(status) => spop_error(status),
+        Ok(Goodbye { status, message }) => match (message, spop_error(status)) {
+            (Some(message), Reading::Bad(what, code, _)) => Reading::Bad(what, code, message),
+            (_, reading) => reading,
+        },
     }
-    match (version, size, capabilities) {
-        (false, ..) => Err(5),
-        (_, false, _) => Err(6),
-        (_, _, false) => Err(7),
-        _ => Ok(()),
-    }
-}
-
-fn disconnect(mut items: &[u8]) -> Reading<'_> {
-    let (mut code, mut message) = (99, None);
-    while !items.is_empty() {
-        let Some((name, value)) = text(&mut items).zip(Item::read(&mut items)) else {
-            return spop_error(INVALID);
-        };
-        match (name, value) {
-            (b"status-code", Item::Number(number)) => code = i32::try_from(number).unwrap_or(99),
-            (b"message", Item::Text(text)) => message = Some(text),
-            _ => {}
-        }
-    }
-    match (message, spop_error(code)) {
-        (Some(message), Reading::Bad(status, code, _)) => Reading::Bad(status, code, message),
-        (_, reading) => reading,
-    }
-}
-
-/// A typed value of SPOE (3.1).
-enum Item<'a> {
-    Number(u64),
-    Text(&'a [u8]),
-    Other,
-}
-
-impl<'a> Item<'a> {
-    fn read(bytes: &mut &'a [u8]) -> Option<Self> {
-        let (kind, rest) = bytes.split_first()?;
-        *bytes = rest;
-        // The lower half is the type, the upper half its flags.
-        Some(match kind & 0x0f {
-            0 | 1 => Self::Other,
-            2..=5 => Self::Number(number(bytes)?),
-            6 => Self::skip(bytes, 4)?,
-            7 => Self::skip(bytes, 16)?,
-            8 | 9 => Self::Text(text(bytes)?),
-            _ => return None,
-        })
-    }
-
-    fn skip(bytes: &mut &'a [u8], length: usize) -> Option<Self> {
-        *bytes = bytes.get(length..)?;
-        Some(Self::Other)
-    }
-}
-
-/// A length and so many bytes.
-fn text<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let length = usize::try_from(number(bytes)?).ok()?;
-    let (text, rest) = bytes.split_at_checked(length)?;
-    *bytes = rest;
-    Some(text)
-}
-
-/// A number of variable length: one byte below 240, else seven more bits in each byte that follows
-/// one with its top bit set.
-fn number(bytes: &mut &[u8]) -> Option<u64> {
-    let (first, mut rest) = bytes.split_first()?;
-    let mut value = u64::from(*first);
-    if value >= 240 {
-        let mut shift = 4;
-        loop {
-            let (byte, behind) = rest.split_first()?;
-            rest = behind;
-            value = value.checked_add(u64::from(*byte).checked_shl(shift)?)?;
-            shift += 7;
-            if byte & 0x80 == 0 {
-                break;
-            }
-        }
-    }
-    *bytes = rest;
-    Some(value)
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ pub mod ring;
 pub mod said;
 pub mod server;
 pub mod servers;
+pub mod spoe;
 
 use std::collections::HashMap;
 use std::sync::Arc;

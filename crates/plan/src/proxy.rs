@@ -24,6 +24,7 @@ use crate::peers::Peers;
 use crate::ring::RingSettings;
 use crate::server::Source;
 use crate::servers::Servers;
+use crate::spoe::{Engine, Sending};
 
 /// One proxy.
 #[derive(Debug)]
@@ -131,6 +132,10 @@ pub struct Proxy {
     pub balance: balance::Settings,
     /// `filter trace`, of those that `filter-sequence` leaves in.
     pub traces: Vec<Arc<TraceFilter>>,
+    /// `filter spoe`, in order.
+    pub engines: Vec<Arc<Engine>>,
+    /// What rules send (`send-spoe-group`), by the number that they have.
+    pub sendings: Vec<Sending>,
     /// `compression …`, where it has a filter that heeds it.
     pub compression: Option<Box<Compression>>,
     /// `use-fcgi-app`.

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use state::sessions;
 
 use crate::log::Outbox;
+use crate::server::agents::Agents;
 use crate::server::carriers::Carriers;
 use crate::server::fcgi::Applications;
 use crate::server::local::{LocalProxy, LocalServer, Locals};
@@ -27,6 +28,7 @@ pub async fn close_idle(generation: u64, backend: usize, server: usize) {
                 while worker.pools.evict(&server) {}
                 worker.carriers.look(&server);
                 worker.applications.look(&server);
+                worker.agents.look(&server);
             }
             // Who asked may be gone.
             let _ = send.send(());
@@ -108,10 +110,12 @@ pub fn succeed(shared: Arc<Shared>, closing: Arc<HashSet<(usize, usize)>>) -> Op
                 while old.pools.evict(&server) {}
                 old.carriers.look(&server);
                 old.applications.look(&server);
+                old.agents.look(&server);
             }
         }
     }
     old.applications.retire();
+    old.agents.retire();
     old.pools.retire(Box::new(|mut connection| {
         // Another plan may be in use again by the time that the request ends.
         let Some(now) = current() else { return Some(connection) };
@@ -155,6 +159,8 @@ pub struct Worker {
     pub(crate) carriers: Rc<Carriers>,
     /// Connections to servers that speak FastCGI.
     pub(crate) applications: Rc<Applications>,
+    /// Connections to agents (SPOE).
+    pub(crate) agents: Rc<Agents>,
     /// Log lines on their way out.
     pub(crate) outbox: RefCell<Outbox>,
     /// The workers of its group: those that serve the same listeners and share idle connections.
@@ -195,6 +201,7 @@ impl Worker {
                 |before| before.carriers.clone(),
             ),
             applications: before.map_or_else(Rc::default, |before| before.applications.clone()),
+            agents: before.map_or_else(Rc::default, |before| before.agents.clone()),
             outbox: RefCell::new(Outbox::new(&shared)),
             next_number: before
                 .map_or_else(|| Rc::new(Cell::new(index as u64)), |before| before.next_number.clone()),

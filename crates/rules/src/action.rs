@@ -248,6 +248,14 @@ pub(crate) enum Action {
         name: Box<Expression>,
     },
     UseService(Service),
+    /// `send-spoe-group`: the number of what is sent among those of its proxy.
+    SendSpoeGroup(usize),
+    /// `mirror`.
+    Mirror {
+        backend: Arc<state::Proxy>,
+        /// The share of requests that are copied.
+        percent: u8,
+    },
     /// `cache-use`.
     UseCache {
         store: Arc<cache::Store>,

@@ -76,6 +76,10 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
         }
         Action::Auth(realm) => return Applied::Final(Final::Reply(Arc::new(ask(stage, realm)))),
         Action::UseService(service) => return Applied::Final(Final::Service(*service)),
+        Action::Mirror { backend, percent } => {
+            return Applied::Hold(Hold::Mirror { backend: backend.clone(), percent: *percent });
+        }
+        Action::SendSpoeGroup(number) => return Applied::Hold(Hold::SendSpoeGroup(*number)),
         Action::UseCache { store, hints } => {
             return Applied::Hold(Hold::UseCache { store: store.clone(), hints: *hints });
         }

@@ -18,13 +18,15 @@ use crate::stage::Spoken;
 
 mod attach;
 mod cache;
+mod mirror;
 mod network;
 mod rewrite;
 pub(crate) mod table;
 
 pub(crate) use self::cache::{cache_purge, cache_store, cache_use};
 pub(crate) use attach::attach_srv;
-pub(crate) use network::{do_resolve, set_bandwidth_limit};
+pub(crate) use mirror::mirror;
+pub(crate) use network::{do_resolve, send_spoe_group, set_bandwidth_limit};
 pub(crate) use rewrite::{del_header, header_format, replace_header, replace_uri_part, set_part, set_status};
 
 pub(crate) fn wrong(word: Word<'_>, what: &str, choices: &[&str]) -> Diagnostic {

@@ -115,6 +115,17 @@ pub enum Hold {
     },
     /// Keeps the response in a cache, if that may be (`cache-store`).
     StoreInCache(Arc<cache::Store>),
+    /// Sends a copy of so many requests of a hundred to another backend (`mirror`), once this one is
+    /// ready to leave.
+    Mirror {
+        /// The backend.
+        backend: Arc<state::Proxy>,
+        /// The share of requests.
+        percent: u8,
+    },
+    /// Sends messages to an agent and waits for its answer (`send-spoe-group`): the number of what is
+    /// sent among those of the rule's proxy.
+    SendSpoeGroup(usize),
     /// Finds the address of a name and puts it into a variable (`do-resolve`).
     Resolve {
         /// Whose name servers are asked.

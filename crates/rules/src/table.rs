@@ -70,6 +70,7 @@ pub static ACTIONS: &[Row] = &[
     row("early-hint",          "<name> <fmt>",                        REQ,               "sends a 103 response", parse::early_hint),
     row("expect-netscaler-cip", "layer4",                             CON,               "expects a NetScaler Client IP header", parse::expect_netscaler),
     row("expect-proxy",        "layer4",                              CON,               "expects a PROXY header", parse::expect_proxy),
+    row("mirror",              "<backend> [sample <percent>]",        REQ,               "sends a copy of the request to another backend, whose answer nobody waits for", parse::mirror),
     row("normalize-uri",       "<normalizer>",                        REQ,               "brings the URI into one form", parse::normalize_uri),
     row("pause",               "{ <timeout> | <expr> }",              REQ | RES,         "waits", parse::pause),
     row("redirect",            "<rule>",                              REQ | RES,         "redirects", parse::redirect),
@@ -86,6 +87,7 @@ pub static ACTIONS: &[Row] = &[
     row("sc-inc-gpc1",         "(<sc-id>)",                           TCP | HTTP,        "increments the second counter of what is tracked", table::increment_counter),
     row("sc-set-gpt",          "(<idx>,<sc-id>) { <int> | <expr> }",  TCP | HTTP,        "sets a tag of what is tracked", table::set_tag),
     row("sc-set-gpt0",         "(<sc-id>) { <int> | <expr> }",        TCP | HTTP,        "sets the first tag of what is tracked", table::set_tag),
+    row("send-spoe-group",     "<engine-name> <group-name>",          CNT | RCN | REQ | RES, "sends a group of messages to an agent and waits for its answer", parse::send_spoe_group),
     row("set-bandwidth-limit", "<name> [limit {<expr> | <size>}] [period {<expr> | <time>}]", CNT | RCN | REQ | RES, "limits the bandwidth of this stream by a filter", parse::set_bandwidth_limit),
     row("set-bc-mark",         "{ <mark> | <expr> }",                 CNT | REQ,         "sets the mark of packets to the server", parse::set_server_mark),
     row("set-bc-tos",          "{ <tos> | <expr> }",                  CNT | REQ,         "sets the type of service to the server", parse::set_server_tos),
@@ -125,7 +127,6 @@ pub static ACTIONS: &[Row] = &[
     row("wait-for-handshake",  "",                                    REQ,               "waits for the TLS handshake", parse::wait_for_handshake),
 
     unbuilt_prefix("lua.",       TCP | HTTP,               "Lua"),
-    unbuilt("send-spoe-group",   CNT | RCN | REQ | RES,    "SPOE filters"),
 ];
 
 /// The row of the action that `word` names, if `set` may have it.

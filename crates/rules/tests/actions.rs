@@ -520,8 +520,16 @@ fn every_action_that_is_built_has_a_line_that_is_taken() {
         "switch-mode http", "tarpit", "unset-var(txn.x)", "use-service prometheus-exporter", "wait-for-body time 1s", "wait-for-handshake",
     ];
     // What names a section or a filter is tried where there are such.
-    let elsewhere =
-        ["attach-srv", "do-resolve", "set-bandwidth-limit", "cache-use", "cache-store", "cache-purge"];
+    let elsewhere = [
+        "attach-srv",
+        "do-resolve",
+        "set-bandwidth-limit",
+        "cache-use",
+        "cache-store",
+        "cache-purge",
+        "mirror",
+        "send-spoe-group",
+    ];
     for row in rules::ACTIONS.iter().filter(|row| row.built && !elsewhere.contains(&row.name)) {
         let named = |line: &&&str| line.split(['(', ' ']).next() == Some(row.name);
         let Some(line) = lines.iter().find(named) else { panic!("no line for `{}`", row.name) };

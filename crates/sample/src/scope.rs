@@ -79,6 +79,20 @@ pub trait Names {
         let _ = name;
         None
     }
+    /// The number by which a rule of the proxy being compiled, that stands there, sends a group of
+    /// messages of an engine.
+    ///
+    /// # Errors
+    /// There is no such engine or group; the message tells what there is.
+    fn spoe_group(
+        &self,
+        engine: crate::Word<'_>,
+        group: crate::Word<'_>,
+        place: Place,
+    ) -> Result<usize, diag::Diagnostic> {
+        let _ = (group, place);
+        Err(diag::Diagnostic::alert("there are no engines here").at(engine.span))
+    }
     /// The stick table of that name.
     fn table(&self, name: &str) -> Option<Arc<state::table::Table>> {
         let _ = name;

@@ -29,6 +29,9 @@ pub fn proxy(proxy: &Proxy, all: bool) {
     if let Some(extra) = proxy.extra() {
         clear_shards(&extra.counters, all);
     }
+    if let Some(mirror) = proxy.mirror() {
+        clear_shards(&mirror.counters, all);
+    }
     proxy.connections_max.store(proxy.connections.load(Relaxed), Relaxed);
     proxy.queue.max.store(proxy.queue.len(), Relaxed);
     if all {

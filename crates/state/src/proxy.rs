@@ -10,6 +10,7 @@ use runtime::shared::{Shared as _, note_write};
 
 use crate::counters::{BackendCounters, FrontendCounters, ListenerCounters};
 use crate::extra::Extra;
+use crate::mirror::Mirror;
 use crate::queue::Queue;
 use crate::server::Server;
 
@@ -128,6 +129,8 @@ pub struct Proxy {
     /// What is known of attempts beyond the first of its requests, where anything limits or makes
     /// them.
     extra: OnceLock<Box<Extra>>,
+    /// What is counted of copies of requests that come here, where a rule sends any.
+    mirror: OnceLock<Box<Mirror>>,
 }
 
 /// What makes a proxy at boot.
@@ -167,6 +170,16 @@ impl Proxy {
         self.extra.get_or_init(Box::default)
     }
 
+    /// What is counted of copies of requests that come here, where a rule sends any.
+    pub fn mirror(&self) -> Option<&Mirror> {
+        self.mirror.get().map(Box::as_ref)
+    }
+
+    /// The same, from now on at the latest.
+    pub fn keep_mirror(&self) -> &Mirror {
+        self.mirror.get_or_init(Box::default)
+    }
+
     /// A proxy without servers or listeners.
     pub fn new(seed: ProxySeed) -> Self {
         let configured = ArcSwap::from_pointee(seed.clone());
@@ -197,6 +210,7 @@ impl Proxy {
             dynamic_cookies: AtomicBool::new(false),
             dynamic_key: ArcSwapOption::empty(),
             extra: OnceLock::new(),
+            mirror: OnceLock::new(),
             timeouts: Default::default(),
             retries: AtomicU32::new(3),
             default_backend: ArcSwapOption::empty(),

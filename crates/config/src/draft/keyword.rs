@@ -14,6 +14,7 @@ use crate::draft::fcgi::FcgiDraft;
 use crate::draft::mail::MailersDraft;
 use crate::draft::resolvers::ReadResolvers;
 use crate::draft::settings::{GlobalSettings, Settings};
+use crate::draft::spoe::AgentDraft;
 
 /// The sections a keyword may stand in: a set of bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,6 +60,12 @@ impl Where {
     pub const CACHE: Self = Self(1 << 17);
     /// `traces`.
     pub const TRACES: Self = Self(1 << 18);
+    /// `spoe-agent`, in a file of `filter spoe`.
+    pub const SPOE_AGENT: Self = Self(1 << 19);
+    /// `spoe-message`, in a file of `filter spoe`.
+    pub const SPOE_MESSAGE: Self = Self(1 << 20);
+    /// `spoe-group`, in a file of `filter spoe`.
+    pub const SPOE_GROUP: Self = Self(1 << 21);
 
     /// Both sets.
     pub const fn or(self, other: Self) -> Self {
@@ -89,6 +96,9 @@ impl Where {
             (Self::PEERS, "peers"),
             (Self::CACHE, "cache"),
             (Self::TRACES, "traces"),
+            (Self::SPOE_AGENT, "spoe-agent"),
+            (Self::SPOE_MESSAGE, "spoe-message"),
+            (Self::SPOE_GROUP, "spoe-group"),
         ];
         names.iter().chain(&more).filter(|(bit, _)| self.holds(*bit)).map(|(_, name)| *name).collect()
     }
@@ -144,6 +154,9 @@ pub type ReadAcme = for<'a> fn(&mut AcmeDraft<'a>, &mut Args<'a, '_>) -> Outcome
 /// Reads a line into an `fcgi-app` section.
 pub type ReadFcgi = for<'a> fn(&mut FcgiDraft<'a>, &mut Args<'a, '_>) -> Outcome;
 
+/// Reads a line into a `spoe-agent` section.
+pub type ReadAgent = for<'a> fn(&mut AgentDraft<'a>, &mut Args<'a, '_>) -> Outcome;
+
 /// What a keyword does.
 #[derive(Clone, Copy)]
 pub enum Apply {
@@ -167,6 +180,8 @@ pub enum Apply {
     Acme(ReadAcme),
     /// Sets something of an `fcgi-app` section.
     Fcgi(ReadFcgi),
+    /// Sets something of a `spoe-agent` section.
+    SpoeAgent(ReadAgent),
     /// Understood, without effect here: a warning with the reason.
     Ineffective(&'static str),
     /// Once a keyword: an error with the version of HAProxy that it went with, and the way out.
@@ -381,6 +396,9 @@ pub fn sections(places: Where) -> String {
         (Where::MAILERS, "mailers"),
         (Where::PEERS, "peers"),
         (Where::TRACES, "traces"),
+        (Where::SPOE_AGENT, "spoe-agent"),
+        (Where::SPOE_MESSAGE, "spoe-message"),
+        (Where::SPOE_GROUP, "spoe-group"),
     ];
     let names: Vec<&str> =
         NAMES.iter().filter(|(bit, _)| places.holds(*bit)).map(|(_, name)| *name).collect();

@@ -16,6 +16,7 @@ pub mod resolvers;
 pub mod section;
 pub mod server;
 pub mod settings;
+pub mod spoe;
 pub mod tls;
 
-pub use section::{Draft, Kind, Section, Statement, is_name_character, section_names};
+pub use section::{Draft, EngineFile, Kind, Section, Statement, is_name_character, section_names};

@@ -1,5 +1,7 @@
 //! The configuration as written: sections and statements with their rows and places.
 
+use std::path::PathBuf;
+
 use diag::{FileId, Span};
 use syntax::{Environment, Word};
 
@@ -46,6 +48,12 @@ pub enum Kind {
     LogProfile,
     /// `traces`.
     Traces,
+    /// `spoe-agent`, in a file of `filter spoe`.
+    SpoeAgent,
+    /// `spoe-message`, in a file of `filter spoe`.
+    SpoeMessage,
+    /// `spoe-group`, in a file of `filter spoe`.
+    SpoeGroup,
     /// A section HAProxy has and this program does not: its lines are passed over.
     Unsupported,
 }
@@ -73,6 +81,9 @@ impl Kind {
             Self::LogForward => Where::LOG_FORWARD,
             Self::LogProfile => Where::LOG_PROFILE,
             Self::Traces => Where::TRACES,
+            Self::SpoeAgent => Where::SPOE_AGENT,
+            Self::SpoeMessage => Where::SPOE_MESSAGE,
+            Self::SpoeGroup => Where::SPOE_GROUP,
             Self::Unsupported => Where(0),
         }
     }
@@ -167,11 +178,26 @@ pub struct Section {
     pub statements: Vec<Statement>,
 }
 
+/// What a `filter spoe` line reads of a file: one scope of it.
+#[derive(Debug)]
+pub struct EngineFile {
+    /// The file.
+    pub path: PathBuf,
+    /// The scope; the whole file where there is none.
+    pub scope: Option<Box<str>>,
+    /// The sections of the scope.
+    pub sections: Vec<Section>,
+    /// The lines that read it: where they name the file.
+    pub lines: Vec<Span>,
+}
+
 /// A whole configuration as written.
 #[derive(Debug, Default)]
 pub struct Draft {
     /// The sections in their order.
     pub sections: Vec<Section>,
+    /// What `filter spoe` lines read of other files.
+    pub engines: Vec<EngineFile>,
     /// The environment after the last line.
     pub environment: Environment,
 }

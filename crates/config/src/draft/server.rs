@@ -129,6 +129,8 @@ pub struct ServerDraft<'a> {
     pub speaks_h2: bool,
     /// `proto fcgi`.
     pub speaks_fcgi: bool,
+    /// `proto spop`.
+    pub speaks_spop: bool,
     /// `idle-ping`.
     pub idle_ping: Option<Duration>,
     /// What it says of TLS.
@@ -209,6 +211,7 @@ impl Default for ServerDraft<'_> {
             log_bufsize: None,
             speaks_h2: false,
             speaks_fcgi: false,
+            speaks_spop: false,
             idle_ping: None,
             tls: ServerTls::default(),
         }

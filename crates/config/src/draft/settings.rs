@@ -171,6 +171,8 @@ pub enum FilterKind<'a> {
     Fcgi(&'a Word),
     /// With the name of the cache.
     Cache(&'a Word),
+    /// With the name of the engine, if it has one, and that of its file.
+    Spoe(Option<&'a Word>, &'a Word),
 }
 
 /// Which of the two directions a filter of compression is for.

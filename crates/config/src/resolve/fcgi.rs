@@ -183,7 +183,9 @@ fn check_filters(proxy: &Pending<'_>, context: &mut Context<'_>) {
                 }
             }
             FilterKind::Compression(_) | FilterKind::Cache(_) => {}
-            FilterKind::Trace(_) | FilterKind::Bandwidth(_) => other = other.or(Some(filter)),
+            FilterKind::Trace(_) | FilterKind::Bandwidth(_) | FilterKind::Spoe(..) => {
+                other = other.or(Some(filter));
+            }
         }
     }
     if let (Some(other), Some(app), false) = (other, settings.fcgi_app, has_own) {

@@ -40,7 +40,8 @@ pub(crate) fn filters(proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Arc
             FilterKind::Trace(_)
             | FilterKind::Compression(_)
             | FilterKind::Cache(_)
-            | FilterKind::Fcgi(_) => {}
+            | FilterKind::Fcgi(_)
+            | FilterKind::Spoe(..) => {}
             FilterKind::Bandwidth(limit) => {
                 let active = if limit.upload { on_request } else { on_response };
                 let mut filter = BandwidthFilter { active, ..limit.clone() };

@@ -48,7 +48,8 @@ pub(crate) fn said(draft: &Draft) -> Vec<said::Section> {
         from: section.from.as_ref().map(|from| from.as_str()).unwrap_or_default().into(),
         lines: section.statements.iter().map(line).collect(),
     };
-    draft.sections.iter().map(section).collect()
+    let of_engines = draft.engines.iter().flat_map(|file| &file.sections);
+    draft.sections.iter().chain(of_engines).map(section).collect()
 }
 
 /// A word that the reader takes as it is, in quotes where it needs them.

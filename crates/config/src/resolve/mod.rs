@@ -41,6 +41,8 @@ mod sections;
 mod server_line;
 mod server_settings;
 mod servers;
+mod spoe;
+mod spoe_message;
 mod stick;
 mod tables;
 mod tls;
@@ -68,7 +70,7 @@ use crate::draft::args::Args;
 use crate::draft::keyword::{Apply, Negation};
 use crate::draft::settings::{GlobalSettings, Settings};
 use crate::draft::tls::TlsDefaults;
-use crate::draft::{Draft, Kind, Section, Statement};
+use crate::draft::{Draft, EngineFile, Kind, Section, Statement};
 use crate::find::without_side;
 use around::Around;
 use names::NameTable;
@@ -137,6 +139,8 @@ pub(crate) struct Context<'a> {
     pub(crate) orders: acme::Orders<'a>,
     /// `fcgi-app` sections.
     pub(crate) fcgi_apps: fcgi::FcgiApps,
+    /// What `filter spoe` lines read.
+    pub(crate) engine_files: &'a [EngineFile],
     /// Keys of accounts by their files.
     pub(crate) account_keys: HashMap<PathBuf, plan::acme::AccountKey>,
     /// `guid` and its kin.
@@ -219,6 +223,7 @@ pub(crate) fn resolve(
         shared: HashMap::new(),
         orders: acme::Orders::default(),
         fcgi_apps: fcgi::FcgiApps::new(),
+        engine_files: &draft.engines,
         account_keys: HashMap::new(),
         inherited: false,
         around,
@@ -555,7 +560,7 @@ fn make_states<'a>(
 }
 
 /// Warns of a line that has no effect.
-fn warn_ineffective(statement: &Statement, reason: &str, diagnostics: &mut Diagnostics) {
+pub(crate) fn warn_ineffective(statement: &Statement, reason: &str, diagnostics: &mut Diagnostics) {
     let name = statement.keyword.name;
     diagnostics
         .push(Diagnostic::warning(format!("`{name}` has no effect: {reason}")).at(statement.keyword_span()));

@@ -19,6 +19,8 @@ use sample::auth::Userlist;
 use sample::bandwidth::BandwidthFilter;
 use state::table::Table;
 
+use crate::resolve::spoe::{self, KnownEngine, Wanted};
+
 /// A raw message by status.
 pub(crate) type Messages = Arc<[(u16, Arc<[u8]>)]>;
 
@@ -69,6 +71,10 @@ pub(crate) struct NameTable<'a> {
     pub(crate) captures: RefCell<Option<Vec<CaptureDraft>>>,
     /// The bandwidth filters of the proxy being compiled.
     pub(crate) bandwidth: RefCell<HashMap<Box<str>, Arc<BandwidthFilter>>>,
+    /// The engines of the proxy being compiled.
+    pub(crate) engines: RefCell<Vec<KnownEngine>>,
+    /// What its rules send to their agents.
+    pub(crate) sendings: RefCell<Vec<Wanted>>,
     /// What compilers warn of, until it is taken to the other messages.
     pub(crate) warnings: RefCell<Vec<Diagnostic>>,
     /// Files already read, by path as used: thousands of proxies share their error files.
@@ -102,6 +108,8 @@ impl<'a> NameTable<'a> {
             directory: RefCell::default(),
             captures: RefCell::default(),
             bandwidth: RefCell::default(),
+            engines: RefCell::default(),
+            sendings: RefCell::default(),
             warnings: RefCell::default(),
             files: RefCell::default(),
             directory_of_proxies: OnceCell::new(),
@@ -170,6 +178,15 @@ impl sample::Names for NameTable<'_> {
 
     fn bandwidth(&self, name: &str) -> Option<Arc<BandwidthFilter>> {
         self.bandwidth.borrow().get(name).cloned()
+    }
+
+    fn spoe_group(
+        &self,
+        engine: sample::Word<'_>,
+        group: sample::Word<'_>,
+        place: sample::Place,
+    ) -> Result<usize, Diagnostic> {
+        spoe::wanted(&self.engines.borrow(), &mut self.sendings.borrow_mut(), (engine, group), place)
     }
 
     fn resolvers(&self, name: &str) -> Option<Arc<state::resolvers::Section>> {

@@ -25,7 +25,7 @@ use crate::resolve::rule_sets::Rules;
 use crate::resolve::rules::{check_modes, compile, loops, no_backend};
 use crate::resolve::server_settings::server_settings;
 use crate::resolve::servers::{MadeServer, state_file};
-use crate::resolve::{Context, Pending, fcgi, peers, warnings};
+use crate::resolve::{Context, Pending, fcgi, peers, spoe, warnings};
 
 /// Resolves the proxy at `place` of the plan.
 pub(crate) fn resolve(
@@ -45,7 +45,9 @@ pub(crate) fn resolve(
     let traces = filters(proxy, context);
     let compression = compression(proxy, context);
     let fcgi = fcgi::of_backend(proxy, context);
+    let made = spoe::engines(proxy, index, pending, context);
     let compiled = compile(proxy, index, pending, context);
+    let sendings = spoe::sendings(proxy, &made, context);
     let caches = context.names.caches_used.take();
     let stores_responses = cache::check_filters(proxy, &caches, context);
     let formats = formats(proxy, &compiled.acls, context);
@@ -53,6 +55,7 @@ pub(crate) fn resolve(
     let default_backend = default_backend(place, proxy, pending, index, context);
     let loggers = loggers(settings, context);
     check_log_mode(proxy, context);
+    check_spop_mode(proxy, context);
     warnings::check(proxy, &compiled, binds.len(), servers.len(), &loggers, context);
     let log_forward = log_forward(proxy, context);
     if log_forward.is_some() {
@@ -122,6 +125,8 @@ pub(crate) fn resolve(
         forwarded: formats.forwarded,
         balance,
         traces,
+        engines: made.iter().map(spoe::Made::engine).collect(),
+        sendings,
         compression,
         fcgi,
         stores_responses,
@@ -178,6 +183,32 @@ fn check_log_mode(proxy: &Pending<'_>, context: &mut Context<'_>) {
             .help("`log-forward` sections receive log messages")
             .haproxy_whole(format!("'mode log' is not supported in {kind} '{name}': only in backends.")),
     );
+}
+
+/// `mode spop` is for backends alone, and what is about streams of clients has no place there.
+fn check_spop_mode(proxy: &Pending<'_>, context: &mut Context<'_>) {
+    let settings = &proxy.settings;
+    if settings.mode != state::Mode::Spop {
+        return;
+    }
+    let (kind, name) = (settings.kind_name(), settings.name);
+    if settings.is_frontend() {
+        context.diagnostics.push(
+            Diagnostic::alert(format!("{kind} `{name}` cannot be in `mode spop`: only backends can"))
+                .at(proxy.section.name.span())
+                .help("`filter spoe` in a frontend asks the agents of a backend in this mode")
+                .haproxy("mode spop is only applicable on proxies with backend capability."),
+        );
+    }
+    for statement in settings.all_rules() {
+        let keyword = statement.keyword.name;
+        if keyword.starts_with("tcp-") || keyword.starts_with("stick ") {
+            context.diagnostics.push(
+                Diagnostic::alert(format!("`{keyword}` in `mode spop` is not supported yet"))
+                    .at(statement.keyword_span()),
+            );
+        }
+    }
 }
 
 /// The ring of a `ring` section.

@@ -106,20 +106,28 @@ pub(crate) fn server_settings(
                 Err(error) => context.diagnostics.push(error),
             }
         }
-        let spoken = if draft.speaks_fcgi { "fcgi" } else { "h2" };
-        if (draft.speaks_h2 || draft.speaks_fcgi)
-            && proxy.settings.mode != Mode::Http
+        let wants = match (draft.speaks_fcgi, draft.speaks_h2, draft.speaks_spop) {
+            (true, ..) => Some(("fcgi", Mode::Http)),
+            (_, true, _) => Some(("h2", Mode::Http)),
+            (.., true) => Some(("spop", Mode::Spop)),
+            _ => None,
+        };
+        if let Some((spoken, mode)) = wants
+            && proxy.settings.mode != mode
             && !proxy.settings.disabled
         {
+            let mode = mode.name();
             let (name, backend) = (&own.state.name, proxy.settings.name);
             let told =
                 format!("proxy '{backend}' : MUX protocol '{spoken}' is not usable for server '{name}'");
             let place = statement.keyword_span();
             context.diagnostics.push(
-                Diagnostic::alert(format!("`proto {spoken}` is spoken with servers of HTTP backends alone"))
-                    .at(place)
-                    .help("`mode http` makes the backend one")
-                    .haproxy(told),
+                Diagnostic::alert(format!(
+                    "`proto {spoken}` is spoken with servers of backends in `mode {mode}` alone"
+                ))
+                .at(place)
+                .help(format!("`mode {mode}` makes the backend one"))
+                .haproxy(told),
             );
         }
         if draft.cookie.is_some() && proxy.settings.mode != Mode::Http && proxy.settings.is_backend() {

@@ -242,15 +242,13 @@ pub(super) fn ssl_hello<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>
     set(settings, args, vec![send(record), expect(answer)])
 }
 
+/// The largest frame that an agent is offered in a check: no more than the handshake is sent.
+const CHECK_FRAME: u32 = 16380;
+
 pub(super) fn spop<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    // A HAPROXY-HELLO (SPOE, 3.2.4): a final frame of stream and frame 0 with the versions, the
-    // largest frame, no capability, and the note that it is a health check.
-    let mut frame = b"\x01\0\0\0\x01\0\0".to_vec();
-    frame.extend_from_slice(b"\x12supported-versions\x08\x032.0");
-    frame.extend_from_slice(b"\x0emax-frame-size\x03\xfc\xf0\x06");
-    frame.extend_from_slice(b"\x0ccapabilities\x08\x00\x0bhealthcheck\x11");
-    let mut bytes = (frame.len() as u32).to_be_bytes().to_vec();
-    bytes.extend_from_slice(&frame);
+    let offer = spop::Offer { frame_size: CHECK_FRAME, pipelining: false, engine: "", is_check: true };
+    let mut bytes = Vec::new();
+    offer.write(&mut bytes);
     let connect = ActionDraft::Connect(ConnectDraft { default: true, ..ConnectDraft::default() }).into();
     let hello = expect(ExpectDraft::new(MatcherDraft::SpopHello));
     set(settings, args, vec![connect, send(bytes), hello])

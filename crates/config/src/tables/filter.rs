@@ -15,7 +15,7 @@ use crate::draft::settings::{CompressionFilter, FilterDraft, FilterKind, Setting
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    proxy("filter",          FLB, "<name> [param*]",                        "what bytes pass through: trace, bwlim-in, bwlim-out; which are compressed: comp-req, comp-res, compression; which are kept: cache; an application: fcgi-app", filter)
+    proxy("filter",          FLB, "<name> [param*]",                        "what bytes pass through: trace, bwlim-in, bwlim-out; which are compressed: comp-req, comp-res, compression; which are kept: cache; an application: fcgi-app; an agent: spoe", filter)
         .partial("other filters are not supported yet"),
     proxy("filter-sequence", FLB, "{ request | response } <filter_list>",   "which filters are used, and in which order",          filter_sequence),
 ];
@@ -35,10 +35,11 @@ pub const BUILT: &[(&str, Support)] = &[
     ("compression", Support::Full),
     ("cache", Support::Full),
     ("fcgi-app", Support::Full),
+    ("spoe", Support::Full),
 ];
 
 /// The filters of HAProxy that are not built here.
-const OTHERS: &[&str] = &["opentelemetry", "opentracing", "spoe"];
+const OTHERS: &[&str] = &["opentelemetry", "opentracing"];
 
 fn filter<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.required("the name of a filter")?;
@@ -55,6 +56,7 @@ fn filter<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
         "compression" => compression(settings, args, CompressionFilter::Both)?,
         "fcgi-app" => FilterKind::Fcgi(fcgi_app(settings, args)?),
         "cache" => cache(settings, args)?,
+        "spoe" => spoe(args)?,
         name if OTHERS.contains(&name) || name.starts_with("lua.") => {
             return Err(not_supported(&format!("filter {name}")).at(word.span()));
         }
@@ -140,6 +142,35 @@ fn cache<'a>(settings: &Settings<'a>, args: &mut Args<'a, '_>) -> Result<FilterK
         ));
     }
     Ok(FilterKind::Cache(name))
+}
+
+/// An engine that asks an agent. What its file says is looked at when all backends are known.
+fn spoe<'a>(args: &mut Args<'a, '_>) -> Result<FilterKind<'a>, Diagnostic> {
+    let (mut engine, mut config) = (None, None);
+    while let Some(word) = args.next() {
+        let place = match word.as_str() {
+            "engine" => &mut engine,
+            "config" => &mut config,
+            other => {
+                return Err(args
+                    .wrong(format!("`filter spoe` does not know `{other}`"))
+                    .did_you_mean(diag::suggest(other, ["engine", "config"]))
+                    .haproxy(format!("'filter' : unknown keyword '{other}'")));
+            }
+        };
+        *place = Some(args.next().ok_or_else(|| {
+            Diagnostic::alert(format!("`{word}` needs a value"))
+                .at(args.statement.end())
+                .haproxy(format!("'filter' : 'spoe' : '{word}' option without value"))
+        })?);
+    }
+    let config = config.ok_or_else(|| {
+        Diagnostic::alert("`filter spoe` needs the file that says what is asked")
+            .at(args.statement.end())
+            .label("usage: filter spoe [engine <name>] config <file>")
+            .haproxy("'filter' : 'spoe' : missing config file")
+    })?;
+    Ok(FilterKind::Spoe(engine, config))
 }
 
 fn trace(args: &mut Args<'_, '_>) -> Result<TraceFilter, Diagnostic> {

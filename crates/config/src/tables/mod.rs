@@ -29,6 +29,7 @@ pub mod server;
 pub(crate) mod server_address;
 mod server_check;
 mod server_row;
+pub mod spoe;
 pub mod stats;
 pub mod threads;
 pub mod timeout;
@@ -66,6 +67,7 @@ static TABLES: &[&[Keyword]] = &[
     mail::TABLE,
     peers::TABLE,
     cache::TABLE,
+    spoe::TABLE,
 ];
 
 /// Every row.

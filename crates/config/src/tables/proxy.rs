@@ -21,7 +21,7 @@ use crate::tables::{server, server_address};
 pub static TABLE: &[Keyword] = &[
     // name where arguments what it does setting
     proxy("mode",                 DFLB, "{ tcp | http | log | spop }", "what is forwarded",                               mode)
-        .partial("`spop`, `haterm` and `health` are not supported yet"),
+        .partial("`haterm` and `health` are not supported yet; `spop` is for `backend` sections alone"),
     proxy("id",                   FLB,  "<value>",               "its number in the statistics",                          id).lenient_numbers(),
     proxy("disabled",             DFLB, "",                      "does not start it",                                     |s, a| { s.disabled = true; a.finish() }),
     proxy("enabled",              DFLB, "",                      "starts it, the default",                                |s, a| { s.disabled = false; a.finish() }),
@@ -121,7 +121,8 @@ fn mode<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
         "tcp" => Mode::Tcp,
         "http" => Mode::Http,
         "log" => Mode::Log,
-        "spop" | "haterm" | "health" => {
+        "spop" => Mode::Spop,
+        "haterm" | "health" => {
             return Err(not_supported(&format!("mode {word}")).at(word.span()));
         }
         other => {

@@ -237,10 +237,10 @@ fn log_bufsize<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outc
 
 fn proto<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
-    (draft.speaks_h2, draft.speaks_fcgi) = (word == "h2", word == "fcgi");
+    (draft.speaks_h2, draft.speaks_fcgi, draft.speaks_spop) = (word == "h2", word == "fcgi", word == "spop");
     match word.as_str() {
-        "h1" | "none" | "h2" | "fcgi" => Ok(()),
-        "spop" | "quic" | "qmux" => Err(not_supported(&format!("proto {word}")).at(word.span())),
+        "h1" | "none" | "h2" | "fcgi" | "spop" => Ok(()),
+        "quic" | "qmux" => Err(not_supported(&format!("proto {word}")).at(word.span())),
         other => Err(args
             .wrong(format!("unknown protocol `{other}`"))
             .haproxy(format!("'proto' :  unknown MUX protocol '{other}'"))),

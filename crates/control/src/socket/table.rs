@@ -13,6 +13,7 @@ use crate::commands::{
     handshakes, inside, lists, measures, orders, patterns, peers, reloads, servers, sets, shows, streams,
     tables, traces, variables,
 };
+use crate::mirrors;
 use crate::policies;
 use crate::statistics::resolvers;
 use crate::stats_file;
@@ -207,6 +208,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show info",                "[desc|json|typed|float]*",         User,     "report information about the running process",                                    shows::info),
     row  ("show libs",                "",                                 Operator, "show loaded object files and libraries",                                          inside::libs),
     row  ("show map",                 "[@ver] [map]",                     Admin,    "report available maps or dump a map's contents",                                    patterns::show_map),
+    row  ("show mirror",              "[<backend>]",                      User,     "show what became of copies of requests (all or for a backend)",                       mirrors::show),
     row  ("show outliers",            "[<backend>]",                      User,     "show how servers compare to their peers, and who is ejected (all or for a backend)",  policies::show_outliers),
     row  ("show peers",               "[dict|-] [section]",               User,     "dump some information about all the peers or this peers section", peers::show),
     row  ("show pools",               "[by*] [match <pfx>] [nb]",         User,     "report information about the memory pools usage", measures::show_pools),

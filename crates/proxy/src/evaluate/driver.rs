@@ -12,6 +12,7 @@ use rules::{Final, Hold, Outcome, RuleSet, Stage};
 use runtime::timer::{self, now_ms};
 use sample::value::Value;
 
+use super::spoe;
 use super::verdict::{self, Side};
 use crate::client::handshake::Expected;
 use crate::client::{Client, Watch};
@@ -46,6 +47,22 @@ pub(super) enum About<'a> {
     Stream { proxy: &'a Proxy, until: u64, complete: bool },
     /// What the server of a TCP stream has sent so far.
     Answer { proxy: &'a Proxy, upstream: &'a mut Upstream, until: u64, complete: bool },
+}
+
+impl About<'_> {
+    /// Whose rules they are, where that matters.
+    fn proxy(&self) -> Option<&Proxy> {
+        match self {
+            Self::Request(proxy)
+            | Self::Content { proxy, .. }
+            | Self::Response(proxy, _)
+            | Self::Cached(proxy)
+            | Self::ResponseContent { proxy, .. }
+            | Self::Stream { proxy, .. }
+            | Self::Answer { proxy, .. } => Some(proxy),
+            Self::Connection | Self::Reply { .. } => None,
+        }
+    }
 }
 
 /// How a set ended that lets its message pass.
@@ -113,6 +130,11 @@ pub(super) async fn run(
                     }
                 }
             }
+            Outcome::Hold(Hold::Mirror { backend, percent }) => {
+                if let Some(x) = x.as_deref_mut() {
+                    note_mirror(client, x, &backend, percent);
+                }
+            }
             Outcome::Hold(Hold::StoreInCache(store)) => {
                 if let (Some(x), About::Response(proxy, _)) = (x.as_deref_mut(), &about) {
                     caching::store(x, proxy, &store);
@@ -121,7 +143,11 @@ pub(super) async fn run(
             Outcome::Hold(hold) => {
                 let waits = matches!(
                     hold,
-                    Hold::Body { .. } | Hold::Handshake | Hold::Pause(_) | Hold::Resolve { .. }
+                    Hold::Body { .. }
+                        | Hold::Handshake
+                        | Hold::Pause(_)
+                        | Hold::Resolve { .. }
+                        | Hold::SendSpoeGroup(_)
                 );
                 Box::pin(do_hold(client, x.as_deref_mut(), about, hold)).await?;
                 if waits {
@@ -137,6 +163,19 @@ pub(super) async fn run(
         }
     }
     Ok(ended)
+}
+
+/// Notes that a backend is to get a copy of the request, in so many cases of a hundred. One copy goes
+/// to each, however many rules name it.
+#[cold]
+fn note_mirror(client: &Client, x: &mut Exchange, backend: &state::Proxy, percent: u8) {
+    let index = client.worker.shared.plan.backends.get(&backend.name);
+    let mirrors = &mut x.mirrors;
+    if let Some(index) = index.filter(|index| !mirrors.contains(index))
+        && (percent == 100 || fastrand::u8(..100) < percent)
+    {
+        mirrors.push(index);
+    }
 }
 
 /// Whether it is the frontend that asks about a request.
@@ -298,7 +337,8 @@ async fn do_hold(
             | Hold::ExpectNetscaler
             | Hold::Attach { .. }
             | Hold::UseCache { .. }
-            | Hold::StoreInCache(_),
+            | Hold::StoreInCache(_)
+            | Hold::Mirror { .. },
             _,
         )
         | (_, None) => {}
@@ -333,6 +373,11 @@ async fn do_hold(
                 x.txn.bytes_out += head.len() as u64;
             }
         }
+        (Hold::SendSpoeGroup(number), Some(x)) => {
+            if let Some(proxy) = about.proxy() {
+                spoe::send(client, x, proxy, number).await?;
+            }
+        }
         (Hold::Resolve { section, name, prefer, var }, Some(x)) => {
             // How long name servers are asked is their section's matter.
             client.timer.set(timer::NEVER);
@@ -349,16 +394,7 @@ async fn do_hold(
 
 /// Whether the client's leaving ends a wait in this set.
 fn watches(client: &Client, x: &Exchange, about: &About<'_>) -> bool {
-    match about {
-        About::Request(proxy)
-        | About::Content { proxy, .. }
-        | About::Response(proxy, _)
-        | About::Cached(proxy)
-        | About::ResponseContent { proxy, .. }
-        | About::Stream { proxy, .. }
-        | About::Answer { proxy, .. } => x.aborts_on_close(client, proxy),
-        About::Connection | About::Reply { .. } => false,
-    }
+    about.proxy().is_some_and(|proxy| x.aborts_on_close(client, proxy))
 }
 
 /// What a final verdict makes of what the set is about; says whether it passes all the same.

@@ -6,13 +6,15 @@
 
 pub(crate) mod cacheable;
 mod driver;
+pub(crate) mod spoe;
 mod statistics;
 mod verdict;
 
 use plan::Proxy;
 use plan::proxy::RestrictNames;
+use plan::spoe::Event;
 use runtime::timer::now_ms;
-use sample::track::Event;
+use sample::track::Event as Tracked;
 use sample::{Cause, Phase};
 
 use crate::answers::page;
@@ -58,11 +60,12 @@ pub(crate) async fn tcp_session(client: &mut Client) -> Result<Option<Box<Attach
 /// All that a frontend says of a request: `tcp-request content`, `http-request`, `redirect`,
 /// statistics.
 pub(crate) async fn of_frontend(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
-    if has_nothing_to_ask(&client.frontend) && x.trace.is_none() {
+    if has_nothing_to_ask(&client.frontend) && x.trace.is_none() && x.engaged.is_none() {
         return Ok(());
     }
     let frontend = client.frontend.clone();
     trace::enter(x, Analyser::InspectFrontend);
+    spoe::on(client, x, Event::FrontendTcpRequest).await?;
     on_content(client, x, &frontend).await?;
     trace::leave(x, Analyser::InspectFrontend);
     trace::enter(x, Analyser::WaitRequest);
@@ -76,6 +79,7 @@ pub(crate) async fn of_frontend(client: &mut Client, x: &mut Exchange) -> Result
         trace::leave(x, Analyser::RequestBody);
     }
     trace::enter(x, Analyser::ProcessFrontend);
+    spoe::on(client, x, Event::FrontendHttpRequest).await?;
     on_request(client, x, &frontend).await?;
     trace::leave(x, Analyser::ProcessFrontend);
     trace::enter(x, Analyser::Switch);
@@ -95,13 +99,17 @@ fn has_nothing_to_ask(proxy: &Proxy) -> bool {
 
 /// All that the backend says, unless it is the frontend too.
 pub(crate) async fn of_backend(client: &mut Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
-    if backend.index == client.frontend.index || has_nothing_to_ask(backend) && x.trace.is_none() {
+    if backend.index == client.frontend.index
+        || has_nothing_to_ask(backend) && x.trace.is_none() && x.engaged.is_none()
+    {
         return Ok(());
     }
     trace::enter(x, Analyser::InspectBackend);
+    spoe::on(client, x, Event::BackendTcpRequest).await?;
     on_content(client, x, backend).await?;
     trace::leave(x, Analyser::InspectBackend);
     trace::enter(x, Analyser::ProcessBackend);
+    spoe::on(client, x, Event::BackendHttpRequest).await?;
     on_request(client, x, backend).await?;
     trace::leave(x, Analyser::ProcessBackend);
     Ok(())
@@ -120,7 +128,7 @@ async fn on_content(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Res
     let about = &mut About::Content { proxy, until };
     let accepted = Box::pin(driver::run(client, Some(x), &proxy.tcp_request, about)).await;
     if accepted.is_ok() && proxy.index == client.frontend.index {
-        x.txn.trackers.count(Event::Request, now_ms());
+        x.txn.trackers.count(Tracked::Request, now_ms());
     }
     if matches!(accepted, Err(Stop::Close)) && proxy.index == client.frontend.index {
         x.txn.request_line = None;
@@ -188,10 +196,12 @@ pub(crate) async fn of_response(
     backend: &Proxy,
     upstream: &mut Upstream,
 ) -> Result<(), Stop> {
+    spoe::on(client, x, Event::ServerSession).await?;
     trace::response(x, backend);
     if client.worker.shared.plan.variables.wants_bodies() {
         inspect::look(x, upstream);
     }
+    spoe::on(client, x, Event::TcpResponse).await?;
     if !backend.tcp_response.is_empty() {
         trace::enter(x, Analyser::InspectResponse);
         let until = backend.response_inspect_delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64);
@@ -200,6 +210,7 @@ pub(crate) async fn of_response(
         trace::leave(x, Analyser::InspectResponse);
     }
     trace::process_response(x);
+    spoe::on(client, x, Event::HttpResponse).await?;
     if !backend.http_response.is_empty() {
         let about = &mut About::Response(backend, upstream);
         driver::run(client, Some(x), &backend.http_response, about).await?;
@@ -217,6 +228,7 @@ pub(crate) async fn of_response(
 /// # Errors
 /// It is not what the client gets.
 pub(crate) async fn of_cached(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
+    spoe::on(client, x, Event::HttpResponse).await?;
     let frontend = client.frontend.clone();
     let backend = x.backend.clone().filter(|backend| backend.index != frontend.index);
     for proxy in backend.iter().chain(Some(&frontend)) {
@@ -298,6 +310,7 @@ fn monitor(client: &Client, x: &mut Exchange, frontend: &Proxy) -> Result<(), St
 pub(crate) async fn of_tcp_frontend(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     let frontend = client.frontend.clone();
     trace::enter(x, Analyser::InspectFrontend);
+    spoe::on(client, x, Event::FrontendTcpRequest).await?;
     on_stream(client, x, &frontend).await?;
     trace::leave(x, Analyser::InspectFrontend);
     trace::enter(x, Analyser::Switch);
@@ -314,6 +327,7 @@ pub(crate) async fn of_tcp_backend(
         return Ok(());
     }
     trace::enter(x, Analyser::InspectBackend);
+    spoe::on(client, x, Event::BackendTcpRequest).await?;
     on_stream(client, x, backend).await?;
     trace::leave(x, Analyser::InspectBackend);
     Ok(())
@@ -337,6 +351,10 @@ pub(crate) async fn of_tcp_response(
     backend: &Proxy,
     upstream: &mut Upstream,
 ) -> Result<(), Stop> {
+    if x.engaged.is_some() {
+        spoe::on(client, x, Event::ServerSession).await?;
+        spoe::on(client, x, Event::TcpResponse).await?;
+    }
     if backend.tcp_response.is_empty() {
         trace::response(x, backend);
         return Ok(());

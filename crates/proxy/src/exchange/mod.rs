@@ -7,6 +7,7 @@ mod caching;
 mod choice;
 pub(crate) mod coded;
 pub(crate) mod ending;
+mod engaged;
 mod extra;
 pub(crate) mod filters;
 pub(crate) mod finish;
@@ -38,6 +39,7 @@ use sockets::ServerSocket;
 
 pub(crate) use caching::Caching;
 pub(crate) use choice::{Bound, Choice, Dates, Seen};
+pub(crate) use engaged::Engaged;
 pub(crate) use extra::Extra;
 pub(crate) use told::Told;
 
@@ -60,6 +62,10 @@ pub(crate) struct Exchange {
     pub(crate) coded: Option<Box<Coded>>,
     /// What `filter trace` is told, where a proxy has one.
     pub(crate) trace: Option<Rc<Trace>>,
+    /// The backends, by number, that get a copy of the request (`mirror`).
+    pub(crate) mirrors: Vec<usize>,
+    /// The engines that ask agents about it (SPOE), where a proxy has one.
+    pub(crate) engaged: Option<Box<Engaged>>,
     /// What a cache has to do with it, where rules asked one.
     pub(crate) caching: Option<Box<Caching>>,
     /// The request as it came, where it may have to be made once more.
@@ -250,6 +256,8 @@ impl Exchange {
         self.phase = Phase::Request;
         self.upgrade = Upgrade::None;
         self.trace = None;
+        self.engaged = None;
+        self.mirrors.clear();
         self.fastcgi = None;
         self.caching = None;
         self.original = None;

@@ -195,7 +195,7 @@ pub(crate) async fn take_over(
 }
 
 /// What distinguishes connections to this server for this request.
-fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings) -> Box<[u8]> {
+pub(crate) fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings) -> Box<[u8]> {
     if settings.is_reverse {
         // Nothing but a name tells apart what clients bring.
         let name = match &settings.pool_conn_name {
@@ -262,13 +262,28 @@ fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings) -> Box<[u8
     key.into()
 }
 
-async fn open(
+/// Opens a connection that what asks for it shares with others; who speaks on it is the caller's
+/// matter.
+pub(crate) async fn open_shared(
     client: &mut Client,
     x: &mut Exchange,
     backend: &Proxy,
     settings: &Rc<LocalServer>,
     key: Box<[u8]>,
-) -> Result<Upstream, Fault> {
+) -> Result<Opened, Fault> {
+    let (socket, ends, open) = Box::pin(open_socket(client, x, backend, settings)).await?;
+    let preamble = std::mem::take(&mut x.choice.preamble);
+    Ok(Opened { socket, preamble, key, ends, for_one: backend.reuse == Reuse::Never, open })
+}
+
+/// A socket that stands, with TLS where that is spoken; both of its ends; and its place in the count
+/// of open ones. What is to be sent before anything else is left in the exchange's preamble.
+async fn open_socket(
+    client: &mut Client,
+    x: &mut Exchange,
+    backend: &Proxy,
+    settings: &Rc<LocalServer>,
+) -> Result<(Stream, Option<(Endpoint, Endpoint)>, Open), Fault> {
     // Before the address: a change between the two makes the connection outdated, never current by
     // mistake.
     let moves = settings.state.moves();
@@ -307,6 +322,17 @@ async fn open(
         Target::Ip(theirs) => (ours, Endpoint::Ip(theirs)),
         _ => (Endpoint::Local, Endpoint::Local),
     });
+    Ok((stream, ends, opened))
+}
+
+async fn open(
+    client: &mut Client,
+    x: &mut Exchange,
+    backend: &Proxy,
+    settings: &Rc<LocalServer>,
+    key: Box<[u8]>,
+) -> Result<Upstream, Fault> {
+    let (stream, ends, opened) = open_socket(client, x, backend, settings).await?;
     let agreed = stream.tls().map(|session| session.details().alpn.as_deref() == Some(b"h2"));
     let spoken = match (settings.ws, x.txn.request.has_upgrade()) {
         (Ws::Http1, true) => false,

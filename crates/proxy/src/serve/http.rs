@@ -1,25 +1,21 @@
 //! One HTTP request from its first byte to its log line: read [`serve`] from top to bottom.
 
-use std::rc::Rc;
-
 use runtime::Boxed;
 use runtime::timer::now_us;
 use sample::track::Event;
-use sample::{Cause, Hedged, LogOrigin, Phase};
+use sample::{Cause, LogOrigin, Phase};
 use state::sessions::Activity;
 
-use super::{cached, hedge, reply, tunnel};
+use super::obtain::obtain_response;
+use super::{cached, mirror, reply, tunnel};
 use crate::client::Client;
 use crate::evaluate::{self, cacheable};
 use crate::exchange::{Arrival, Exchange, Next, Stop, Upgrade, ending, finish, report, sockets, trace};
 use crate::fault::Fault;
-use crate::message::{caching, conclude, download, fastcgi, fields, request, response, upload};
+use crate::message::{caching, conclude, download, fastcgi, fields, request, upload};
 use crate::observe;
-use crate::routing::assign::{self, Lease};
-use crate::routing::attempt::{self, count_attempt, count_failure, note_server};
-use crate::routing::{connect, cookie, retry, route, stick};
-use crate::server::Upstream;
-use crate::server::local::{LocalProxy, LocalServer};
+use crate::routing::{cookie, route, stick};
+use crate::server::local::LocalProxy;
 
 /// Serves one request of `client`. The connection comes back with what to do next.
 pub(crate) async fn exchange(mut client: Boxed<Client>, arrival: Arrival) -> (Boxed<Client>, Next) {
@@ -85,6 +81,7 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     }
     report::step(client, x, LogOrigin::Request);
     trace::begin(x, &client.frontend);
+    evaluate::spoe::begin(client, x).await?;
     let backend = match (x.upgrade, x.backend.clone()) {
         (Upgrade::ByBackend, Some(backend)) => backend,
         _ => {
@@ -96,6 +93,7 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
         }
     };
     trace::backend(x, &client.frontend, &backend);
+    evaluate::spoe::join(client, x, &backend);
     if let Err(stop) = evaluate::of_backend(client, x, &backend).await {
         return Err(denied(client, x, &backend, stop));
     }
@@ -105,6 +103,9 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     }
     if x.request_body.is_late {
         return Err(Fault::ClientTimeout.into());
+    }
+    if !x.mirrors.is_empty() {
+        mirror::begin(client, x);
     }
     fields::of_request(client, x, &backend)?;
     if let Some(app) = &backend.fcgi {
@@ -171,129 +172,4 @@ fn denied(client: &Client, x: &mut Exchange, proxy: &LocalProxy, stop: Stop) -> 
         cookie::of_denied(client, x, proxy);
     }
     stop
-}
-
-/// Sends the request to a server and waits for the head of its final response; tries again where
-/// that is allowed (`retries`, `retry-on`, `option redispatch`).
-async fn obtain_response(
-    client: &mut Client,
-    x: &mut Exchange,
-    backend: &Rc<LocalProxy>,
-) -> Result<(Upstream, Lease), Stop> {
-    let retries = retry::most(x, backend);
-    let mut avoid: Option<Rc<LocalServer>> = None;
-    let mut kept: Option<Lease> = None;
-    loop {
-        x.phase = Phase::Queue;
-        let mut lease = match kept.take() {
-            Some(lease) => lease,
-            None => assign::assign(client, x, backend, avoid.as_deref()).await?,
-        };
-        note_server(client, x, &lease, backend, avoid.as_deref());
-        count_attempt(x, &lease);
-        if let Some(prefix) = &lease.server().redirect {
-            to_server_itself(x, prefix)?;
-        }
-        x.phase = Phase::Connect;
-        let fault = loop {
-            match attempt(client, x, backend, &mut lease).await {
-                Ok(upstream) => {
-                    lease.answered(attempt::answer(x.txn.server_status));
-                    return Ok((upstream, lease));
-                }
-                Err((fault, true))
-                    if retry::is_stale(x, fault) && !(lease.server().is_reverse && x.choice.fresh) =>
-                {
-                    // The server closed an idle connection just as we used it: not its fault, nor a
-                    // retry.
-                    x.choice.fresh = true;
-                    x.txn.response.clear();
-                    upload::rewind(client, x);
-                }
-                Err((fault, _)) => break fault,
-            }
-        };
-        observe::attempt_failed(client, x, fault);
-        // What broke a connection that stood was noted when it did.
-        if !matches!(
-            fault,
-            Fault::EmptyResponse | Fault::Unprocessed | Fault::ResponseCut | Fault::SendFailed
-        ) {
-            x.txn.server_error = fault.connection_error();
-        }
-        let last = x.txn.retries >= retries
-            || !retry::may_retry(x, backend, fault)
-            || !retry::is_affordable(x, backend);
-        count_failure(backend, &lease, fault, last);
-        if last {
-            return Err(fault.into());
-        }
-        x.txn.response.clear();
-        x.txn.times.response = 0;
-        upload::rewind(client, x);
-        (kept, avoid) = retry::before_retry(client, x, backend, lease, fault).await?.parts();
-        if avoid.is_some() {
-            // Time lost to a server that was left counts as waiting for one (manual, 8.4), to the
-            // same as connecting.
-            x.txn.times.queued = now_us();
-        }
-    }
-}
-
-/// `redir` of a server: GET and HEAD are sent to the server itself.
-fn to_server_itself(x: &mut Exchange, prefix: &str) -> Result<(), Stop> {
-    if !matches!(x.txn.request.method_id(), http::Method::Get | http::Method::Head) {
-        return Ok(());
-    }
-    let Some(path) = http::uri::split(x.txn.request.target()).pathq() else {
-        return Err(Fault::BadRequest(http::ErrorKind::Target).into());
-    };
-    let location = [prefix.as_bytes(), path].concat();
-    let head = &mut x.txn.response;
-    head.clear();
-    head.start_response(302, None);
-    head.append(b"cache-control", b"no-cache");
-    head.append(b"location", &location);
-    head.set_content_length(0);
-    x.reply.bytes.clear();
-    x.txn.termination.set(Cause::Local, Phase::Connect);
-    Err(Stop::Reply)
-}
-
-async fn attempt(
-    client: &mut Client,
-    x: &mut Exchange,
-    backend: &Rc<LocalProxy>,
-    lease: &mut Lease,
-) -> Result<Upstream, (Fault, bool)> {
-    let mut upstream = connect::obtain(client, x, backend, lease).await.map_err(|fault| (fault, false))?;
-    let reused = upstream.uses() > 1;
-    sockets::take(client, x, &upstream);
-    report::step(client, x, LogOrigin::Connect);
-    x.phase = Phase::Headers;
-    client.entry.activity.set(Activity::Response);
-    observe::reached(client, x, &upstream);
-    upload::start(client, x, backend, &mut upstream);
-    if !x.upload.is_one_write() {
-        upstream.send_at_once();
-    }
-    let outcome = match &backend.balance.hedge {
-        None => response::await_head(client, x, backend, &mut upstream).await,
-        Some(own) => Box::pin(hedge::await_head(client, x, backend, (&mut upstream, lease), own)).await,
-    };
-    match outcome {
-        Ok(()) => {
-            observe::response(client, x, &upstream);
-            Ok(upstream)
-        }
-        Err(fault) => {
-            // Something is outstanding, which its server need not finish.
-            upstream.reset();
-            x.txn.server_stream = upstream.stream_facts();
-            sockets::leave(client, x);
-            // Half a head came back: that is no stale connection.
-            let nothing_came = upstream.received().is_empty();
-            Err((fault, reused && nothing_came && x.txn.hedged == Hedged::No))
-        }
-    }
 }

@@ -90,6 +90,7 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     observe::tcp_begins(client, x);
     report::accepted(client, x);
     trace::begin(x, &client.frontend);
+    evaluate::spoe::begin(client, x).await?;
     evaluate::of_tcp_frontend(client, x).await?;
     if client.frontend.options.dontlognull && !has_bytes(client) && client.frontend.tcp_request.is_empty() {
         // Whether the client ever says something is only known when it ends; see `finish`.
@@ -101,6 +102,7 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
         return Err(Stop::Upgrade(Upgrade::ByBackend));
     }
     trace::backend(x, &client.frontend, &backend);
+    evaluate::spoe::join(client, x, &backend);
     report::step(client, x, LogOrigin::Request);
     evaluate::of_tcp_backend(client, x, &backend).await?;
     if x.request_body.is_cut {

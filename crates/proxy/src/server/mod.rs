@@ -3,6 +3,7 @@
 //!
 //! The steps of a request call the methods of [`Upstream`] and do not know which protocol answers.
 
+pub(crate) mod agents;
 mod bell;
 pub(crate) mod carriers;
 pub(crate) mod fcgi;

@@ -8,7 +8,7 @@ use h2::Code;
 use http::{Head, Method};
 use sample::StreamFacts;
 
-use super::{NoHead, Protocol};
+use super::{Messages, NoHead, Protocol};
 
 /// The engine.
 pub(crate) type Engine = fcgi::Connection;
@@ -24,18 +24,6 @@ impl Protocol for Engine {
 
     fn place(key: Key) -> usize {
         key.index()
-    }
-
-    fn head_mut(&mut self) -> &mut Head {
-        self.head_mut()
-    }
-
-    fn send_data(&mut self, key: Key, data: &[u8], ends: bool) -> usize {
-        self.send_data(key, data, ends)
-    }
-
-    fn next_writable(&mut self) -> Option<Key> {
-        self.next_writable()
     }
 
     fn free(&self) -> usize {
@@ -59,6 +47,20 @@ impl Protocol for Engine {
 
     fn shrink(&mut self) {
         self.shrink();
+    }
+}
+
+impl Messages for Engine {
+    fn head_mut(&mut self) -> &mut Head {
+        self.head_mut()
+    }
+
+    fn send_data(&mut self, key: Key, data: &[u8], ends: bool) -> usize {
+        self.send_data(key, data, ends)
+    }
+
+    fn next_writable(&mut self) -> Option<Key> {
+        self.next_writable()
     }
 }
 

@@ -11,7 +11,7 @@ use runtime::Buffer;
 use sample::StreamFacts;
 use state::counters::Multiplexed;
 
-use super::{Connection, Incoming, NoHead, Protocol, Stream};
+use super::{Connection, Incoming, Messages, NoHead, Protocol, Stream};
 
 /// The engine of HTTP/2 over the worker's buffers.
 pub(crate) type Engine = h2::Connection<Buffer>;
@@ -33,21 +33,6 @@ impl Protocol for Engine {
     #[inline]
     fn place(key: Key) -> usize {
         key.index()
-    }
-
-    #[inline]
-    fn head_mut(&mut self) -> &mut Head {
-        self.head_mut()
-    }
-
-    #[inline]
-    fn send_data(&mut self, key: Key, data: &[u8], ends: bool) -> usize {
-        self.send_data(key, data, ends)
-    }
-
-    #[inline]
-    fn next_writable(&mut self) -> Option<Key> {
-        self.next_writable()
     }
 
     #[inline]
@@ -75,6 +60,23 @@ impl Protocol for Engine {
 
     fn shrink(&mut self) {
         self.shrink();
+    }
+}
+
+impl Messages for Engine {
+    #[inline]
+    fn head_mut(&mut self) -> &mut Head {
+        self.head_mut()
+    }
+
+    #[inline]
+    fn send_data(&mut self, key: Key, data: &[u8], ends: bool) -> usize {
+        self.send_data(key, data, ends)
+    }
+
+    #[inline]
+    fn next_writable(&mut self) -> Option<Key> {
+        self.next_writable()
     }
 }
 

@@ -1,9 +1,9 @@
-//! One stream of a connection that carries many (HTTP/2 in [`h2`], FastCGI in [`fastcgi`]), as a
-//! request sees it: payload comes in, heads and payload go out, and nothing of frames or records
-//! shows.
+//! One stream of a connection that carries many (HTTP/2 in [`h2`], FastCGI in [`fastcgi`], the
+//! protocol of agents in [`spop`]), as a request sees it: payload comes in, heads and payload go
+//! out, and nothing of frames or records shows.
 //!
 //! A [`Stream`] is held by the request; the [`Connection`] behind it by the task that owns the
-//! socket (`serve::multiplexed`, `server::carriers`, `server::fcgi`), which puts what it receives
+//! socket (`serve::multiplexed`, `server::carriers`, `server::fcgi`, `server::agents`), which puts what it receives
 //! into the streams' places and sends what they left in the engine's output. Both stand here for
 //! every [`Protocol`].
 
@@ -12,6 +12,7 @@ mod h2;
 mod ping;
 mod place;
 mod reader;
+pub(crate) mod spop;
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -38,20 +39,13 @@ pub(crate) trait Protocol {
     /// The place of a stream: small, dense, and used again.
     fn place(key: Self::Key) -> usize;
 
-    /// The message of the last event.
-    fn head_mut(&mut self) -> &mut Head;
-
-    /// Leaves payload to be sent; how much was taken. With `ends` nothing follows, once all of it is.
-    fn send_data(&mut self, key: Self::Key, data: &[u8], ends: bool) -> usize;
-
-    /// The next stream that waited for room and has it now.
-    fn next_writable(&mut self) -> Option<Self::Key>;
-
     /// How many more streams may be opened.
     fn free(&self) -> usize;
 
     /// So many bytes of what came were used.
-    fn consume(&mut self, key: Self::Key, count: usize);
+    fn consume(&mut self, key: Self::Key, count: usize) {
+        let _ = (key, count);
+    }
 
     /// The stream is forgotten. Where it is not over the peer is told, with this code if it has any.
     fn release(&mut self, key: Self::Key, code: Option<Code>);
@@ -61,6 +55,18 @@ pub(crate) trait Protocol {
 
     /// Gives memory back that an idle connection has no use for.
     fn shrink(&mut self);
+}
+
+/// The same of one whose streams carry messages of HTTP.
+pub(crate) trait Messages: Protocol {
+    /// The message of the last event.
+    fn head_mut(&mut self) -> &mut Head;
+
+    /// Leaves payload to be sent; how much was taken. With `ends` nothing follows, once all of it is.
+    fn send_data(&mut self, key: Self::Key, data: &[u8], ends: bool) -> usize;
+
+    /// The next stream that waited for room and has it now.
+    fn next_writable(&mut self) -> Option<Self::Key>;
 }
 
 /// How many heads a connection has memory for beyond those that are in use.
@@ -158,13 +164,6 @@ impl<E: Protocol> Connection<E> {
         self.with_place(key, |place| place.put_end(trailers));
     }
 
-    /// A head has come: the engine's, which gets memory for the next.
-    pub(crate) fn put_head(&self, key: E::Key) {
-        let next = self.spare_heads.borrow_mut().pop().unwrap_or_default();
-        let head = std::mem::replace(self.engine.borrow_mut().head_mut(), next);
-        self.with_place(key, |place| place.put_head(head));
-    }
-
     /// Keeps the memory of a head that was taken, as long as others may come soon.
     fn keep_head(&self, mut head: Head) {
         let mut spare = self.spare_heads.borrow_mut();
@@ -181,6 +180,21 @@ impl<E: Protocol> Connection<E> {
         self.places.take();
     }
 
+    /// Every stream ends: the connection has.
+    pub(crate) fn put_end_of_all(&self) {
+        let reset = |place: &mut Place| place.put_reset(Code::InternalError, NoHead::Cut);
+        self.places.borrow_mut().iter_mut().for_each(reset);
+    }
+}
+
+impl<E: Messages> Connection<E> {
+    /// A head has come: the engine's, which gets memory for the next.
+    pub(crate) fn put_head(&self, key: E::Key) {
+        let next = self.spare_heads.borrow_mut().pop().unwrap_or_default();
+        let head = std::mem::replace(self.engine.borrow_mut().head_mut(), next);
+        self.with_place(key, |place| place.put_head(head));
+    }
+
     /// A stream that waited for its turn to send has it.
     fn wake(&self, key: E::Key) {
         self.with_place(key, Place::wake);
@@ -194,12 +208,6 @@ impl<E: Protocol> Connection<E> {
             let Some(key) = next else { return };
             self.wake(key);
         }
-    }
-
-    /// Every stream ends: the connection has.
-    pub(crate) fn put_end_of_all(&self) {
-        let reset = |place: &mut Place| place.put_reset(Code::InternalError, NoHead::Cut);
-        self.places.borrow_mut().iter_mut().for_each(reset);
     }
 }
 
@@ -284,6 +292,19 @@ impl<E: Protocol> Stream<E> {
         read
     }
 
+    /// What it is known as, and whether the peer reset it.
+    pub(crate) fn facts(&self) -> StreamFacts {
+        let reset = self.incoming.with(|place| place.reset);
+        self.incoming.connection.engine.borrow().facts(self.incoming.key, reset)
+    }
+
+    /// The connection that it is one of.
+    pub(crate) fn connection(&self) -> &Rc<Connection<E>> {
+        &self.incoming.connection
+    }
+}
+
+impl<E: Messages> Stream<E> {
     /// Leaves payload to be sent, as much as is taken now; `is_last` where the message ends behind
     /// all of it.
     ///
@@ -329,17 +350,6 @@ impl<E: Protocol> Stream<E> {
             connection.engine.borrow_mut().send_data(*key, &[], true);
             connection.touch();
         }
-    }
-
-    /// What it is known as, and whether the peer reset it.
-    pub(crate) fn facts(&self) -> StreamFacts {
-        let reset = self.incoming.with(|place| place.reset);
-        self.incoming.connection.engine.borrow().facts(self.incoming.key, reset)
-    }
-
-    /// The connection that it is one of.
-    pub(crate) fn connection(&self) -> &Rc<Connection<E>> {
-        &self.incoming.connection
     }
 }
 

@@ -89,6 +89,11 @@ impl Place {
         self.wake();
     }
 
+    /// Why it was ended before its time.
+    pub(super) fn why(&self) -> NoHead {
+        self.why
+    }
+
     pub(super) fn put_head(&mut self, head: Head) {
         self.heads.push_back(head);
         self.wake();

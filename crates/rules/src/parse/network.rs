@@ -43,6 +43,14 @@ pub(crate) fn set_bandwidth_limit(context: &mut Context<'_, '_, '_>) -> Parsed {
     }
 }
 
+pub(crate) fn send_spoe_group(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let said = "expects 2 arguments: <engine-id> <group-id>.";
+    let engine = context.need("the name of an engine").map_err(|error| error.haproxy(said))?;
+    let group = context.need("the name of a group").map_err(|error| error.haproxy(said))?;
+    let scope = context.scope;
+    scope.names.spoe_group(engine, group, scope.place).map(Action::SendSpoeGroup)
+}
+
 pub(crate) fn do_resolve(context: &mut Context<'_, '_, '_>) -> Parsed {
     let (inner, span) = context.parenthesised()?;
     let at = |message: String| Diagnostic::alert(message).at(span);

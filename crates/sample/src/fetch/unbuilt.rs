@@ -4,8 +4,10 @@
 pub(super) const NAMES: &[&str] = &["fcgi.docroot", "fcgi.index", "spoe.engine-id"];
 
 /// What each needs, by how its name begins; the first that fits counts.
-const NEEDS: &[(&str, &str)] =
-    &[("fcgi.", "the settings of a FastCGI application"), ("spoe.", "SPOE filters")];
+const NEEDS: &[(&str, &str)] = &[
+    ("fcgi.", "the settings of a FastCGI application"),
+    ("spoe.", "expressions about the connections to agents"),
+];
 
 /// What the name needs.
 pub(super) fn needs(name: &str) -> &'static str {

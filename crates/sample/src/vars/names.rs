@@ -79,6 +79,11 @@ impl Variables {
         Ok(Var::Slot(scope, slot))
     }
 
+    /// The variable of a scope that something names so.
+    pub fn find(&self, scope: VarScope, name: &str) -> Option<Var> {
+        self.names.get(&(scope, Box::from(name))).map(|slot| Var::Slot(scope, *slot))
+    }
+
     /// The names mentioned, now and later.
     pub fn mentioned(&self) -> Arc<Mentioned> {
         Arc::clone(&self.mentioned)

@@ -1,0 +1,160 @@
+//! The files that `filter spoe` lines name (HAProxy's doc/SPOE.txt, 2.1): read when all other lines
+//! are, each scope once whoever uses it.
+//!
+//! No value is looked at yet: that is `resolve::spoe`.
+
+use std::path::{Path, PathBuf};
+
+use diag::{Diagnostic, Diagnostics, FileId, SourceMap, Span};
+use syntax::{Facts, Line, Reader, Word};
+
+use crate::draft::{Draft, EngineFile, Kind, Section};
+use crate::read::read_statement;
+use crate::system::error_text;
+
+/// Reads all that the lines of `draft` name.
+pub(crate) fn read(draft: &mut Draft, sources: &mut SourceMap, facts: &Facts, diagnostics: &mut Diagnostics) {
+    for use_of in uses(draft, sources) {
+        let same = |file: &&mut EngineFile| file.path == use_of.path && file.scope == use_of.scope;
+        if let Some(known) = draft.engines.iter_mut().find(same) {
+            known.lines.push(use_of.at);
+            continue;
+        }
+        let text = match base::file::read(&use_of.path) {
+            Ok(text) => text,
+            Err(error) => {
+                let (name, error) = (&use_of.name, error_text(&error));
+                diagnostics.push(
+                    Diagnostic::alert(format!("cannot read `{name}`: {error}"))
+                        .at(use_of.at)
+                        .haproxy_whole(format!("stat() failed for configuration file {name} : {error}")),
+                );
+                continue;
+            }
+        };
+        let file = sources.add(use_of.name, text);
+        let reader = Reader::new(sources, vec![file], facts, draft.environment.clone());
+        let sections = sections(reader, file, use_of.scope.as_deref(), diagnostics);
+        let UseOf { path, scope, at, .. } = use_of;
+        draft.engines.push(EngineFile { path, scope, sections, lines: vec![at] });
+    }
+}
+
+/// What a line names.
+struct UseOf {
+    /// As it is said.
+    name: String,
+    path: PathBuf,
+    scope: Option<Box<str>>,
+    at: Span,
+}
+
+fn uses(draft: &Draft, sources: &SourceMap) -> Vec<UseOf> {
+    let mut all = Vec::new();
+    for section in &draft.sections {
+        for statement in section.statements.iter().filter(|statement| statement.keyword.name == "filter") {
+            let [kind, rest @ ..] = statement.arguments() else { continue };
+            if *kind != "spoe" {
+                continue;
+            }
+            let said = |name: &str| {
+                let at = rest.iter().step_by(2).position(|word| *word == name)?;
+                rest.get(2 * at + 1)
+            };
+            let Some(config) = said("config") else { continue };
+            all.push(UseOf {
+                name: config.as_str().to_owned(),
+                path: located(draft, sources, section, config),
+                scope: said("engine").map(|word| word.as_str().into()),
+                at: config.span(),
+            });
+        }
+    }
+    all
+}
+
+/// Where a relative name points (`default-path`). What is wrong with that line is told by who reads
+/// it.
+fn located(draft: &Draft, sources: &SourceMap, section: &Section, name: &Word) -> PathBuf {
+    let path = Path::new(name.as_str());
+    let globals = draft.sections.iter().filter(|section| section.kind == Kind::Global);
+    let mut lines = globals.flat_map(|section| &section.statements);
+    let Some(said) = lines.rfind(|line| line.keyword.name == "default-path") else {
+        return path.to_owned();
+    };
+    let directory = || Path::new(sources.file(section.file).name()).parent().unwrap_or(Path::new(""));
+    match said.arguments() {
+        [word, ..] if *word == "config" => directory().join(path),
+        [word, ..] if *word == "parent" => directory().join("..").join(path),
+        [word, origin, ..] if *word == "origin" => Path::new(origin.as_str()).join(path),
+        _ => path.to_owned(),
+    }
+}
+
+/// The sections of one scope; what stands in others is passed over.
+fn sections(
+    mut reader: Reader<'_>,
+    file: FileId,
+    scope: Option<&str>,
+    diagnostics: &mut Diagnostics,
+) -> Vec<Section> {
+    let mut sections: Vec<Section> = Vec::new();
+    let mut line = Line::default();
+    let mut is_here = scope.is_none();
+    while reader.next_line(&mut line, diagnostics) {
+        let first = &line.words[0];
+        if let Some(name) = first.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            is_here = scope == Some(name);
+            continue;
+        }
+        if !is_here {
+            continue;
+        }
+        let kind = match first.as_str() {
+            "spoe-agent" => Kind::SpoeAgent,
+            "spoe-message" => Kind::SpoeMessage,
+            "spoe-group" => Kind::SpoeGroup,
+            _ => {
+                let outcome = match sections.last_mut() {
+                    Some(section) => {
+                        read_statement(section, &mut line).map(|read| section.statements.push(read))
+                    }
+                    None => Err(outside(first)),
+                };
+                if let Err(error) = outcome {
+                    diagnostics.push(error);
+                }
+                continue;
+            }
+        };
+        match open(kind, file, &line) {
+            Ok(section) => sections.push(section),
+            Err(error) => diagnostics.push(error),
+        }
+    }
+    sections
+}
+
+fn outside(word: &Word) -> Diagnostic {
+    let sections = ["spoe-agent", "spoe-message", "spoe-group"];
+    Diagnostic::alert(format!("`{word}` stands before any section"))
+        .at(word.span())
+        .did_you_mean(diag::suggest(word, sections))
+        .help("a file of `filter spoe` has sections `spoe-agent`, `spoe-message` and `spoe-group`")
+        .haproxy(format!("unknown keyword '{word}' out of section."))
+}
+
+fn open(kind: Kind, file: FileId, line: &Line) -> Result<Section, Diagnostic> {
+    let keyword = line.words[0].clone();
+    let Some(name) = line.words.get(1).cloned() else {
+        return Err(Diagnostic::alert(format!("`{keyword}` expects a name"))
+            .at(keyword.span())
+            .haproxy(format!("missing name for {keyword} section.")));
+    };
+    if let Some(extra) = line.words.get(2) {
+        return Err(Diagnostic::alert(format!("`{keyword}` has no use for `{extra}`"))
+            .at(extra.span())
+            .haproxy(format!("'{keyword}' cannot handle unexpected argument '{extra}'.")));
+    }
+    Ok(Section { kind, name, from: None, file, line: line.number, statements: Vec::new(), keyword })
+}

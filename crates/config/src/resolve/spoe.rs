@@ -1,0 +1,467 @@
+//! The engines of a proxy: what its `filter spoe` lines and the files that these name make
+//! (HAProxy's doc/SPOE.txt, chapter 2). What single sections say is compiled in
+//! [`super::spoe_message`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use diag::{Diagnostic, Span};
+use plan::ProxyIndex;
+use plan::spoe::{Agent, Engine, Event, Message, Sending};
+use sample::Place;
+use sample::vars::Var;
+use state::Mode;
+use syntax::Word;
+
+use crate::draft::args::Args;
+use crate::draft::keyword::{Apply, Negation};
+use crate::draft::settings::FilterKind;
+use crate::draft::spoe::AgentDraft;
+use crate::draft::{EngineFile, Kind, Section};
+use crate::resolve::log::logger;
+use crate::resolve::spoe_message::{event, message, push};
+use crate::resolve::{Context, Pending, warn_ineffective};
+
+/// An engine that rules of the proxy being compiled may name.
+pub(crate) struct KnownEngine {
+    name: Box<str>,
+    groups: Vec<Box<str>>,
+}
+
+/// What a rule sends: the number of the engine and of the group, and where the rule stands.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    engine: usize,
+    group: usize,
+    place: Place,
+    span: Span,
+}
+
+/// The sections of one scope by name.
+struct Sections<'a> {
+    agent: &'a Section,
+    messages: HashMap<&'a str, &'a Section>,
+    groups: HashMap<&'a str, &'a Section>,
+}
+
+/// An engine with the sections of its groups, which are compiled where rules send them.
+pub(crate) struct Made<'a> {
+    engine: Arc<Engine>,
+    /// The messages of each group, in its order.
+    groups: Vec<(Box<str>, Vec<&'a Section>)>,
+}
+
+/// Makes the engines of a proxy, and lets its rules find them.
+pub(crate) fn engines<'a>(
+    proxy: &Pending<'_>,
+    index: &HashMap<Box<str>, ProxyIndex>,
+    pending: &[Pending<'_>],
+    context: &mut Context<'a>,
+) -> Vec<Made<'a>> {
+    let (request, response) = proxy.settings.filter_sequence;
+    let used = |list: Option<&Word>| list.is_none_or(|list| list.split(',').any(|name| name == "spoe"));
+    let used = (used(request), used(response));
+    let mut all: Vec<Made<'a>> = Vec::new();
+    for filter in &proxy.settings.filters {
+        let FilterKind::Spoe(_, config) = filter.kind else { continue };
+        let files: &'a [EngineFile] = context.engine_files;
+        // One that cannot be read was told of.
+        let Some(file) = files.iter().find(|file| file.lines.contains(&config.span())) else { continue };
+        let errors = context.diagnostics.error_count();
+        let made = engine(proxy, config, file, index, pending, context);
+        let Some(mut made) = made.filter(|_| context.diagnostics.error_count() == errors) else { continue };
+        if let Some(engine) = Arc::get_mut(&mut made.engine) {
+            for (event, messages) in Event::ALL.into_iter().zip(&mut engine.events) {
+                if !(if event.is_of_response() { used.1 } else { used.0 }) {
+                    messages.clear();
+                }
+            }
+        }
+        let name = &made.engine.name;
+        if all.iter().any(|other| other.engine.name == *name) {
+            let owner = proxy.settings.name;
+            context.diagnostics.push(
+                Diagnostic::alert(format!("there are two engines named `{name}` in `{owner}`"))
+                    .at(config.span())
+                    .help(
+                        "`filter spoe engine <name>` gives each its own, with a scope `[<name>]` in the file",
+                    )
+                    .haproxy_whole(format!("Proxy {owner} : duplicated name for SPOE engine '{name}'.")),
+            );
+            continue;
+        }
+        all.push(made);
+    }
+    let known = |made: &Made<'_>| KnownEngine {
+        name: made.engine.name.clone(),
+        groups: made.groups.iter().map(|(name, _)| name.clone()).collect(),
+    };
+    context.names.engines.replace(all.iter().map(known).collect());
+    context.names.sendings.take();
+    all
+}
+
+/// What the rules of the proxy send, once all are compiled.
+pub(crate) fn sendings(proxy: &Pending<'_>, made: &[Made<'_>], context: &mut Context<'_>) -> Vec<Sending> {
+    let mut all = Vec::new();
+    for Wanted { engine, group, place, span } in context.names.sendings.take() {
+        let Some(made) = made.get(engine) else { continue };
+        let Some((group, sections)) = made.groups.get(group) else { continue };
+        let mut messages: Vec<Message> = Vec::new();
+        for section in sections {
+            match message(section, proxy, (place, None), context) {
+                Ok(compiled) => messages.push(compiled),
+                Err(error) => {
+                    let error = error.related(span, format!("this rule sends group `{group}`"));
+                    push(error, context);
+                }
+            }
+        }
+        all.push(Sending { engine: made.engine.clone(), group: group.clone(), messages });
+    }
+    all
+}
+
+impl Made<'_> {
+    /// The engine.
+    pub(crate) fn engine(&self) -> Arc<Engine> {
+        self.engine.clone()
+    }
+}
+
+/// The number of a sending that a rule names (`send-spoe-group`).
+pub(crate) fn wanted(
+    known: &[KnownEngine],
+    wanted: &mut Vec<Wanted>,
+    (engine, group): (sample::Word<'_>, sample::Word<'_>),
+    place: Place,
+) -> Result<usize, Diagnostic> {
+    let Some(number) = known.iter().position(|known| *known.name == *engine.text) else {
+        let name = engine.text;
+        return Err(Diagnostic::alert(format!("no engine `{name}` is declared here"))
+            .at(engine.span)
+            .did_you_mean(diag::suggest(name, known.iter().map(|known| &*known.name)))
+            .help(format!("`filter spoe engine {name} config <file>` in this section makes it")));
+    };
+    let groups = &known[number].groups;
+    let Some(at) = groups.iter().position(|name| **name == *group.text) else {
+        return Err(Diagnostic::alert(format!("engine `{}` has no group `{}`", engine.text, group.text))
+            .at(group.span)
+            .did_you_mean(diag::suggest(group.text, groups.iter().map(|name| &**name)))
+            .help("`groups` in its `spoe-agent` section names them"));
+    };
+    wanted.push(Wanted { engine: number, group: at, place, span: engine.span.to(group.span) });
+    Ok(wanted.len() - 1)
+}
+
+fn engine<'a>(
+    proxy: &Pending<'_>,
+    config: &Word,
+    file: &'a EngineFile,
+    index: &HashMap<Box<str>, ProxyIndex>,
+    pending: &[Pending<'_>],
+    context: &mut Context<'a>,
+) -> Option<Made<'a>> {
+    let sections = sections(config, file, context)?;
+    let section = sections.agent;
+    let (draft, loggers) = read(section, context);
+    let place = context.place(section);
+    let agent = agent(proxy, section, &draft, loggers, (index, pending), context)?;
+    let mut events: [Vec<Message>; Event::ALL.len()] = Default::default();
+    for word in &draft.messages {
+        let Some(own) = sections.messages.get(word.as_str()) else {
+            push(missing("message", word, sections.messages.keys(), &place, section), context);
+            continue;
+        };
+        match event(own, proxy, context) {
+            Ok(Some(when)) => match message(own, proxy, when, context) {
+                Ok(compiled) => {
+                    if let (_, Some((event, _))) = when {
+                        events[event as usize].push(compiled);
+                    }
+                }
+                Err(error) => push(error, context),
+            },
+            Ok(None) => {}
+            Err(error) => push(error, context),
+        }
+    }
+    let mut groups = Vec::new();
+    for word in &draft.groups {
+        match sections.groups.get(word.as_str()) {
+            Some(group) => {
+                groups.push((word.as_str().into(), members(group, &sections.messages, context)));
+            }
+            None => push(missing("group", word, sections.groups.keys(), &place, section), context),
+        }
+    }
+    let name = file.scope.clone().unwrap_or_else(|| agent.name.clone());
+    let engine = Arc::new(Engine { name, agent, events, counts: runtime::Sharded::default() });
+    Some(Made { engine, groups })
+}
+
+/// The message for a name that no section of the scope has.
+fn missing<'k>(
+    what: &str,
+    word: &Word,
+    known: impl Iterator<Item = &'k &'k str>,
+    place: &str,
+    agent: &Section,
+) -> Diagnostic {
+    let name = &agent.name;
+    Diagnostic::alert(format!("there is no section `spoe-{what} {word}` in this scope"))
+        .at(word.span())
+        .did_you_mean(diag::suggest(word, known.copied()))
+        .haproxy(format!(
+            "'filter' : SPOE agent '{name}' try to use undefined SPOE {what} '{word}' at {place}"
+        ))
+}
+
+/// The messages that a group names.
+fn members<'a>(
+    group: &'a Section,
+    messages: &HashMap<&'a str, &'a Section>,
+    context: &mut Context<'_>,
+) -> Vec<&'a Section> {
+    let words = group.statements.iter().flat_map(|line| line.arguments());
+    let mut all = Vec::new();
+    for word in words {
+        match messages.get(word.as_str()) {
+            Some(section) => all.push(*section),
+            None => {
+                let (name, place) = (&group.name, context.place(group));
+                let error = Diagnostic::alert(format!(
+                    "there is no section `spoe-message {word}` in this scope"
+                ))
+                .at(word.span())
+                .did_you_mean(diag::suggest(word, messages.keys().copied()))
+                .haproxy(format!(
+                    "'filter' : SPOE group '{name}' try to use undefined SPOE message '{word}' at {place}"
+                ));
+                push(error, context);
+            }
+        }
+    }
+    all
+}
+
+/// The sections of a scope; there must be one agent, and no name twice.
+fn sections<'a>(config: &Word, file: &'a EngineFile, context: &mut Context<'_>) -> Option<Sections<'a>> {
+    let mut agent = None;
+    let (mut messages, mut groups) = (HashMap::new(), HashMap::new());
+    for section in &file.sections {
+        let before: Option<&Section> = match section.kind {
+            Kind::SpoeAgent => agent.replace(section),
+            Kind::SpoeMessage => messages.insert(section.name.as_str(), section),
+            _ => groups.insert(section.name.as_str(), section),
+        };
+        if let Some(before) = before {
+            let (keyword, name, place) = (&section.keyword, &section.name, context.place(before));
+            let said = match section.kind {
+                Kind::SpoeAgent => "another spoe-agent section previously defined.".to_owned(),
+                _ => format!(
+                    "{keyword} section '{name}' has the same name as another one declared at {place}."
+                ),
+            };
+            let error = Diagnostic::alert(match section.kind {
+                Kind::SpoeAgent => "a scope has one `spoe-agent` section".to_owned(),
+                _ => format!("there are two {keyword} sections named `{name}`"),
+            });
+            let error = error.at(section.name.span()).related(before.name.span(), "the first stands here");
+            push(error.haproxy(said), context);
+        }
+    }
+    let Some(agent) = agent else {
+        let scope = file.scope.as_ref().map_or(String::new(), |scope| format!(" in its scope `[{scope}]`"));
+        let error = Diagnostic::alert(format!("`{config}` has no `spoe-agent` section{scope}"))
+            .at(config.span())
+            .help("without `engine <name>` all of the file is read that stands in no scope")
+            .haproxy(format!("'filter' : No SPOE agent found in file {config}"));
+        push(error, context);
+        return None;
+    };
+    Some(Sections { agent, messages, groups })
+}
+
+/// Reads the lines of an agent, but for what depends on others.
+fn read<'a>(section: &'a Section, context: &mut Context<'_>) -> (AgentDraft<'a>, Vec<plan::Logger>) {
+    let (mut draft, mut loggers) = (AgentDraft::default(), Vec::new());
+    for statement in &section.statements {
+        let before = context.diagnostics.len();
+        let mut args = Args::new(statement, context.diagnostics, context.environment);
+        let outcome = match (statement.keyword.apply, statement.keyword.name) {
+            (Apply::SpoeAgent(read), _) => read(&mut draft, &mut args),
+            (Apply::Ineffective(reason), _) => {
+                if context.diagnostics.len() == before && statement.negation == Negation::None {
+                    warn_ineffective(statement, reason, context.diagnostics);
+                }
+                Ok(())
+            }
+            (_, _) if statement.negation != Negation::None => {
+                loggers.clear();
+                args.finish()
+            }
+            (_, _) if args.take("global") => {
+                loggers.extend(context.global.loggers.iter().map(plan::Logger::inherited));
+                args.finish()
+            }
+            (_, _) => crate::tables::log::logger(&mut args).map(|own| {
+                loggers.extend(logger(&own, false, context));
+            }),
+        };
+        if let Err(error) = outcome {
+            push(error, context);
+        }
+    }
+    (draft, loggers)
+}
+
+/// The largest frame that may be said: what a buffer has room for.
+fn frame_size(word: Option<&Word>, context: &Context<'_>) -> Result<u32, Diagnostic> {
+    let most = u32::try_from(context.global.tune.bufsize).unwrap_or(u32::MAX).saturating_sub(4);
+    let Some(word) = word else { return Ok(most) };
+    let size = word.parse().ok().filter(|size| (spop::LEAST_FRAME..=most).contains(size));
+    size.ok_or_else(|| {
+        let least = spop::LEAST_FRAME;
+        Diagnostic::alert(format!("`{word}` is no size of frames"))
+            .at(word.span())
+            .label(format!("{least} to {most}, what `tune.bufsize` has room for"))
+            .haproxy(format!(
+                "'max-frame-size' expects a positive integer argument in the range [{least}, {most}]."
+            ))
+    })
+}
+
+fn agent(
+    proxy: &Pending<'_>,
+    section: &Section,
+    draft: &AgentDraft<'_>,
+    loggers: Vec<plan::Logger>,
+    (index, pending): (&HashMap<Box<str>, ProxyIndex>, &[Pending<'_>]),
+    context: &mut Context<'_>,
+) -> Option<Agent> {
+    let frame_size = frame_size(draft.frame_size, context);
+    let frame_size = frame_size.map_err(|error| push(error, context)).ok();
+    let backend = backend(proxy, section, draft, index, pending, context);
+    let backend = backend.map_err(|error| push(error, context)).ok();
+    let prefix = prefix(section, draft);
+    let prefix = prefix.map_err(|error| push(error, context)).ok();
+    if draft.timeout.is_none_or(|timeout| timeout.is_zero()) {
+        let (name, owner, place) = (&section.name, proxy.settings.name, context.place(section));
+        let warning = Diagnostic::warning(format!("agent `{name}` has no `timeout processing`"))
+            .at(section.name.span())
+            .help("without it streams wait as long as the agent is silent")
+            .haproxy_whole(format!(
+                "Proxy '{owner}': missing 'processing' timeout for SPOE agent '{name}' declare at {place}.\n   | While not properly invalid, you will certainly encounter various problems\n   | with such a configuration. To fix this, please ensure it is set to a non-zero value."
+            ));
+        push(warning, context);
+    }
+    let (frame_size, backend, prefix) = (frame_size?, backend?, prefix?);
+    let mut variables = context.variables.borrow_mut();
+    // Names were looked at when their lines were read.
+    let mut variable = |name: &str| variables.resolve(&format!("txn.{prefix}.{name}")).ok();
+    let of_line = |word: Option<&Word>, variable: &mut dyn FnMut(&str) -> Option<Var>| {
+        word.and_then(|word| variable(word.as_str()))
+    };
+    let on_error = of_line(draft.on_error, &mut variable);
+    let process_time = of_line(draft.process_time, &mut variable);
+    let total_time = of_line(draft.total_time, &mut variable);
+    for word in &draft.variables {
+        for scope in ["sess", "txn", "req", "res"] {
+            let _ = variables.resolve(&format!("{scope}.{prefix}.{word}"));
+        }
+    }
+    if !loggers.is_empty() {
+        variables.want_stream_numbers();
+    }
+    Some(Agent {
+        name: section.name.as_str().into(),
+        engine_id: uuid().into(),
+        backend,
+        timeout: draft.timeout.filter(|timeout| !timeout.is_zero()),
+        frame_size,
+        pipelining: draft.pipelining,
+        continues: draft.continues,
+        forces: draft.forces,
+        only_errors: draft.only_errors,
+        loggers,
+        prefix: prefix.into(),
+        on_error,
+        process_time,
+        total_time,
+    })
+}
+
+fn prefix<'s>(section: &'s Section, draft: &AgentDraft<'s>) -> Result<&'s str, Diagnostic> {
+    let Some(prefix) = draft.prefix else {
+        let name = &section.name;
+        let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_');
+        if name.bytes().iter().copied().all(is_fit) {
+            return Ok(name.as_str());
+        }
+        return Err(Diagnostic::alert(format!("names of variables cannot begin with `{name}`"))
+            .at(name.span())
+            .help("`option var-prefix <prefix>` says what they begin with instead")
+            .haproxy(format!(
+                "'filter' : Invalid variable prefix '{name}' for SPOE agent '{name}' declared at this line. Use 'option var-prefix' to customize it. Only [a-zA-Z0-9_.] chars are supported."
+            )));
+    };
+    Ok(prefix.as_str())
+}
+
+/// The backend whose servers are the agent.
+fn backend(
+    proxy: &Pending<'_>,
+    section: &Section,
+    draft: &AgentDraft<'_>,
+    index: &HashMap<Box<str>, ProxyIndex>,
+    pending: &[Pending<'_>],
+    context: &Context<'_>,
+) -> Result<ProxyIndex, Diagnostic> {
+    let (agent, owner, place) = (&section.name, proxy.settings.name, context.place(section));
+    let Some(word) = draft.backend else {
+        return Err(Diagnostic::alert(format!("agent `{agent}` has no backend"))
+            .at(agent.span())
+            .help("`use-backend <name>` names one in `mode spop`")
+            .haproxy(format!(
+                "'filter' : No backend declared for SPOE agent '{agent}' declared at {place}"
+            )));
+    };
+    let Some(&found) = index.get(word.as_str()) else {
+        return Err(Diagnostic::alert(format!("there is no backend `{word}`"))
+            .at(word.span())
+            .did_you_mean(diag::suggest(word, index.keys().map(|name| &**name)))
+            .haproxy_whole(format!(
+                "Proxy {owner} : unknown backend '{word}' used by SPOE agent '{agent}' declared at {place}."
+            )));
+    };
+    if !matches!(pending[found].settings.mode, Mode::Spop | Mode::Tcp) {
+        return Err(Diagnostic::alert(format!("backend `{word}` has no agents"))
+            .at(word.span())
+            .related(pending[found].section.name.span(), "`mode spop` makes it one of agents")
+            .haproxy_whole(format!(
+                "Proxy {owner} : backend '{word}' used by SPOE agent '{agent}' declared at {place} must use SPOP mode."
+            )));
+    }
+    pending[found].state.referenced.store(true, Relaxed);
+    Ok(found)
+}
+
+/// A random UUID (RFC 9562, version 4).
+fn uuid() -> String {
+    let bytes = (fastrand::u128(..) & !(0xf000 << 64 | 0xc000 << 48)) | 0x4000 << 64 | 0x8000 << 48;
+    let hex = format!("{bytes:032x}");
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn identifiers_are_random_uuids() {
+        let (one, other) = (super::uuid(), super::uuid());
+        assert_ne!(one, other);
+        assert_eq!((one.len(), &one[14..15]), (36, "4"), "{one}");
+        assert!(matches!(one.as_bytes()[19], b'8' | b'9' | b'a' | b'b'), "{one}");
+    }
+}

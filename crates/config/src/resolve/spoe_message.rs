@@ -1,0 +1,182 @@
+//! `spoe-message` sections (HAProxy's doc/SPOE.txt, 2.3), compiled for the event at which they are
+//! sent, or for the rule that sends them.
+
+use diag::Diagnostic;
+use plan::spoe::{Event, Message};
+use sample::acl::Acls;
+use sample::expression::Expression;
+use sample::{Condition, Place, Scope, Words};
+use state::Mode;
+
+use crate::draft::{Section, Statement};
+use crate::resolve::lines::{arguments, scope};
+use crate::resolve::{Context, Pending};
+
+/// Where a message is sent: the place of its expressions, and the event with its line where it is no
+/// rule that sends it.
+pub(crate) type When<'a> = (Place, Option<(Event, &'a Statement)>);
+
+/// The most arguments of a message.
+const MOST: usize = 255;
+
+/// Keeps an error, unless another engine has told of it: files are read by many.
+pub(crate) fn push(error: Diagnostic, context: &mut Context<'_>) {
+    let is_same = |other: &Diagnostic| other.span == error.span && other.message == error.message;
+    if !context.diagnostics.iter().any(is_same) {
+        context.diagnostics.push(error);
+    }
+}
+
+/// When a message is sent: at the event of its last line. `None` where that never happens.
+pub(crate) fn event<'a>(
+    section: &'a Section,
+    proxy: &Pending<'_>,
+    context: &mut Context<'_>,
+) -> Result<Option<When<'a>>, Diagnostic> {
+    let (name, owner) = (&section.name, proxy.settings.name);
+    let last = section.statements.iter().rfind(|statement| statement.keyword.name == "event");
+    let Some(line) = last else {
+        let place = context.place(section);
+        let warning = Diagnostic::warning(format!("message `{name}` has no event, and is never sent"))
+            .at(name.span())
+            .help("`event <name>` says when it is sent")
+            .haproxy_whole(format!(
+                "Proxy '{owner}': Ignore SPOE message '{name}' without event at {place}."
+            ));
+        push(warning, context);
+        return Ok(None);
+    };
+    let Some(word) = line.arguments().first() else {
+        return Err(Diagnostic::alert("`event` needs the name of an event")
+            .at(line.end())
+            .haproxy("missing event name."));
+    };
+    let names = Event::ALL.map(Event::name);
+    let Some(event) = Event::ALL.into_iter().find(|event| *word == event.name()) else {
+        return Err(Diagnostic::alert(format!("there is no event `{word}`"))
+            .at(word.span())
+            .did_you_mean(diag::suggest(word, names))
+            .haproxy(format!("unknown event '{word}'.")));
+    };
+    let (of_frontend, of_backend) = sides(event);
+    let settings = &proxy.settings;
+    let never = of_frontend && !settings.is_frontend()
+        || of_backend && settings.is_frontend() && settings.is_backend();
+    if never {
+        let place = context.place(section);
+        let what = if of_frontend {
+            "frontend event used on a backend proxy"
+        } else {
+            "backend event used on a listen proxy"
+        };
+        let why = if of_frontend { "it has no frontend's side" } else { "it is a `listen` section" };
+        let warning = Diagnostic::warning(format!("message `{name}` is never sent by `{owner}`: {why}"))
+            .at(word.span())
+            .haproxy_whole(format!("Proxy '{owner}': {what} at {place}."));
+        push(warning, context);
+        return Ok(None);
+    }
+    Ok(Some((place(event), Some((event, line)))))
+}
+
+/// Whether an event is one of frontends alone, or one of backends alone.
+fn sides(event: Event) -> (bool, bool) {
+    match event {
+        Event::ClientSession | Event::FrontendTcpRequest | Event::FrontendHttpRequest => (true, false),
+        Event::BackendTcpRequest | Event::BackendHttpRequest => (false, true),
+        Event::ServerSession | Event::TcpResponse | Event::HttpResponse => (false, false),
+    }
+}
+
+/// Where expressions stand that are evaluated at an event.
+fn place(event: Event) -> Place {
+    match event {
+        Event::ClientSession => Place::TcpConnection,
+        Event::FrontendTcpRequest | Event::BackendTcpRequest => Place::TcpRequestContent,
+        Event::FrontendHttpRequest | Event::BackendHttpRequest => Place::HttpRequest,
+        Event::ServerSession => Place::BackendRequest,
+        Event::TcpResponse => Place::TcpResponseContent,
+        Event::HttpResponse => Place::HttpResponse,
+    }
+}
+
+/// Compiles a message.
+pub(crate) fn message(
+    section: &Section,
+    proxy: &Pending<'_>,
+    (place, event): When<'_>,
+    context: &mut Context<'_>,
+) -> Result<Message, Diagnostic> {
+    let mode = match place {
+        Place::HttpRequest | Place::HttpResponse => Mode::Http,
+        _ => proxy.settings.mode,
+    };
+    // A frontend's engine sees its streams on the backend's side too.
+    let crosses = event.is_some_and(|(event, _)| sides(event).1) && proxy.settings.is_frontend();
+    let owner = (!crosses).then_some(&proxy.state);
+    let mut acls = Acls::new();
+    let mut all = Vec::new();
+    for statement in &section.statements {
+        let list = arguments(statement);
+        match statement.keyword.name {
+            "acl" => {
+                let mut words = Words::new(&list, statement.end());
+                let (name, criterion) =
+                    Acls::compile(&mut words, &scope(context, &acls, owner, mode, place))?;
+                acls.add(name, criterion);
+            }
+            "args" => {
+                let scope = scope(context, &acls, owner, mode, place);
+                all.extend(compile_arguments(statement, &scope)?);
+            }
+            _ => {}
+        }
+    }
+    if all.len() > MOST {
+        let name = &section.name;
+        return Err(Diagnostic::alert(format!("message `{name}` tells {} values", all.len()))
+            .at(name.span())
+            .label(format!("it may tell {MOST}")));
+    }
+    let condition = match event {
+        None => None,
+        Some((_, line)) => {
+            let list = arguments(line);
+            let mut words = Words::new(&list[1..], line.end());
+            Condition::compile_optional(&mut words, &scope(context, &acls, owner, mode, place))?
+        }
+    };
+    let warnings = context.names.warnings.take();
+    warnings.into_iter().for_each(|warning| push(warning, context));
+    Ok(Message { name: section.name.as_str().into(), condition, arguments: all })
+}
+
+/// `[<name>=]<sample> …`.
+fn compile_arguments(
+    statement: &Statement,
+    scope: &Scope<'_>,
+) -> Result<Vec<(Box<str>, Expression)>, Diagnostic> {
+    let (words, plain) = (statement.arguments(), arguments(statement));
+    if words.is_empty() {
+        return Err(Diagnostic::alert("`args` needs what the message tells")
+            .at(statement.end())
+            .label("usage: args [<name>=]<sample> ...")
+            .haproxy("missing args."));
+    }
+    let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+    let mut all = Vec::new();
+    let mut at = 0;
+    while let Some(word) = words.get(at) {
+        let name = word.split_once('=').map(|(name, _)| name).filter(|name| name.bytes().all(is_fit));
+        let start = name.map_or(0, |name| name.len() + 1);
+        let mut list = plain.clone();
+        list.drain(..at);
+        list[0] = sample::Word { text: &word[start..], span: word.part(start, word.len()) };
+        // Converters may follow as words of their own.
+        let mut cursor = Words::new(&list, statement.end());
+        let expression = Expression::compile(&mut cursor, scope)?;
+        at = words.len() - cursor.rest().len();
+        all.push((name.unwrap_or_default().into(), expression));
+    }
+    Ok(all)
+}

@@ -1,0 +1,222 @@
+//! What is said of `filter spoe` lines and of the files that they name, in HAProxy's words where it
+//! says something too.
+
+mod common;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// A file with this text.
+fn engine_file(text: &str) -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Relaxed);
+    let path = std::env::temp_dir().join(format!("weir-spoe-{}-{number}.conf", std::process::id()));
+    std::fs::write(&path, text).expect("the temporary directory takes files");
+    path
+}
+
+/// What is said of a frontend with this filter, `FILE` standing for an engine's file with this text.
+fn said(filter: &str, engine: &str, more: &str) -> Vec<String> {
+    let path = engine_file(engine);
+    let name = path.display().to_string();
+    let text = format!(
+        "frontend f\n bind :8000\n mode http\n {filter}\n {more}\n default_backend b\n\
+         backend b\n mode http\n server s 192.0.2.1:80\n\
+         backend agents\n mode spop\n server a 192.0.2.2:80\n\
+         backend web\n mode http\n server a 192.0.2.3:80\n"
+    );
+    let loaded = common::load_quietly(&text.replace("FILE", &name));
+    let _ = std::fs::remove_file(path);
+    common::lines(&loaded).into_iter().map(|line| line.replace(&name, "FILE")).collect()
+}
+
+const AGENT: &str = "spoe-agent ag\n messages m\n use-backend agents\n timeout processing 1s\n";
+const MESSAGE: &str = "spoe-message m\n args a=path\n event on-frontend-http-request\n";
+const FILTER: &str = "filter spoe config FILE";
+
+#[test]
+fn a_right_engine_is_taken_with_a_scope_and_without() {
+    assert_eq!(said(FILTER, &format!("{AGENT}{MESSAGE}"), ""), [""; 0]);
+    let scoped = format!("[other]\nnonsense\n[mine]\n{AGENT}{MESSAGE}[third]\nspoe-agent x\n");
+    assert_eq!(said("filter spoe engine mine config FILE", &scoped, ""), [""; 0]);
+}
+
+#[test]
+fn what_is_wrong_with_the_line_is_told() {
+    let good = format!("{AGENT}{MESSAGE}");
+    let cases = [
+        ("filter spoe", "[ALERT] [4] : 'filter' : 'spoe' : missing config file"),
+        ("filter spoe engine", "[ALERT] [4] : 'filter' : 'spoe' : 'engine' option without value"),
+        ("filter spoe config FILE foo", "[ALERT] [4] : 'filter' : unknown keyword 'foo'"),
+        ("filter spoe engine x config FILE", "[ALERT] [4] : 'filter' : No SPOE agent found in file FILE"),
+        (
+            "filter spoe config /nowhere/at/all",
+            "[ALERT] stat() failed for configuration file /nowhere/at/all : No such file or directory",
+        ),
+    ];
+    for (filter, wanted) in cases {
+        let all = said(filter, &good, "");
+        assert!(all.iter().any(|line| line == wanted), "{filter}: {all:#?}");
+    }
+    let twice = format!("{FILTER}\n {FILTER}");
+    let all = said(&twice, &good, "");
+    assert_eq!(all, ["[ALERT] Proxy f : duplicated name for SPOE engine 'ag'."]);
+}
+
+#[test]
+fn what_is_wrong_with_sections_is_told_with_its_place_in_their_file() {
+    let message = MESSAGE;
+    let agent = |lines: &str| format!("spoe-agent ag\n timeout processing 1s\n use-backend agents\n{lines}");
+    let cases: &[(String, &str)] = &[
+        (message.to_owned(), "[ALERT] [4] : 'filter' : No SPOE agent found in file FILE"),
+        (
+            format!("{AGENT}spoe-agent b\n use-backend agents\n timeout processing 1s\n{message}"),
+            "[ALERT] parsing [FILE:5] : another spoe-agent section previously defined.",
+        ),
+        (
+            format!("spoe-agent ag\n timeout processing 1s\n messages m\n{message}"),
+            "[ALERT] parsing [FILE:1] : 'filter' : No backend declared for SPOE agent 'ag' declared at FILE:1",
+        ),
+        (
+            format!("spoe-agent ag\n timeout processing 1s\n use-backend agentz\n{message}"),
+            "[ALERT] Proxy f : unknown backend 'agentz' used by SPOE agent 'ag' declared at FILE:1.",
+        ),
+        (
+            format!("spoe-agent ag\n timeout processing 1s\n use-backend web\n{message}"),
+            "[ALERT] Proxy f : backend 'web' used by SPOE agent 'ag' declared at FILE:1 must use SPOP mode.",
+        ),
+        (
+            agent(" messages m n\n") + message,
+            "[ALERT] parsing [FILE:4] : 'filter' : SPOE agent 'ag' try to use undefined SPOE message 'n' at FILE:1",
+        ),
+        (
+            agent(" groups g\n") + message,
+            "[ALERT] parsing [FILE:4] : 'filter' : SPOE agent 'ag' try to use undefined SPOE group 'g' at FILE:1",
+        ),
+        (
+            agent(" groups g\nspoe-group g\n messages q\n"),
+            "[ALERT] parsing [FILE:6] : 'filter' : SPOE group 'g' try to use undefined SPOE message 'q' at FILE:5",
+        ),
+        (
+            format!("{AGENT}spoe-message m\n event on-foo\n"),
+            "[ALERT] parsing [FILE:6] : unknown event 'on-foo'.",
+        ),
+        (
+            format!("{AGENT}{message}{message}"),
+            "[ALERT] parsing [FILE:8] : spoe-message section 'm' has the same name as another one declared at FILE:5.",
+        ),
+        (agent(" foo bar\n"), "[ALERT] parsing [FILE:4] : unknown keyword 'foo' in 'spoe-agent' section"),
+        (agent(" option nope\n"), "[ALERT] parsing [FILE:4] : unknown option 'nope'."),
+        (
+            agent(" option var-prefix a-b\n"),
+            "[ALERT] parsing [FILE:4] : 'option var-prefix' only supports [a-zA-Z0-9_.] chars.",
+        ),
+        (
+            agent(" option set-process-time\n"),
+            "[ALERT] parsing [FILE:4] : 'option set-process-time' expects a value.",
+        ),
+        (
+            agent(" max-frame-size 100\n"),
+            "[ALERT] parsing [FILE:4] : 'max-frame-size' expects a positive integer argument in the range [256, 16380].",
+        ),
+        (
+            agent(" max-frame-size 17000\n"),
+            "[ALERT] parsing [FILE:4] : 'max-frame-size' expects a positive integer argument in the range [256, 16380].",
+        ),
+        ("frontend q\n".to_owned(), "[ALERT] parsing [FILE:1] : unknown keyword 'frontend' out of section."),
+    ];
+    for (engine, wanted) in cases {
+        let all = said(FILTER, engine, "");
+        assert!(all.iter().any(|line| line == wanted), "{wanted}\n{all:#?}");
+    }
+}
+
+#[test]
+fn what_has_no_effect_is_warned_of() {
+    let cases: &[(String, &str)] = &[
+        (
+            format!("spoe-agent ag\n messages m\n use-backend agents\n{MESSAGE}"),
+            "missing 'processing' timeout for SPOE agent 'ag' declare at FILE:1.",
+        ),
+        (
+            format!("{AGENT}spoe-message m\n args path\n"),
+            "Proxy 'f': Ignore SPOE message 'm' without event at FILE:5.",
+        ),
+        (format!("{AGENT} maxconnrate 10\n{MESSAGE}"), "maxconnrate"),
+        (format!("{AGENT} option async\n{MESSAGE}"), "option async"),
+    ];
+    for (engine, wanted) in cases {
+        let all = said(FILTER, engine, "");
+        assert!(
+            all.len() == 1 && all[0].contains("[WARNING]") && all[0].contains(wanted),
+            "{wanted}: {all:#?}"
+        );
+    }
+    // A backend has no frontend's events.
+    let path = engine_file(&format!("{AGENT}{MESSAGE}"));
+    let text = format!(
+        "backend b\n mode http\n filter spoe config {}\n server s 192.0.2.1:80\nbackend agents\n mode spop\n server a 192.0.2.2:80\n",
+        path.display()
+    );
+    let all = common::lines(&common::load_quietly(&text));
+    assert!(all.iter().any(|line| line.contains("frontend event used on a backend proxy")), "{all:#?}");
+}
+
+#[test]
+fn expressions_must_have_what_they_read_at_their_event() {
+    let engine = |args: &str, event: &str| format!("{AGENT}spoe-message m\n args {args}\n event {event}\n");
+    let good = [
+        ("src dst fe_id", "on-client-session"),
+        ("a=path,lower b=method lower", "on-frontend-http-request"),
+        ("be_name be_id", "on-backend-tcp-request"),
+        ("srv_name dst", "on-server-session"),
+        ("status res.hdr(x)", "on-http-response if { status 200 }"),
+        ("s=str(a=b)", "on-tcp-response"),
+    ];
+    for (args, event) in good {
+        assert_eq!(said(FILTER, &engine(args, event), ""), [""; 0], "{args} {event}");
+    }
+    for (args, event) in
+        [("path", "on-client-session"), ("status", "on-frontend-http-request"), ("foo", "on-http-response")]
+    {
+        let all = said(FILTER, &engine(args, event), "");
+        assert!(all.len() == 1 && all[0].contains("[ALERT]"), "{args} {event}: {all:#?}");
+    }
+    let all = said(FILTER, &engine("path", "on-frontend-http-request when it is so"), "");
+    assert!(all.iter().any(|line| line.contains("'if' or 'unless' may stand here")), "{all:#?}");
+}
+
+#[test]
+fn a_group_is_compiled_for_each_rule_that_sends_it() {
+    let engine =
+        format!("{AGENT} groups g\nspoe-group g\n messages n\nspoe-message n\n args a=path\n{MESSAGE}");
+    assert_eq!(said(FILTER, &engine, "http-request send-spoe-group ag g if { path /a }"), [""; 0]);
+    let of_response = engine.replace("args a=path\nspoe", "args a=status\nspoe");
+    assert_eq!(said(FILTER, &of_response, "http-response send-spoe-group ag g"), [""; 0]);
+    let all = said(FILTER, &of_response, "http-request send-spoe-group ag g");
+    assert!(all.len() == 1 && all[0].contains("[ALERT]"), "{all:#?}");
+    for (rule, wanted) in [
+        ("http-request send-spoe-group ag", "expects 2 arguments: <engine-id> <group-id>."),
+        ("http-request send-spoe-group ag h", "engine 'ag' has no group 'h'"),
+        ("http-request send-spoe-group az g", "no engine 'az' is declared here"),
+    ] {
+        let all = said(FILTER, &engine, rule);
+        assert!(all.iter().any(|line| line.contains(wanted)), "{rule}: {all:#?}");
+    }
+}
+
+#[test]
+fn backends_of_agents_are_backends_and_have_no_rules_of_streams() {
+    let text = "frontend f\n mode spop\n bind :8000\nbackend a\n mode spop\n tcp-request content accept\n stick on src table t\n server s 192.0.2.1:1\n\
+                backend t\n stick-table type ip size 1k\n server s 192.0.2.1:1\nbackend c\n mode spop\n server s 192.0.2.1:1 proto spop\nbackend d\n server s 192.0.2.1:1 proto spop\n";
+    let all = common::lines(&common::load_quietly(text));
+    for wanted in [
+        "mode spop is only applicable on proxies with backend capability.",
+        "'tcp-request content' in 'mode spop' is not supported yet",
+        "'stick on' in 'mode spop' is not supported yet",
+        "proxy 'd' : MUX protocol 'spop' is not usable for server 's'",
+    ] {
+        assert!(all.iter().any(|line| line.contains(wanted)), "{wanted}: {all:#?}");
+    }
+    assert!(!all.iter().any(|line| line.contains("'c'")), "{all:#?}");
+}

@@ -1,0 +1,68 @@
+//! `show mirror`, and the same as metrics of the exporter (docs/beyond-haproxy.md): copies of requests
+//! that backends get (`http-request mirror`). HAProxy has none of them.
+
+use std::fmt::Write;
+
+use runtime::Count;
+use state::Mirror;
+use state::mirror::MirrorCounters;
+
+use crate::call::{Call, Reply, error};
+use crate::view::View;
+
+/// What is counted of copies: the name of the metric and of the column, what it is, its value.
+type Row = (&'static str, &'static str, fn(&MirrorCounters) -> &Count);
+
+#[rustfmt::skip]
+const ROWS: &[Row] = &[
+    ("begun",        "Copies of requests that were sent on their way here.",                       |own| &own.begun),
+    ("answered",     "Copies of requests that a server answered.",                                 |own| &own.answered),
+    ("failed",       "Copies of requests that came to nothing.",                                   |own| &own.failed),
+    ("dropped",      "Copies of requests that were not made: too many were on their way.",         |own| &own.dropped),
+    ("without_body", "Copies of requests that were not made: not all of the body was here.",       |own| &own.without_body),
+];
+
+/// The backends that get copies.
+fn backends(view: &View) -> impl Iterator<Item = (&str, &Mirror)> {
+    view.proxies.iter().filter_map(|proxy| Some((&*proxy.state.name, proxy.state.mirror()?)))
+}
+
+pub(crate) fn show(call: &mut Call<'_>) -> Reply {
+    let (view, wanted) = (call.runtime.view(), call.arg(0).to_owned());
+    let chosen: Vec<_> = backends(&view).filter(|(name, _)| wanted.is_empty() || *name == wanted).collect();
+    if chosen.is_empty() && !wanted.is_empty() {
+        return error(format!("No rule mirrors requests to backend '{wanted}'."));
+    }
+    let mut out = "# be_name".to_owned();
+    for (name, ..) in ROWS {
+        let _ = write!(out, " {name}");
+    }
+    out.push('\n');
+    for (name, own) in chosen {
+        out.push_str(name);
+        for (.., count) in ROWS {
+            let _ = write!(out, " {}", own.sum(count));
+        }
+        out.push('\n');
+    }
+    Reply::Text(out)
+}
+
+/// The metrics; `wanted` takes them by the kind of object and by name.
+pub(crate) fn metrics(view: &View, wanted: impl Fn(&str, &str) -> bool) -> String {
+    let mut out = String::new();
+    if backends(view).next().is_none() {
+        return out;
+    }
+    for (name, help, count) in ROWS {
+        let name = format!("mirror_{name}_total");
+        if !wanted("backend", &name) {
+            continue;
+        }
+        let _ = writeln!(out, "# HELP weir_backend_{name} {help}\n# TYPE weir_backend_{name} counter");
+        for (proxy, own) in backends(view) {
+            let _ = writeln!(out, "weir_backend_{name}{{proxy=\"{proxy}\"}} {}", own.sum(count));
+        }
+    }
+    out
+}

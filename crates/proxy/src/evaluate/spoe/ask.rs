@@ -1,0 +1,228 @@
+//! The way to an agent and back: a place at one of its servers, a connection, a question and its
+//! answer, all within `timeout processing`. What goes wrong with an agent is a number for the stream
+//! (SPOE, 2.2 `option set-on-error`); nothing that an agent does ends the stream.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use plan::proxy::Reuse;
+use plan::spoe::{Agent, Engine};
+use runtime::timer::{Timer, now_ms, now_us};
+use spop::{Config, Refusal, Status};
+use state::Answer;
+
+use crate::client::{Client, Watch};
+use crate::exchange::Exchange;
+use crate::fault::Fault;
+use crate::routing::assign::{self, Lease};
+use crate::routing::{attempt, connect, retry, route};
+use crate::server::agents::{NoAnswer, Question};
+use crate::server::local::{LocalProxy, LocalServer};
+use crate::server::pool::Ask;
+
+/// Why there is no answer.
+pub(super) enum Failure {
+    /// It is the stream that ended.
+    Stream(Fault),
+    /// The agent's, by the number that `option set-on-error` gives.
+    Agent(u32),
+}
+
+/// There was no answer in time.
+const LATE: u32 = 1;
+/// What is to be told does not fit in a frame.
+const TOO_BIG: u32 = 3;
+/// What is added to a status of the protocol.
+const OF_PROTOCOL: u32 = 256;
+
+/// Questions that a connection has at a time: as many as HAProxy's had waiting.
+const PIPELINED: u16 = 20;
+
+impl Failure {
+    fn of(none: NoAnswer) -> Self {
+        Self::Agent(match none {
+            NoAnswer::TooBig => TOO_BIG,
+            NoAnswer::Ended(status) => OF_PROTOCOL.saturating_add(status.0),
+        })
+    }
+}
+
+/// Asks the engine's agent, and waits for its answer.
+///
+/// # Errors
+/// There is none.
+pub(super) async fn ask(
+    client: &mut Client,
+    x: &Exchange,
+    engine: &Arc<Engine>,
+    messages: &[u8],
+) -> Result<Vec<u8>, Failure> {
+    let agent = &engine.agent;
+    let backend = client.worker.local(agent.backend);
+    let leaving = x.backend.as_ref().is_some_and(|backend| x.aborts_on_close(client, backend));
+    // What is known of reaching the agent is not the stream's.
+    let mut own = Exchange::take();
+    let timer = Timer::new();
+    timer.set_after(now_ms(), agent.timeout);
+    let outcome = {
+        let mut asking = pin!(reach(client, &mut own, &backend, agent, messages, leaving));
+        poll_fn(|context| match asking.as_mut().poll(context) {
+            Poll::Ready(outcome) => Poll::Ready(outcome),
+            Poll::Pending => timer.poll_expired(context).map(|()| Err(Failure::Agent(LATE))),
+        })
+        .await
+    };
+    own.give();
+    outcome
+}
+
+/// A session of the backend.
+struct Counted(Rc<LocalProxy>);
+
+impl Counted {
+    fn new(backend: &Rc<LocalProxy>) -> Self {
+        let traffic = &backend.state.backend.mine().traffic;
+        traffic.sessions.up();
+        traffic.sessions_total.add(1);
+        traffic.session_rate.tick(now_ms());
+        Self(backend.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.state.backend.mine().traffic.sessions.down();
+    }
+}
+
+/// Tries servers as often as the backend allows.
+async fn reach(
+    client: &mut Client,
+    own: &mut Exchange,
+    backend: &Rc<LocalProxy>,
+    agent: &Agent,
+    messages: &[u8],
+    leaving: bool,
+) -> Result<Vec<u8>, Failure> {
+    let _counted = Counted::new(backend);
+    own.txn.is_http = true;
+    // Who asks an agent twice may have it count twice.
+    own.choice.never_early = true;
+    own.txn.times.request = now_us();
+    route::bind_server(client, own, backend);
+    own.choice.hash = route::hash(client, own, backend);
+    let mut avoid: Option<Rc<LocalServer>> = None;
+    let mut kept: Option<Lease> = None;
+    loop {
+        let lease = match kept.take() {
+            Some(lease) => lease,
+            None => assign::assign(client, own, backend, avoid.as_deref()).await.map_err(failure)?,
+        };
+        attempt::count_attempt(own, &lease);
+        let fault = match attempt(client, own, backend, agent, (&lease, messages), leaving).await {
+            Ok(Ok(answer)) => {
+                lease.answered(Answer::Good);
+                attempt::tell(lease.server(), Ok(()));
+                return Ok(answer);
+            }
+            Ok(Err(none)) => {
+                // What does not fit is no fault of the server's.
+                lease.answered(if none == NoAnswer::TooBig { Answer::Good } else { Answer::Bad });
+                return Err(Failure::of(none));
+            }
+            Err(fault) => fault,
+        };
+        let last = own.txn.retries >= backend.retries
+            || fault.retry_kind().is_none()
+            || !retry::is_affordable(own, backend);
+        attempt::count_failure(backend, &lease, fault, last);
+        if last {
+            return Err(failure(fault));
+        }
+        let target = retry::before_retry(client, own, backend, lease, fault).await;
+        (kept, avoid) = target.map_err(failure)?.parts();
+    }
+}
+
+/// What a fault on the way to the agent is to the stream.
+fn failure(fault: Fault) -> Failure {
+    match fault {
+        Fault::ClientAborted | Fault::ClientReset | Fault::ClientTimeout | Fault::Killed(_) => {
+            Failure::Stream(fault)
+        }
+        // As in HAProxy: the connection that there would have been broke.
+        _ => Failure::of(NoAnswer::Ended(Status::IO)),
+    }
+}
+
+/// Asks one server. A connection that stood idle may have ended without our knowing: then once more
+/// over a new one.
+///
+/// # Errors
+/// It cannot be reached; within, why it does not answer.
+async fn attempt(
+    client: &mut Client,
+    own: &mut Exchange,
+    backend: &Rc<LocalProxy>,
+    agent: &Agent,
+    (lease, messages): (&Lease, &[u8]),
+    leaving: bool,
+) -> Result<Result<Vec<u8>, NoAnswer>, Fault> {
+    let server = lease.server();
+    // Engines have connections of their own: their handshakes differ.
+    let key = [&*connect::pool_key(client, own, server), b"\0", agent.engine_id.as_bytes()].concat();
+    let key: Box<[u8]> = key.into();
+    let mut fresh = false;
+    loop {
+        let reuse = if backend.reuse == Reuse::Never { Reuse::Never } else { Reuse::Always };
+        let ask = Ask { key: &key, reuse, first: false };
+        let shared = if fresh { None } else { client.worker.agents.share(server, ask) };
+        let mut question = match shared {
+            Some(question) => {
+                server.state.counters.mine().reuses.add(1);
+                backend.state.backend.mine().reuses.add(1);
+                question
+            }
+            None => {
+                let opened = connect::open_shared(client, own, backend, server, key.clone()).await?;
+                let config = Config {
+                    frame_size: agent.frame_size,
+                    pipelining: agent.pipelining,
+                    most: PIPELINED,
+                    engine: agent.engine_id.clone(),
+                };
+                client.worker.agents.begin(opened, config)
+            }
+        };
+        match question.ask(messages) {
+            Ok(()) => {}
+            Err(Refusal::TooBig) => return Ok(Err(NoAnswer::TooBig)),
+            // It ended since it was looked at.
+            Err(Refusal::Full) if fresh => return Ok(Err(NoAnswer::Ended(Status::IO))),
+            Err(Refusal::Full) => {
+                fresh = true;
+                continue;
+            }
+        }
+        match wait(client, backend, &mut question, leaving).await? {
+            Ok(()) => return Ok(Ok(question.answer().to_vec())),
+            Err(NoAnswer::Ended(Status::IO)) if question.is_reused() && !fresh => fresh = true,
+            Err(none) => return Ok(Err(none)),
+        }
+    }
+}
+
+/// Waits for the answer, at most as long as the server may be silent.
+async fn wait(
+    client: &mut Client,
+    backend: &LocalProxy,
+    question: &mut Question,
+    leaving: bool,
+) -> Result<Result<(), NoAnswer>, Fault> {
+    client.timer.set_after(now_ms(), backend.timeouts.server);
+    let watch = Watch { leaving, late: Fault::ServerTimeout };
+    client.wait(watch, |_, context| question.poll_answer(context)).await
+}

@@ -1,0 +1,220 @@
+//! Asking agents about a stream (`filter spoe`): at its events, and where a rule says so. What is
+//! asked is put into messages here, and what is answered into variables; [`ask`] is the way to an
+//! agent and back.
+//!
+//! Called by `serve` and by the other parts of `evaluate`. A proxy without engines costs a look.
+
+mod ask;
+mod variables;
+
+use std::sync::Arc;
+
+use plan::Proxy;
+use plan::spoe::{Engine, Event, Message, Sending};
+use runtime::timer::now_us;
+use sample::Env;
+use sample::expression::Expression;
+use sample::value::Value;
+use spop::{Data, Messages};
+
+use crate::client::Client;
+use crate::exchange::view::{self, holds};
+use crate::exchange::{Engaged, Exchange, Stop};
+use crate::log::Line;
+use crate::message::upload;
+use ask::Failure;
+
+/// The levels of what is logged: as it should be, and when something went wrong.
+const NOTICE: u8 = 5;
+const WARNING: u8 = 4;
+
+/// A stream begins: of TCP when its connection was accepted, of HTTP when its request is there.
+///
+/// # Errors
+/// The stream ended meanwhile.
+#[inline]
+pub(crate) async fn begin(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
+    if client.frontend.engines.is_empty() {
+        return Ok(());
+    }
+    Box::pin(start(client, x)).await
+}
+
+#[cold]
+async fn start(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
+    if x.engaged.is_some() {
+        // A stream of TCP that goes on as one of HTTP.
+        return Ok(());
+    }
+    let mut engaged = Engaged::default();
+    engaged.add(&client.frontend);
+    x.engaged = Some(Box::new(engaged));
+    happen(client, x, Event::ClientSession).await
+}
+
+/// The stream has its backend.
+#[inline]
+pub(crate) fn join(client: &Client, x: &mut Exchange, backend: &Proxy) {
+    if !backend.engines.is_empty() && backend.index != client.frontend.index {
+        x.engaged.get_or_insert_default().add(backend);
+    }
+}
+
+/// Something happens to the stream: engines that have messages for it send them, and wait.
+///
+/// # Errors
+/// The stream ended meanwhile.
+#[inline]
+pub(crate) async fn on(client: &mut Client, x: &mut Exchange, event: Event) -> Result<(), Stop> {
+    if x.engaged.is_none() {
+        return Ok(());
+    }
+    Box::pin(happen(client, x, event)).await
+}
+
+#[cold]
+async fn happen(client: &mut Client, x: &mut Exchange, event: Event) -> Result<(), Stop> {
+    if client.worker.shared.plan.variables.wants_bodies() && !event.is_of_response() {
+        upload::look(client, x);
+    }
+    let count = x.engaged.as_ref().map_or(0, |engaged| engaged.0.len());
+    for at in 0..count {
+        let Some(own) = x.engaged.as_ref().and_then(|engaged| engaged.0.get(at)) else { break };
+        if own.is_off || own.engine.messages(event).is_empty() {
+            continue;
+        }
+        let engine = own.engine.clone();
+        process(client, x, at, &engine, ("EVENT", event.name()), engine.messages(event)).await?;
+    }
+    Ok(())
+}
+
+/// A rule sends a group of messages (`send-spoe-group`).
+///
+/// # Errors
+/// The stream ended meanwhile.
+#[cold]
+pub(super) async fn send(
+    client: &mut Client,
+    x: &mut Exchange,
+    proxy: &Proxy,
+    number: usize,
+) -> Result<(), Stop> {
+    let Some(Sending { engine, group, messages }) = proxy.sendings.get(number) else { return Ok(()) };
+    let Some(engaged) = &x.engaged else { return Ok(()) };
+    let Some(at) = engaged.position(engine).filter(|at| !engaged.0[*at].is_off) else { return Ok(()) };
+    process(client, x, at, engine, ("GROUP", group), messages).await
+}
+
+/// Sends messages and waits for the answer; `what` is how logs call that.
+async fn process(
+    client: &mut Client,
+    x: &mut Exchange,
+    at: usize,
+    engine: &Arc<Engine>,
+    what: (&str, &str),
+    messages: &[Message],
+) -> Result<(), Stop> {
+    let said = view::with(client, x, |env| said(messages, env));
+    if said.is_empty() {
+        return Ok(());
+    }
+    let begun = now_us();
+    let outcome = ask::ask(client, x, engine, said.bytes()).await;
+    let took = (now_us() - begun) / 1000;
+    let outcome = match outcome {
+        Ok(answer) => {
+            view::with(client, x, |env| variables::apply(&answer, &engine.agent, client, env));
+            Ok(())
+        }
+        Err(Failure::Stream(fault)) => return Err(fault.into()),
+        Err(Failure::Agent(code)) => Err(code),
+    };
+    conclude(client, x, at, engine, took, outcome);
+    log(client, x, engine, what, took, outcome);
+    Ok(())
+}
+
+/// Counts what was asked, and puts into variables how that went.
+fn conclude(
+    client: &Client,
+    x: &mut Exchange,
+    at: usize,
+    engine: &Engine,
+    took: u64,
+    outcome: Result<(), u32>,
+) {
+    let (agent, counts) = (&engine.agent, engine.counts.mine());
+    counts.processed.add(1);
+    counts.errors.add(outcome.is_err().into());
+    let mut total = took;
+    if let Some(own) = x.engaged.as_mut().and_then(|engaged| engaged.0.get_mut(at)) {
+        own.total_ms += took;
+        total = own.total_ms;
+        own.is_off |= outcome.is_err() && !agent.continues;
+    }
+    view::with(client, x, |env| {
+        let set = |var: &Option<sample::vars::Var>, value: u64| {
+            if let Some(var) = var {
+                var.set(env, &Value::Int(value.cast_signed()));
+            }
+        };
+        if let Err(code) = outcome {
+            set(&agent.on_error, code.into());
+        }
+        set(&agent.process_time, took);
+        set(&agent.total_time, total);
+    });
+}
+
+fn log(
+    client: &Client,
+    x: &Exchange,
+    engine: &Engine,
+    (kind, name): (&str, &str),
+    took: u64,
+    outcome: Result<(), u32>,
+) {
+    let agent = &engine.agent;
+    if agent.loggers.is_empty() || agent.only_errors && outcome.is_ok() {
+        return;
+    }
+    let sum = |of: fn(&plan::spoe::Counts) -> u64| engine.counts.all().map(of).sum::<u64>();
+    let (errors, processed) = (sum(|counts| counts.errors.get()), sum(|counts| counts.processed.get()));
+    let status = outcome.err().unwrap_or(0);
+    let text = format!(
+        "SPOE: [{}] <{kind}:{name}> sid={} st={status} {took} {errors}/{processed}",
+        agent.name, x.txn.id
+    );
+    let level = if outcome.is_ok() { NOTICE } else { WARNING };
+    let worker = &client.worker;
+    let line = Line::own(level, &client.frontend.log_tag, text.as_bytes());
+    worker.outbox.borrow_mut().send_all(&worker.shared, &agent.loggers, &line);
+}
+
+/// The messages whose conditions hold, with what they tell.
+fn said(messages: &[Message], env: &Env<'_>) -> Messages {
+    let mut said = Messages::default();
+    for message in messages.iter().filter(|message| holds(message.condition.as_ref(), env)) {
+        said.begin(&message.name);
+        for (name, what) in &message.arguments {
+            tell(&mut said, name, what, env);
+        }
+    }
+    said
+}
+
+fn tell(said: &mut Messages, name: &str, what: &Expression, env: &Env<'_>) {
+    let value = what.eval(env);
+    let data = match &value {
+        None => Data::Null,
+        Some(Value::Bool(value)) => Data::Bool(*value),
+        Some(Value::Int(value)) => Data::Int(*value),
+        Some(Value::Ip4(address)) => Data::Ip4(*address),
+        Some(Value::Ip6(address)) => Data::Ip6(*address),
+        Some(Value::Str(text) | Value::Method(text)) => Data::Str(text),
+        Some(Value::Bin(bytes)) => Data::Bin(bytes),
+    };
+    // Their number was looked at when they were compiled.
+    said.argument(name, data);
+}

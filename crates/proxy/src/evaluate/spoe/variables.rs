@@ -1,0 +1,66 @@
+//! What an agent answers, put into variables. Names are the agent's, behind the engine's prefix: it
+//! reaches no others. One that no line of the configuration names is nobody's, and is passed over.
+
+use plan::spoe::Agent;
+use sample::Env;
+use sample::value::Value;
+use sample::vars::{Var, VarScope, find_process_variable, process_variable, process_variables};
+use spop::{Action, Actions, Data, Scope};
+
+use crate::client::Client;
+
+/// The most variables that the process has for an agent to make more (`option force-set-var`).
+const MOST_OF_PROCESS: usize = 10_000;
+
+/// Does what an answer says, up to what is no action.
+pub(super) fn apply(answer: &[u8], agent: &Agent, client: &Client, env: &Env<'_>) {
+    for action in Actions::of(answer) {
+        let (scope, name) = match action {
+            Action::Set { scope, name, .. } | Action::Unset { scope, name } => (scope, name),
+        };
+        let sets = matches!(action, Action::Set { .. });
+        let Some(var) = find(scope, name, agent, client, sets) else { continue };
+        match action {
+            Action::Set { value, .. } => match value_of(value) {
+                Some(value) => drop(var.set(env, &value)),
+                None => var.unset(env),
+            },
+            Action::Unset { .. } => var.unset(env),
+        }
+    }
+}
+
+/// The variable that an agent means.
+fn find(scope: Scope, name: &[u8], agent: &Agent, client: &Client, sets: bool) -> Option<Var> {
+    let name = std::str::from_utf8(name).ok()?;
+    let name = format!("{}.{name}", agent.prefix);
+    let scope = match scope {
+        Scope::Process => {
+            let known = find_process_variable(&name);
+            let may_make =
+                || sets && agent.forces && is_fit(&name) && process_variables().len() < MOST_OF_PROCESS;
+            return known.or_else(|| may_make().then(|| process_variable(&name))).map(Var::Process);
+        }
+        Scope::Session => VarScope::Session,
+        Scope::Transaction => VarScope::Transaction,
+        Scope::Request => VarScope::Request,
+        Scope::Response => VarScope::Response,
+    };
+    client.worker.shared.plan.variables.find(scope, &name)
+}
+
+fn is_fit(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_'))
+}
+
+fn value_of(data: Data<'_>) -> Option<Value<'_>> {
+    Some(match data {
+        Data::Null => return None,
+        Data::Bool(value) => Value::Bool(value),
+        Data::Int(value) => Value::Int(value),
+        Data::Ip4(address) => Value::Ip4(address),
+        Data::Ip6(address) => Value::Ip6(address),
+        Data::Str(text) => Value::str(text),
+        Data::Bin(bytes) => Value::bin(bytes),
+    })
+}

@@ -1,0 +1,168 @@
+//! `http-request mirror`: a copy of the request goes to another backend, by its rules, balancing,
+//! queues and pools; its answer is read and dropped. Begun by `http` once the request is ready to
+//! leave, which never waits for any of it.
+//!
+//! A copy has the head as rules left it and the body if all of that is here. So many are on their
+//! way at once; what goes beyond that is counted and not made.
+
+use std::cell::Cell;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+
+use http::BodyLength;
+use runtime::Boxed;
+use runtime::timer::now_us;
+use sample::Phase;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::obtain::obtain_response;
+use crate::client::Client;
+use crate::evaluate;
+use crate::exchange::{Exchange, Stop, sockets};
+use crate::flow::Path;
+use crate::message::{conclude, download, fields, upload};
+use crate::routing::{route, stick};
+use crate::server::local::LocalProxy;
+
+/// So many copies are on their way at once for each worker: nobody waits for them, so that no limit
+/// of connections bounds them.
+const MOST: usize = 128;
+
+thread_local! {
+    /// How many the calling worker has on their way.
+    static RUNNING: Cell<usize> = const { Cell::new(0) };
+}
+
+/// One that is on its way.
+struct Running;
+
+impl Running {
+    /// One more, if there may be.
+    fn begin() -> Option<Self> {
+        let running = RUNNING.get();
+        (running < MOST).then(|| {
+            RUNNING.set(running + 1);
+            Self
+        })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.set(RUNNING.get() - 1);
+    }
+}
+
+/// Sends copies of the request of `x` to the backends that rules named.
+#[cold]
+pub(super) fn begin(client: &Client, x: &mut Exchange) {
+    let targets = std::mem::take(&mut x.mirrors);
+    upload::look(client, x);
+    for index in targets {
+        let backend = client.worker.local(index);
+        let counters = backend.state.keep_mirror().counters.mine();
+        if x.has_body() && !x.request_body.is_complete {
+            counters.without_body.add(1);
+            continue;
+        }
+        let made = Running::begin().zip(pair().ok());
+        let Some((running, (own, other))) = made else {
+            counters.dropped.add(1);
+            continue;
+        };
+        counters.begun.add(1);
+        let mut copy = Exchange::take();
+        take_request(&mut copy, x);
+        tokio::task::spawn_local(feed(other, copy.request_body.seen.clone()));
+        let aside = client.aside(own);
+        tokio::task::spawn_local(async move {
+            let _running = running;
+            run(aside, copy, backend).await;
+        });
+    }
+}
+
+/// Makes `copy` one of the request of `x`.
+fn take_request(copy: &mut Exchange, x: &Exchange) {
+    copy.txn.request = x.txn.request.clone();
+    copy.txn.is_http = true;
+    copy.txn.source = x.txn.source;
+    copy.txn.destination = x.txn.destination;
+    copy.head_only = x.head_only;
+    if x.has_body() {
+        copy.request_body.seen.extend_from_slice(&x.request_body.seen);
+        // Whatever framed it before, it is so long.
+        let length = copy.request_body.seen.len() as u64;
+        copy.request_body.length = BodyLength::Length(length);
+        copy.txn.request.set_content_length(length);
+    }
+    // Who waits for a word before sending the body has sent it.
+    copy.txn.request.remove_known(http::KnownName::Expect);
+}
+
+fn pair() -> io::Result<(UnixStream, tokio::net::UnixStream)> {
+    let (own, other) = UnixStream::pair()?;
+    own.set_nonblocking(true)?;
+    other.set_nonblocking(true)?;
+    Ok((own, tokio::net::UnixStream::from_std(other)?))
+}
+
+/// The client of a copy: sends the body, and takes what nobody wants, to its end.
+async fn feed(mut stream: tokio::net::UnixStream, body: Vec<u8>) {
+    if stream.write_all(&body).await.is_err() {
+        return;
+    }
+    let mut bytes = vec![0; 16 * 1024];
+    while matches!(stream.read(&mut bytes).await, Ok(read) if read > 0) {}
+}
+
+/// Serves a copy to its end, and counts how that went.
+async fn run(mut client: Boxed<Client>, mut copy: Box<Exchange>, backend: Rc<LocalProxy>) {
+    let traffic = || &backend.state.backend.mine().traffic;
+    traffic().sessions.up();
+    traffic().sessions_total.add(1);
+    backend.state.backend.mine().requests_total.add(1);
+    let outcome = serve(&mut client, &mut copy, &backend).await;
+    traffic().sessions.down();
+    sockets::forget(&client, &mut copy);
+    let counters = backend.state.keep_mirror().counters.mine();
+    if copy.txn.server_status > 0 {
+        counters.answered.add(1)
+    } else {
+        counters.failed.add(1)
+    }
+    if outcome.is_ok() {
+        traffic().responses.add(copy.txn.status);
+    }
+    copy.give();
+}
+
+async fn serve(client: &mut Client, copy: &mut Exchange, backend: &Rc<LocalProxy>) -> Result<(), Stop> {
+    copy.phase = Phase::Request;
+    let now = now_us();
+    (copy.txn.times.idle_from, copy.txn.times.started, copy.txn.times.request) = (now, now, now);
+    copy.txn.id = client.worker.stream_id();
+    copy.txn.request.watch_framing();
+    client.entry.set_backend(&backend.held);
+    copy.txn.backend = Some(backend.held.clone());
+    copy.backend = Some(backend.clone());
+    copy.upload.start(client.side.framing(copy.request_body.length), Path::Verbatim);
+    evaluate::spoe::join(client, copy, backend);
+    evaluate::of_backend(client, copy, backend).await?;
+    upload::prepare(client, copy, backend).await?;
+    fields::of_request(client, copy, backend)?;
+    route::bind_server(client, copy, backend);
+    stick::of_request(client, copy, backend);
+    copy.choice.hash = route::hash(client, copy, backend);
+    let (mut upstream, lease) = obtain_response(client, copy, backend).await?;
+    fields::of_response(client, copy)?;
+    if copy.is_tunnel {
+        // Nobody is there for it.
+        upstream.reset();
+        return Ok(());
+    }
+    download::forward(client, copy, backend, &mut upstream).await?;
+    let _ = conclude::after_response(client, copy, backend, upstream, lease);
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! The task of one connection to an agent: it owns the socket, reads, puts answers into the places
+//! of the questions, and sends what these left once after all of them.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use ::spop::Event;
+use net::Stream as Socket;
+use runtime::Buffer;
+
+use super::{Agents, Shared};
+use crate::server::sharing::{Idle, poll_preamble};
+
+/// Reads in a row before others of the worker have their turn.
+const TURN: u32 = 8;
+
+/// Why a connection ends.
+enum End {
+    /// The agent's end of it is gone.
+    Socket,
+    /// There is a last word to be sent.
+    Word,
+}
+
+/// Serves the socket of a connection until it ends.
+pub(super) async fn run(all: Rc<Agents>, shared: Rc<Shared>, mut socket: Socket, mut preamble: Vec<u8>) {
+    let (mut idle, mut input) = (Idle::default(), None);
+    let end = poll_fn(|context| {
+        shared.connection.set_owner(context.waker());
+        let mut reads = 0;
+        loop {
+            shared.connection.take_touched();
+            let received = receive(&shared, &mut socket, &mut input, context);
+            if let Err(end) = send(&shared, &mut socket, &mut preamble, context) {
+                return Poll::Ready(end);
+            }
+            match received {
+                Err(end) => return Poll::Ready(end),
+                Ok(false) => break,
+                Ok(true) => reads += 1,
+            }
+            if reads == TURN {
+                context.waker().wake_by_ref();
+                break;
+            }
+        }
+        rest(&all, &shared, &mut idle, context)
+    })
+    .await;
+    shared.is_leaving.set(true);
+    idle.end(&shared.open.server);
+    shared.connection.put_end_of_all();
+    if matches!(end, End::Word) {
+        shared.connection.engine.borrow_mut().finish();
+        // A socket that takes nothing does without.
+        poll_fn(|context| {
+            let _ = send(&shared, &mut socket, &mut preamble, context);
+            Poll::Ready(())
+        })
+        .await;
+    }
+    socket.close();
+}
+
+/// Whether the connection is of no more use: it has nothing to do, and is not kept; or the agent
+/// does not answer.
+fn rest(all: &Agents, shared: &Shared, idle: &mut Idle, context: &mut Context<'_>) -> Poll<End> {
+    let engine = shared.connection.engine.borrow();
+    let (live, is_stuck) = (engine.live(), engine.is_stuck());
+    drop(engine);
+    if live > 0 || shared.waiting.get() > 0 {
+        idle.end(&shared.open.server);
+        return Poll::Pending;
+    }
+    if is_stuck {
+        return Poll::Ready(End::Word);
+    }
+    idle.poll(shared, &all.0, context).map(|()| End::Word)
+}
+
+/// Reads once, and puts what came where it belongs; whether there was anything.
+fn receive(
+    shared: &Shared,
+    socket: &mut Socket,
+    input: &mut Option<Buffer>,
+    context: &mut Context<'_>,
+) -> Result<bool, End> {
+    if input.is_none() && socket.poll_read_ready(context).is_pending() {
+        return Ok(false);
+    }
+    let buffer = input.get_or_insert_with(Buffer::small);
+    let read = socket.poll_read(context, buffer.room());
+    let outcome = match read {
+        Poll::Ready(Ok(n)) if n > 0 => {
+            buffer.fill(n);
+            take_in(shared, buffer.filled()).map(|()| true)
+        }
+        Poll::Ready(_) => Err(End::Socket),
+        Poll::Pending => Ok(false),
+    };
+    // The engine keeps what is not whole.
+    *input = None;
+    outcome
+}
+
+fn take_in(shared: &Shared, mut bytes: &[u8]) -> Result<(), End> {
+    let connection = &shared.connection;
+    loop {
+        let (used, event) = connection.engine.borrow_mut().receive(bytes).map_err(|_| End::Word)?;
+        bytes = &bytes[used..];
+        match event {
+            None => return Ok(()),
+            Some(Event::Ready) => {}
+            Some(Event::Ack { key }) => connection.put(key, connection.engine.borrow().payload(), true),
+            Some(Event::TooBig { key }) => connection.put_refused(key),
+        }
+    }
+}
+
+/// Sends what is in the output, as much as the socket takes.
+fn send(
+    shared: &Shared,
+    socket: &mut Socket,
+    preamble: &mut Vec<u8>,
+    context: &mut Context<'_>,
+) -> Result<(), End> {
+    match poll_preamble(socket, preamble, context) {
+        Poll::Pending => return Ok(()),
+        Poll::Ready(sent) => sent.map_err(|_| End::Socket)?,
+    }
+    let mut engine = shared.connection.engine.borrow_mut();
+    while !engine.output().is_empty() {
+        match socket.poll_write(context, engine.output()) {
+            Poll::Pending => return Ok(()),
+            Poll::Ready(Ok(n)) if n > 0 => engine.sent(n),
+            // What the agent said before it closed is read first.
+            Poll::Ready(_) => {
+                let left = engine.pending();
+                engine.sent(left);
+                return Ok(());
+            }
+        }
+    }
+    match socket.poll_flush(context) {
+        Poll::Ready(Err(_)) => Err(End::Socket),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,95 @@
+//! What the protocol of agents (SPOE) has beside what all protocols have whose connections carry
+//! many streams: a stream is one question, asked when it begins, and the one payload that comes in
+//! is its answer.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use h2::Code;
+use sample::StreamFacts;
+use spop::{Key, Refusal, Status};
+
+use super::{NoHead, Protocol};
+
+/// The engine.
+pub(crate) type Engine = spop::Connection;
+/// What the questions of one connection share.
+pub(crate) type Connection = super::Connection<Engine>;
+/// A question. Dropping it forgets its answer.
+pub(crate) type Stream = super::Stream<Engine>;
+
+impl Protocol for Engine {
+    type Key = Key;
+
+    fn place(key: Key) -> usize {
+        key.index()
+    }
+
+    fn free(&self) -> usize {
+        self.free()
+    }
+
+    /// There are no codes.
+    fn release(&mut self, key: Key, _: Option<Code>) {
+        self.release(key);
+    }
+
+    fn facts(&self, key: Key, _: Option<Code>) -> StreamFacts {
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        StreamFacts { id: key.stream(), open: number(self.live()), most: number(self.most()), reset: None }
+    }
+
+    fn shrink(&mut self) {
+        self.shrink();
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// The question is larger than the agent takes: it was not asked.
+    TooBig,
+    /// The connection has ended.
+    Ended(Status),
+}
+
+impl Connection {
+    /// A question was not asked.
+    pub(crate) fn put_refused(&self, key: Key) {
+        self.with_place(key, |place| place.put_reset(Code::InternalError, NoHead::Refused));
+    }
+}
+
+impl Stream {
+    /// Asks a question: messages as [`spop::Messages`] writes them.
+    ///
+    /// # Errors
+    /// It cannot be asked.
+    pub(crate) fn ask(connection: &Rc<Connection>, messages: &[u8]) -> Result<Self, Refusal> {
+        let key = connection.engine.borrow_mut().ask(messages)?;
+        connection.touch();
+        Ok(Self::begin(connection.clone(), key, true))
+    }
+
+    /// Waits for all of the answer: it then lies in what was received.
+    ///
+    /// # Errors
+    /// None comes.
+    pub(crate) fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<(), NoAnswer>> {
+        loop {
+            match self.poll_fill(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(0)) => return Poll::Ready(Ok(())),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(self.why())),
+            }
+        }
+    }
+
+    fn why(&self) -> NoAnswer {
+        match self.incoming.with(|place| place.why()) {
+            NoHead::Refused => NoAnswer::TooBig,
+            NoHead::Cut | NoHead::Malformed(_) => NoAnswer::Ended(self.connection().engine.borrow().status()),
+        }
+    }
+}

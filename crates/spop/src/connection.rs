@@ -1,0 +1,435 @@
+//! One connection to an agent without its socket: the handshake, the questions that are still to be
+//! answered, and what ends it.
+//!
+//! The caller owns the socket and the clock. Its turn: one read, [`Connection::receive`] in a loop
+//! until it tells of nothing more, and everything in [`Connection::output`] with one write. A
+//! question that nobody waits for any more is forgotten at once: its late answer is passed over.
+
+#[cfg(test)]
+mod tests;
+
+use crate::frame::{FIN, Frame, LENGTH, kind};
+use crate::hello::{Goodbye, Hello, Offer};
+use crate::status::Status;
+
+/// Bytes of output that wait before questions have to.
+const OUTPUT: usize = 64 * 1024;
+
+/// What is kept of the memory for output and input while a connection is in use.
+const KEPT: usize = 16 * 1024;
+
+/// So many questions in a row that nobody waited for any longer, with not a word from the agent in
+/// between, and it is not asked again.
+const PATIENCE: u32 = 3;
+
+/// What is said of connections to an agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The largest frame that is offered, in bytes without its length.
+    pub frame_size: u32,
+    /// Whether more than one question is offered at a time.
+    pub pipelining: bool,
+    /// How many questions a connection has at a time then.
+    pub most: u16,
+    /// Who asks.
+    pub engine: Box<str>,
+}
+
+/// A question for the caller. It is never mistaken for a later one in the same place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key {
+    slot: u16,
+    number: u32,
+}
+
+impl Key {
+    /// The place: small, dense, and reused after the release; for the caller's own table.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.slot.into()
+    }
+
+    /// The number of its stream in frames.
+    #[must_use]
+    pub fn stream(self) -> u32 {
+        // Odd, as HAProxy's are.
+        self.number.wrapping_mul(2).wrapping_sub(1)
+    }
+}
+
+/// What came from the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// It is ready for more than the first question.
+    Ready,
+    /// It answers a question; its actions are in [`Connection::payload`].
+    Ack {
+        /// The question.
+        key: Key,
+    },
+    /// A question is larger than the agent takes: it was not asked.
+    TooBig {
+        /// The question.
+        key: Key,
+    },
+}
+
+/// The connection is of no more use; [`Connection::status`] tells why. What is in the output still
+/// is to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Closed;
+
+/// Why a question cannot be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// There are as many as the agent takes, or nothing more is sent.
+    Full,
+    /// It does not fit in a frame.
+    TooBig,
+}
+
+/// How far the connection is.
+#[derive(Debug)]
+enum State {
+    /// The agent has not said anything yet; the first question waits for that.
+    Greeting(Option<Box<[u8]>>),
+    /// Questions are asked.
+    Open(Hello),
+    /// It has ended.
+    Over(Status),
+}
+
+/// What ends a connection.
+enum End {
+    /// Something that the agent must not send.
+    Fault(Status),
+    /// Its goodbye, and what that is to those who wait.
+    Dismissed(Status),
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Connection {
+    config: Config,
+    state: State,
+    /// The numbers of questions that are to be answered, by place; 0 where there is none.
+    questions: Vec<u32>,
+    live: usize,
+    /// Questions asked so far.
+    total: u32,
+    /// How many were forgotten since the agent was last heard.
+    unheard: u32,
+    /// The frame that is being received, with its length.
+    input: Vec<u8>,
+    /// Whether it is whole and was told of, and where its payload begins.
+    told: Option<usize>,
+    output: Vec<u8>,
+    /// How much of it is sent.
+    sent: usize,
+}
+
+impl Connection {
+    /// A connection whose handshake is in the output.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let mut output = Vec::new();
+        let Config { frame_size, pipelining, ref engine, .. } = config;
+        Offer { frame_size, pipelining, engine, is_check: false }.write(&mut output);
+        Self {
+            config,
+            state: State::Greeting(None),
+            questions: Vec::new(),
+            live: 0,
+            total: 0,
+            unheard: 0,
+            input: Vec::new(),
+            told: None,
+            output,
+            sent: 0,
+        }
+    }
+
+    /// How many questions it has at once. Before the agent has said so: one.
+    #[must_use]
+    pub fn most(&self) -> usize {
+        match &self.state {
+            State::Open(hello) if hello.pipelining && self.config.pipelining => {
+                self.config.most.max(1).into()
+            }
+            State::Open(_) | State::Greeting(_) => 1,
+            State::Over(_) => 0,
+        }
+    }
+
+    /// How many more questions may be asked.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        if self.is_stuck() || self.pending() >= OUTPUT { 0 } else { self.most().saturating_sub(self.live) }
+    }
+
+    /// Whether the agent is not asked any more: it owes an answer that nobody waits for, and would have
+    /// to give that first; or it has been silent about several.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        self.unheard >= if self.most() > 1 { PATIENCE } else { 1 }
+    }
+
+    /// Questions that are to be answered.
+    #[must_use]
+    pub fn live(&self) -> usize {
+        self.live
+    }
+
+    /// Why it has ended; before that, what it is if its socket ends now.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        match self.state {
+            State::Over(status) => status,
+            State::Greeting(_) | State::Open(_) => Status::IO,
+        }
+    }
+
+    /// Asks a question: messages as [`crate::Messages`] writes them.
+    ///
+    /// # Errors
+    /// It is not asked.
+    pub fn ask(&mut self, messages: &[u8]) -> Result<Key, Refusal> {
+        if self.free() == 0 {
+            return Err(Refusal::Full);
+        }
+        let slot = self.questions.iter().position(|number| *number == 0).unwrap_or(self.questions.len());
+        let key = Key { slot: u16::try_from(slot).map_err(|_| Refusal::Full)?, number: self.next_number() };
+        match &mut self.state {
+            State::Over(_) => return Err(Refusal::Full),
+            State::Greeting(_) if !fits(messages, key, self.config.frame_size) => {
+                return Err(Refusal::TooBig);
+            }
+            State::Greeting(first) => *first = Some(messages.into()),
+            State::Open(hello) if !fits(messages, key, hello.frame_size) => return Err(Refusal::TooBig),
+            State::Open(_) => notify(messages, key, &mut self.output),
+        }
+        self.total = key.number;
+        match self.questions.get_mut(slot) {
+            Some(place) => *place = key.number,
+            None => self.questions.push(key.number),
+        }
+        self.live += 1;
+        Ok(key)
+    }
+
+    /// 0 stands for none.
+    fn next_number(&self) -> u32 {
+        self.total.wrapping_add(1).max(1) & (u32::MAX >> 1)
+    }
+
+    /// Nobody waits for the answer any more.
+    pub fn release(&mut self, key: Key) {
+        if !self.take(key) {
+            return;
+        }
+        self.unheard += 1;
+        if let State::Greeting(first) = &mut self.state {
+            *first = None;
+        }
+    }
+
+    /// Takes the question out of its place, if it is there.
+    fn take(&mut self, key: Key) -> bool {
+        match self.questions.get_mut(key.index()).filter(|number| **number == key.number) {
+            Some(number) => {
+                *number = 0;
+                self.live -= 1;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Takes in what came: how much was used of it, and what it tells. The rest is to be given again;
+    /// where nothing is told all was used.
+    ///
+    /// # Errors
+    /// The connection ends.
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<(usize, Option<Event>), Closed> {
+        if matches!(self.state, State::Over(_)) {
+            return Err(Closed);
+        }
+        if self.told.take().is_some() {
+            self.input.clear();
+            self.input.shrink_to(KEPT);
+        }
+        let mut used = 0;
+        while used < bytes.len() {
+            let wanted = match self.input.first_chunk() {
+                None => LENGTH,
+                Some(length) => LENGTH + self.length(*length)?,
+            };
+            let piece = bytes.len().min(used + wanted - self.input.len());
+            self.input.extend_from_slice(&bytes[used..piece]);
+            used = piece;
+            if let Ok(length) = <[u8; LENGTH]>::try_from(&*self.input) {
+                // What is too large is not waited for.
+                self.length(length)?;
+                continue;
+            }
+            if self.input.len() < wanted {
+                continue;
+            }
+            let frame = std::mem::take(&mut self.input);
+            let told = self.happen(&frame[LENGTH..]);
+            self.input = frame;
+            match told {
+                Ok(None) => self.input.clear(),
+                Ok(Some((event, payload))) => {
+                    self.told = Some(self.input.len() - payload);
+                    return Ok((used, Some(event)));
+                }
+                Err(End::Fault(status)) => return Err(self.close(status, status)),
+                Err(End::Dismissed(status)) => return Err(self.close(Status::NORMAL, status)),
+            }
+        }
+        Ok((used, None))
+    }
+
+    /// The length of the next frame.
+    fn length(&mut self, bytes: [u8; LENGTH]) -> Result<usize, Closed> {
+        let most = match &self.state {
+            State::Open(hello) => hello.frame_size,
+            State::Greeting(_) | State::Over(_) => self.config.frame_size,
+        };
+        match u32::from_be_bytes(bytes) {
+            0 => Err(self.close(Status::INVALID, Status::INVALID)),
+            length if length > most => Err(self.close(Status::TOO_BIG, Status::TOO_BIG)),
+            length => Ok(length as usize),
+        }
+    }
+
+    /// What a frame tells, and how long its payload is.
+    fn happen(&mut self, bytes: &[u8]) -> Result<Option<(Event, usize)>, End> {
+        let frame = Frame::read(bytes).ok_or(End::Fault(Status::INVALID))?;
+        if frame.flags & FIN == 0 {
+            return Err(End::Fault(Status::FRAGMENTED));
+        }
+        match (frame.kind, &mut self.state) {
+            (kind::AGENT_DISCONNECT, _) => Err(dismissed(frame.payload)),
+            (kind::AGENT_HELLO, State::Greeting(first)) => {
+                let hello = Hello::read(frame.payload, self.config.frame_size).map_err(End::Fault)?;
+                let first = first.take();
+                self.state = State::Open(hello);
+                self.unheard = 0;
+                Ok(Some((self.ask_first(first, hello), 0)))
+            }
+            (kind::ACK, State::Open(_)) => {
+                self.unheard = 0;
+                Ok(self.find(frame.stream, frame.frame).map(|key| {
+                    self.take(key);
+                    (Event::Ack { key }, frame.payload.len())
+                }))
+            }
+            (kind::AGENT_HELLO, _) | (_, State::Greeting(_)) => Err(End::Fault(Status::INVALID)),
+            // Of another version: the protocol allows to pass over it.
+            _ => Ok(None),
+        }
+    }
+
+    /// Asks what waited for the agent to be ready.
+    fn ask_first(&mut self, first: Option<Box<[u8]>>, hello: Hello) -> Event {
+        // The one that there is.
+        let asked = self.questions.iter().zip(0..).find(|(number, _)| **number > 0);
+        let (Some(first), Some((&number, slot))) = (first, asked) else { return Event::Ready };
+        let key = Key { slot, number };
+        if fits(&first, key, hello.frame_size) {
+            notify(&first, key, &mut self.output);
+            return Event::Ready;
+        }
+        self.take(key);
+        Event::TooBig { key }
+    }
+
+    /// The question that is answered; `None` where it is none, or nobody waits any more.
+    fn find(&self, stream: u64, frame: u64) -> Option<Key> {
+        let mut all = self.questions.iter().zip(0..).map(|(&number, slot)| Key { slot, number });
+        all.find(|key| key.number > 0 && u64::from(key.stream()) == stream && frame == FRAME)
+    }
+
+    /// Ends the connection with a last word to the agent.
+    fn close(&mut self, said: Status, status: Status) -> Closed {
+        if !matches!(self.state, State::Over(_)) {
+            Goodbye::write(said, &mut self.output);
+            self.state = State::Over(status);
+        }
+        Closed
+    }
+
+    /// Leaves the last word in the output: the connection is of no more use, and nothing went wrong.
+    pub fn finish(&mut self) {
+        self.close(Status::NORMAL, Status::IO);
+    }
+
+    /// What the last event brought.
+    #[must_use]
+    pub fn payload(&self) -> &[u8] {
+        self.told.and_then(|start| self.input.get(start..)).unwrap_or_default()
+    }
+
+    /// What is to be sent now.
+    #[must_use]
+    pub fn output(&self) -> &[u8] {
+        &self.output[self.sent..]
+    }
+
+    /// The first `count` bytes of the output are sent.
+    pub fn sent(&mut self, count: usize) {
+        self.sent += count;
+        if self.sent == self.output.len() {
+            self.output.clear();
+            self.sent = 0;
+            self.output.shrink_to(KEPT);
+        } else if self.sent >= OUTPUT / 2 {
+            self.output.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+
+    /// Bytes that wait in the output.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.output.len() - self.sent
+    }
+
+    /// Gives back memory that an idle connection does not need.
+    pub fn shrink(&mut self) {
+        self.output.shrink_to_fit();
+        if self.told.is_some() {
+            self.told = None;
+            self.input = Vec::new();
+        }
+    }
+}
+
+/// What a goodbye of the agent is to the questions that it leaves unanswered.
+fn dismissed(payload: &[u8]) -> End {
+    match Goodbye::read(payload) {
+        Ok(Goodbye { status: Status::NORMAL, .. }) => End::Dismissed(Status::IO),
+        Ok(Goodbye { status, .. }) => End::Dismissed(status),
+        Err(status) => End::Fault(status),
+    }
+}
+
+/// The number of every frame in its stream: a question has one.
+const FRAME: u64 = 1;
+
+/// Whether messages fit in a frame of that size.
+fn fits(messages: &[u8], key: Key, most: u32) -> bool {
+    let mut head = Vec::with_capacity(16);
+    frame(key, &[]).write(&mut head);
+    head.len() - LENGTH + messages.len() <= most as usize
+}
+
+fn notify(messages: &[u8], key: Key, output: &mut Vec<u8>) {
+    frame(key, messages).write(output);
+}
+
+fn frame(key: Key, payload: &[u8]) -> Frame<'_> {
+    Frame { kind: kind::NOTIFY, flags: FIN, stream: key.stream().into(), frame: FRAME, payload }
+}
