@@ -17,7 +17,7 @@ use state::table::Table;
 
 use crate::redirect::Redirect;
 use crate::reply::Reply;
-use crate::stage::Service;
+use crate::stage::{ScriptCall, Service};
 use crate::stage::Spoken;
 
 /// A number known now, or made at run time.
@@ -247,6 +247,8 @@ pub(crate) enum Action {
         var: Var,
         name: Box<Expression>,
     },
+    /// `lua.name`.
+    Script(Arc<ScriptCall>),
     UseService(Service),
     /// `cache-use`.
     UseCache {

@@ -28,6 +28,7 @@ mod lines;
 mod lives_on;
 pub(crate) mod log;
 mod log_sections;
+mod lua;
 mod mail;
 pub(crate) mod names;
 mod peers;
@@ -238,6 +239,13 @@ pub(crate) fn resolve(
         context.tls_files.all.set_update_settings(context.tls.updates);
         if let Some(base) = context.tls.certificates {
             context.tls_files.all.set_base(base);
+        }
+    }
+    match around {
+        Some(around) => context.names.lua = around.lua(),
+        None => {
+            context.global.insecure_fork_wanted = global.plan.insecure_fork_wanted;
+            lua::load(&global.lua, &mut context);
         }
     }
     sections::userlists(draft, &mut context);
@@ -455,7 +463,12 @@ fn finish<'a>(
         ask::settings(&global.http_client, context);
     }
     let acme = acme::orders(context);
+    let variables = context.variables.take();
+    if let (Some(program), true) = (context.names.lua.clone(), context.around.is_none()) {
+        lua::finish(&program, &variables, context);
+    }
     Plan {
+        lua: context.names.lua.take(),
         global: std::mem::take(&mut context.global),
         acme,
         proxies: resolved.into(),
@@ -466,7 +479,7 @@ fn finish<'a>(
         kept: if context.around.is_none() { kept::of(draft) } else { Kept::default() },
         said: if context.around.is_none() { kept::said(draft) } else { Vec::new() },
         files: context.sources.files().map(|(_, file)| file.name().to_owned()).collect(),
-        variables: Arc::new(context.variables.take()),
+        variables: Arc::new(variables),
         patterns: {
             context.patterns.borrow_mut().finish();
             Arc::new(context.patterns.take())

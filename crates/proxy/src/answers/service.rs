@@ -12,6 +12,9 @@ use crate::shared::{ServiceReply, ServiceRequest};
 
 /// `http-request use-service`.
 pub(crate) async fn run(client: &Client, x: &mut Exchange, service: rules::Service) -> Stop {
+    if let rules::Service::Script(_) = service {
+        return Stop::Fault(crate::fault::Fault::Internal);
+    }
     let request = ServiceRequest {
         method: x.txn.request.method(),
         target: x.txn.request.plain_target(),
@@ -19,7 +22,7 @@ pub(crate) async fn run(client: &Client, x: &mut Exchange, service: rules::Servi
         admin: false,
     };
     let (reply, name) = match service {
-        rules::Service::PrometheusExporter => ((client.worker.shared.services.metrics)(&request), "<PROMEX>"),
+        rules::Service::Script(_) | rules::Service::PrometheusExporter => ((client.worker.shared.services.metrics)(&request), "<PROMEX>"),
     };
     answer(x, reply, name).await
 }

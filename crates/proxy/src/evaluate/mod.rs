@@ -6,6 +6,7 @@
 
 pub(crate) mod cacheable;
 mod driver;
+pub(crate) mod script;
 mod statistics;
 mod verdict;
 

@@ -11,6 +11,7 @@ mod extra;
 pub(crate) mod filters;
 pub(crate) mod finish;
 pub(crate) mod report;
+pub(crate) mod scripting;
 pub(crate) mod sockets;
 mod told;
 pub(crate) mod trace;
@@ -62,6 +63,8 @@ pub(crate) struct Exchange {
     pub(crate) trace: Option<Rc<Trace>>,
     /// What a cache has to do with it, where rules asked one.
     pub(crate) caching: Option<Box<Caching>>,
+    /// What scripts have to do with it, where any had.
+    pub(crate) scripting: Option<Box<scripting::Scripting>>,
     /// The request as it came, where it may have to be made once more.
     pub(crate) original: Option<Box<http::Head>>,
     /// From the client to the server.
@@ -252,6 +255,7 @@ impl Exchange {
         self.trace = None;
         self.fastcgi = None;
         self.caching = None;
+        self.scripting = None;
         self.original = None;
         self.coded = None;
         self.backend = None;

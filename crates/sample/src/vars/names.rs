@@ -79,6 +79,20 @@ impl Variables {
         Ok(Var::Slot(scope, slot))
     }
 
+    /// Whether `text` names a variable that was named before.
+    pub fn names_one(&self, text: &str) -> bool {
+        let Some((scope, name)) = text.split_once('.') else { return false };
+        let scope = match scope {
+            "sess" => VarScope::Session,
+            "txn" => VarScope::Transaction,
+            "req" => VarScope::Request,
+            "res" => VarScope::Response,
+            "check" => VarScope::Check,
+            _ => return false,
+        };
+        self.names.contains_key(&(scope, Box::from(name)))
+    }
+
     /// The names mentioned, now and later.
     pub fn mentioned(&self) -> Arc<Mentioned> {
         Arc::clone(&self.mentioned)

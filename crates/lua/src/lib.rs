@@ -1,0 +1,33 @@
+//! Scripts in Lua 5.4, with the classes of HAProxy's Lua API.
+//!
+//! A [`Program`] holds the states that `lua-load` and `lua-load-per-thread` made, and what their
+//! files registered. A call of a registered function is a coroutine ([`Running`]): it is resumed on
+//! the worker of its request, says what it waits for ([`Wait`]), and reaches the request through a
+//! [`Bridge`] that lives as long as it runs. Instructions, time and memory are counted.
+//!
+//! There is no I/O here: who resumes waits for it (`proxy` for requests, the binary for tasks).
+//! `config` loads; `mlua` is named in this crate alone.
+
+#![forbid(unsafe_code)]
+
+mod bridge;
+mod budget;
+mod called;
+mod convert;
+mod function;
+mod load;
+mod native;
+mod program;
+mod running;
+mod settings;
+mod state;
+mod wait;
+
+pub use bridge::{Bridge, EnvBridge, Notes, Reply, Setting};
+pub use function::{Function, Kind};
+pub use called::Known;
+pub use load::{Failed, load};
+pub use program::Program;
+pub use running::{Failure, Running, Step, number};
+pub use settings::{Libraries, Script, Settings, Stderr};
+pub use wait::{Answer, Wait};
