@@ -34,6 +34,24 @@ pub trait Bridge {
         let _ = reply;
     }
 
+    /// The head of a service's response.
+    fn respond(&self, reply: Reply) {
+        let _ = reply;
+    }
+
+    /// Sends a piece of a service's response, or of what goes out on a stream; says whether so much
+    /// waits by now that the script should. `None` where there is nobody to send to.
+    fn send(&self, bytes: &[u8]) -> Option<bool> {
+        let _ = bytes;
+        None
+    }
+
+    /// Takes what came in, up to `most` bytes, or up to the end of a line.
+    fn take(&self, most: usize, is_line: bool) -> Taken {
+        let _ = (most, is_line);
+        Taken::End
+    }
+
     /// Logs a message of this level (0 for `emerg` to 7 for `debug`) where those of the proxy go;
     /// says whether anything took it.
     fn log(&self, level: u8, text: &[u8]) -> bool {
@@ -45,6 +63,17 @@ pub trait Bridge {
     fn is_response(&self) -> bool {
         false
     }
+}
+
+/// What there is of what comes in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Taken {
+    /// This.
+    Bytes(Vec<u8>),
+    /// Nothing yet.
+    Nothing,
+    /// Nothing any more.
+    End,
 }
 
 /// How a request is treated.
@@ -108,11 +137,6 @@ pub(crate) fn lend<R>(call: u64, bridge: &dyn Bridge, run: impl FnOnce() -> R) -
     let result = BRIDGE.set(bridge, run);
     CALL.set(outer);
     result
-}
-
-/// The call that runs now.
-pub(crate) fn current() -> u64 {
-    CALL.get()
 }
 
 /// Calls `with` the bridge of call number `call`.

@@ -23,7 +23,7 @@ mod settings;
 mod state;
 mod wait;
 
-pub use bridge::{Bridge, EnvBridge, Notes, Reply, Setting};
+pub use bridge::{Bridge, EnvBridge, Notes, Reply, Setting, Taken};
 pub use function::{Function, Kind};
 pub use called::Known;
 pub use load::{Failed, load};

@@ -10,7 +10,7 @@ use sample::Value;
 use crate::bridge::{self, Bridge};
 use crate::budget::{self, TIMEOUT};
 use crate::convert;
-use crate::function::Function;
+use crate::function::{Function, Kind};
 use crate::state::State;
 use crate::wait::{Answer, Wait, code};
 
@@ -98,6 +98,14 @@ impl Running {
             Ok(all) => self.resume_with(bridge, all),
             Err(error) => Step::Failed(Failure::Error(message_of(&error))),
         }
+    }
+
+    /// Begins a service.
+    pub fn begin_service(&mut self, bridge: &dyn Bridge, function: &Function) -> Step {
+        let state = self.state.clone();
+        let (_, own) = function.home();
+        let serve = if function.kind == Kind::HttpService { &state.serve_http } else { &state.serve_tcp };
+        self.resume_with(bridge, (serve, own, self.number as i64))
     }
 
     /// Begins a fetch, or a converter of `value`.

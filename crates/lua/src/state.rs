@@ -25,6 +25,9 @@ pub(crate) struct State {
     run: Function,
     /// What runs a function that gets a transaction.
     pub(crate) act: Function,
+    /// What run services.
+    pub(crate) serve_http: Function,
+    pub(crate) serve_tcp: Function,
     /// Coroutines that wait for a call.
     spare: Mutex<Vec<Thread>>,
 }
@@ -49,11 +52,15 @@ impl State {
         let scheduling: Table = part(&lua, "scheduling", include_str!("prelude/scheduling.lua"), (&native,))?;
         let classes: Table =
             part(&lua, "classes", include_str!("prelude/classes.lua"), (&native, &scheduling))?;
+        let services: Table =
+            part(&lua, "services", include_str!("prelude/services.lua"), (&native, &scheduling, &classes))?;
         let default = if number == 0 { (10_000 / workers.max(1) as u32).max(500) } else { 10_000 };
         budget::watch(&lua, settings.forced_yield.unwrap_or(default))?;
         Ok(Self {
             run: scheduling.get("loop")?,
             act: classes.get("act")?,
+            serve_http: services.get("serve_http")?,
+            serve_tcp: services.get("serve_tcp")?,
             lua,
             number,
             settings: settings.clone(),

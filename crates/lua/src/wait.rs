@@ -9,6 +9,12 @@ pub enum Wait {
     Turn,
     /// So many milliseconds (`core.msleep`, `core.sleep`).
     Sleep(u64),
+    /// The head of its response to be on its way.
+    Start,
+    /// What it sent to be on its way.
+    Flush,
+    /// More of what comes in, for so many milliseconds at most.
+    Input(Option<u64>),
     /// Its own end: it said that the request is done with (`txn:done`).
     End,
 }
@@ -16,17 +22,25 @@ pub enum Wait {
 /// Numbers of [`Wait`] in the prelude.
 pub(crate) mod code {
     pub(crate) const DONE: i64 = 0;
-    pub(crate) const TURN: i64 = 1;
     pub(crate) const SLEEP: i64 = 2;
     pub(crate) const END: i64 = 3;
+    pub(crate) const START: i64 = 4;
+    pub(crate) const FLUSH: i64 = 5;
+    pub(crate) const INPUT: i64 = 6;
 }
 
 impl Wait {
     /// What a coroutine yielded: a number and what belongs to it.
     pub(crate) fn read(code: i64, _lua: &Lua, values: &MultiValue) -> Self {
-        let number = |at: usize| values.get(at).and_then(Value::as_f64).unwrap_or(0.0);
+        let time = |at: usize| {
+            let number = values.get(at).and_then(|value: &Value| value.as_f64())?;
+            Some(number.clamp(0.0, 1e12).ceil() as u64)
+        };
         match code {
-            code::SLEEP => Self::Sleep(number(0).clamp(0.0, 1e12).ceil() as u64),
+            code::SLEEP => Self::Sleep(time(0).unwrap_or(0)),
+            code::START => Self::Start,
+            code::FLUSH => Self::Flush,
+            code::INPUT => Self::Input(time(0)),
             code::END => Self::End,
             _ => Self::Turn,
         }

@@ -137,6 +137,8 @@ pub struct ScriptCall {
     pub function: Arc<dyn sample::script::Function>,
     /// The words.
     pub words: Vec<Box<str>>,
+    /// How logs name it.
+    pub shown: &'static str,
 }
 
 /// A service that answers requests (`use-service`).

@@ -14,7 +14,7 @@ use state::Statuses;
 
 use crate::draft::args::Args;
 use crate::draft::keyword::places::G;
-use crate::draft::keyword::{Keyword, Outcome, global, ineffective, removed, removed_since, unsupported};
+use crate::draft::keyword::{Keyword, Outcome, global, ineffective, removed, removed_since};
 use crate::draft::settings::GlobalSettings;
 use crate::draft::tls::Text;
 use crate::system::{error_text, group_id, user_id};

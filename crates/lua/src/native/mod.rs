@@ -5,6 +5,7 @@
 mod core;
 mod debug;
 mod request;
+mod service;
 
 use std::sync::Arc;
 
@@ -20,5 +21,6 @@ pub(crate) use self::debug::debug;
 pub(crate) fn table(lua: &Lua, settings: &Arc<Settings>, called: &Arc<Called>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     request::fill(lua, &table, settings, called)?;
+    service::fill(lua, &table)?;
     Ok(table)
 }

@@ -143,7 +143,7 @@ fn headers(lua: &Lua, (call, of_response): (u64, bool)) -> mlua::Result<Table> {
     Ok(table)
 }
 
-fn fill_headers(lua: &Lua, head: &Head, table: &Table) -> mlua::Result<()> {
+pub(super) fn fill_headers(lua: &Lua, head: &Head, table: &Table) -> mlua::Result<()> {
     for (name, value) in head.fields() {
         let name = lua.create_string(name.to_ascii_lowercase())?;
         let value = lua.create_string(value)?;

@@ -185,4 +185,4 @@ core.sleep = function(seconds) wait(SLEEP, seconds * 1000) end
 core.msleep = function(milliseconds) wait(SLEEP, milliseconds) end
 core.yield = function() wait(scheduling.TURN) end
 
-return { act = act }
+return { act = act, with_parts = with_parts, parts = parts }

@@ -205,6 +205,8 @@ pub(crate) async fn await_for(client: &mut Client, leaving: bool, wait: Wait) ->
             let watch = Watch { leaving, ..Watch::KILL };
             client.wait(watch, |_, _| std::task::Poll::Ready(())).await?;
         }
+        // What services alone wait for.
+        Wait::Start | Wait::Flush | Wait::Input(_) => {}
         Wait::Sleep(ms) => client.pause(Duration::from_millis(ms), leaving).await?,
     }
     Ok(Answer::Nothing)

@@ -203,6 +203,8 @@ pub(crate) enum Stop {
     Reply,
     /// What was found in a cache answers it.
     Cached,
+    /// A service of a script answers it.
+    Script,
     /// The connection just ends.
     Close,
     /// The stream goes on in HTTP mode.

@@ -1,8 +1,42 @@
 //! What scripts keep of an exchange, and what they make of it beside its heads.
 
+use std::sync::Arc;
+
+use rules::ScriptCall;
+
 use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::log::Line;
+
+/// A service that answers.
+pub(crate) struct Service {
+    pub(crate) call: Arc<ScriptCall>,
+    /// It at work, between its steps.
+    pub(crate) running: Option<lua::Running>,
+    /// The head of its response, once it gave one.
+    pub(crate) head: Option<lua::Reply>,
+    /// What came in and was not taken yet, and whether that was the end of it.
+    pub(crate) input: Vec<u8>,
+    pub(crate) is_ended: bool,
+    /// What it sent and is not on its way yet.
+    pub(crate) output: Vec<u8>,
+    /// The length of its response's body, if it said so, as far as it is not sent yet.
+    pub(crate) left: Option<u64>,
+}
+
+impl Service {
+    pub(crate) fn new(call: Arc<ScriptCall>) -> Self {
+        Self {
+            call,
+            running: None,
+            head: None,
+            input: Vec::new(),
+            is_ended: false,
+            output: Vec::new(),
+            left: None,
+        }
+    }
+}
 
 /// What scripts have of an exchange.
 #[derive(Default)]
@@ -11,6 +45,8 @@ pub(crate) struct Scripting {
     pub(crate) notes: lua::Notes,
     /// How one of them ended it.
     pub(crate) ended: Option<Ended>,
+    /// The service that answers it.
+    pub(crate) service: Option<Service>,
 }
 
 /// How a script ended an exchange (`txn:done`).

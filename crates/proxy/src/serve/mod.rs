@@ -16,6 +16,7 @@ mod ready;
 pub mod receive;
 pub(crate) mod reply;
 mod revalidate;
+mod script;
 mod reversal;
 pub(crate) mod session;
 mod share;

@@ -26,7 +26,7 @@ use crate::flow::Path;
 use crate::routing::assign::{self, Lease};
 use crate::routing::attempt;
 use crate::routing::{connect, retry, route, stick};
-use crate::serve::tunnel;
+use crate::serve::{script, tunnel};
 use crate::server::Upstream;
 use crate::server::local::{LocalProxy, LocalServer};
 
@@ -63,6 +63,7 @@ pub(crate) async fn relay(mut client: Boxed<Client>) -> Option<(Boxed<Client>, B
                 return Some((client, x));
             }
             Stop::Upgrade(_) => x.txn.termination.set(sample::Cause::Proxy, Phase::Request),
+            Stop::Script => Box::pin(script::relay(&mut client, &mut x)).await,
             Stop::Reply | Stop::Cached | Stop::Close | Stop::Silent => {}
         }
     }

@@ -8,6 +8,7 @@ use sample::script::{Function, Use};
 
 use crate::action::Action;
 use crate::context::{Context, Parsed, Ruleset};
+use crate::rule::intern;
 use crate::stage::{ScriptCall, Service};
 
 /// How scripts name rule sets when they register actions.
@@ -56,7 +57,7 @@ pub(crate) fn action(context: &mut Context<'_, '_, '_>) -> Parsed {
     for number in 1..=facts.words {
         words.push(context.need(&format!("argument {number} of {}", facts.words))?.text.into());
     }
-    Ok(Action::Script(Arc::new(ScriptCall { function, words })))
+    Ok(Action::Script(Arc::new(ScriptCall { function, words, shown: intern(context.word.text.to_owned()) })))
 }
 
 /// `use-service lua.name`.
@@ -69,5 +70,6 @@ pub(crate) fn service(context: &Context<'_, '_, '_>, word: Word<'_>) -> Parsed {
             .at(word.span)
             .help(format!("it may stand in `{set}` rules")));
     }
-    Ok(Action::UseService(Service::Script(Arc::new(ScriptCall { function, words: Vec::new() }))))
+    let shown = intern(format!("<{}>", word.text));
+    Ok(Action::UseService(Service::Script(Arc::new(ScriptCall { function, words: Vec::new(), shown }))))
 }
