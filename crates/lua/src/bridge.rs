@@ -124,6 +124,13 @@ impl Bridge for EnvBridge<'_, '_> {
     }
 }
 
+/// The bridge of what is of no request.
+pub(crate) struct Nobody;
+
+impl Bridge for Nobody {
+    fn view(&self, _: &mut dyn FnMut(&Env<'_>)) {}
+}
+
 scoped_thread_local!(static BRIDGE: for<'a> &'a (dyn Bridge + 'a));
 
 thread_local! {

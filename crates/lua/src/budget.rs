@@ -19,7 +19,7 @@ pub(crate) const TIMEOUT: &str = "execution timeout";
 struct Turn {
     /// Whether one does; files that are being loaded have no limits.
     is_running: bool,
-    /// When the hook came first in it: short turns ask no clock.
+    /// When it began, or when the hook came first in it.
     since: Option<Instant>,
     /// The longest that it may take.
     allowed: Option<Duration>,
@@ -40,9 +40,11 @@ pub(crate) struct Used {
     pub(crate) expired: Option<String>,
 }
 
-/// Runs a turn that may take so long.
-pub(crate) fn within<R>(allowed: Option<Duration>, run: impl FnOnce() -> R) -> (R, Used) {
-    let turn = Turn { is_running: true, since: None, allowed, expired: None };
+/// Runs a turn that may take so long, the first of its call or another.
+pub(crate) fn within<R>(allowed: Option<Duration>, is_first: bool, run: impl FnOnce() -> R) -> (R, Used) {
+    // Most calls end within their first turn: of that the clock is asked only when the hook comes.
+    let since = if is_first { None } else { Some(Instant::now()) };
+    let turn = Turn { is_running: true, since, allowed, expired: None };
     // A script may be called by another, through a fetch: that one's turn goes on afterwards.
     let outer = TURN.replace(turn);
     let result = run();

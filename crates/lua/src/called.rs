@@ -10,6 +10,9 @@ use sample::scope::Directory;
 use sample::script::{CalledConvert, CalledFetch};
 use sample::vars::{Var, Variables, find_process_variable};
 use sample::{Acls, Names, Place, Scope};
+use crate::host::Host;
+use crate::settings::{Settings, Stderr};
+use crate::state::print;
 use state::Mode;
 use state::table::Table;
 
@@ -30,6 +33,8 @@ pub struct Known {
     pub stick_counters: u32,
     /// The variables of the configuration.
     pub variables: Variables,
+    /// Its pattern lists.
+    pub lists: Arc<PatternSets>,
 }
 
 impl Names for Known {
@@ -55,10 +60,20 @@ impl Names for Known {
 }
 
 /// What the states of a program share of this.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Shared {
     known: OnceLock<Known>,
+    /// Who does for scripts what they cannot; there is nobody while files are being loaded.
+    host: OnceLock<Box<dyn Host>>,
+    to_loggers: bool,
+    to_stderr: Stderr,
     scope: Mutex<OwnScope>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
 }
 
 /// In what names are compiled: the variables of the configuration and those that scripts add.
@@ -70,6 +85,29 @@ struct OwnScope {
 }
 
 impl Shared {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self { to_loggers: settings.to_loggers, to_stderr: settings.to_stderr, ..Self::default() }
+    }
+
+    /// Who does for scripts what they cannot, from now on.
+    pub(crate) fn serve(&self, host: Box<dyn Host>) {
+        // Told once, when the workers start.
+        let _ = self.host.set(host);
+    }
+
+    /// Who does.
+    pub(crate) fn host(&self) -> Option<&dyn Host> {
+        self.host.get().map(|host| &**host)
+    }
+
+    /// Logs a message that is of no request, where the settings say.
+    pub(crate) fn tell(&self, level: u8, text: &[u8]) {
+        let taken = self.to_loggers && self.host().is_some_and(|host| host.log(level, text));
+        if self.to_stderr == Stderr::On || self.to_stderr == Stderr::Auto && !taken {
+            print(level, text);
+        }
+    }
+
     /// What names mean from now on.
     pub(crate) fn know(&self, known: Known) {
         *self.scope().variables.borrow_mut() = known.variables.aside();

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use mlua::{MultiValue, Value};
+use sample::pattern::{Method, View};
+use scoped_tls_hkt::scoped_thread_local;
 
 use crate::called::Shared;
 use crate::function::{Function, Kind};
@@ -11,7 +13,23 @@ use crate::native::Registered;
 use crate::program::Program;
 use crate::running::message_of;
 use crate::settings::{Script, Settings};
-use crate::state::State;
+use crate::state::{Home, State};
+
+/// What files may ask of the configuration while they are loaded.
+pub trait Loading {
+    /// The map in that file, to be looked into in this way.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn map(&self, file: &str, method: Method) -> Result<View, String>;
+}
+
+scoped_thread_local!(static LOADING: for<'a> &'a (dyn Loading + 'a));
+
+/// Asks the configuration that is being loaded, if one is.
+pub(crate) fn loading<R>(ask: impl FnOnce(&dyn Loading) -> R) -> Option<R> {
+    LOADING.is_set().then(|| LOADING.with(|loading| ask(loading)))
+}
 
 /// Why a file could not be loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,9 +45,18 @@ pub struct Failed {
 ///
 /// # Errors
 /// The first file of each state that does not load.
-pub fn load(settings: Settings, scripts: &[Script], workers: usize) -> Result<Program, Vec<Failed>> {
+pub fn load(
+    settings: Settings,
+    scripts: &[Script],
+    workers: usize,
+    names: &dyn Loading,
+) -> Result<Program, Vec<Failed>> {
+    LOADING.set(names, || load_all(settings, scripts, workers))
+}
+
+fn load_all(settings: Settings, scripts: &[Script], workers: usize) -> Result<Program, Vec<Failed>> {
     let settings = Arc::new(settings);
-    let shared = Arc::new(Shared::default());
+    let shared = Arc::new(Shared::new(&settings));
     let has = |per_thread: bool| scripts.iter().any(|script| script.per_thread == per_thread);
     let numbers: Vec<usize> =
         has(false).then_some(0).into_iter().chain(1..=if has(true) { workers } else { 0 }).collect();
@@ -69,7 +96,9 @@ fn load_state(
         run(&state, script).map_err(|message| failed(Some(*index), message))?;
     }
     let registered = state.lua.app_data_mut::<Registered>().map(|mut own| std::mem::take(&mut *own));
-    Ok((Arc::new(state), registered.unwrap_or_default()))
+    let state = Arc::new(state);
+    state.lua.set_app_data(Home(Arc::downgrade(&state)));
+    Ok((state, registered.unwrap_or_default()))
 }
 
 fn run(state: &State, script: &Script) -> Result<(), String> {

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use sample::script::Use;
 
-use crate::bridge::Bridge;
+use crate::bridge::{Bridge, Nobody};
 use crate::called::{Known, Shared};
 use crate::function::Function;
 use crate::load::merge;
 use crate::native::Registered;
-use crate::running::message_of;
+use crate::host::{Host, Task};
+use crate::running::{Running, Step};
 use crate::settings::Settings;
 use crate::state::{self, State};
 
@@ -23,6 +24,7 @@ pub struct Program {
     loading: HashMap<(Use, Box<str>), Function>,
     functions: HashMap<(Use, Box<str>), Arc<Function>>,
     inits: Vec<(Arc<State>, mlua::Function)>,
+    tasks: Vec<Task>,
 }
 
 impl Program {
@@ -34,6 +36,7 @@ impl Program {
             loading: HashMap::new(),
             functions: HashMap::new(),
             inits: Vec::new(),
+            tasks: Vec::new(),
         }
     }
 
@@ -41,6 +44,7 @@ impl Program {
     pub(crate) fn add(&mut self, state: &Arc<State>, registered: Registered) {
         merge(&mut self.loading, state, registered.functions);
         self.inits.extend(registered.inits.into_iter().map(|run| (state.clone(), run)));
+        self.tasks.extend(registered.tasks.into_iter().map(|(run, args)| Task::new(state, run, args)));
         self.states.push(state.clone());
     }
 
@@ -75,10 +79,28 @@ impl Program {
     /// # Errors
     /// What an error of theirs says.
     pub fn init(&self) -> Result<(), String> {
-        for (_, run) in &self.inits {
-            run.call::<()>(()).map_err(|error| message_of(&error))?;
+        for (state, run) in &self.inits {
+            let mut running = Running::new(state.clone(), None);
+            match running.begin_alone(&Nobody, run, &[]) {
+                Step::Done(_) => {}
+                Step::Failed(failure) => return Err(failure.text()),
+                Step::Wait(_) => return Err("nothing can be waited for before the workers start".to_owned()),
+            }
         }
         Ok(())
+    }
+
+    /// Has `host` do what scripts cannot, now that the workers start.
+    pub fn serve(&self, host: Box<dyn Host>) {
+        self.shared.serve(host);
+    }
+
+    /// The tasks that begin on the worker of this number.
+    pub fn tasks(&self, worker: usize) -> impl Iterator<Item = &Task> {
+        self.tasks.iter().filter(move |task| match task.state.number {
+            0 => worker == 0,
+            number => number == worker + 1,
+        })
     }
 
     /// Logs a message about a script.

@@ -53,6 +53,8 @@ pub struct Running {
     number: u64,
     /// The time that it may compute, as far as it has not.
     left: Option<Duration>,
+    /// Turns that it had.
+    turns: u64,
 }
 
 /// Calls so far.
@@ -77,7 +79,7 @@ fn next_number() -> u64 {
 
 impl Running {
     pub(crate) fn new(state: Arc<State>, allowed: Option<Duration>) -> Self {
-        Self { state, thread: None, number: next_number(), left: allowed }
+        Self { state, thread: None, number: next_number(), left: allowed, turns: 0 }
     }
 
     /// Begins an action.
@@ -108,6 +110,18 @@ impl Running {
         self.resume_with(bridge, (serve, own, self.number as i64))
     }
 
+    /// Begins a function that gets nothing but these.
+    pub(crate) fn begin_alone(
+        &mut self,
+        bridge: &dyn Bridge,
+        run: &mlua::Function,
+        args: &[LuaValue],
+    ) -> Step {
+        let mut all: MultiValue = args.iter().cloned().collect();
+        all.push_front(LuaValue::Function(run.clone()));
+        self.look(bridge, all)
+    }
+
     /// Begins a fetch, or a converter of `value`.
     pub(crate) fn begin_looking<'t>(
         &mut self,
@@ -123,7 +137,7 @@ impl Running {
             let mut all = match value {
                 None => (&state.act, own, self.number as i64).into_lua_multi(lua)?,
                 Some(value) => {
-                    let value = convert::to_lua(lua, Some(value.clone()), state.settings.keeps_booleans)?;
+                    let value = convert::to_text(lua, Some(value.clone()))?;
                     (own, value).into_lua_multi(lua)?
                 }
             };
@@ -162,11 +176,13 @@ impl Running {
             Err(error) => return Step::Failed(Failure::Error(message_of(&error))),
         };
         let burst = self.state.settings.burst;
+        let is_first = self.turns == 0;
+        self.turns += 1;
         let allowed = match (burst, self.left) {
             (Some(burst), Some(left)) => Some(burst.min(left)),
             (burst, left) => burst.or(left),
         };
-        let (resumed, used) = budget::within(allowed, || {
+        let (resumed, used) = budget::within(allowed, is_first, || {
             bridge::lend(self.number, bridge, || thread.resume::<(LuaValue, MultiValue)>(args))
         });
         if let Some(left) = &mut self.left {
@@ -181,9 +197,11 @@ impl Running {
                 self.state.keep(thread);
                 Step::Done(values)
             }
+            // It said so itself, and cannot be used for another.
+            Ok((LuaValue::Integer(code::FINISH), values)) => Step::Done(values),
             Ok((LuaValue::Integer(number), values)) => {
                 self.thread = Some(thread);
-                Step::Wait(Wait::read(number, &self.state.lua, &values))
+                Step::Wait(Wait::read(number, &values))
             }
             // The hook ended a turn, or the script yielded to nobody in particular.
             Ok(_) => {

@@ -32,6 +32,9 @@ pub(crate) struct State {
     spare: Mutex<Vec<Thread>>,
 }
 
+/// The state that a function of the host was called in.
+pub(crate) struct Home(pub(crate) std::sync::Weak<State>);
+
 impl State {
     /// A state without scripts; `number` is what they see as `core.thread`.
     pub(crate) fn new(
@@ -47,13 +50,16 @@ impl State {
         }
         prepare_libraries(&lua, settings)?;
         let called = Arc::new(Called::new(shared.clone()));
+        native::core(&lua, number, &called)?;
         let native = native::table(&lua, settings, &called)?;
-        native::core(&lua, number)?;
         let scheduling: Table = part(&lua, "scheduling", include_str!("prelude/scheduling.lua"), (&native,))?;
         let classes: Table =
             part(&lua, "classes", include_str!("prelude/classes.lua"), (&native, &scheduling))?;
         let services: Table =
             part(&lua, "services", include_str!("prelude/services.lua"), (&native, &scheduling, &classes))?;
+        lua.load(include_str!("prelude/process.lua"))
+            .set_name("=process")
+            .call::<()>((&native, &scheduling))?;
         let default = if number == 0 { (10_000 / workers.max(1) as u32).max(500) } else { 10_000 };
         budget::watch(&lua, settings.forced_yield.unwrap_or(default))?;
         Ok(Self {

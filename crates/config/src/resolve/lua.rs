@@ -6,6 +6,7 @@ use std::sync::Arc;
 use diag::Diagnostic;
 use lua::{Known, Program, Script};
 use runtime::shard;
+use sample::pattern::{Method, PatternSets, View};
 use sample::vars::Variables;
 
 use crate::draft::lua::LuaWords;
@@ -34,7 +35,7 @@ pub(super) fn load(words: &LuaWords<'_>, context: &mut Context<'_>) {
             per_thread: *per_thread,
         })
         .collect();
-    match lua::load(settings, &scripts, shard::workers()) {
+    match lua::load(settings, &scripts, shard::workers(), &Maps { context }) {
         Ok(program) => context.names.lua = Some(Arc::new(program)),
         Err(failed) => {
             for lua::Failed { script, message } in failed {
@@ -49,8 +50,26 @@ pub(super) fn load(words: &LuaWords<'_>, context: &mut Context<'_>) {
     }
 }
 
+/// The maps that scripts look into, which are the configuration's.
+struct Maps<'a, 'c> {
+    context: &'a Context<'c>,
+}
+
+impl lua::Loading for Maps<'_, '_> {
+    fn map(&self, file: &str, method: Method) -> Result<View, String> {
+        let read = |path: &str| sample::Names::read_patterns(&self.context.names, path);
+        let list = self.context.patterns.borrow_mut().file(file, true, read)?;
+        View::new(list, method, false)
+    }
+}
+
 /// What scripts may name at run time, and what they run once the configuration is read.
-pub(super) fn finish(program: &Program, variables: &Variables, context: &mut Context<'_>) {
+pub(super) fn finish(
+    program: &Program,
+    variables: &Variables,
+    lists: &Arc<PatternSets>,
+    context: &mut Context<'_>,
+) {
     let (names, mut tables) = (&context.names, HashMap::new());
     tables.extend(names.tables.iter().map(|(name, table)| (name.clone(), table.clone())));
     program.know(Known {
@@ -58,6 +77,7 @@ pub(super) fn finish(program: &Program, variables: &Variables, context: &mut Con
         tables,
         stick_counters: names.stick_counters,
         variables: variables.aside(),
+        lists: lists.clone(),
     });
     if context.diagnostics.has_errors() {
         return;

@@ -464,8 +464,10 @@ fn finish<'a>(
     }
     let acme = acme::orders(context);
     let variables = context.variables.take();
+    context.patterns.borrow_mut().finish();
+    let patterns = Arc::new(context.patterns.take());
     if let (Some(program), true) = (context.names.lua.clone(), context.around.is_none()) {
-        lua::finish(&program, &variables, context);
+        lua::finish(&program, &variables, &patterns, context);
     }
     Plan {
         lua: context.names.lua.take(),
@@ -480,10 +482,7 @@ fn finish<'a>(
         said: if context.around.is_none() { kept::said(draft) } else { Vec::new() },
         files: context.sources.files().map(|(_, file)| file.name().to_owned()).collect(),
         variables: Arc::new(variables),
-        patterns: {
-            context.patterns.borrow_mut().finish();
-            Arc::new(context.patterns.take())
-        },
+        patterns,
         tables,
         revalidates: context.names.caches.iter().any(|store| store.settings.stale_while_revalidate > 0),
         caches: std::mem::take(&mut context.names.caches),

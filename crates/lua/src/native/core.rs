@@ -1,9 +1,11 @@
 //! The class `core`: what scripts register, log and ask of the process.
 
-use mlua::{Function, Lua, Table};
+use std::sync::Arc;
 
+use mlua::{Function, Lua, LuaString, Table, Value};
+
+use crate::called::Called;
 use crate::function::Kind;
-use crate::state::print;
 
 /// What the files of a state registered.
 #[derive(Debug, Default)]
@@ -14,10 +16,12 @@ pub(crate) struct Registered {
     pub(crate) functions: Vec<(Kind, Box<str>, Function)>,
     /// What is run once the configuration is read.
     pub(crate) inits: Vec<Function>,
+    /// What runs beside requests, with its arguments.
+    pub(crate) tasks: Vec<(Function, Vec<Value>)>,
 }
 
 /// Makes `core` and `act`.
-pub(crate) fn core(lua: &Lua, number: usize) -> mlua::Result<()> {
+pub(crate) fn core(lua: &Lua, number: usize, called: &Arc<Called>) -> mlua::Result<()> {
     lua.set_app_data(Registered::default());
     let core = lua.create_table()?;
     let levels = ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
@@ -35,13 +39,17 @@ pub(crate) fn core(lua: &Lua, number: usize) -> mlua::Result<()> {
     core.set("register_service", lua.create_function(register_service)?)?;
     core.set("register_init", lua.create_function(register_init)?)?;
     for (name, level) in [("Debug", 7), ("Info", 6), ("Warning", 4), ("Alert", 1)] {
-        core.set(name, lua.create_function(move |_, text: mlua::LuaString| {
-            print(level, &text.as_bytes());
+        let shared = called.shared.clone();
+        core.set(name, lua.create_function(move |_, text: LuaString| {
+            shared.tell(level, &text.as_bytes());
             Ok(())
         })?)?;
     }
-    core.set("log", lua.create_function(|_, (level, text): (u8, mlua::LuaString)| {
-        print(level, &text.as_bytes());
+    let shared = called.shared.clone();
+    core.set("log", lua.create_function(move |_, (level, text): (i64, LuaString)| {
+        if level >= 0 {
+            shared.tell(level.min(7) as u8, &text.as_bytes());
+        }
         Ok(())
     })?)?;
     lua.globals().set("core", core)?;

@@ -4,8 +4,11 @@
 
 mod core;
 mod debug;
+mod objects;
+mod process;
 mod request;
 mod service;
+mod tasks;
 
 use std::sync::Arc;
 
@@ -22,5 +25,8 @@ pub(crate) fn table(lua: &Lua, settings: &Arc<Settings>, called: &Arc<Called>) -
     let table = lua.create_table()?;
     request::fill(lua, &table, settings, called)?;
     service::fill(lua, &table)?;
+    objects::fill(lua, &table)?;
+    process::fill(lua, &table, settings, called)?;
+    tasks::fill(lua, &table, called)?;
     Ok(table)
 }

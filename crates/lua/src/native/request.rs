@@ -26,6 +26,7 @@ pub(super) fn fill(
     variables(lua, table, settings, called)?;
     table.set("headers", lua.create_function(headers)?)?;
     table.set("edit", lua.create_function(edit)?)?;
+    table.set("channel", lua.create_function(channel)?)?;
     table.set("done", lua.create_function(done)?)?;
     table.set("set", lua.create_function(set)?)?;
     let own = settings.clone();
@@ -66,6 +67,27 @@ fn looking(lua: &Lua, table: &Table, settings: &Arc<Settings>, called: &Arc<Call
         found.unwrap_or(Ok(Value::Nil))
     };
     table.set("convert", lua.create_function(convert)?)
+}
+
+/// What a stream's content has, from an offset on (the end, where that is below 0), as much as asked
+/// for; or a line of it.
+fn channel(
+    lua: &Lua,
+    (call, of_response, offset, length, is_line): (u64, bool, Option<i64>, Option<i64>, bool),
+) -> mlua::Result<Value> {
+    let found = bridge::view(call, |env| {
+        let all = if of_response { env.response_bytes } else { env.request_bytes };
+        let start = match offset.unwrap_or(0) {
+            below if below < 0 => all.len().saturating_sub(below.unsigned_abs() as usize),
+            start => (start as usize).min(all.len()),
+        };
+        let rest = &all[start..];
+        let most = length.and_then(|length| usize::try_from(length).ok()).unwrap_or(rest.len()).min(rest.len());
+        let part = &rest[..most];
+        let end = if is_line { part.iter().position(|byte| *byte == b'\n').map(|end| end + 1) } else { None };
+        lua.create_string(&part[..end.unwrap_or(part.len())]).map(Value::String)
+    })?;
+    found.unwrap_or(Ok(Value::Nil))
 }
 
 /// A name and its arguments, as words.

@@ -9,7 +9,7 @@ local setmetatable, rawset, type, error = setmetatable, rawset, type, error
 local tostring, pairs, tonumber = tostring, pairs, tonumber
 local wait = scheduling.wait
 
-local SLEEP, END = 2, 3
+local END = 3
 
 local function class(name, members)
 	local meta = { __tostring = function() return "HAProxy class " .. name end }
@@ -146,6 +146,28 @@ local TXN = {
 	set_priority_offset = function(self, offset) set(self[0], "offset", offset) end,
 }
 
+-- Channels: what rules on a stream's content see of it
+
+local Channel = class("Channel", {
+	data = function(self, offset, length) return native.channel(self[0], self.is_response, offset, length, false) end,
+	dup = function(self) return native.channel(self[0], self.is_response, nil, nil, false) end,
+	line = function(self, offset, length) return native.channel(self[0], self.is_response, offset, length, true) end,
+	input = function(self) return #native.channel(self[0], self.is_response, nil, nil, false) end,
+	get_in_len = function(self) return #native.channel(self[0], self.is_response, nil, nil, false) end,
+	output = function() return 0 end,
+	get_out_len = function() return 0 end,
+	is_full = function() return false end,
+	is_resp = function(self) return self.is_response end,
+})
+local RequestChannel = { __index = function(_, key)
+	if key == "is_response" then return false end
+	return Channel.__index[key]
+end, __tostring = Channel.__tostring }
+local ResponseChannel = { __index = function(_, key)
+	if key == "is_response" then return true end
+	return Channel.__index[key]
+end, __tostring = Channel.__tostring }
+
 -- What belongs to an object of a request is made when it is first asked for.
 local parts = {
 	f = Fetches,
@@ -153,6 +175,8 @@ local parts = {
 	c = Converters,
 	sc = StringConverters,
 	http = HTTP,
+	req = RequestChannel,
+	res = ResponseChannel,
 }
 
 local function with_parts(name, members, parts)
@@ -178,11 +202,5 @@ local Transaction = with_parts("TXN", TXN, parts)
 local function act(run, call, ...)
 	return run(setmetatable({ [0] = call }, Transaction), ...)
 end
-
--- core
-
-core.sleep = function(seconds) wait(SLEEP, seconds * 1000) end
-core.msleep = function(milliseconds) wait(SLEEP, milliseconds) end
-core.yield = function() wait(scheduling.TURN) end
 
 return { act = act, with_parts = with_parts, parts = parts }

@@ -205,6 +205,12 @@ pub(crate) async fn await_for(client: &mut Client, leaving: bool, wait: Wait) ->
             let watch = Watch { leaving, ..Watch::KILL };
             client.wait(watch, |_, _| std::task::Poll::Ready(())).await?;
         }
+        Wait::Change(..) | Wait::Socket(_) | Wait::Ask(_) => {
+            client.timer.set(timer::NEVER);
+            let watch = Watch { leaving, ..Watch::KILL };
+            let mut done = (client.worker.shared.services.perform)(wait);
+            return Ok(client.wait(watch, |_, context| done.as_mut().poll(context)).await?);
+        }
         // What services alone wait for.
         Wait::Start | Wait::Flush | Wait::Input(_) => {}
         Wait::Sleep(ms) => client.pause(Duration::from_millis(ms), leaving).await?,

@@ -166,10 +166,11 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
         x.txn.status = x.txn.response.status();
     }
     let length = x.reply.len();
+    let body = if x.reply.is_open() { script::length(x) } else { BodyLength::Length(length) };
     if x.txn.cache.is_some() && x.txn.response.status() == 304 {
         // It tells of no body but the one that the client has.
         x.txn.response.remove_body_length();
-    } else if matches!(x.txn.response.settle_framing(BodyLength::Length(length)), Err(_) | Ok(false))
+    } else if matches!(x.txn.response.settle_framing(body), Err(_) | Ok(false))
         && x.reply.is_whole()
     {
         x.txn.response.set_content_length(length);

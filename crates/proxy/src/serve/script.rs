@@ -137,10 +137,9 @@ fn take_head(x: &mut Exchange, given: &lua::Reply) {
         // What is no field is left out.
         let _ = head.append(name, value);
     }
-    let said = match head.response_body(x.txn.request.method_id()) {
-        BodyLength::Length(length) => Some(length),
-        _ => None,
-    };
+    let named = |name: &str| given.headers.iter().find(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes()));
+    let said = named("content-length").filter(|_| named("transfer-encoding").is_none());
+    let said = said.and_then(|(_, value)| std::str::from_utf8(value).ok()?.trim().parse::<u64>().ok());
     if said.is_none() {
         head.remove_body_length();
         head.append(b"transfer-encoding", b"chunked");
