@@ -24,6 +24,7 @@ mod reload;
 mod remote;
 mod running;
 mod servers;
+mod scripts;
 mod services;
 mod signals;
 mod soft_stop;

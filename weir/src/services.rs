@@ -10,7 +10,7 @@ use proxy::shared::{Found, Served, ServiceReply, ServiceRequest};
 use crate::view;
 
 /// What other crates do for requests.
-pub(crate) fn services(runtime: Arc<Runtime>, sections: resolvers::Sections) -> Services {
+pub(crate) fn services(runtime: Arc<Runtime>, sections: resolvers::Sections, asking: client::Settings) -> Services {
     let of_page = runtime.clone();
     let statistics =
         move |_: &plan::Proxy, page: &plan::proxy::StatsPage, request: &ServiceRequest<'_>| -> ServiceReply {
@@ -41,7 +41,9 @@ pub(crate) fn services(runtime: Arc<Runtime>, sections: resolvers::Sections) -> 
     let serve_peer = |place: usize, stream: net::Stream, early: Vec<u8>| -> Served {
         Box::pin(crate::peers::serve(place, stream, early))
     };
+    let asking = Arc::new(asking);
     Services {
+        perform: Box::new(move |wait| crate::scripts::perform(asking.clone(), wait)),
         statistics: Box::new(statistics),
         metrics: Box::new(metrics),
         resolve: Box::new(resolve),

@@ -36,8 +36,8 @@ async fn tries(settings: &Settings, request: &Request) -> Result<Response, Error
     let proxy = settings.proxy.filter(|_| !request.url.is_tls);
     let bytes = request.write(proxy.is_some())?;
     let method = http::Method::from_bytes(request.method.as_bytes());
-    let address = match (proxy, &request.url.host) {
-        (Some(proxy), _) => proxy,
+    let address = match (settings.connect_to.or(proxy), &request.url.host) {
+        (Some(address), _) => address,
         (None, Host::Ip(address)) => SocketAddr::new(*address, request.url.port),
         (None, Host::Name(name)) => SocketAddr::new(settings.names.address(name).await?, request.url.port),
     };

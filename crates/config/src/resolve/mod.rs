@@ -152,7 +152,7 @@ pub(crate) struct Context<'a> {
 impl Context<'_> {
     /// Whether the process asks others by HTTP, as far as lines read so far say.
     pub(crate) fn asks_others(&self) -> bool {
-        self.tls_files.all.has_updates() || self.orders.are_any()
+        self.tls_files.all.has_updates() || self.orders.are_any() || self.names.lua.is_some()
     }
 
     /// Keeps an error of a step that gives nothing else.
