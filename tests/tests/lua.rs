@@ -58,7 +58,7 @@ fn an_action_changes_the_request_that_the_server_gets() {
             txn.http:req_rep_header("x-old", "o(.)d", "n\\1w")
             txn.http:req_set_method("PUT")
             txn.http:req_set_path("/new")
-            txn.http:req_set_query("q=" .. txn.sf:path())
+            txn.http:req_set_query("q=" .. txn.sf:path() .. txn.c:lower("X"))
             txn:set_var("txn.made", 42)
         end, 1)
         core.register_action("answer", { "http-res" }, function(txn)
@@ -80,7 +80,7 @@ fn an_action_changes_the_request_that_the_server_gets() {
     let seen = response.text().to_ascii_lowercase();
     assert_eq!(response.status, 201);
     assert_eq!(response.header("x-var"), Some("42"));
-    for expected in ["put /new?q=/before http/1.1", "x-seen: abword", "x-more: 1", "x-old: now"] {
+    for expected in ["put /new?q=/newx http/1.1", "x-seen: abword", "x-more: 1", "x-old: nlw"] {
         assert!(seen.contains(expected), "{expected} in {seen}");
     }
     assert!(!seen.contains("x-given"), "{seen}");
@@ -117,7 +117,7 @@ fn what_an_action_returns_decides_how_the_request_goes_on() {
     "#;
     let rules = " http-request lua.done if { path /done }\n http-request lua.give\n";
     let (_weir, port) = start("verdicts", text, "", rules);
-    for (number, status) in [(0, 204), (1, 204), (3, 500), (5, 403), (6, 503), (7, 400)] {
+    for (number, status) in [(0, 204), (1, 503), (3, 500), (5, 403), (6, 503), (7, 400)] {
         assert_eq!(ask(port, &format!("/{number}")).status, status, "{number}");
     }
     let done = ask(port, "/done");
@@ -346,10 +346,15 @@ fn scripts_ask_others_over_sockets_and_by_http() {
             assert(socket:connect("127.0.0.1", port))
             socket:send("GET /by-socket HTTP/1.0\r\n\r\n")
             txn:set_var("txn.status", socket:receive("*l"))
-            local all = socket:receive("*a")
-            txn:set_var("txn.body", all:match("\r\n\r\n(.*)"))
+            local length
+            repeat
+                local line = socket:receive("*l")
+                length = line:lower():match("^content%-length: (%d+)") or length
+            until line == ""
+            txn:set_var("txn.body", socket:receive(tonumber(length)))
+            socket:settimeout(0.05)
             local nothing, why = socket:receive("*l")
-            assert(nothing == nil and why == "connection closed.")
+            assert(nothing == nil and (why == "timeout" or why == "connection closed."))
             socket:close()
         end)
         core.register_action("refused", { "http-req" }, function(txn)
@@ -421,7 +426,7 @@ fn an_object_of_a_request_is_refused_in_another() {
         local kept
         core.register_action("keep", { "http-req" }, function(txn)
             if kept then
-                local ok, why = pcall(kept.get_var, kept, "txn.x")
+                local ok, why = pcall(function() return kept.sf:path() end)
                 txn:set_var("txn.why", tostring(ok) .. why)
             end
             kept = txn

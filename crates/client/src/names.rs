@@ -28,6 +28,10 @@ impl Names {
         Self(Some(Asked { sections, section, prefer }))
     }
 
+    /// The address of a name.
+    ///
+    /// # Errors
+    /// Nobody is asked, or nobody knows it.
     pub async fn address(&self, name: &str) -> Result<IpAddr, Error> {
         let Some(asked) = &self.0 else {
             let cause = format!("`{name}` is no address, and no resolvers section is asked for names");

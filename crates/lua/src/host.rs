@@ -10,6 +10,7 @@ use mlua::{MultiValue, Table, UserData, Value};
 use crate::bridge::Bridge;
 use crate::running::{Running, Step};
 use crate::state::State;
+use crate::wait::number;
 
 /// Who does for scripts what they cannot.
 pub trait Host: Send + Sync {
@@ -78,7 +79,7 @@ pub struct SocketOp {
 impl SocketOp {
     pub(crate) fn read(values: &MultiValue) -> Option<Self> {
         let handle = values.front()?.as_userdata()?.borrow::<Handle>().ok()?;
-        let timeout = values.get(4).and_then(|value| value.as_f64()).filter(|time| *time > 0.0);
+        let timeout = values.get(4).and_then(number).filter(|time| *time > 0.0);
         Some(Self {
             number: handle.number,
             held: Arc::downgrade(&handle.held),
@@ -129,7 +130,7 @@ impl Ask {
                 _ => Vec::new(),
             },
             destination: values.get(4).filter(|value| !value.is_nil()).and_then(|value| value.to_string().ok()),
-            timeout: values.get(5).and_then(Value::as_f64).map(|time| Duration::from_millis(time.max(0.0) as u64)),
+            timeout: values.get(5).and_then(number).map(|time| Duration::from_millis(time.max(0.0) as u64)),
         })
     }
 }

@@ -228,6 +228,11 @@ pub(crate) fn message_of(error: &mlua::Error) -> String {
         mlua::Error::CallbackError { cause, .. } => return message_of(cause),
         mlua::Error::RuntimeError(text) => text.clone(),
         mlua::Error::SyntaxError { message, .. } => message.clone(),
+        mlua::Error::BadArgument { cause, pos, .. } => format!("bad argument {pos}: {}", message_of(cause)),
+        mlua::Error::FromLuaConversionError { from, to, message } => {
+            let why = message.as_deref().map_or(String::new(), |why| format!(" ({why})"));
+            format!("a {from} stands where a {} should{why}", to.to_lowercase())
+        }
         mlua::Error::MemoryError(_) => "not enough memory: see `tune.lua.maxmem`".to_owned(),
         other => other.to_string(),
     };

@@ -52,6 +52,7 @@ impl State {
         let called = Arc::new(Called::new(shared.clone()));
         native::core(&lua, number, &called)?;
         let native = native::table(&lua, settings, &called)?;
+        lua.load(include_str!("prelude/guard.lua")).set_name("=guard").call::<()>(&native)?;
         let scheduling: Table = part(&lua, "scheduling", include_str!("prelude/scheduling.lua"), (&native,))?;
         let classes: Table =
             part(&lua, "classes", include_str!("prelude/classes.lua"), (&native, &scheduling))?;
@@ -130,7 +131,7 @@ fn libraries(wanted: Libraries) -> StdLib {
     all.iter().filter(|(is_wanted, _)| *is_wanted).fold(StdLib::COROUTINE, |all, (_, one)| all | *one)
 }
 
-/// Adds paths, and takes away what starts programs. Libraries in C are not loaded: nothing would
+/// Adds paths. Libraries in C are not loaded: nothing would
 /// bound what they do.
 fn prepare_libraries(lua: &Lua, settings: &Settings) -> mlua::Result<()> {
     let globals = lua.globals();
@@ -139,18 +140,6 @@ fn prepare_libraries(lua: &Lua, settings: &Settings) -> mlua::Result<()> {
     {
         let old: String = package.get("path")?;
         package.set("path", format!("{};{old}", settings.paths.join(";")))?;
-    }
-    if !settings.may_fork {
-        for (library, name) in [("os", "execute"), ("io", "popen")] {
-            if let Ok(library) = globals.get::<Table>(library) {
-                let refused = lua.create_function(move |_, ()| -> mlua::Result<()> {
-                    Err(mlua::Error::runtime(format!(
-                        "`{name}` starts a program, which takes `insecure-fork-wanted`"
-                    )))
-                })?;
-                library.set(name, refused)?;
-            }
-        }
     }
     if settings.libraries.debug {
         globals.set("debug", native::debug(lua)?)?;

@@ -45,7 +45,7 @@ impl Wait {
     /// What a coroutine yielded: a number and what belongs to it.
     pub(crate) fn read(code: i64, values: &MultiValue) -> Self {
         let time = |at: usize| {
-            let number = values.get(at).and_then(|value: &Value| value.as_f64())?;
+            let number = values.get(at).and_then(number)?;
             Some(number.clamp(0.0, 1e12).ceil() as u64)
         };
         match code {
@@ -63,6 +63,15 @@ impl Wait {
             code::ASK => Ask::read(values).map_or(Self::Turn, |ask| Self::Ask(Box::new(ask))),
             _ => Self::Turn,
         }
+    }
+}
+
+/// A number, whole or not.
+pub(crate) fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Integer(number) => Some(*number as f64),
+        Value::Number(number) => Some(*number),
+        _ => None,
     }
 }
 

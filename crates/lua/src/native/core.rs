@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use mlua::{Function, Lua, LuaString, Table, Value};
 
+use super::function;
 use crate::called::Called;
 use crate::function::Kind;
 
@@ -30,23 +31,23 @@ pub(crate) fn core(lua: &Lua, number: usize, called: &Arc<Called>) -> mlua::Resu
     }
     core.set("silent", -1)?;
     core.set("thread", number)?;
-    core.set("register_action", lua.create_function(register_action)?)?;
-    core.set("register_fetches", lua.create_function(|lua, (name, run)| register(lua, Kind::Fetch, name, run))?)?;
+    core.set("register_action", function(lua, register_action)?)?;
+    core.set("register_fetches", function(lua, |lua, (name, run)| register(lua, Kind::Fetch, name, run))?)?;
     core.set(
         "register_converters",
-        lua.create_function(|lua, (name, run)| register(lua, Kind::Converter, name, run))?,
+        function(lua, |lua, (name, run)| register(lua, Kind::Converter, name, run))?,
     )?;
-    core.set("register_service", lua.create_function(register_service)?)?;
-    core.set("register_init", lua.create_function(register_init)?)?;
+    core.set("register_service", function(lua, register_service)?)?;
+    core.set("register_init", function(lua, register_init)?)?;
     for (name, level) in [("Debug", 7), ("Info", 6), ("Warning", 4), ("Alert", 1)] {
         let shared = called.shared.clone();
-        core.set(name, lua.create_function(move |_, text: LuaString| {
+        core.set(name, function(lua, move |_, text: LuaString| {
             shared.tell(level, &text.as_bytes());
             Ok(())
         })?)?;
     }
     let shared = called.shared.clone();
-    core.set("log", lua.create_function(move |_, (level, text): (i64, LuaString)| {
+    core.set("log", function(lua, move |_, (level, text): (i64, LuaString)| {
         if level >= 0 {
             shared.tell(level.min(7) as u8, &text.as_bytes());
         }

@@ -4,6 +4,7 @@ use mlua::{Lua, LuaString, MultiValue, Table, UserData, UserDataMethods, Value};
 use sample::pattern::{Method, View};
 use sample::regex::Regex;
 
+use super::function;
 use crate::convert;
 use crate::load::{Loading, loading};
 use crate::signal::Signal;
@@ -101,12 +102,12 @@ pub(super) fn fill(lua: &Lua, native: &Table) -> mlua::Result<()> {
         map.set(*name, number)?;
         map.set(format!("_{name}"), number)?;
     }
-    map.set("new", lua.create_function(new_map)?)?;
+    map.set("new", function(lua, new_map)?)?;
     lua.globals().set("Map", map)?;
     let regex = lua.create_table()?;
-    regex.set("new", lua.create_function(new_regex)?)?;
+    regex.set("new", function(lua, new_regex)?)?;
     lua.globals().set("Regex", regex)?;
-    native.set("signal", lua.create_function(|_, ()| Ok(Signal::default()))?)
+    native.set("signal", function(lua, |_, ()| Ok(Signal::default()))?)
 }
 
 /// `Map.new(file, method)`; the file is read when the configuration is.

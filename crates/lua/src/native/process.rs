@@ -10,6 +10,7 @@ use mlua::{Lua, LuaString, Table, UserData, Value};
 use state::server::{Admin, ServerAddress};
 use state::{Proxy, Server, transition};
 
+use super::function;
 use crate::called::Called;
 use crate::convert;
 use crate::settings::Settings;
@@ -29,15 +30,15 @@ pub(super) fn fill(
     let core: Table = lua.globals().get("core")?;
     dates(lua, &core)?;
     lists(lua, &core, called)?;
-    core.set("tokenize", lua.create_function(tokenize)?)?;
-    core.set("parse_addr", lua.create_function(|lua, text: String| {
+    core.set("tokenize", function(lua, tokenize)?)?;
+    core.set("parse_addr", function(lua, |lua, text: String| {
         Network::parse(&text).ok().map(|network| lua.create_userdata(Address(network))).transpose()
     })?)?;
-    core.set("match_addr", lua.create_function(|_, (one, other): (mlua::AnyUserData, mlua::AnyUserData)| {
+    core.set("match_addr", function(lua, |_, (one, other): (mlua::AnyUserData, mlua::AnyUserData)| {
         Ok(meet(&one.borrow::<Address>()?.0, &other.borrow::<Address>()?.0))
     })?)?;
     let (own, keeps) = (called.clone(), settings.keeps_booleans);
-    core.set("get_var", lua.create_function(move |lua, name: String| {
+    core.set("get_var", function(lua, move |lua, name: String| {
         match own.variable(&name, false) {
             Some(sample::vars::Var::Process(variable)) => convert::to_lua(lua, variable.get(), keeps),
             _ => Ok(Value::Nil),
@@ -47,14 +48,14 @@ pub(super) fn fill(
 }
 
 fn dates(lua: &Lua, core: &Table) -> mlua::Result<()> {
-    core.set("now", lua.create_function(|lua, ()| {
+    core.set("now", function(lua, |lua, ()| {
         let (now, table) = (WallTime::now(), lua.create_table()?);
         table.set("sec", now.seconds)?;
         table.set("usec", now.micros())?;
         Ok(table)
     })?)?;
     for name in ["http_date", "imf_date", "rfc850_date", "asctime_date"] {
-        core.set(name, lua.create_function(|_, text: LuaString| Ok(http::date::parse(&text.as_bytes())))?)?;
+        core.set(name, function(lua, |_, text: LuaString| Ok(http::date::parse(&text.as_bytes())))?)?;
     }
     Ok(())
 }
@@ -90,7 +91,7 @@ fn meet(one: &Network, other: &Network) -> bool {
 fn lists(lua: &Lua, core: &Table, called: &Arc<Called>) -> mlua::Result<()> {
     for name in ["add_acl", "del_acl", "del_map", "set_map"] {
         let own = called.clone();
-        core.set(name, lua.create_function(move |_, (file, key, value): (String, LuaString, Option<LuaString>)| {
+        core.set(name, function(lua, move |_, (file, key, value): (String, LuaString, Option<LuaString>)| {
             let known = own.shared.known().ok_or_else(|| mlua::Error::runtime("the configuration is not read yet"))?;
             let list = known
                 .lists
@@ -116,7 +117,7 @@ fn lists(lua: &Lua, core: &Table, called: &Arc<Called>) -> mlua::Result<()> {
 /// What the prelude makes `core.proxies` of: names and numbers, and functions by both.
 fn proxies(lua: &Lua, native: &Table, called: &Arc<Called>) -> mlua::Result<()> {
     let own = called.clone();
-    native.set("proxies", lua.create_function(move |lua, backends: bool| {
+    native.set("proxies", function(lua, move |lua, backends: bool| {
         let table = lua.create_table()?;
         let Some(known) = own.shared.known() else { return Ok(table) };
         let all = if backends { &known.directory.backends } else { &known.directory.frontends };
@@ -126,13 +127,13 @@ fn proxies(lua: &Lua, native: &Table, called: &Arc<Called>) -> mlua::Result<()> 
         Ok(table)
     })?)?;
     let own = called.clone();
-    native.set("proxy", lua.create_function(move |lua, (backend, name, what): (bool, String, String)| {
+    native.set("proxy", function(lua, move |lua, (backend, name, what): (bool, String, String)| {
         let proxy = find(&own, backend, &name)?;
         of_proxy(lua, &proxy, &what)
     })?)?;
     let own = called.clone();
     type Arguments = (String, String, String, Option<Value>);
-    native.set("server", lua.create_function(move |lua, (backend, name, what, value): Arguments| {
+    native.set("server", function(lua, move |lua, (backend, name, what, value): Arguments| {
         let proxy = find(&own, true, &backend)?;
         match proxy.server(&name) {
             Some(server) => of_server(lua, &proxy, &server, &what, value),

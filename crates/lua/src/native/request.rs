@@ -9,6 +9,7 @@ use rules::{Edit, Side};
 use sample::regex::Regex;
 use sample::script::{CalledConvert, CalledFetch};
 
+use super::function;
 use crate::bridge::{self, Reply, Setting};
 use crate::called::Called;
 use crate::convert;
@@ -24,13 +25,13 @@ pub(super) fn fill(
 ) -> mlua::Result<()> {
     looking(lua, table, settings, called)?;
     variables(lua, table, settings, called)?;
-    table.set("headers", lua.create_function(headers)?)?;
-    table.set("edit", lua.create_function(edit)?)?;
-    table.set("channel", lua.create_function(channel)?)?;
-    table.set("done", lua.create_function(done)?)?;
-    table.set("set", lua.create_function(set)?)?;
+    table.set("headers", function(lua, headers)?)?;
+    table.set("edit", function(lua, edit)?)?;
+    table.set("channel", function(lua, channel)?)?;
+    table.set("done", function(lua, done)?)?;
+    table.set("set", function(lua, set)?)?;
     let own = settings.clone();
-    table.set("log", lua.create_function(move |_, (call, level, text): (u64, i64, LuaString)| {
+    table.set("log", function(lua, move |_, (call, level, text): (u64, i64, LuaString)| {
         if level >= 0 {
             let level = level.min(7) as u8;
             bridge::with(call, |bridge| state::tell(&own, bridge, level, &text.as_bytes()))?;
@@ -41,8 +42,8 @@ pub(super) fn fill(
 
 /// Fetches and converters.
 fn looking(lua: &Lua, table: &Table, settings: &Arc<Settings>, called: &Arc<Called>) -> mlua::Result<()> {
-    table.set("has_fetch", lua.create_function(|_, name: String| Ok(CalledFetch::exists(&name)))?)?;
-    table.set("has_convert", lua.create_function(|_, name: String| Ok(CalledConvert::exists(&name)))?)?;
+    table.set("has_fetch", function(lua, |_, name: String| Ok(CalledFetch::exists(&name)))?)?;
+    table.set("has_convert", function(lua, |_, name: String| Ok(CalledConvert::exists(&name)))?)?;
     let (own, keeps) = (called.clone(), settings.keeps_booleans);
     let fetch = move |lua: &Lua, (call, name, as_text, args): (u64, String, bool, Variadic<Value>)| {
         let words = words(name, &args)?;
@@ -53,7 +54,7 @@ fn looking(lua: &Lua, table: &Table, settings: &Arc<Settings>, called: &Arc<Call
         })?;
         found.unwrap_or(Ok(Value::Nil))
     };
-    table.set("fetch", lua.create_function(fetch)?)?;
+    table.set("fetch", function(lua, fetch)?)?;
     let own = called.clone();
     type Arguments = (u64, String, bool, Value, Variadic<Value>);
     let convert = move |lua: &Lua, (call, name, as_text, value, args): Arguments| {
@@ -66,7 +67,7 @@ fn looking(lua: &Lua, table: &Table, settings: &Arc<Settings>, called: &Arc<Call
         })?;
         found.unwrap_or(Ok(Value::Nil))
     };
-    table.set("convert", lua.create_function(convert)?)
+    table.set("convert", function(lua, convert)?)
 }
 
 /// What a stream's content has, from an offset on (the end, where that is below 0), as much as asked
@@ -118,28 +119,28 @@ fn variables(lua: &Lua, table: &Table, settings: &Arc<Settings>, called: &Arc<Ca
         let value = convert::from_lua(&value);
         Ok(bridge::view(call, |env| var.set(env, &value))?.unwrap_or(false))
     };
-    table.set("set_var", lua.create_function(set)?)?;
+    table.set("set_var", function(lua, set)?)?;
     let own = called.clone();
     let unset = move |_: &Lua, (call, name): (u64, String)| {
         let Some(var) = own.variable(&name, false) else { return Ok(false) };
         bridge::view(call, |env| var.unset(env))?;
         Ok(true)
     };
-    table.set("unset_var", lua.create_function(unset)?)?;
+    table.set("unset_var", function(lua, unset)?)?;
     let (own, keeps) = (called.clone(), settings.keeps_booleans);
     let get = move |lua: &Lua, (call, name): (u64, String)| {
         let Some(var) = own.variable(&name, false) else { return Ok(Value::Nil) };
         let found = bridge::view(call, |env| convert::to_lua(lua, var.get(env), keeps))?;
         found.unwrap_or(Ok(Value::Nil))
     };
-    table.set("get_var", lua.create_function(get)?)?;
-    table.set("set_priv", lua.create_function(|lua, (call, value): (u64, Value)| {
+    table.set("get_var", function(lua, get)?)?;
+    table.set("set_priv", function(lua, |lua, (call, value): (u64, Value)| {
         let place = place_of_state(lua)?;
         let mut value = Some(value);
         bridge::with(call, |bridge| bridge.notes(&mut |notes| notes.kept[place] = value.take()))?;
         Ok(())
     })?)?;
-    table.set("get_priv", lua.create_function(|lua, call: u64| {
+    table.set("get_priv", function(lua, |lua, call: u64| {
         let place = place_of_state(lua)?;
         let mut value = None;
         bridge::with(call, |bridge| bridge.notes(&mut |notes| value = notes.kept[place].clone()))?;

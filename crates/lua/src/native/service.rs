@@ -5,15 +5,16 @@ use http::{Version, uri};
 use mlua::{Lua, LuaString, Table, Value};
 
 use super::request::fill_headers;
+use super::function;
 use crate::bridge::{self, Reply, Taken};
 
 /// Adds the functions to the prelude's table.
 pub(super) fn fill(lua: &Lua, table: &Table) -> mlua::Result<()> {
-    table.set("request", lua.create_function(request)?)?;
-    table.set("respond", lua.create_function(respond)?)?;
-    table.set("take", lua.create_function(take)?)?;
-    table.set("concat", lua.create_function(concat)?)?;
-    table.set("send", lua.create_function(|_, (call, text): (u64, LuaString)| {
+    table.set("request", function(lua, request)?)?;
+    table.set("respond", function(lua, respond)?)?;
+    table.set("take", function(lua, take)?)?;
+    table.set("concat", function(lua, concat)?)?;
+    table.set("send", function(lua, |_, (call, text): (u64, LuaString)| {
         match bridge::with(call, |bridge| bridge.send(&text.as_bytes()))? {
             Some(is_full) => Ok(is_full),
             None => Err(mlua::Error::runtime("there is nobody to send to")),

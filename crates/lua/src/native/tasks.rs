@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mlua::{Function, Lua, LuaString, Table, Value, Variadic};
 
 use super::core::Registered;
+use super::function;
 use crate::called::Called;
 use crate::host::{Handle, Task};
 use crate::state::Home;
@@ -28,9 +29,9 @@ pub(super) fn fill(lua: &Lua, table: &Table, called: &Arc<Called>) -> mlua::Resu
             _ => Err(mlua::Error::runtime("core.register_task: the workers have not started")),
         }
     };
-    table.set("register_task", lua.create_function(register)?)?;
-    table.set("socket", lua.create_function(|_, ()| Ok(Handle::default()))?)?;
-    table.set("part", lua.create_function(|lua, (text, first, last): (LuaString, i64, i64)| {
+    table.set("register_task", function(lua, register)?)?;
+    table.set("socket", function(lua, |_, ()| Ok(Handle::default()))?)?;
+    table.set("part", function(lua, |lua, (text, first, last): (LuaString, i64, i64)| {
         let text = text.as_bytes();
         let place = |place: i64| if place < 0 { text.len() as i64 + place + 1 } else { place };
         let (first, last) = (place(first).max(1), place(last).min(text.len() as i64));
