@@ -421,6 +421,19 @@ fn maps_regular_expressions_and_the_proxys_names_are_at_hand() {
 }
 
 #[test]
+fn scripts_add_commands_to_the_runtime_socket() {
+    let text = r#"
+        core.register_cli({ "tell", "me" }, "tell me <words> : says them again", function(applet, ...)
+            core.msleep(1)
+            applet:send("told: " .. table.concat({ ... }, "+") .. "\n")
+        end)
+    "#;
+    let (weir, _) = start("command", text, "", "");
+    assert_eq!(weir.ask("tell me a b").trim(), "told: a+b");
+    assert!(weir.ask("tell you").contains("Unknown command"));
+}
+
+#[test]
 fn an_object_of_a_request_is_refused_in_another() {
     let text = r#"
         local kept

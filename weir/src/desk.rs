@@ -98,6 +98,9 @@ impl Desk {
         if let Some(program) = &shared.plan.lua {
             program.serve(Box::new(crate::scripts::Host(Arc::downgrade(&shared))));
         }
+        if shared.plan.lua.is_some() {
+            runtime.set_scripts(Arc::new(crate::scripts::Commands(Arc::downgrade(&shared))));
+        }
         let emails = Emails::start(&shared.plan, &checks::refused_emails(&shared, *messages))
             .map_err(|error| format!("cannot start the threads for e-mails: {error}"))?;
         teller.bind(&shared, emails);

@@ -83,13 +83,17 @@ async fn ask(settings: &client::Settings, ask: Ask) -> Answer {
     }
 }
 
-/// An address with a port, an address, or a port of this machine.
-fn destination(text: &str, port: u16) -> Option<SocketAddr> {
+/// A path, an address with a port, an address, or a port of this machine.
+fn destination(text: &str, port: u16) -> Option<Target> {
+    if let Some(path) = text.strip_prefix("unix@").or_else(|| text.starts_with('/').then_some(text)) {
+        return Some(Target::Unix(path.into()));
+    }
     let text = text.trim_start_matches("ipv4@").trim_start_matches("ipv6@");
     if let Ok(port) = text.parse::<u16>() {
-        return Some(SocketAddr::from(([127, 0, 0, 1], port)));
+        return Some(Target::Ip(SocketAddr::from(([127, 0, 0, 1], port))));
     }
-    text.parse().ok().or_else(|| text.parse().ok().map(|ip| SocketAddr::new(ip, port)))
+    let address = text.parse().ok().or_else(|| text.parse().ok().map(|ip| SocketAddr::new(ip, port)));
+    address.map(Target::Ip)
 }
 
 /// Does what a script wants of a socket.
@@ -263,6 +267,65 @@ impl lua::Host for Host {
         if let Some(shared) = self.0.upgrade() {
             tokio::task::spawn_local(run(shared, task));
         }
+    }
+}
+
+/// The most that a command of a script may answer.
+const LONGEST_ANSWER: usize = 1 << 20;
+
+/// What a command of a script reaches: the connection that it answers.
+struct OfCommand {
+    shared: Arc<Shared>,
+    output: RefCell<Vec<u8>>,
+}
+
+impl Bridge for OfCommand {
+    fn view(&self, look: &mut dyn FnMut(&Env<'_>)) {
+        look(&Env::new(&self.shared.process, timer::now_ms()));
+    }
+
+    fn send(&self, bytes: &[u8]) -> Option<bool> {
+        let mut output = self.output.borrow_mut();
+        output.extend_from_slice(bytes);
+        (output.len() <= LONGEST_ANSWER).then_some(false)
+    }
+
+    fn log(&self, level: u8, text: &[u8]) -> bool {
+        log(&self.shared, level, text)
+    }
+}
+
+/// Commands of the runtime socket that scripts registered.
+pub(crate) struct Commands(pub(crate) Weak<Shared>);
+
+impl control::Scripts for Commands {
+    fn run(&self, words: &[String]) -> Option<control::Answered> {
+        let shared = self.0.upgrade()?;
+        let (command, count) = shared.plan.lua.as_ref()?.command(words)?;
+        let (command, args) = (command.clone(), words[count..].to_vec());
+        Some(Box::pin(async move {
+            let bridge = OfCommand { shared: shared.clone(), output: RefCell::default() };
+            let (mut running, mut step) = command.begin(&bridge, &args);
+            loop {
+                match step {
+                    Step::Done(_) => break,
+                    Step::Failed(failure) => {
+                        running.tell(&bridge, &format!("Lua command: {}.", failure.text()));
+                        break;
+                    }
+                    Step::Wait(wait) => {
+                        let answer = (shared.services.perform)(wait).await;
+                        step = running.resume(&bridge, answer);
+                    }
+                }
+            }
+            String::from_utf8_lossy(&bridge.output.into_inner()).into_owned()
+        }))
+    }
+
+    fn usages(&self) -> Vec<String> {
+        let shared = self.0.upgrade();
+        shared.and_then(|shared| Some(shared.plan.lua.as_ref()?.usages())).unwrap_or_default()
     }
 }
 

@@ -27,7 +27,7 @@ pub struct Settings {
     /// A proxy for `http` URLs, which is sent the whole URL; `https` goes past it.
     pub proxy: Option<SocketAddr>,
     /// Where to connect to, whatever the URL names.
-    pub connect_to: Option<SocketAddr>,
+    pub connect_to: Option<net::Target>,
     /// How names get addresses.
     pub names: Names,
     /// The most bytes of a response's head.

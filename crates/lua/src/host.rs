@@ -41,6 +41,30 @@ impl Task {
     }
 }
 
+/// A command of the runtime socket that a script registered.
+#[derive(Debug, Clone)]
+pub struct Command {
+    state: Arc<State>,
+    /// The words that it begins with.
+    pub(crate) path: Vec<String>,
+    /// What is said of it.
+    pub(crate) usage: String,
+    run: mlua::Function,
+}
+
+impl Command {
+    pub(crate) fn new(state: &Arc<State>, (path, usage, run): (Vec<String>, String, mlua::Function)) -> Self {
+        Self { state: state.clone(), path, usage, run }
+    }
+
+    /// Begins it with the words behind its own.
+    pub fn begin(&self, bridge: &dyn Bridge, args: &[String]) -> (Running, Step) {
+        let mut running = Running::new(self.state.clone(), self.state.settings.service);
+        let step = running.begin_command(bridge, &self.run, args);
+        (running, step)
+    }
+}
+
 /// A socket, as scripts hold it: the host has the connection, by this number.
 #[derive(Debug)]
 pub(crate) struct Handle {

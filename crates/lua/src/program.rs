@@ -10,7 +10,7 @@ use crate::called::{Known, Shared};
 use crate::function::Function;
 use crate::load::merge;
 use crate::native::Registered;
-use crate::host::{Host, Task};
+use crate::host::{Command, Host, Task};
 use crate::running::{Running, Step};
 use crate::settings::Settings;
 use crate::state::{self, State};
@@ -25,6 +25,7 @@ pub struct Program {
     functions: HashMap<(Use, Box<str>), Arc<Function>>,
     inits: Vec<(Arc<State>, mlua::Function)>,
     tasks: Vec<Task>,
+    commands: Vec<Command>,
 }
 
 impl Program {
@@ -37,6 +38,7 @@ impl Program {
             functions: HashMap::new(),
             inits: Vec::new(),
             tasks: Vec::new(),
+            commands: Vec::new(),
         }
     }
 
@@ -45,6 +47,12 @@ impl Program {
         merge(&mut self.loading, state, registered.functions);
         self.inits.extend(registered.inits.into_iter().map(|run| (state.clone(), run)));
         self.tasks.extend(registered.tasks.into_iter().map(|(run, args)| Task::new(state, run, args)));
+        // Of those by the same words the first counts: each worker's state has one.
+        for command in registered.commands {
+            if !self.commands.iter().any(|own| own.path == command.0) {
+                self.commands.push(Command::new(state, command));
+            }
+        }
         self.states.push(state.clone());
     }
 
@@ -101,6 +109,18 @@ impl Program {
             0 => worker == 0,
             number => number == worker + 1,
         })
+    }
+
+    /// The command that begins with these words, and how many of them are its own.
+    pub fn command(&self, words: &[String]) -> Option<(&Command, usize)> {
+        let fits = |command: &&Command| words.starts_with(&command.path);
+        let found = self.commands.iter().filter(fits).max_by_key(|command| command.path.len())?;
+        Some((found, found.path.len()))
+    }
+
+    /// What is said of each command.
+    pub fn usages(&self) -> Vec<String> {
+        self.commands.iter().map(|command| command.usage.clone()).collect()
     }
 
     /// Logs a message about a script.

@@ -28,6 +28,7 @@ pub(crate) struct State {
     /// What run services.
     pub(crate) serve_http: Function,
     pub(crate) serve_tcp: Function,
+    pub(crate) serve_command: Function,
     /// Coroutines that wait for a call.
     spare: Mutex<Vec<Thread>>,
 }
@@ -68,6 +69,7 @@ impl State {
             act: classes.get("act")?,
             serve_http: services.get("serve_http")?,
             serve_tcp: services.get("serve_tcp")?,
+            serve_command: services.get("serve_command")?,
             lua,
             number,
             settings: settings.clone(),

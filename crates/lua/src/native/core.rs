@@ -17,6 +17,8 @@ pub(crate) struct Registered {
     pub(crate) functions: Vec<(Kind, Box<str>, Function)>,
     /// What is run once the configuration is read.
     pub(crate) inits: Vec<Function>,
+    /// Commands of the runtime socket: their words, what is said of them, and what they do.
+    pub(crate) commands: Vec<(Vec<String>, String, Function)>,
     /// What runs beside requests, with its arguments.
     pub(crate) tasks: Vec<(Function, Vec<Value>)>,
 }
@@ -38,6 +40,7 @@ pub(crate) fn core(lua: &Lua, number: usize, called: &Arc<Called>) -> mlua::Resu
         function(lua, |lua, (name, run)| register(lua, Kind::Converter, name, run))?,
     )?;
     core.set("register_service", function(lua, register_service)?)?;
+    core.set("register_cli", function(lua, register_cli)?)?;
     core.set("register_init", function(lua, register_init)?)?;
     for (name, level) in [("Debug", 7), ("Info", 6), ("Warning", 4), ("Alert", 1)] {
         let shared = called.shared.clone();
@@ -110,6 +113,14 @@ fn register_service(lua: &Lua, (name, mode, run): (String, String, Function)) ->
         }
     };
     register(lua, kind, name, run)
+}
+
+fn register_cli(lua: &Lua, (path, usage, run): (Table, String, Function)) -> mlua::Result<()> {
+    let path: Vec<String> = path.sequence_values().collect::<mlua::Result<_>>()?;
+    if path.is_empty() {
+        return Err(mlua::Error::runtime("core.register_cli: a command has at least one word"));
+    }
+    opened(lua, "core.register_cli", |registered| registered.commands.push((path, usage, run)))
 }
 
 fn register_init(lua: &Lua, run: Function) -> mlua::Result<()> {

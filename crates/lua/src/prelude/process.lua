@@ -223,10 +223,6 @@ local function request(method)
 		if type(asked) ~= "table" or asked.url == nil then
 			error("a request is a table with a `url`", 2)
 		end
-		if self.used then
-			error("a client makes one request: call `core.httpclient` for each", 2)
-		end
-		self.used = true
 		local headers = {}
 		for name, values in pairs(asked.headers or {}) do
 			if type(values) ~= "table" then

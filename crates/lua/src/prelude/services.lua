@@ -117,4 +117,7 @@ return {
 	serve_tcp = function(run, call)
 		run(setmetatable({ [0] = call }, AppletTCP))
 	end,
+	serve_command = function(run, call, ...)
+		run(setmetatable({ [0] = call }, AppletTCP), ...)
+	end,
 }
