@@ -96,7 +96,7 @@ impl Desk {
         // Set once.
         let _ = generation.set(shared.generation);
         if let Some(program) = &shared.plan.lua {
-            program.serve(Box::new(crate::scripts::Host(Arc::downgrade(&shared))));
+            program.serve(Box::new(crate::scripts::Host(Arc::downgrade(&shared), runtime.clone())));
         }
         if shared.plan.lua.is_some() {
             runtime.set_scripts(Arc::new(crate::scripts::Commands(Arc::downgrade(&shared))));

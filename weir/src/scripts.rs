@@ -256,11 +256,26 @@ fn log(shared: &Shared, level: u8, text: &[u8]) -> bool {
 }
 
 /// The process, as scripts have it.
-pub(crate) struct Host(pub(crate) Weak<Shared>);
+pub(crate) struct Host(pub(crate) Weak<Shared>, pub(crate) Arc<control::Runtime>);
 
 impl lua::Host for Host {
     fn log(&self, level: u8, text: &[u8]) -> bool {
         self.0.upgrade().is_some_and(|shared| log(&shared, level, text))
+    }
+
+    fn statistics(&self, whose: lua::Whose<'_>) -> Vec<(&'static str, lua::Statistic)> {
+        let whose = match whose {
+            lua::Whose::Frontend(name) => control::Whose::Frontend(name),
+            lua::Whose::Backend(name) => control::Whose::Backend(name),
+            lua::Whose::Server(backend, name) => control::Whose::Server(backend, name),
+            lua::Whose::Process => control::Whose::Process,
+        };
+        let value = |field| match field {
+            control::Field::Integer(number) => lua::Statistic::Integer(number),
+            control::Field::Number(number) => lua::Statistic::Number(number),
+            control::Field::Text(text) => lua::Statistic::Text(text),
+        };
+        control::statistics(&self.1, whose).into_iter().map(|(name, field)| (name, value(field))).collect()
     }
 
     fn spawn(&self, task: Task) {

@@ -33,6 +33,14 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The name that it is found by: of an action, with its rule set before it.
+    pub(crate) fn key(&self, name: &str) -> Box<str> {
+        match self {
+            Self::Action { sets, .. } => format!("{}/{name}", sets.first().map_or("", |set| set)).into(),
+            _ => name.into(),
+        }
+    }
+
     /// What it is used as.
     pub fn used(&self) -> Use {
         match self {

@@ -16,8 +16,31 @@ use crate::wait::number;
 pub trait Host: Send + Sync {
     /// Logs a message that is of no request; says whether a logger took it.
     fn log(&self, level: u8, text: &[u8]) -> bool;
+    /// The statistics of something, as `show stat` and `show info` have them; none where there is no
+    /// such thing.
+    fn statistics(&self, whose: Whose<'_>) -> Vec<(&'static str, Statistic)>;
     /// Runs a task on the calling worker.
     fn spawn(&self, task: Task);
+}
+
+/// Whose statistics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Whose<'a> {
+    Frontend(&'a str),
+    Backend(&'a str),
+    /// A backend and its server.
+    Server(&'a str, &'a str),
+    Process,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)]
+pub enum Statistic {
+    Integer(i64),
+    Number(f64),
+    Text(String),
 }
 
 /// A function that runs beside requests.

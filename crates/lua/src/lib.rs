@@ -28,7 +28,7 @@ mod wait;
 pub use bridge::{Bridge, EnvBridge, Notes, Reply, Setting, Taken};
 pub use function::{Function, Kind};
 pub use called::Known;
-pub use host::{Ask, Command, Host, SocketOp, Task};
+pub use host::{Ask, Command, Host, SocketOp, Statistic, Task, Whose};
 pub use load::{Failed, Loading, load};
 pub use program::Program;
 pub use running::{Failure, Running, Step, number};

@@ -117,15 +117,23 @@ fn run(state: &State, script: &Script) -> Result<(), String> {
     run().map_err(|error| message_of(&error))
 }
 
+/// An action for several rule sets as one for each: others may have the same name elsewhere.
+fn by_set((kind, name, run): (Kind, Box<str>, mlua::Function)) -> Vec<(Kind, Box<str>, mlua::Function)> {
+    let Kind::Action { sets, words } = kind else { return vec![(kind, name, run)] };
+    let one = |set: String| (Kind::Action { sets: vec![set], words }, name.clone(), run.clone());
+    sets.into_iter().map(one).collect()
+}
+
 /// Puts together what one state and another registered by the same name.
 pub(crate) fn merge(
     functions: &mut HashMap<(sample::script::Use, Box<str>), Function>,
     state: &Arc<State>,
     registered: Vec<(Kind, Box<str>, mlua::Function)>,
 ) {
-    for (kind, name, run) in registered {
+    for (kind, name, run) in registered.into_iter().flat_map(by_set) {
+        let key = kind.key(&name);
         let function = functions
-            .entry((kind.used(), name.clone()))
+            .entry((kind.used(), key))
             .or_insert_with(|| Function { name, kind, homes: Vec::new() });
         // Of two by one name the first counts: the shared state's, or the first of one state.
         if !function.homes.iter().any(|(home, _)| home.number == 0 || home.number == state.number) {

@@ -13,6 +13,7 @@ use state::{Proxy, Server, transition};
 use super::function;
 use crate::called::Called;
 use crate::convert;
+use crate::host::{Statistic, Whose};
 use crate::settings::Settings;
 
 /// A network that scripts compare.
@@ -44,7 +45,31 @@ pub(super) fn fill(
             _ => Ok(Value::Nil),
         }
     })?)?;
+    let own = called.clone();
+    core.set("get_info", function(lua, move |lua, ()| statistics(lua, &own, Whose::Process))?)?;
+    let own = called.clone();
+    native.set("statistics", function(lua, move |lua, (backend, name, server): (bool, String, Option<String>)| {
+        let whose = match &server {
+            Some(server) => Whose::Server(&name, server),
+            None if backend => Whose::Backend(&name),
+            None => Whose::Frontend(&name),
+        };
+        statistics(lua, &own, whose)
+    })?)?;
     proxies(lua, native, called)
+}
+
+/// Statistics by their names.
+fn statistics(lua: &Lua, called: &Called, whose: Whose<'_>) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    for (name, value) in called.shared.host().map_or_else(Vec::new, |host| host.statistics(whose)) {
+        match value {
+            Statistic::Integer(number) => table.set(name, number)?,
+            Statistic::Number(number) => table.set(name, number)?,
+            Statistic::Text(text) => table.set(name, text)?,
+        }
+    }
+    Ok(table)
 }
 
 fn dates(lua: &Lua, core: &Table) -> mlua::Result<()> {

@@ -97,6 +97,7 @@ local Server = class("Server", {
 	set_drain = function(self) native.server(self.backend, self.name, "drain") end,
 	set_maint = function(self) native.server(self.backend, self.name, "maint") end,
 	set_ready = function(self) native.server(self.backend, self.name, "ready") end,
+	get_stats = function(self) return native.statistics(true, self.backend, self.name) end,
 	get_proxy = function(self) return proxies(true)[self.backend] end,
 })
 
@@ -109,6 +110,7 @@ local Proxy = class("Proxy", {
 	get_uuid = of_proxy("uuid"),
 	get_cap = of_proxy("cap"),
 	get_mode = of_proxy("mode"),
+	get_stats = function(self) return native.statistics(self.of_backend, self.name) end,
 	get_srv_act = of_proxy("act"),
 	get_srv_bck = of_proxy("bck"),
 })
