@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use weir_tests::chunks::unchunked;
-use weir_tests::client::{Client, Response, exchange_with, get};
-use weir_tests::{Origin, Weir, eventually, free_port, scratch};
+use weir_tests::client::{Client, Response, exchange, exchange_with, get};
+use weir_tests::{Origin, Weir, eventually, free_port, scratch, workspace};
 
 /// Writes a script.
 fn script(name: &str, text: &str) -> PathBuf {
@@ -127,7 +127,8 @@ fn what_an_action_returns_decides_how_the_request_goes_on() {
 
 #[test]
 fn errors_name_file_and_line_and_the_request_goes_on() {
-    let text = "\ncore.register_action('bad', { 'http-req' }, function(txn)\n local none\n none.field = 1\nend)\n";
+    let text =
+        "\ncore.register_action('bad', { 'http-req' }, function(txn)\n local none\n none.field = 1\nend)\n";
     let (weir, port) = start("bad", text, "", " http-request lua.bad\n");
     assert_eq!(ask(port, "/").status, 204);
     let said = weir.messages();
@@ -178,7 +179,8 @@ fn memory_of_scripts_is_bounded() {
             for i = 1, 1e9 do all[i] = string.rep("x", 100000) .. i end
         end)
     "#;
-    let (weir, port) = start("memory", text, " tune.lua.maxmem 8\n", " http-request lua.eat if { path /eat }\n");
+    let (weir, port) =
+        start("memory", text, " tune.lua.maxmem 8\n", " http-request lua.eat if { path /eat }\n");
     assert_eq!(ask(port, "/eat").status, 204);
     assert_eq!(ask(port, "/").status, 204);
     let said = weir.messages();
@@ -241,7 +243,10 @@ fn services_answer_with_and_without_a_length_and_read_bodies() {
     let content: String = (0..20_000).map(|number| format!("{number}\n")).collect();
     let mut client = Client::connect(port);
     for _ in 0..2 {
-        client.send(format!("POST /echo?a=b HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{content}", content.len()));
+        client.send(format!(
+            "POST /echo?a=b HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{content}",
+            content.len()
+        ));
         let response = client.response().expect("an answer");
         assert_eq!((response.status, response.header("x-method")), (200, Some("POST")));
         assert_eq!((response.header("x-query"), response.header("x-rule")), (Some("a=b"), Some("yes")));
@@ -251,7 +256,10 @@ fn services_answer_with_and_without_a_length_and_read_bodies() {
     let response = client.response().expect("an answer");
     assert_eq!(String::from_utf8_lossy(&body(&response)), "<a><bb><cc>");
     client.send("GET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!(client.response().and_then(|response| response.header("x-length").map(str::to_owned)), Some("0".into()));
+    assert_eq!(
+        client.response().and_then(|response| response.header("x-length").map(str::to_owned)),
+        Some("0".into())
+    );
     assert_eq!(ask(port, "/silent").status, 500);
     let mut cut = Client::connect(port);
     cut.send("GET /late HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -319,7 +327,8 @@ fn a_task_runs_beside_requests_and_hands_things_over_in_a_queue() {
         core.register_action("push", { "http-req" }, function(txn) queue:push(1) end)
         core.register_fetches("seen", function(txn) return seen end)
     "#;
-    let rules = " http-request lua.push if { path /push }\n http-request return status 200 hdr x %[lua.seen]\n";
+    let rules =
+        " http-request lua.push if { path /push }\n http-request return status 200 hdr x %[lua.seen]\n";
     let (_weir, port) = start("task", text, "", rules);
     let seen = || ask(port, "/").header("x").map(str::to_owned);
     assert!(eventually(|| seen().as_deref() == Some("100")));
@@ -331,7 +340,11 @@ fn a_task_runs_beside_requests_and_hands_things_over_in_a_queue() {
 fn scripts_ask_others_over_sockets_and_by_http() {
     let origin = Origin::start(|head, body| {
         let text = format!("{}|{}", head.lines().next().unwrap_or_default(), String::from_utf8_lossy(body));
-        format!("HTTP/1.1 200 OK\r\nX-Test: yes\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{text}", text.len()).into_bytes()
+        format!(
+            "HTTP/1.1 200 OK\r\nX-Test: yes\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{text}",
+            text.len()
+        )
+        .into_bytes()
     });
     let text = r#"
         local port = ...
@@ -376,7 +389,10 @@ fn scripts_ask_others_over_sockets_and_by_http() {
     let asked = ask(port, "/http");
     assert_eq!((asked.header("s"), asked.header("b")), (Some("200"), Some("POST /asked HTTP/1.1|sentyes")));
     let asked = ask(port, "/socket");
-    assert_eq!((asked.header("s"), asked.header("b")), (Some("HTTP/1.1 200 OK"), Some("GET /by-socket HTTP/1.0|")));
+    assert_eq!(
+        (asked.header("s"), asked.header("b")),
+        (Some("HTTP/1.1 200 OK"), Some("GET /by-socket HTTP/1.0|"))
+    );
     assert_eq!(ask(port, "/refused").header("s"), Some("nil"));
 }
 
@@ -451,4 +467,27 @@ fn an_object_of_a_request_is_refused_in_another() {
     let again = ask(port, "/");
     let said = again.header("x").unwrap_or_default();
     assert!(said.starts_with("false") && said.contains("is over"), "{said}");
+}
+
+#[test]
+fn the_recipe_lets_pages_of_other_sites_in() {
+    let origin = Origin::start(|_, _| b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npage".to_vec());
+    let recipes = workspace().join("docs/recipes");
+    let text = std::fs::read_to_string(recipes.join("cors.cfg")).expect("the recipe is there");
+    let port = free_port();
+    let text = text
+        .replace("bind :8080", &format!("bind 127.0.0.1:{port}"))
+        .replace("/etc/haproxy", &recipes.display().to_string())
+        .replace("192.0.2.10:8080", &format!("127.0.0.1:{}", origin.port()));
+    let _weir = Weir::start(&text, &[port]);
+    let allowed = |fields: &str| {
+        let response = exchange_with(port, "/", fields).expect("an answer");
+        response.header("access-control-allow-origin").map(str::to_owned)
+    };
+    assert_eq!(allowed("Origin: https://app.example.com\r\n").as_deref(), Some("https://app.example.com"));
+    assert_eq!(allowed("Origin: https://evil.example.com\r\n"), None);
+    assert_eq!(allowed(""), None);
+    let asked = "OPTIONS / HTTP/1.1\r\nHost: a\r\nOrigin: https://admin.example.com\r\nAccess-Control-Request-Method: PUT\r\n\r\n";
+    let response = exchange(port, asked).expect("an answer");
+    assert_eq!((response.status, response.header("vary")), (204, Some("origin")));
 }

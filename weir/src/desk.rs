@@ -91,7 +91,8 @@ impl Desk {
         };
         let tell = resolvers::Tell { notify: teller.notify(*messages), moved };
         let sections = resolvers::Sections::new(plan.clone(), process.clone(), tell);
-        let services = services::services(runtime.clone(), sections.clone(), client::Settings::of(&plan, &sections));
+        let services =
+            services::services(runtime.clone(), sections.clone(), client::Settings::of(&plan, &sections));
         let shared = Arc::new(Shared::new(plan, process.clone(), services));
         // Set once.
         let _ = generation.set(shared.generation);

@@ -52,7 +52,9 @@ pub(crate) fn perform(settings: Arc<client::Settings>, wait: Wait) -> Performed 
             Wait::Socket(op) => return socket(&settings, op).await,
             Wait::Ask(ask) => return self::ask(&settings, *ask).await,
             // Of requests, and done by who has those.
-            Wait::Start | Wait::Flush | Wait::Input(_) | Wait::End | Wait::Turn => tokio::task::yield_now().await,
+            Wait::Start | Wait::Flush | Wait::Input(_) | Wait::End | Wait::Turn => {
+                tokio::task::yield_now().await
+            }
         }
         Answer::Nothing
     })
@@ -60,7 +62,8 @@ pub(crate) fn perform(settings: Arc<client::Settings>, wait: Wait) -> Performed 
 
 /// Sends a request of a script's own.
 async fn ask(settings: &client::Settings, ask: Ask) -> Answer {
-    let failed = |error: &dyn std::fmt::Display| Answer::Response(0, error.to_string(), Vec::new(), Vec::new());
+    let failed =
+        |error: &dyn std::fmt::Display| Answer::Response(0, error.to_string(), Vec::new(), Vec::new());
     let mut own = settings.clone();
     own.max_body = MOST;
     if let Some(timeout) = ask.timeout {
@@ -76,9 +79,7 @@ async fn ask(settings: &client::Settings, ask: Ask) -> Answer {
     };
     let request = client::Request { method: ask.method, url, headers: ask.headers, body: ask.body };
     match client::send(&own, &request).await {
-        Ok(response) => {
-            Answer::Response(response.status, response.reason, response.headers, response.body)
-        }
+        Ok(response) => Answer::Response(response.status, response.reason, response.headers, response.body),
         Err(error) => failed(&error),
     }
 }
@@ -122,12 +123,17 @@ async fn socket(settings: &client::Settings, op: SocketOp) -> Answer {
 async fn limited(timeout: Option<Duration>, what: impl Future<Output = Answer>) -> Answer {
     match timeout {
         None => what.await,
-        Some(time) => timer::timeout(time, what).await.unwrap_or_else(|_| Answer::Failed("timeout".to_owned())),
+        Some(time) => {
+            timer::timeout(time, what).await.unwrap_or_else(|_| Answer::Failed("timeout".to_owned()))
+        }
     }
 }
 
 fn named(address: Option<SocketAddr>) -> Answer {
-    address.map_or_else(|| Answer::Failed("no address".to_owned()), |address| Answer::Text(address.to_string().into()))
+    address.map_or_else(
+        || Answer::Failed("no address".to_owned()),
+        |address| Answer::Text(address.to_string().into()),
+    )
 }
 
 /// Opens a connection, in the clear or with TLS. As in HAProxy, the certificate of a server is not

@@ -10,7 +10,11 @@ use proxy::shared::{Found, Served, ServiceReply, ServiceRequest};
 use crate::view;
 
 /// What other crates do for requests.
-pub(crate) fn services(runtime: Arc<Runtime>, sections: resolvers::Sections, asking: client::Settings) -> Services {
+pub(crate) fn services(
+    runtime: Arc<Runtime>,
+    sections: resolvers::Sections,
+    asking: client::Settings,
+) -> Services {
     let of_page = runtime.clone();
     let statistics =
         move |_: &plan::Proxy, page: &plan::proxy::StatsPage, request: &ServiceRequest<'_>| -> ServiceReply {

@@ -5,14 +5,14 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+use crate::host::Host;
+use crate::settings::{Settings, Stderr};
+use crate::state::print;
 use sample::pattern::PatternSets;
 use sample::scope::Directory;
 use sample::script::{CalledConvert, CalledFetch};
 use sample::vars::{Var, Variables, find_process_variable};
 use sample::{Acls, Names, Place, Scope};
-use crate::host::Host;
-use crate::settings::{Settings, Stderr};
-use crate::state::print;
 use state::Mode;
 use state::table::Table;
 

@@ -176,7 +176,10 @@ impl Ask {
                 Some(Value::String(text)) => text.as_bytes().to_vec(),
                 _ => Vec::new(),
             },
-            destination: values.get(4).filter(|value| !value.is_nil()).and_then(|value| value.to_string().ok()),
+            destination: values
+                .get(4)
+                .filter(|value| !value.is_nil())
+                .and_then(|value| value.to_string().ok()),
             timeout: values.get(5).and_then(number).map(|time| Duration::from_millis(time.max(0.0) as u64)),
         })
     }

@@ -19,6 +19,8 @@ mod host;
 mod load;
 mod native;
 mod program;
+#[cfg(test)]
+mod reference;
 mod running;
 mod settings;
 mod signal;
@@ -26,8 +28,8 @@ mod state;
 mod wait;
 
 pub use bridge::{Bridge, EnvBridge, Notes, Reply, Setting, Taken};
-pub use function::{Function, Kind};
 pub use called::Known;
+pub use function::{Function, Kind};
 pub use host::{Ask, Command, Host, SocketOp, Statistic, Task, Whose};
 pub use load::{Failed, Loading, load};
 pub use program::Program;

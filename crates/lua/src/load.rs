@@ -132,9 +132,8 @@ pub(crate) fn merge(
 ) {
     for (kind, name, run) in registered.into_iter().flat_map(by_set) {
         let key = kind.key(&name);
-        let function = functions
-            .entry((kind.used(), key))
-            .or_insert_with(|| Function { name, kind, homes: Vec::new() });
+        let function =
+            functions.entry((kind.used(), key)).or_insert_with(|| Function { name, kind, homes: Vec::new() });
         // Of two by one name the first counts: the shared state's, or the first of one state.
         if !function.homes.iter().any(|(home, _)| home.number == 0 || home.number == state.number) {
             function.homes.push((state.clone(), run));

@@ -123,14 +123,20 @@ impl Running {
     }
 
     /// Begins a command of the runtime socket.
-    pub(crate) fn begin_command(&mut self, bridge: &dyn Bridge, run: &mlua::Function, args: &[String]) -> Step {
+    pub(crate) fn begin_command(
+        &mut self,
+        bridge: &dyn Bridge,
+        run: &mlua::Function,
+        args: &[String],
+    ) -> Step {
         let state = self.state.clone();
-        let made = (&state.serve_command, run, self.number as i64).into_lua_multi(&state.lua).and_then(|mut all| {
-            for word in args {
-                all.push_back(LuaValue::String(state.lua.create_string(word)?));
-            }
-            Ok(all)
-        });
+        let made =
+            (&state.serve_command, run, self.number as i64).into_lua_multi(&state.lua).and_then(|mut all| {
+                for word in args {
+                    all.push_back(LuaValue::String(state.lua.create_string(word)?));
+                }
+                Ok(all)
+            });
         match made {
             Ok(all) => self.resume_with(bridge, all),
             Err(error) => Step::Failed(Failure::Error(message_of(&error))),

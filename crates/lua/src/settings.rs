@@ -59,8 +59,7 @@ impl Libraries {
     }
 
     /// Their names.
-    pub const NAMES: [&'static str; 8] =
-        ["table", "io", "os", "string", "math", "utf8", "package", "debug"];
+    pub const NAMES: [&'static str; 8] = ["table", "io", "os", "string", "math", "utf8", "package", "debug"];
 }
 
 /// When messages of scripts go to standard error (`tune.lua.log.stderr`).

@@ -29,6 +29,9 @@ pub(crate) struct State {
     pub(crate) serve_http: Function,
     pub(crate) serve_tcp: Function,
     pub(crate) serve_command: Function,
+    /// The members of each class, by its name, for the reference.
+    #[cfg(test)]
+    pub(crate) classes: Table,
     /// Coroutines that wait for a call.
     spare: Mutex<Vec<Thread>>,
 }
@@ -65,6 +68,8 @@ impl State {
         let default = if number == 0 { (10_000 / workers.max(1) as u32).max(500) } else { 10_000 };
         budget::watch(&lua, settings.forced_yield.unwrap_or(default))?;
         Ok(Self {
+            #[cfg(test)]
+            classes: native.get("classes")?,
             run: scheduling.get("loop")?,
             act: classes.get("act")?,
             serve_http: services.get("serve_http")?,

@@ -55,7 +55,8 @@ impl Wait {
             code::INPUT => Self::Input(time(0)),
             code::END => Self::End,
             code::CHANGE => {
-                let signal = values.front().and_then(Value::as_userdata).and_then(|data| data.borrow::<Signal>().ok());
+                let signal =
+                    values.front().and_then(Value::as_userdata).and_then(|data| data.borrow::<Signal>().ok());
                 let seen = values.get(1).and_then(Value::as_integer).unwrap_or(0);
                 signal.map_or(Self::Turn, |signal| Self::Change(signal.clone(), seen as u64))
             }

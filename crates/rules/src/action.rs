@@ -17,8 +17,8 @@ use state::table::Table;
 
 use crate::redirect::Redirect;
 use crate::reply::Reply;
-use crate::stage::{ScriptCall, Service};
 use crate::stage::Spoken;
+use crate::stage::{ScriptCall, Service};
 
 /// A number known now, or made at run time.
 #[derive(Debug)]

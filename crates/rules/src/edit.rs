@@ -56,9 +56,10 @@ impl Edit<'_> {
     /// Of which message the head is changed.
     pub fn side(&self) -> Side {
         match self {
-            Self::Add(side, ..) | Self::Set(side, ..) | Self::Remove(side, _) | Self::Replace { side, .. } => {
-                *side
-            }
+            Self::Add(side, ..)
+            | Self::Set(side, ..)
+            | Self::Remove(side, _)
+            | Self::Replace { side, .. } => *side,
             Self::Method(_) | Self::Path(_) | Self::Query(_) | Self::Uri(_) => Side::Request,
             Self::Status(..) => Side::Response,
         }
@@ -94,8 +95,7 @@ impl Edit<'_> {
             Self::Query(query) => set_part(head, Part::Query, query, limit),
             Self::Uri(uri) => set_part(head, Part::Uri, uri, limit),
             Self::Status(status, reason) => {
-                let fits =
-                    head.fits(limit, reason.map_or(32, <[u8]>::len), |head| head.reason().len());
+                let fits = head.fits(limit, reason.map_or(32, <[u8]>::len), |head| head.reason().len());
                 if fits {
                     head.set_status(*status, *reason);
                 }

@@ -325,7 +325,8 @@ impl Parser<'_, '_> {
         let what = if used == Use::Fetch { "fetch" } else { "converter" };
         let Some(function) = self.scope.names.script(used, name) else {
             let known = self.scope.names.script_names(used);
-            let near = diag::suggest(name, known.iter().map(|name| &**name)).map(|near| format!("lua.{near}"));
+            let near =
+                diag::suggest(name, known.iter().map(|name| &**name)).map(|near| format!("lua.{near}"));
             return Err(self
                 .error(start, format!("no script has registered a {what} `{name}`"))
                 .did_you_mean(near.as_deref()));

@@ -64,11 +64,17 @@ pub(crate) static FETCH: Fetch =
     });
 
 /// The converter of functions of scripts.
-pub(crate) static CONVERT: Convert =
-    convert::row("lua.", &MOST, Type::Str, Type::Any, "what a script makes of a value", |value, args, env| {
+pub(crate) static CONVERT: Convert = convert::row(
+    "lua.",
+    &MOST,
+    Type::Str,
+    Type::Any,
+    "what a script makes of a value",
+    |value, args, env| {
         let function: &Registered = args.prepared(0)?;
         function.0.convert(&value, env, &args.0[1..])
-    });
+    },
+);
 
 /// The name of a script's function, if `name` is one.
 pub(crate) fn name(name: &str) -> Option<&str> {

@@ -83,6 +83,8 @@ pub(super) fn finish(
         return;
     }
     if let Err(message) = program.init() {
-        context.diagnostics.push(Diagnostic::alert(format!("a script's `core.register_init` failed: {message}")));
+        context
+            .diagnostics
+            .push(Diagnostic::alert(format!("a script's `core.register_init` failed: {message}")));
     }
 }

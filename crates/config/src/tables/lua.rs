@@ -59,7 +59,9 @@ fn booleans<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Out
         global.lua.settings.keeps_booleans = keeps;
         global.lua.says_booleans = true;
     } else {
-        args.warn("`tune.lua.bool-sample-conversion` comes too late: it is for scripts that are loaded behind it");
+        args.warn(
+            "`tune.lua.bool-sample-conversion` comes too late: it is for scripts that are loaded behind it",
+        );
     }
     args.finish()
 }
@@ -67,9 +69,9 @@ fn booleans<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Out
 fn libraries<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let list = args.required("a list of libraries")?;
     if !global.lua.scripts.is_empty() || !global.lua.settings.paths.is_empty() {
-        return Err(args
-            .wrong("the libraries come too late")
-            .help("put `tune.lua.openlibs` before `lua-load`, `lua-load-per-thread` and `lua-prepend-path`"));
+        return Err(args.wrong("the libraries come too late").help(
+            "put `tune.lua.openlibs` before `lua-load`, `lua-load-per-thread` and `lua-prepend-path`",
+        ));
     }
     let mut chosen = Libraries::all(*list == "all");
     if *list != "all" && *list != "none" {

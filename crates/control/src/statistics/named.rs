@@ -50,7 +50,8 @@ pub fn statistics(runtime: &Runtime, whose: Whose<'_>) -> Vec<(&'static str, Fie
         Whose::Server(backend, name) => (backend, 4, Some(name)),
     };
     let shown = runtime.view();
-    let Some(view) = shown.proxy(proxy, |state| if kinds == 1 { state.is_frontend } else { state.is_backend })
+    let Some(view) =
+        shown.proxy(proxy, |state| if kinds == 1 { state.is_frontend } else { state.is_backend })
     else {
         return Vec::new();
     };

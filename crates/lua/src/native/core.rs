@@ -44,18 +44,24 @@ pub(crate) fn core(lua: &Lua, number: usize, called: &Arc<Called>) -> mlua::Resu
     core.set("register_init", function(lua, register_init)?)?;
     for (name, level) in [("Debug", 7), ("Info", 6), ("Warning", 4), ("Alert", 1)] {
         let shared = called.shared.clone();
-        core.set(name, function(lua, move |_, text: LuaString| {
-            shared.tell(level, &text.as_bytes());
-            Ok(())
-        })?)?;
+        core.set(
+            name,
+            function(lua, move |_, text: LuaString| {
+                shared.tell(level, &text.as_bytes());
+                Ok(())
+            })?,
+        )?;
     }
     let shared = called.shared.clone();
-    core.set("log", function(lua, move |_, (level, text): (i64, LuaString)| {
-        if level >= 0 {
-            shared.tell(level.min(7) as u8, &text.as_bytes());
-        }
-        Ok(())
-    })?)?;
+    core.set(
+        "log",
+        function(lua, move |_, (level, text): (i64, LuaString)| {
+            if level >= 0 {
+                shared.tell(level.min(7) as u8, &text.as_bytes());
+            }
+            Ok(())
+        })?,
+    )?;
     lua.globals().set("core", core)?;
     let act = lua.create_table()?;
     let outcomes = ["CONTINUE", "STOP", "YIELD", "ERROR", "DONE", "DENY", "ABORT", "INVALID"];
@@ -126,4 +132,3 @@ fn register_cli(lua: &Lua, (path, usage, run): (Table, String, Function)) -> mlu
 fn register_init(lua: &Lua, run: Function) -> mlua::Result<()> {
     opened(lua, "core.register_init", |registered| registered.inits.push(run))
 }
-

@@ -45,6 +45,7 @@ pub(crate) fn table(lua: &Lua, settings: &Arc<Settings>, called: &Arc<Called>) -
     objects::fill(lua, &table)?;
     process::fill(lua, &table, settings, called)?;
     tasks::fill(lua, &table, called)?;
+    table.set("classes", lua.create_table()?)?;
     table.set("failed", Value::NULL)?;
     table.set("may_fork", settings.may_fork)?;
     Ok(table)

@@ -31,7 +31,10 @@ struct Map {
 impl UserData for Map {
     fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
         methods.add_method("lookup", |lua, map, key: Value| {
-            Ok(map.find(&key, |value| lua.create_string(value)).transpose()?.map_or(Value::Nil, Value::String))
+            Ok(map
+                .find(&key, |value| lua.create_string(value))
+                .transpose()?
+                .map_or(Value::Nil, Value::String))
         });
         methods.add_method("slookup", |lua, map, key: Value| {
             map.find(&key, |value| lua.create_string(value)).unwrap_or_else(|| lua.create_string(b""))
@@ -129,4 +132,3 @@ fn new_regex(lua: &Lua, (pattern, sensitive): (String, Option<bool>)) -> mlua::R
         Err(error) => (false, error).into_lua_multi(lua),
     }
 }
-

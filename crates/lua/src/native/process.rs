@@ -32,30 +32,40 @@ pub(super) fn fill(
     dates(lua, &core)?;
     lists(lua, &core, called)?;
     core.set("tokenize", function(lua, tokenize)?)?;
-    core.set("parse_addr", function(lua, |lua, text: String| {
-        Network::parse(&text).ok().map(|network| lua.create_userdata(Address(network))).transpose()
-    })?)?;
-    core.set("match_addr", function(lua, |_, (one, other): (mlua::AnyUserData, mlua::AnyUserData)| {
-        Ok(meet(&one.borrow::<Address>()?.0, &other.borrow::<Address>()?.0))
-    })?)?;
+    core.set(
+        "parse_addr",
+        function(lua, |lua, text: String| {
+            Network::parse(&text).ok().map(|network| lua.create_userdata(Address(network))).transpose()
+        })?,
+    )?;
+    core.set(
+        "match_addr",
+        function(lua, |_, (one, other): (mlua::AnyUserData, mlua::AnyUserData)| {
+            Ok(meet(&one.borrow::<Address>()?.0, &other.borrow::<Address>()?.0))
+        })?,
+    )?;
     let (own, keeps) = (called.clone(), settings.keeps_booleans);
-    core.set("get_var", function(lua, move |lua, name: String| {
-        match own.variable(&name, false) {
+    core.set(
+        "get_var",
+        function(lua, move |lua, name: String| match own.variable(&name, false) {
             Some(sample::vars::Var::Process(variable)) => convert::to_lua(lua, variable.get(), keeps),
             _ => Ok(Value::Nil),
-        }
-    })?)?;
+        })?,
+    )?;
     let own = called.clone();
     core.set("get_info", function(lua, move |lua, ()| statistics(lua, &own, Whose::Process))?)?;
     let own = called.clone();
-    native.set("statistics", function(lua, move |lua, (backend, name, server): (bool, String, Option<String>)| {
-        let whose = match &server {
-            Some(server) => Whose::Server(&name, server),
-            None if backend => Whose::Backend(&name),
-            None => Whose::Frontend(&name),
-        };
-        statistics(lua, &own, whose)
-    })?)?;
+    native.set(
+        "statistics",
+        function(lua, move |lua, (backend, name, server): (bool, String, Option<String>)| {
+            let whose = match &server {
+                Some(server) => Whose::Server(&name, server),
+                None if backend => Whose::Backend(&name),
+                None => Whose::Frontend(&name),
+            };
+            statistics(lua, &own, whose)
+        })?,
+    )?;
     proxies(lua, native, called)
 }
 
@@ -73,12 +83,15 @@ fn statistics(lua: &Lua, called: &Called, whose: Whose<'_>) -> mlua::Result<Tabl
 }
 
 fn dates(lua: &Lua, core: &Table) -> mlua::Result<()> {
-    core.set("now", function(lua, |lua, ()| {
-        let (now, table) = (WallTime::now(), lua.create_table()?);
-        table.set("sec", now.seconds)?;
-        table.set("usec", now.micros())?;
-        Ok(table)
-    })?)?;
+    core.set(
+        "now",
+        function(lua, |lua, ()| {
+            let (now, table) = (WallTime::now(), lua.create_table()?);
+            table.set("sec", now.seconds)?;
+            table.set("usec", now.micros())?;
+            Ok(table)
+        })?,
+    )?;
     for name in ["http_date", "imf_date", "rfc850_date", "asctime_date"] {
         core.set(name, function(lua, |_, text: LuaString| Ok(http::date::parse(&text.as_bytes())))?)?;
     }
@@ -86,7 +99,10 @@ fn dates(lua: &Lua, core: &Table) -> mlua::Result<()> {
 }
 
 /// Cuts a text at each of these characters.
-fn tokenize(lua: &Lua, (text, separators, no_blank): (LuaString, LuaString, Option<bool>)) -> mlua::Result<Table> {
+fn tokenize(
+    lua: &Lua,
+    (text, separators, no_blank): (LuaString, LuaString, Option<bool>),
+) -> mlua::Result<Table> {
     let (text, separators, table) = (text.as_bytes(), separators.as_bytes(), lua.create_table()?);
     for part in text.split(|byte| separators.contains(byte)) {
         if !(part.is_empty() && no_blank.unwrap_or(false)) {
@@ -116,25 +132,33 @@ fn meet(one: &Network, other: &Network) -> bool {
 fn lists(lua: &Lua, core: &Table, called: &Arc<Called>) -> mlua::Result<()> {
     for name in ["add_acl", "del_acl", "del_map", "set_map"] {
         let own = called.clone();
-        core.set(name, function(lua, move |_, (file, key, value): (String, LuaString, Option<LuaString>)| {
-            let known = own.shared.known().ok_or_else(|| mlua::Error::runtime("the configuration is not read yet"))?;
-            let list = known
-                .lists
-                .find(&file)
-                .ok_or_else(|| mlua::Error::runtime(format!("core.{name}: `{file}` is used nowhere")))?;
-            let key = key.as_bytes();
-            match (name, value) {
-                ("add_acl", _) => list.add_once(&key),
-                ("set_map", Some(value)) => {
-                    list.set(&key, &value.as_bytes());
+        core.set(
+            name,
+            function(lua, move |_, (file, key, value): (String, LuaString, Option<LuaString>)| {
+                let known = own
+                    .shared
+                    .known()
+                    .ok_or_else(|| mlua::Error::runtime("the configuration is not read yet"))?;
+                let list = known
+                    .lists
+                    .find(&file)
+                    .ok_or_else(|| mlua::Error::runtime(format!("core.{name}: `{file}` is used nowhere")))?;
+                let key = key.as_bytes();
+                match (name, value) {
+                    ("add_acl", _) => list.add_once(&key),
+                    ("set_map", Some(value)) => {
+                        list.set(&key, &value.as_bytes());
+                    }
+                    ("set_map", None) => {
+                        return Err(mlua::Error::runtime("core.set_map: a value is missing"));
+                    }
+                    _ => {
+                        list.remove(&key);
+                    }
                 }
-                ("set_map", None) => return Err(mlua::Error::runtime("core.set_map: a value is missing")),
-                _ => {
-                    list.remove(&key);
-                }
-            }
-            Ok(())
-        })?)?;
+                Ok(())
+            })?,
+        )?;
     }
     Ok(())
 }
@@ -142,29 +166,38 @@ fn lists(lua: &Lua, core: &Table, called: &Arc<Called>) -> mlua::Result<()> {
 /// What the prelude makes `core.proxies` of: names and numbers, and functions by both.
 fn proxies(lua: &Lua, native: &Table, called: &Arc<Called>) -> mlua::Result<()> {
     let own = called.clone();
-    native.set("proxies", function(lua, move |lua, backends: bool| {
-        let table = lua.create_table()?;
-        let Some(known) = own.shared.known() else { return Ok(table) };
-        let all = if backends { &known.directory.backends } else { &known.directory.frontends };
-        for name in all.keys() {
-            table.raw_push(&**name)?;
-        }
-        Ok(table)
-    })?)?;
+    native.set(
+        "proxies",
+        function(lua, move |lua, backends: bool| {
+            let table = lua.create_table()?;
+            let Some(known) = own.shared.known() else { return Ok(table) };
+            let all = if backends { &known.directory.backends } else { &known.directory.frontends };
+            for name in all.keys() {
+                table.raw_push(&**name)?;
+            }
+            Ok(table)
+        })?,
+    )?;
     let own = called.clone();
-    native.set("proxy", function(lua, move |lua, (backend, name, what): (bool, String, String)| {
-        let proxy = find(&own, backend, &name)?;
-        of_proxy(lua, &proxy, &what)
-    })?)?;
+    native.set(
+        "proxy",
+        function(lua, move |lua, (backend, name, what): (bool, String, String)| {
+            let proxy = find(&own, backend, &name)?;
+            of_proxy(lua, &proxy, &what)
+        })?,
+    )?;
     let own = called.clone();
     type Arguments = (String, String, String, Option<Value>);
-    native.set("server", function(lua, move |lua, (backend, name, what, value): Arguments| {
-        let proxy = find(&own, true, &backend)?;
-        match proxy.server(&name) {
-            Some(server) => of_server(lua, &proxy, &server, &what, value),
-            None => Ok(Value::Nil),
-        }
-    })?)
+    native.set(
+        "server",
+        function(lua, move |lua, (backend, name, what, value): Arguments| {
+            let proxy = find(&own, true, &backend)?;
+            match proxy.server(&name) {
+                Some(server) => of_server(lua, &proxy, &server, &what, value),
+                None => Ok(Value::Nil),
+            }
+        })?,
+    )
 }
 
 fn find(called: &Called, backend: bool, name: &str) -> mlua::Result<Arc<Proxy>> {
@@ -197,7 +230,13 @@ fn of_proxy(lua: &Lua, proxy: &Proxy, what: &str) -> mlua::Result<Value> {
     }
 }
 
-fn of_server(lua: &Lua, proxy: &Proxy, server: &Server, what: &str, value: Option<Value>) -> mlua::Result<Value> {
+fn of_server(
+    lua: &Lua,
+    proxy: &Proxy,
+    server: &Server,
+    what: &str,
+    value: Option<Value>,
+) -> mlua::Result<Value> {
     let text = |text: &str| lua.create_string(text).map(Value::String);
     let number = |number: u32| Ok(Value::Integer(number.into()));
     let now_ms = base::clock::now_ms();
@@ -241,7 +280,8 @@ fn of_server(lua: &Lua, proxy: &Proxy, server: &Server, what: &str, value: Optio
 
 /// A weight, or a share of the initial one (`50%`).
 fn weight(value: &Value, initial: u32) -> mlua::Result<u32> {
-    let wrong = || mlua::Error::runtime("a weight is a number up to 256, or a share of the initial one in percent");
+    let wrong =
+        || mlua::Error::runtime("a weight is a number up to 256, or a share of the initial one in percent");
     let text = convert::argument(value).ok_or_else(wrong)?;
     let weight = match text.strip_suffix('%') {
         Some(percent) => percent.parse::<u32>().ok().map(|percent| initial * percent.min(100) / 100),

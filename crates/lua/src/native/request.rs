@@ -31,13 +31,16 @@ pub(super) fn fill(
     table.set("done", function(lua, done)?)?;
     table.set("set", function(lua, set)?)?;
     let own = settings.clone();
-    table.set("log", function(lua, move |_, (call, level, text): (u64, i64, LuaString)| {
-        if level >= 0 {
-            let level = level.min(7) as u8;
-            bridge::with(call, |bridge| state::tell(&own, bridge, level, &text.as_bytes()))?;
-        }
-        Ok(())
-    })?)
+    table.set(
+        "log",
+        function(lua, move |_, (call, level, text): (u64, i64, LuaString)| {
+            if level >= 0 {
+                let level = level.min(7) as u8;
+                bridge::with(call, |bridge| state::tell(&own, bridge, level, &text.as_bytes()))?;
+            }
+            Ok(())
+        })?,
+    )
 }
 
 /// Fetches and converters.
@@ -83,7 +86,8 @@ fn channel(
             start => (start as usize).min(all.len()),
         };
         let rest = &all[start..];
-        let most = length.and_then(|length| usize::try_from(length).ok()).unwrap_or(rest.len()).min(rest.len());
+        let most =
+            length.and_then(|length| usize::try_from(length).ok()).unwrap_or(rest.len()).min(rest.len());
         let part = &rest[..most];
         let end = if is_line { part.iter().position(|byte| *byte == b'\n').map(|end| end + 1) } else { None };
         lua.create_string(&part[..end.unwrap_or(part.len())]).map(Value::String)
@@ -134,18 +138,24 @@ fn variables(lua: &Lua, table: &Table, settings: &Arc<Settings>, called: &Arc<Ca
         found.unwrap_or(Ok(Value::Nil))
     };
     table.set("get_var", function(lua, get)?)?;
-    table.set("set_priv", function(lua, |lua, (call, value): (u64, Value)| {
-        let place = place_of_state(lua)?;
-        let mut value = Some(value);
-        bridge::with(call, |bridge| bridge.notes(&mut |notes| notes.kept[place] = value.take()))?;
-        Ok(())
-    })?)?;
-    table.set("get_priv", function(lua, |lua, call: u64| {
-        let place = place_of_state(lua)?;
-        let mut value = None;
-        bridge::with(call, |bridge| bridge.notes(&mut |notes| value = notes.kept[place].clone()))?;
-        Ok(value.unwrap_or(Value::Nil))
-    })?)
+    table.set(
+        "set_priv",
+        function(lua, |lua, (call, value): (u64, Value)| {
+            let place = place_of_state(lua)?;
+            let mut value = Some(value);
+            bridge::with(call, |bridge| bridge.notes(&mut |notes| notes.kept[place] = value.take()))?;
+            Ok(())
+        })?,
+    )?;
+    table.set(
+        "get_priv",
+        function(lua, |lua, call: u64| {
+            let place = place_of_state(lua)?;
+            let mut value = None;
+            bridge::with(call, |bridge| bridge.notes(&mut |notes| value = notes.kept[place].clone()))?;
+            Ok(value.unwrap_or(Value::Nil))
+        })?,
+    )
 }
 
 /// Whether a state is the one that all workers share (0) or a worker's own (1).
@@ -182,8 +192,7 @@ pub(super) fn fill_headers(lua: &Lua, head: &Head, table: &Table) -> mlua::Resul
     Ok(())
 }
 
-type EditArguments =
-    (u64, LuaString, bool, LuaString, Option<LuaString>, Option<String>, Option<u16>);
+type EditArguments = (u64, LuaString, bool, LuaString, Option<LuaString>, Option<String>, Option<u16>);
 
 /// Changes a head: the kind of change, the message, a name or what is written, and what else it takes.
 fn edit(
@@ -244,7 +253,10 @@ fn reply(answer: &Table) -> mlua::Result<Reply> {
         }
     }
     Ok(Reply {
-        status: answer.get::<Option<u16>>("status")?.filter(|status| (200..1000).contains(status)).unwrap_or(200),
+        status: answer
+            .get::<Option<u16>>("status")?
+            .filter(|status| (200..1000).contains(status))
+            .unwrap_or(200),
         reason: answer.get::<Option<LuaString>>("reason")?.map(text),
         headers,
         body: answer.get::<Option<LuaString>>("body")?.map(text).unwrap_or_default(),

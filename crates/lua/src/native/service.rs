@@ -4,8 +4,8 @@
 use http::{Version, uri};
 use mlua::{Lua, LuaString, Table, Value};
 
-use super::request::fill_headers;
 use super::function;
+use super::request::fill_headers;
 use crate::bridge::{self, Reply, Taken};
 
 /// Adds the functions to the prelude's table.
@@ -14,12 +14,15 @@ pub(super) fn fill(lua: &Lua, table: &Table) -> mlua::Result<()> {
     table.set("respond", function(lua, respond)?)?;
     table.set("take", function(lua, take)?)?;
     table.set("concat", function(lua, concat)?)?;
-    table.set("send", function(lua, |_, (call, text): (u64, LuaString)| {
-        match bridge::with(call, |bridge| bridge.send(&text.as_bytes()))? {
-            Some(is_full) => Ok(is_full),
-            None => Err(mlua::Error::runtime("there is nobody to send to")),
-        }
-    })?)
+    table.set(
+        "send",
+        function(lua, |_, (call, text): (u64, LuaString)| {
+            match bridge::with(call, |bridge| bridge.send(&text.as_bytes()))? {
+                Some(is_full) => Ok(is_full),
+                None => Err(mlua::Error::runtime("there is nobody to send to")),
+            }
+        })?,
+    )
 }
 
 /// The request as services see it.

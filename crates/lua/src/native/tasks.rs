@@ -31,11 +31,14 @@ pub(super) fn fill(lua: &Lua, table: &Table, called: &Arc<Called>) -> mlua::Resu
     };
     table.set("register_task", function(lua, register)?)?;
     table.set("socket", function(lua, |_, ()| Ok(Handle::default()))?)?;
-    table.set("part", function(lua, |lua, (text, first, last): (LuaString, i64, i64)| {
-        let text = text.as_bytes();
-        let place = |place: i64| if place < 0 { text.len() as i64 + place + 1 } else { place };
-        let (first, last) = (place(first).max(1), place(last).min(text.len() as i64));
-        let part = if first > last { &[][..] } else { &text[first as usize - 1..last as usize] };
-        lua.create_string(part)
-    })?)
+    table.set(
+        "part",
+        function(lua, |lua, (text, first, last): (LuaString, i64, i64)| {
+            let text = text.as_bytes();
+            let place = |place: i64| if place < 0 { text.len() as i64 + place + 1 } else { place };
+            let (first, last) = (place(first).max(1), place(last).min(text.len() as i64));
+            let part = if first > last { &[][..] } else { &text[first as usize - 1..last as usize] };
+            lua.create_string(part)
+        })?,
+    )
 }

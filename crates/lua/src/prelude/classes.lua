@@ -14,6 +14,8 @@ local END = 3
 local function class(name, members)
 	local meta = { __tostring = function() return "HAProxy class " .. name end }
 	meta.__index = members
+	-- What there is, for the reference.
+	native.classes[name] = members
 	return meta
 end
 

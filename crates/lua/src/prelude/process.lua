@@ -10,6 +10,7 @@ local wait = scheduling.wait
 local SLEEP, FINISH, CHANGE, SOCKET, ASK = 2, 7, 8, 9, 10
 
 local function class(name, members)
+	native.classes[name] = members
 	return { __index = members, __tostring = function() return "HAProxy class " .. name end }
 end
 

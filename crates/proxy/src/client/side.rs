@@ -264,7 +264,8 @@ impl Downstream {
                 None => Ok(flow.is_received()),
             },
             Self::H2(stream) => {
-                let taken = stream.input.as_mut().map_or(Ok(flow.is_received()), |input| flow.take(input, out))?;
+                let taken =
+                    stream.input.as_mut().map_or(Ok(flow.is_received()), |input| flow.take(input, out))?;
                 stream.release();
                 Ok(taken || stream.is_ended())
             }

@@ -368,7 +368,12 @@ fn frame_response(x: &mut Exchange) -> Result<bool, Fault> {
 /// Has the response say what the client must know of its connection and of the body's end; the way
 /// that its body goes.
 #[inline(always)]
-pub(crate) fn frame_for_client(client: &Client, x: &mut Exchange, length: BodyLength, is_framed: bool) -> Path {
+pub(crate) fn frame_for_client(
+    client: &Client,
+    x: &mut Exchange,
+    length: BodyLength,
+    is_framed: bool,
+) -> Path {
     let framed = Framed {
         length,
         is_framed,

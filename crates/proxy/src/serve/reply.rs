@@ -170,9 +170,7 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
     if x.txn.cache.is_some() && x.txn.response.status() == 304 {
         // It tells of no body but the one that the client has.
         x.txn.response.remove_body_length();
-    } else if matches!(x.txn.response.settle_framing(body), Err(_) | Ok(false))
-        && x.reply.is_whole()
-    {
+    } else if matches!(x.txn.response.settle_framing(body), Err(_) | Ok(false)) && x.reply.is_whole() {
         x.txn.response.set_content_length(length);
     }
     let begun = !client.side.is_drained();
