@@ -16,6 +16,7 @@
 #   make bench-diff         random expressions over random requests, results beside haproxy's; with EXCHANGES=N whole
 #                           exchanges instead (SEED=S, HAPROXY=path of a HAProxy 3.5)
 #   make bench-h2           HTTP/2 on either side, beside haproxy and nginx
+#   make bench-lua          what actions of scripts cost, beside HAPROXY=path
 #   make bench-lookups      large lists of patterns: load, memory, lookups
 #   make bench-peers      what it takes to teach a table of a million entries, beside haproxy
 #   make bench-reloads      1,000 reloads by each way, what they lose and keep, beside haproxy (HAPROXY35=PATH for a second one,
@@ -30,7 +31,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-.PHONY: run build release test test-configs lint fmt bench bench-balance bench-busy-polling bench-cache bench-checks bench-compression bench-diff bench-expressions bench-h2 bench-load bench-lookups bench-peers bench-reloads bench-tables bench-threads bench-tls bench-trials bench-variables tools docs clean
+.PHONY: run build release test test-configs lint fmt bench bench-balance bench-busy-polling bench-cache bench-checks bench-compression bench-diff bench-expressions bench-h2 bench-load bench-lookups bench-lua bench-peers bench-reloads bench-tables bench-threads bench-tls bench-trials bench-variables tools docs clean
 
 run: build
 	@./tools/quickstart.sh $(TARGET)/quick/weir
@@ -140,6 +141,10 @@ bench-h2: tools
 	@./tools/need.sh h2load
 	$(CARGO) build --release -p weir -p weir-bench
 	./bench/h2.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
+
+bench-lua: tools
+	$(CARGO) build --profile quick -p weir
+	WEIR=$(TARGET)/quick/weir ./bench/lua.sh
 
 bench-cache: tools
 	@./tools/need.sh h2load

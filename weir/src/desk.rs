@@ -91,10 +91,17 @@ impl Desk {
         };
         let tell = resolvers::Tell { notify: teller.notify(*messages), moved };
         let sections = resolvers::Sections::new(plan.clone(), process.clone(), tell);
-        let services = services::services(runtime.clone(), sections.clone(), &plan);
+        let asking = client::Settings::of(&plan, &sections);
+        let services = services::services(runtime.clone(), sections.clone(), asking, &plan);
         let shared = Arc::new(Shared::new(plan, process.clone(), services));
         // Set once.
         let _ = generation.set(shared.generation);
+        if let Some(program) = &shared.plan.lua {
+            program.serve(Box::new(crate::scripts::Host(Arc::downgrade(&shared), runtime.clone())));
+        }
+        if shared.plan.lua.is_some() {
+            runtime.set_scripts(Arc::new(crate::scripts::Commands(Arc::downgrade(&shared))));
+        }
         let emails = Emails::start(&shared.plan, &checks::refused_emails(&shared, *messages))
             .map_err(|error| format!("cannot start the threads for e-mails: {error}"))?;
         teller.bind(&shared, emails);
@@ -114,6 +121,7 @@ impl Desk {
             let notify = common.teller.notify(common.messages);
             tasks.ends.extend(crate::outliers::watch(&self.shared, notify));
         }
+        tasks.ends.extend(crate::scripts::start(&self.shared, worker.index));
         for bound in share {
             tasks.ends.extend(self.listen(worker, bound, common));
         }

@@ -23,6 +23,7 @@ mod peers;
 mod reload;
 mod remote;
 mod running;
+mod scripts;
 mod servers;
 mod services;
 mod signals;

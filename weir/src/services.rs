@@ -12,7 +12,12 @@ use proxy::shared::{Found, Served, ServiceReply, ServiceRequest};
 use crate::view;
 
 /// What other crates do for requests.
-pub(crate) fn services(runtime: Arc<Runtime>, sections: resolvers::Sections, plan: &Plan) -> Services {
+pub(crate) fn services(
+    runtime: Arc<Runtime>,
+    sections: resolvers::Sections,
+    asking: client::Settings,
+    plan: &Plan,
+) -> Services {
     let of_page = runtime.clone();
     let statistics =
         move |_: &plan::Proxy, page: &plan::proxy::StatsPage, request: &ServiceRequest<'_>| -> ServiceReply {
@@ -48,7 +53,9 @@ pub(crate) fn services(runtime: Arc<Runtime>, sections: resolvers::Sections, pla
         let name = names.get(&place).cloned().unwrap_or_default();
         Box::pin(crate::peers::serve(name, stream, early))
     };
+    let asking = Arc::new(asking);
     Services {
+        perform: Box::new(move |wait| crate::scripts::perform(asking.clone(), wait)),
         statistics: Box::new(statistics),
         metrics: Box::new(metrics),
         resolve: Box::new(resolve),

@@ -36,14 +36,17 @@ async fn tries(settings: &Settings, request: &Request) -> Result<Response, Error
     let proxy = settings.proxy.filter(|_| !request.url.is_tls);
     let bytes = request.write(proxy.is_some())?;
     let method = http::Method::from_bytes(request.method.as_bytes());
-    let address = match (proxy, &request.url.host) {
-        (Some(proxy), _) => proxy,
-        (None, Host::Ip(address)) => SocketAddr::new(*address, request.url.port),
-        (None, Host::Name(name)) => SocketAddr::new(settings.names.address(name).await?, request.url.port),
+    let address = match (&settings.connect_to, proxy, &request.url.host) {
+        (Some(target), ..) => target.clone(),
+        (None, Some(address), _) => Target::Ip(address),
+        (None, None, Host::Ip(address)) => Target::Ip(SocketAddr::new(*address, request.url.port)),
+        (None, None, Host::Name(name)) => {
+            Target::Ip(SocketAddr::new(settings.names.address(name).await?, request.url.port))
+        }
     };
     let mut left = settings.retries;
     loop {
-        let (error, goes_again) = match connect(settings, &request.url, address).await {
+        let (error, goes_again) = match connect(settings, &request.url, &address).await {
             Ok(mut stream) => match exchange(settings, method, &bytes, &mut stream).await {
                 Ok(response) => return Ok(response),
                 Err((error, heard)) => {
@@ -66,17 +69,20 @@ async fn tries(settings: &Settings, request: &Request) -> Result<Response, Error
     }
 }
 
-async fn connect(settings: &Settings, url: &Url, address: SocketAddr) -> Result<Stream, Error> {
+async fn connect(settings: &Settings, url: &Url, target: &Target) -> Result<Stream, Error> {
+    let shown = || match target {
+        Target::Ip(address) => address.to_string(),
+        other => format!("{other:?}"),
+    };
     let connected = timer::timeout(settings.connect_timeout, async {
-        let target = Target::Ip(address);
-        let made = Dial::default().connect(&target).await;
-        let mut stream = made.map_err(|error| Error::new(Kind::Connect, format!("{address}: {error}")))?;
+        let made = Dial::default().connect(target).await;
+        let mut stream = made.map_err(|error| Error::new(Kind::Connect, format!("{}: {error}", shown())))?;
         if url.is_tls {
             handshake(settings, url, &mut stream).await?;
         }
         Ok(stream)
     });
-    let overdue = || Error::new(Kind::Timeout, format!("no connection to {address} in time"));
+    let overdue = || Error::new(Kind::Timeout, format!("no connection to {} in time", shown()));
     connected.await.unwrap_or_else(|_| Err(overdue()))
 }
 

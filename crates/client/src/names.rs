@@ -28,7 +28,11 @@ impl Names {
         Self(Some(Asked { sections, section, prefer }))
     }
 
-    pub(crate) async fn address(&self, name: &str) -> Result<IpAddr, Error> {
+    /// The address of a name.
+    ///
+    /// # Errors
+    /// Nobody is asked, or nobody knows it.
+    pub async fn address(&self, name: &str) -> Result<IpAddr, Error> {
         let Some(asked) = &self.0 else {
             let cause = format!("`{name}` is no address, and no resolvers section is asked for names");
             return Err(Error::new(Kind::Name, cause));

@@ -26,6 +26,8 @@ pub struct Settings {
     pub secure: Option<Secure>,
     /// A proxy for `http` URLs, which is sent the whole URL; `https` goes past it.
     pub proxy: Option<SocketAddr>,
+    /// Where to connect to, whatever the URL names.
+    pub connect_to: Option<net::Target>,
     /// How names get addresses.
     pub names: Names,
     /// The most bytes of a response's head.
@@ -53,6 +55,7 @@ impl Default for Settings {
             retries: 3,
             secure: None,
             proxy: None,
+            connect_to: None,
             names: Names::default(),
             max_head: 16 << 10,
             max_body: 1 << 20,

@@ -42,6 +42,17 @@ pub trait Keeper: Send + Sync {
     fn parameters(&self) -> Vec<&'static str>;
 }
 
+/// What a command answers, once it has.
+pub type Answered = Pin<Box<dyn Future<Output = String>>>;
+
+/// Commands that scripts registered.
+pub trait Scripts: Send + Sync {
+    /// Runs the one that begins with these words, if there is one.
+    fn run(&self, words: &[String]) -> Option<Answered>;
+    /// How each is used, a line each.
+    fn usages(&self) -> Vec<String>;
+}
+
 /// How a difference is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Shown {

@@ -25,7 +25,8 @@ pub mod stats_file;
 mod versions;
 pub mod view;
 
-pub use keeper::{Keeper, NewBackend, Reloader, Shown};
+pub use keeper::{Answered, Keeper, NewBackend, Reloader, Scripts, Shown};
 pub use socket::session::serve;
 pub use socket::table::{CommandRow, commands};
+pub use statistics::named::{Field, Whose, statistics};
 pub use view::{Level, Notify, ProxyView, Runtime, ServerView, SeverityOutput, SocketView, View};

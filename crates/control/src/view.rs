@@ -9,7 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use base::clock::{WallTime, now_ms};
 
-use crate::keeper::{Keeper, Reloader};
+use crate::keeper::{Keeper, Reloader, Scripts};
 
 /// Who may do what on a runtime socket (`level`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -237,6 +237,8 @@ pub struct Runtime {
     pub peers: std::sync::OnceLock<ShowPeers>,
     /// Who makes and removes servers.
     keeper: std::sync::RwLock<Option<Arc<dyn Keeper>>>,
+    /// Who runs the commands of scripts.
+    scripts: std::sync::RwLock<Option<Arc<dyn Scripts>>>,
     /// Who reads the configuration anew.
     pub(crate) reloader: std::sync::OnceLock<Arc<dyn Reloader>>,
     view: ArcSwap<View>,
@@ -269,6 +271,7 @@ impl Runtime {
             versions: std::sync::Mutex::default(),
             peers: std::sync::OnceLock::new(),
             keeper: std::sync::RwLock::default(),
+            scripts: std::sync::RwLock::default(),
             reloader: std::sync::OnceLock::new(),
             view: ArcSwap::from_pointee(view),
         }
@@ -280,6 +283,17 @@ impl Runtime {
     }
 
     /// Who makes and removes servers now.
+    /// Who runs the commands of scripts, from now on.
+    pub fn set_scripts(&self, scripts: Arc<dyn Scripts>) {
+        *self.scripts.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(scripts);
+    }
+
+    /// Who runs the commands of scripts.
+    pub(crate) fn scripts(&self) -> Option<Arc<dyn Scripts>> {
+        self.scripts.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    /// Who makes and removes servers.
     pub(crate) fn keeper(&self) -> Option<Arc<dyn Keeper>> {
         self.keeper.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }

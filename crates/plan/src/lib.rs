@@ -71,6 +71,8 @@ pub struct Plan {
     pub patterns: Arc<sample::pattern::PatternSets>,
     /// Certificates of JSON Web Tokens, for the runtime socket (`set ssl cert`) too.
     pub certificates: Arc<sample::keys::Certificates>,
+    /// Scripts, where there are any.
+    pub lua: Option<Arc<lua::Program>>,
     /// Stick tables.
     pub tables: Vec<Arc<state::table::Table>>,
     /// The stores of `cache` sections.

@@ -73,7 +73,14 @@ pub struct Services {
     pub resolve: Box<Resolve>,
     /// Serves connections of peers.
     pub serve_peer: Box<ServePeer>,
+    /// Does what scripts wait for that is not of their request.
+    pub perform: Box<Perform>,
 }
+
+/// Does what a script waits for.
+pub type Perform = dyn Fn(lua::Wait) -> Performed + Send + Sync;
+/// What a script waits for, being done.
+pub type Performed = Pin<Box<dyn Future<Output = lua::Answer>>>;
 
 /// A proxy with what is worked out once from its settings.
 pub struct Prepared {

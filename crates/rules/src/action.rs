@@ -17,8 +17,8 @@ use state::table::Table;
 
 use crate::redirect::Redirect;
 use crate::reply::Reply;
-use crate::stage::Service;
 use crate::stage::Spoken;
+use crate::stage::{ScriptCall, Service};
 
 /// A number known now, or made at run time.
 #[derive(Debug)]
@@ -247,6 +247,8 @@ pub(crate) enum Action {
         var: Var,
         name: Box<Expression>,
     },
+    /// `lua.name`.
+    Script(Arc<ScriptCall>),
     UseService(Service),
     /// `send-spoe-group`: the number of what is sent among those of its proxy.
     SendSpoeGroup(usize),

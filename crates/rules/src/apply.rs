@@ -75,7 +75,8 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
             return Applied::Final(Final::Reply(Arc::new(reply)));
         }
         Action::Auth(realm) => return Applied::Final(Final::Reply(Arc::new(ask(stage, realm)))),
-        Action::UseService(service) => return Applied::Final(Final::Service(*service)),
+        Action::UseService(service) => return Applied::Final(Final::Service(service.clone())),
+        Action::Script(call) => return Applied::Hold(Hold::Script(call.clone())),
         Action::Mirror { backend, percent } => {
             return Applied::Hold(Hold::Mirror { backend: backend.clone(), percent: *percent });
         }
@@ -434,7 +435,7 @@ fn delete(head: &mut Head, names: &NameMatch) {
     };
 }
 
-fn replace_header(
+pub(crate) fn replace_header(
     head: &mut Head,
     name: &http::Name,
     regex: &Regex,
@@ -495,7 +496,7 @@ fn part_of(head: &Head, part: Part) -> &[u8] {
     }
 }
 
-fn set_part(head: &mut Head, part: Part, value: &[u8], limit: usize) -> bool {
+pub(crate) fn set_part(head: &mut Head, part: Part, value: &[u8], limit: usize) -> bool {
     if !head.fits(limit, value.len() + 1, |head| part_of(head, part).len()) {
         return false;
     }

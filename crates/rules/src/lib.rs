@@ -12,6 +12,7 @@ mod apply;
 mod authority;
 mod binary;
 mod context;
+mod edit;
 mod normalize;
 mod parse;
 mod redirect;
@@ -22,8 +23,9 @@ mod table;
 mod tables;
 
 pub use context::{Row, Ruleset};
+pub use edit::{Edit, Side};
 pub use redirect::Redirect;
 pub use reply::{Body, Content, Page, Reply, challenge};
 pub use rule::{Rule, RuleSet, compile, compile_redirect};
-pub use stage::{Final, Hold, Outcome, Service, Spoken, Stage};
+pub use stage::{Final, Hold, Outcome, ScriptCall, Service, Spoken, Stage};
 pub use table::ACTIONS;

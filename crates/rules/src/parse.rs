@@ -21,6 +21,7 @@ mod cache;
 mod mirror;
 mod network;
 mod rewrite;
+pub(crate) mod script;
 pub(crate) mod table;
 
 pub(crate) use self::cache::{cache_purge, cache_store, cache_use};
@@ -398,10 +399,7 @@ pub(crate) fn use_service(context: &mut Context<'_, '_, '_>) -> Parsed {
             Err(Diagnostic::alert("`prometheus-exporter` is a service for `http-request` rules")
                 .at(word.span))
         }
-        (name, _) if name.starts_with("lua.") => {
-            Err(Diagnostic::alert(format!("service `{name}` is not supported yet: it needs Lua"))
-                .at(word.span))
-        }
+        (name, _) if name.starts_with("lua.") => script::service(context, word),
         _ => Err(wrong(word, "service", &["prometheus-exporter"])),
     }
 }

@@ -237,7 +237,8 @@ fn finish(
     Ok(Rule { step: Step { condition, action }, position })
 }
 
-fn intern(file: String) -> &'static str {
+/// One copy of a text for as long as the process lives: for names of the configuration, which are few.
+pub(crate) fn intern(file: String) -> &'static str {
     use std::collections::HashSet;
     use std::sync::Mutex;
     static FILES: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);

@@ -106,6 +106,8 @@ pub enum Hold {
         /// `profile`: instead of those of the loggers.
         profile: Option<Arc<LogProfile>>,
     },
+    /// Runs a function of a script (`lua.name`).
+    Script(Arc<ScriptCall>),
     /// Looks for what answers the request in a cache (`cache-use`).
     UseCache {
         /// Where.
@@ -139,9 +141,22 @@ pub enum Hold {
     },
 }
 
+/// A function of a script, and the words behind its name.
+#[derive(Debug)]
+pub struct ScriptCall {
+    /// The function.
+    pub function: Arc<dyn sample::script::Function>,
+    /// The words.
+    pub words: Vec<Box<str>>,
+    /// How logs name it.
+    pub shown: &'static str,
+}
+
 /// A service that answers requests (`use-service`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Service {
+    /// A function of a script.
+    Script(Arc<ScriptCall>),
     /// `prometheus-exporter`.
     PrometheusExporter,
 }

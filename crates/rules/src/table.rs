@@ -27,10 +27,6 @@ const fn unbuilt(name: &'static str, sets: u8, needs: &'static str) -> Row {
     Row { name, arguments: "", sets, doc: needs, parse: parse::unbuilt, prefix: false, built: false, support }
 }
 
-const fn unbuilt_prefix(name: &'static str, sets: u8, needs: &'static str) -> Row {
-    Row { prefix: true, ..unbuilt(name, sets, needs) }
-}
-
 impl Row {
     const fn partial(self, reason: &'static str) -> Self {
         Self { support: Support::Partial(reason), ..self }
@@ -70,6 +66,7 @@ pub static ACTIONS: &[Row] = &[
     row("early-hint",          "<name> <fmt>",                        REQ,               "sends a 103 response", parse::early_hint),
     row("expect-netscaler-cip", "layer4",                             CON,               "expects a NetScaler Client IP header", parse::expect_netscaler),
     row("expect-proxy",        "layer4",                              CON,               "expects a PROXY header", parse::expect_proxy),
+    Row { prefix: true, ..row("lua.", "<name> <argument>*",       CNT | RCN | HTTP,    "runs a function of a script", parse::script::action) },
     row("mirror",              "<backend> [sample <percent>]",        REQ,               "sends a copy of the request to another backend, whose answer nobody waits for", parse::mirror),
     row("normalize-uri",       "<normalizer>",                        REQ,               "brings the URI into one form", parse::normalize_uri),
     row("pause",               "{ <timeout> | <expr> }",              REQ | RES,         "waits", parse::pause),
@@ -122,11 +119,10 @@ pub static ACTIONS: &[Row] = &[
     row("tarpit",              "[status <code>] [<reply>]",           REQ,               "refuses after a while", parse::deny),
     Row { prefix: true, ..row("track-sc", "<n> <key> [table <table>]", CON | SES | CNT | REQ | RES, "tracks an entry of a stick table, with the number behind the name", table::track) },
     row("unset-var",           "(<var>)",                             TCP | HTTP,        "empties a variable", parse::unset_var),
-    row("use-service",         "<name>",                              CNT | REQ,         "lets a service answer", parse::use_service).partial("services in Lua are not supported yet"),
+    row("use-service",         "<name>",                              CNT | REQ,         "lets a service answer", parse::use_service),
     row("wait-for-body",       "time <time> [at-least <bytes>]",      REQ | RES,         "waits for the body", parse::wait_for_body).partial("`use-large-buffer` is not supported yet"),
     row("wait-for-handshake",  "",                                    REQ,               "waits for the TLS handshake", parse::wait_for_handshake),
 
-    unbuilt_prefix("lua.",       TCP | HTTP,               "Lua"),
 ];
 
 /// The row of the action that `word` names, if `set` may have it.

@@ -1,6 +1,8 @@
 //! Expressions: a fetch followed by converters (manual, 7.3), compiled once and evaluated per
 //! request.
 
+use std::sync::Arc;
+
 use diag::{Diagnostic, Span};
 
 use crate::args::{self, Arg, Args, Kind, Spec};
@@ -9,6 +11,7 @@ use crate::convert::{self, Convert, Run};
 use crate::env::Env;
 use crate::fetch::{self, Any, Cursor, Fetch};
 use crate::scope::Scope;
+use crate::script::{self, Registered, Use};
 use crate::value::{Type, Value};
 use crate::words::Words;
 
@@ -64,7 +67,7 @@ impl Expression {
         let mut steps = std::mem::take(&mut self.steps).into_vec();
         while let Some(next) = words.peek() {
             let name = next.text.split(['(', ',']).next().unwrap_or_default();
-            if convert::find(name).is_none() {
+            if convert::find(name).is_none() && script::name(name).is_none() {
                 break;
             }
             let mut parser = Parser { text: next.text, at: 0, span: next.span, scope };
@@ -294,6 +297,10 @@ impl Parser<'_, '_> {
     fn fetch(&mut self) -> Result<(&'static Fetch, Args), Diagnostic> {
         let start = self.at;
         let name = self.keyword().to_owned();
+        if let Some(own) = script::name(&name) {
+            let args = self.of_script(start, Use::Fetch, own)?;
+            return Ok((&script::FETCH, args));
+        }
         let Some(fetch) = fetch::find(&name) else {
             return Err(self.unknown(
                 start,
@@ -313,6 +320,25 @@ impl Parser<'_, '_> {
         Ok((fetch, Args::new(args)))
     }
 
+    /// The function of a script by that name, and the arguments behind it.
+    fn of_script(&mut self, start: usize, used: Use, name: &str) -> Result<Args, Diagnostic> {
+        let what = if used == Use::Fetch { "fetch" } else { "converter" };
+        let Some(function) = self.scope.names.script(used, name) else {
+            let known = self.scope.names.script_names(used);
+            let near =
+                diag::suggest(name, known.iter().map(|name| &**name)).map(|near| format!("lua.{near}"));
+            return Err(self
+                .error(start, format!("no script has registered a {what} `{name}`"))
+                .did_you_mean(near.as_deref()));
+        };
+        let full = format!("lua.{name}");
+        let texts = self.arguments(start, &full, script::FETCH.args)?;
+        let mut args = args::resolve(&texts, script::FETCH.args, self.scope)
+            .map_err(|error| self.error(start, format!("`{full}` {error}")))?;
+        args.insert(0, Arg::Prepared(Arc::new(Registered(function))));
+        Ok(Args::new(args))
+    }
+
     fn converters(&mut self, mut gives: Type, steps: &mut Vec<Step>) -> Result<Type, Diagnostic> {
         // At the start of a word there is no comma before the first converter.
         let mut first = self.at == 0;
@@ -330,6 +356,12 @@ impl Parser<'_, '_> {
             first = false;
             let start = self.at;
             let name = self.keyword().to_owned();
+            if let Some(own) = script::name(&name) {
+                let args = self.of_script(start, Use::Converter, own)?;
+                steps.push(Step { convert: &script::CONVERT, args });
+                gives = Type::Any;
+                continue;
+            }
             let Some(convert) = convert::find(&name) else {
                 return Err(self.unknown(start, &name, "converter", None, convert::suggest(&name)));
             };

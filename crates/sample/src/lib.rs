@@ -31,6 +31,7 @@ pub mod pattern;
 pub mod place;
 pub mod regex;
 pub mod scope;
+pub mod script;
 pub mod session;
 mod slots;
 pub mod socket;

@@ -130,6 +130,16 @@ pub trait Names {
     fn log_profiles(&self) -> Option<&HashMap<Box<str>, Arc<LogProfile>>> {
         None
     }
+    /// The function that a script registered by that name.
+    fn script(&self, used: crate::script::Use, name: &str) -> Option<Arc<dyn crate::script::Function>> {
+        let _ = (used, name);
+        None
+    }
+    /// The names of all such functions, for suggestions.
+    fn script_names(&self, used: crate::script::Use) -> Vec<Box<str>> {
+        let _ = used;
+        Vec::new()
+    }
     /// Keeps a warning about what is being compiled.
     fn warn(&self, warning: diag::Diagnostic) {
         let _ = warning;

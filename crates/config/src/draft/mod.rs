@@ -11,6 +11,7 @@ pub mod cache;
 pub mod check;
 pub mod fcgi;
 pub mod keyword;
+pub mod lua;
 pub mod mail;
 pub mod resolvers;
 pub mod section;

@@ -22,6 +22,7 @@ use syntax::Word;
 
 pub(crate) use crate::draft::check::{CheckDraft, CheckMode};
 use crate::draft::keyword::Negation;
+use crate::draft::lua::LuaWords;
 use crate::draft::mail::EmailDraft;
 use crate::draft::server::ServerDraft;
 use crate::draft::tls::{Text, TlsDefaults};
@@ -563,6 +564,8 @@ pub struct GlobalSettings<'a> {
     pub(crate) tls: TlsDefaults<'a>,
     /// `httpclient.…`.
     pub(crate) http_client: HttpClientWords<'a>,
+    /// `lua-…`, `tune.lua.…`.
+    pub lua: LuaWords<'a>,
     /// `jwt.decrypt_alg_list`, `jwt.decrypt_enc_list`: a bit for each name of the lists in
     /// `sample::convert::jwe`.
     pub allowed_jwt: [Option<u32>; 2],

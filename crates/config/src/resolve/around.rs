@@ -63,6 +63,11 @@ impl<'a> Around<'a> {
         self.plan.mailers.clone()
     }
 
+    /// Scripts.
+    pub(crate) fn lua(&self) -> Option<Arc<lua::Program>> {
+        self.plan.lua.clone()
+    }
+
     /// The stores of `cache` sections.
     pub(crate) fn caches(&self) -> Vec<Arc<cache::Store>> {
         self.plan.caches.clone()

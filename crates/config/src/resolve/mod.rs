@@ -28,6 +28,7 @@ mod lines;
 mod lives_on;
 pub(crate) mod log;
 mod log_sections;
+mod lua;
 mod mail;
 pub(crate) mod names;
 mod peers;
@@ -156,7 +157,7 @@ pub(crate) struct Context<'a> {
 impl Context<'_> {
     /// Whether the process asks others by HTTP, as far as lines read so far say.
     pub(crate) fn asks_others(&self) -> bool {
-        self.tls_files.all.has_updates() || self.orders.are_any()
+        self.tls_files.all.has_updates() || self.orders.are_any() || self.names.lua.is_some()
     }
 
     /// Keeps an error of a step that gives nothing else.
@@ -244,6 +245,13 @@ pub(crate) fn resolve(
         context.tls_files.all.set_update_settings(context.tls.updates);
         if let Some(base) = context.tls.certificates {
             context.tls_files.all.set_base(base);
+        }
+    }
+    match around {
+        Some(around) => context.names.lua = around.lua(),
+        None => {
+            context.global.insecure_fork_wanted = global.plan.insecure_fork_wanted;
+            lua::load(&global.lua, &mut context);
         }
     }
     sections::userlists(draft, &mut context);
@@ -461,8 +469,15 @@ fn finish<'a>(
         ask::settings(&global.http_client, context);
     }
     let acme = acme::orders(context);
+    let variables = context.variables.take();
+    context.patterns.borrow_mut().finish();
+    let patterns = Arc::new(context.patterns.take());
+    if let (Some(program), true) = (context.names.lua.clone(), context.around.is_none()) {
+        lua::finish(&program, &variables, &patterns, context);
+    }
     let traces = traces::read(draft, context);
     Plan {
+        lua: context.names.lua.take(),
         global: std::mem::take(&mut context.global),
         acme,
         traces,
@@ -474,11 +489,8 @@ fn finish<'a>(
         kept: if context.around.is_none() { kept::of(draft) } else { Kept::default() },
         said: if context.around.is_none() { kept::said(draft) } else { Vec::new() },
         files: context.sources.files().map(|(_, file)| file.name().to_owned()).collect(),
-        variables: Arc::new(context.variables.take()),
-        patterns: {
-            context.patterns.borrow_mut().finish();
-            Arc::new(context.patterns.take())
-        },
+        variables: Arc::new(variables),
+        patterns,
         tables,
         revalidates: context.names.caches.iter().any(|store| store.settings.stale_while_revalidate > 0),
         caches: std::mem::take(&mut context.names.caches),

@@ -53,6 +53,8 @@ pub(crate) struct NameTable<'a> {
     pub(crate) log_profiles: HashMap<Box<str>, Arc<LogProfile>>,
     /// Rings, for the converter `debug`.
     pub(crate) rings: HashMap<Box<str>, Arc<state::Ring>>,
+    /// Scripts, where there are any.
+    pub(crate) lua: Option<Arc<lua::Program>>,
     /// Stick tables.
     pub(crate) tables: HashMap<Box<str>, Arc<Table>>,
     /// `tune.stick-counters`.
@@ -99,6 +101,7 @@ impl<'a> NameTable<'a> {
             caches_used: RefCell::default(),
             log_profiles: HashMap::new(),
             rings: HashMap::new(),
+            lua: None,
             tables: HashMap::new(),
             stick_counters: sample::track::DEFAULT_COUNTERS,
             certificates: Arc::default(),
@@ -246,6 +249,15 @@ impl sample::Names for NameTable<'_> {
         let captures = captures.as_mut()?;
         captures.push((None, length));
         Some(captures.len() - 1)
+    }
+
+    fn script(&self, used: sample::script::Use, name: &str) -> Option<Arc<dyn sample::script::Function>> {
+        let function = self.lua.as_ref()?.function(used, name)?;
+        Some(function)
+    }
+
+    fn script_names(&self, used: sample::script::Use) -> Vec<Box<str>> {
+        self.lua.as_ref().map_or_else(Vec::new, |program| program.names(used))
     }
 
     fn warn(&self, warning: Diagnostic) {

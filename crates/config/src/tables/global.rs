@@ -14,13 +14,12 @@ use state::Statuses;
 
 use crate::draft::args::Args;
 use crate::draft::keyword::places::G;
-use crate::draft::keyword::{Keyword, Outcome, global, ineffective, removed, removed_since, unsupported};
+use crate::draft::keyword::{Keyword, Outcome, global, ineffective, removed, removed_since};
 use crate::draft::settings::GlobalSettings;
 use crate::draft::tls::Text;
 use crate::system::{error_text, group_id, user_id};
 use crate::tables::tls;
 
-const LUA: &str = "Lua is not supported yet";
 const POLLER: &str = "there is only one way of polling here";
 const QUIC: &str = "QUIC is not supported yet";
 
@@ -138,9 +137,6 @@ pub static TABLE: &[Keyword] = &[
     global("ssl-security-level", "<number>", "OpenSSL's level; below 2 it serves on all lines whom rustls does not", |g, a| { g.tls.security_level = Some(a.integer("a number", 0, 5)?); a.finish() }).partial("levels over 2 count only where OpenSSL serves"),
     global("ssl-server-verify", "{ none | required }", "whether certificates of servers are verified", |g, a| { g.tls.server_verify = a.one_of(&[("none", VerifyMode::None), ("required", VerifyMode::Required)])?; a.finish() }),
     global("ssl-skip-self-issued-ca", "", "certificates of roots are not sent to clients", |g, a| flag(&mut g.tls.skips_roots, a)),
-    ineffective("lua-prepend-path",        G, LUA),
-    unsupported("lua-load",           G),
-    unsupported("lua-load-per-thread", G),
     removed("debug", G, "Use the '-d' option of the command line"),
     removed("monitor-net", G, "Use 'http-request return' with an ACL"),
 ];

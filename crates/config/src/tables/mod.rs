@@ -16,6 +16,7 @@ pub mod fcgi;
 pub mod filter;
 pub mod global;
 pub mod log;
+pub mod lua;
 pub mod mail;
 pub mod option;
 pub mod peers;
@@ -47,6 +48,7 @@ static TABLES: &[&[Keyword]] = &[
     tune::TABLE,
     tune_h2::TABLE,
     ask::TABLE,
+    lua::TABLE,
     proxy::TABLE,
     filter::TABLE,
     compression::TABLE,

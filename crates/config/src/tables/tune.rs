@@ -11,7 +11,6 @@ use crate::draft::keyword::{Keyword, Outcome, global, ineffective, removed_since
 use crate::draft::settings::GlobalSettings;
 use crate::tables::ask;
 
-const LUA: &str = "Lua is not supported yet";
 const QUIC: &str = "QUIC is not supported yet";
 const OWN: &str = "memory and scheduling are managed differently here";
 const COPY: &str = "forwarding never copies more than it must here";
@@ -79,16 +78,6 @@ pub static TABLE: &[Keyword] = &[
     ineffective("tune.fd.tables",                   G, OWN),
     ineffective("tune.h1.zero-copy-fwd-recv",       G, COPY),
     ineffective("tune.h1.zero-copy-fwd-send",       G, COPY),
-    ineffective("tune.lua.bool-sample-conversion",  G, LUA),
-    ineffective("tune.lua.burst-timeout",           G, LUA),
-    ineffective("tune.lua.forced-yield",            G, LUA),
-    ineffective("tune.lua.log.loggers",             G, LUA),
-    ineffective("tune.lua.log.stderr",              G, LUA),
-    ineffective("tune.lua.maxmem",                  G, LUA),
-    ineffective("tune.lua.openlibs",                G, LUA),
-    ineffective("tune.lua.service-timeout",         G, LUA),
-    ineffective("tune.lua.session-timeout",         G, LUA),
-    ineffective("tune.lua.task-timeout",            G, LUA),
     ineffective("tune.max-rules-at-once",           G, OWN),
     ineffective("tune.maxpollevents",               G, OWN),
     ineffective("tune.memory.hot-size",             G, OWN),

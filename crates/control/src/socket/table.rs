@@ -270,6 +270,9 @@ pub(crate) fn run(
     settings: &mut Settings,
 ) -> Reply {
     let Some(command) = find(words) else {
+        if let Some(answer) = runtime.scripts().and_then(|scripts| scripts.run(words)) {
+            return Reply::Later(Box::pin(async move { Reply::Text(answer.await) }));
+        }
         let found = matching(words);
         let all = found.is_empty();
         let first = words.first().map_or("", String::as_str);

@@ -5,6 +5,7 @@
 pub(crate) mod column;
 pub(crate) mod field;
 pub(crate) mod info;
+pub(crate) mod named;
 pub(crate) mod patterns;
 pub(crate) mod pieces;
 pub(crate) mod resolvers;

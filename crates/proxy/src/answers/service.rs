@@ -10,18 +10,16 @@ use crate::client::Client;
 use crate::exchange::{Exchange, Stop};
 use crate::shared::{ServiceReply, ServiceRequest};
 
-/// `http-request use-service`.
-pub(crate) async fn run(client: &Client, x: &mut Exchange, service: rules::Service) -> Stop {
+/// `http-request use-service prometheus-exporter`.
+pub(crate) async fn metrics(client: &Client, x: &mut Exchange) -> Stop {
     let request = ServiceRequest {
         method: x.txn.request.method(),
         target: x.txn.request.plain_target(),
         body: &x.request_body.seen,
         admin: false,
     };
-    let (reply, name) = match service {
-        rules::Service::PrometheusExporter => ((client.worker.shared.services.metrics)(&request), "<PROMEX>"),
-    };
-    answer(x, reply, name).await
+    let reply = (client.worker.shared.services.metrics)(&request);
+    answer(x, reply, "<PROMEX>").await
 }
 
 /// Makes the reply the answer to the request, as if a server of that name had been reached at once.

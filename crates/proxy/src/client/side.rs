@@ -253,6 +253,25 @@ impl Downstream {
         }
     }
 
+    /// Takes what is here of the body, behind what `out` holds; says whether that was the end of it.
+    ///
+    /// # Errors
+    /// It is badly coded.
+    pub(crate) fn take_body(&mut self, flow: &mut Flow, out: &mut Vec<u8>) -> Result<bool, FlowError> {
+        match self {
+            Self::H1(socket) => match &mut socket.input {
+                Some(input) => flow.take(input, out),
+                None => Ok(flow.is_received()),
+            },
+            Self::H2(stream) => {
+                let taken =
+                    stream.input.as_mut().map_or(Ok(flow.is_received()), |input| flow.take(input, out))?;
+                stream.release();
+                Ok(taken || stream.is_ended())
+            }
+        }
+    }
+
     /// Has `flow` take in what is here of the body.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ use rules::{Final, Hold, Outcome, RuleSet, Stage};
 use runtime::timer::{self, now_ms};
 use sample::value::Value;
 
+use super::script::{self, Verdict};
 use super::spoe;
 use super::verdict::{self, Side};
 use crate::client::handshake::Expected;
@@ -50,6 +51,18 @@ pub(super) enum About<'a> {
 }
 
 impl About<'_> {
+    /// Whether it is about a response.
+    pub(super) fn is_response(&self) -> bool {
+        match self {
+            Self::Response(..)
+            | Self::ResponseContent { .. }
+            | Self::Cached(_)
+            | Self::Reply { .. }
+            | Self::Answer { .. } => true,
+            Self::Connection | Self::Request(_) | Self::Content { .. } | Self::Stream { .. } => false,
+        }
+    }
+
     /// Whose rules they are, where that matters.
     fn proxy(&self) -> Option<&Proxy> {
         match self {
@@ -114,6 +127,31 @@ pub(super) async fn run(
             // As in HAProxy, the last one counts.
             Outcome::Hold(Hold::Attach { server, name }) => {
                 ended.attach = Some(Box::new(Attach { server, name }));
+            }
+            Outcome::Hold(Hold::Script(call)) => {
+                let Some(own) = x.as_deref_mut() else { continue };
+                let verdict = match script::begin(client, own, about, &call) {
+                    Ok(verdict) => verdict,
+                    Err(begun) => {
+                        let verdict = Box::pin(script::go_on(client, own, about, &call, begun)).await?;
+                        note_wait(Some(own), about);
+                        verdict
+                    }
+                };
+                match verdict {
+                    Verdict::Next => {}
+                    Verdict::Accept => {
+                        ended.accepted = true;
+                        break;
+                    }
+                    Verdict::Stop(stop) => return Err(stop),
+                    Verdict::Final(verdict) => {
+                        if conclude(client, x, about, verdict).await? {
+                            ended.accepted = true;
+                        }
+                        break;
+                    }
+                }
             }
             Outcome::Hold(Hold::UseCache { store, hints }) => {
                 let Some(x) = x.as_deref_mut() else { continue };
@@ -224,17 +262,7 @@ fn step(
         | About::ResponseContent { .. }
         | About::Cached(_)
         | About::Reply { .. } => {
-            let held = match about {
-                About::Response(_, upstream) | About::ResponseContent { upstream, .. } => {
-                    upstream.received().len()
-                }
-                About::Reply { held } => *held,
-                _ => client.side.received().len(),
-            };
-            let tune = &client.worker.shared.plan.global.tune;
-            let head = if x.txn.has_response { &x.txn.response } else { &x.txn.request };
-            stage.longest_head =
-                (head.received_len() + tune.maxrewrite).max(tune.bufsize.saturating_sub(held));
+            stage.longest_head = longest_head(client, x, about);
             stage.request_bytes = &x.request_body.seen;
             stage.response_bytes = &x.response_body.seen;
             if let About::Content { until, .. } | About::ResponseContent { until, .. } = about {
@@ -253,6 +281,18 @@ fn step(
     }
     stage.transaction = Some(&mut x.txn);
     rules.run(&mut stage, start)
+}
+
+/// The longest that the head may become by rewriting: what the body leaves of a buffer.
+pub(super) fn longest_head(client: &Client, x: &Exchange, about: &About<'_>) -> usize {
+    let held = match about {
+        About::Response(_, upstream) | About::ResponseContent { upstream, .. } => upstream.received().len(),
+        About::Reply { held } => *held,
+        _ => client.side.received().len(),
+    };
+    let tune = &client.worker.shared.plan.global.tune;
+    let head = if x.txn.has_response { &x.txn.response } else { &x.txn.request };
+    (head.received_len() + tune.maxrewrite).max(tune.bufsize.saturating_sub(held))
 }
 
 /// Waits for more of what a condition looks at.
@@ -336,6 +376,7 @@ async fn do_hold(
             Hold::ExpectProxy
             | Hold::ExpectNetscaler
             | Hold::Attach { .. }
+            | Hold::Script(_)
             | Hold::UseCache { .. }
             | Hold::StoreInCache(_)
             | Hold::Mirror { .. },
@@ -393,7 +434,7 @@ async fn do_hold(
 }
 
 /// Whether the client's leaving ends a wait in this set.
-fn watches(client: &Client, x: &Exchange, about: &About<'_>) -> bool {
+pub(super) fn watches(client: &Client, x: &Exchange, about: &About<'_>) -> bool {
     about.proxy().is_some_and(|proxy| x.aborts_on_close(client, proxy))
 }
 

@@ -6,6 +6,7 @@
 
 pub(crate) mod cacheable;
 mod driver;
+pub(crate) mod script;
 pub(crate) mod spoe;
 mod statistics;
 mod verdict;

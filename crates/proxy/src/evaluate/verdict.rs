@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use plan::Proxy;
-use rules::Final;
+use rules::{Final, Service};
 use runtime::timer;
 use sample::track::Event;
 use sample::transaction::TimeoutSlot;
@@ -13,7 +13,7 @@ use sample::{Cause, Phase};
 use crate::answers::page;
 use crate::answers::service;
 use crate::client::Client;
-use crate::exchange::{Exchange, Stop};
+use crate::exchange::{Exchange, Stop, scripting};
 use crate::fault::Fault;
 
 /// Which message a rule set is about.
@@ -25,6 +25,10 @@ pub(super) enum Side {
 
 /// A rule ended a TCP stream by what its client sent.
 pub(super) fn close_stream(client: &Client, x: &mut Exchange, verdict: Final) -> Stop {
+    if let Final::Service(Service::Script(call)) = verdict {
+        scripting::of(x).service = Some(scripting::Service::new(call));
+        return Stop::Script;
+    }
     // Rules on content are the listener's matter, the backend's too.
     client.count(|traffic| traffic.denied_requests.add(1));
     x.txn.termination.set(Cause::Proxy, Phase::Request);
@@ -120,7 +124,11 @@ pub(super) async fn conclude(
             client.side.vanish(rst_ttl);
             Stop::Close
         }
-        Final::Service(service) => service::run(client, x, service).await,
+        Final::Service(Service::Script(call)) => {
+            scripting::of(x).service = Some(scripting::Service::new(call));
+            Stop::Script
+        }
+        Final::Service(Service::PrometheusExporter) => service::metrics(client, x).await,
         Final::Internal | Final::SwitchMode(_) | Final::CloseServer => Stop::Fault(Fault::Internal),
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn note(client: &Client, x: &mut Exchange, stop: Stop) {
         Stop::Fault(fault) if x.phase == Phase::Connect => (of_fault(client, x, fault), Link::Closed),
         Stop::Fault(fault) => (of_fault(client, x, fault), connected),
         Stop::Upgrade(_) => return,
-        Stop::Cached => (End::Service, connected),
+        Stop::Cached | Stop::Script => (End::Service, connected),
         Stop::Reply if x.txn.service.is_some() => (End::Service, connected),
         Stop::Reply | Stop::Close | Stop::Silent => match x.txn.termination.phase {
             Phase::Headers => (End::ResponseDenied, connected),

@@ -12,6 +12,7 @@ mod extra;
 pub(crate) mod filters;
 pub(crate) mod finish;
 pub(crate) mod report;
+pub(crate) mod scripting;
 pub(crate) mod sockets;
 mod told;
 pub(crate) mod trace;
@@ -68,6 +69,8 @@ pub(crate) struct Exchange {
     pub(crate) engaged: Option<Box<Engaged>>,
     /// What a cache has to do with it, where rules asked one.
     pub(crate) caching: Option<Box<Caching>>,
+    /// What scripts have to do with it, where any had.
+    pub(crate) scripting: Option<Box<scripting::Scripting>>,
     /// The request as it came, where it may have to be made once more.
     pub(crate) original: Option<Box<http::Head>>,
     /// From the client to the server.
@@ -206,6 +209,8 @@ pub(crate) enum Stop {
     Reply,
     /// What was found in a cache answers it.
     Cached,
+    /// A service of a script answers it.
+    Script,
     /// The connection just ends.
     Close,
     /// The stream goes on in HTTP mode.
@@ -260,6 +265,7 @@ impl Exchange {
         self.mirrors.clear();
         self.fastcgi = None;
         self.caching = None;
+        self.scripting = None;
         self.original = None;
         self.coded = None;
         self.backend = None;

@@ -24,7 +24,7 @@ use sample::ConnectionError;
 
 pub(crate) use filter::{Filter, Filters};
 pub(crate) use gate::{Gate, Shared, Throttle};
-pub(crate) use sink::{Coding, Sink};
+pub(crate) use sink::{Coding, Following, Sink};
 pub(crate) use socket::Socket;
 pub(crate) use source::{Source, Stored, decode};
 pub(crate) use tracer::{Analyser, Trace, Tracer, Watcher, bit};

@@ -115,6 +115,21 @@ impl Flow {
         Ok(self.is_received())
     }
 
+    /// Takes what `buffer` has of a body out of it, behind what `out` holds; says whether that was
+    /// the end of it. For flows of bare payload.
+    ///
+    /// # Errors
+    /// It is badly coded.
+    pub(crate) fn take(&mut self, buffer: &mut Buffer, out: &mut Vec<u8>) -> Result<bool, FlowError> {
+        self.admit(buffer)?;
+        out.extend_from_slice(&buffer.filled()[..self.ready]);
+        buffer.consume(self.ready);
+        self.ready = 0;
+        out.append(&mut self.staged);
+        self.staged_sent = 0;
+        Ok(self.is_received())
+    }
+
     /// Takes the payload out of `buffer` and writes it behind what is staged.
     fn admit_payload(&mut self, buffer: &mut Buffer, coding: Coding) -> Result<(), FlowError> {
         let mut staged = std::mem::take(&mut self.staged);
@@ -373,12 +388,22 @@ impl Flow {
             return self.poll_object(context, stored, to);
         }
         loop {
-            if !self.is_received() && !stored.is_taken() && stored.take_portion(coding, &mut self.staged) {
-                self.framing = Framing::Done;
+            if !self.is_received() && !stored.is_taken() {
+                let is_last = match &mut self.filters {
+                    None => stored.take_portion(coding, &mut self.staged),
+                    Some(filters) => stored.take_filtered(filters, coding, &mut self.staged),
+                };
+                if is_last {
+                    self.framing = Framing::Done;
+                }
             }
             ready!(self.poll_flush(context, to))?;
             if self.is_received() {
                 return self.poll_finished(context, to);
+            }
+            if stored.is_open() {
+                // Who makes it knows when there is more.
+                return Poll::Pending;
             }
             ready!(stored.poll_portion(context));
         }

@@ -165,6 +165,8 @@ pub(crate) struct Stored {
     /// What a cache has instead of all that, and what of its body is still to be sent.
     pub(crate) object: Option<Arc<Object>>,
     rest: Range<usize>,
+    /// Whether more will be put in by who makes it.
+    is_open: bool,
     /// Whether what there was has been taken, and the next portion is to be made.
     is_taken: bool,
     /// Whether other tasks of the worker had their turn since.
@@ -177,6 +179,7 @@ impl Stored {
         self.bytes.clear();
         self.pieces = None;
         self.object = None;
+        self.is_open = false;
         self.rest = 0..0;
         self.is_taken = false;
         self.yielded = false;
@@ -211,6 +214,34 @@ impl Stored {
     /// So many bytes of that were sent.
     pub(super) fn advance(&mut self, sent: usize) {
         self.rest.start += sent;
+    }
+
+    /// Whether more will be put in.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// More will be put in by [`put`](Self::put).
+    pub(crate) fn open(&mut self) {
+        self.is_open = true;
+        self.is_taken = true;
+    }
+
+    /// Puts more in.
+    pub(crate) fn put(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.is_taken = false;
+    }
+
+    /// Nothing more is put in.
+    pub(crate) fn close(&mut self) {
+        self.is_open = false;
+        self.is_taken = false;
+    }
+
+    /// Whether its length is known by what there is of it.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.pieces.is_none() && !self.is_open
     }
 
     /// Takes pieces until there is a portion, or the body has ended. Pieces may be empty and take
@@ -254,7 +285,31 @@ impl Stored {
         coding.write(&self.bytes, out);
         self.bytes.clear();
         self.is_taken = true;
-        let is_last = self.pieces.is_none();
+        let is_last = self.is_whole();
+        if is_last {
+            coding.finish(&mut None, out);
+        }
+        is_last
+    }
+
+    /// The same, with what the filters make of it.
+    #[cold]
+    pub(super) fn take_filtered(
+        &mut self,
+        filters: &mut super::Filters,
+        coding: Coding,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        filters.data(&self.bytes);
+        self.bytes.clear();
+        self.is_taken = true;
+        let is_last = self.is_whole();
+        if is_last {
+            filters.end();
+        } else {
+            filters.flush();
+        }
+        filters.give(coding, out);
         if is_last {
             coding.finish(&mut None, out);
         }

@@ -148,7 +148,7 @@ pub(crate) async fn hold_more(client: &mut Client, x: &mut Exchange, time: Durat
 }
 
 /// Tells a client that waits for it to send its body: we are about to look at that.
-async fn answer_expectation(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
+pub(crate) async fn answer_expectation(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     if !std::mem::take(&mut x.request_body.expects_continue) {
         return Ok(());
     }

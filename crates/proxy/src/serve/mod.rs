@@ -19,6 +19,7 @@ pub mod receive;
 pub(crate) mod reply;
 mod revalidate;
 mod reversal;
+mod script;
 pub(crate) mod session;
 mod share;
 mod slots;

@@ -1,6 +1,7 @@
 //! Answers made here: errors, and what rules reply. The connection stays where that is safe.
 
-use std::task::Context;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::{BodyLength, Method};
 use runtime::timer::{self, now_us};
@@ -19,7 +20,7 @@ use crate::flow::{Coding, Filters, Path, Source};
 use crate::message::compression;
 use crate::observe;
 
-use super::cached;
+use super::{cached, script};
 
 /// Ends a request that did not go the usual way: answers if nobody has, notes why.
 pub(crate) async fn after(client: &mut Client, x: &mut Exchange, stop: Stop) -> Next {
@@ -34,6 +35,13 @@ pub(crate) async fn after(client: &mut Client, x: &mut Exchange, stop: Stop) -> 
             x.phase = Phase::Last;
             send(client, x).await
         }
+        Stop::Script => match Box::pin(script::prepare(client, x)).await {
+            Ok(()) => {
+                x.phase = Phase::Last;
+                send(client, x).await
+            }
+            Err(stop) => Box::pin(after(client, x, stop)).await,
+        },
         Stop::Cached => match Box::pin(cached::prepare(client, x)).await {
             Ok(()) => {
                 x.phase = Phase::Last;
@@ -159,12 +167,11 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
         x.txn.status = x.txn.response.status();
     }
     let length = x.reply.len();
+    let body = if x.reply.is_open() { script::length(x) } else { BodyLength::Length(length) };
     if x.txn.cache.is_some() && x.txn.response.status() == 304 {
         // It tells of no body but the one that the client has.
         x.txn.response.remove_body_length();
-    } else if matches!(x.txn.response.settle_framing(BodyLength::Length(length)), Err(_) | Ok(false))
-        && x.reply.pieces.is_none()
-    {
+    } else if matches!(x.txn.response.settle_framing(body), Err(_) | Ok(false)) && x.reply.is_whole() {
         x.txn.response.set_content_length(length);
     }
     let begun = !client.side.is_drained();
@@ -176,21 +183,34 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
     // A client that is told that its tunnel stands sends no request any more (RFC 9110, 9.3.6).
     let opens = x.txn.request.method_id() == Method::Connect && matches!(x.txn.response.status(), 200..=299);
     x.keep_alive = x.keep_alive && (whole || drains) && !opens && !x.txn.response.has_close();
-    let sent = send_reply(client, x).await;
+    let sent = match x.reply.is_open() {
+        false => send_reply(client, x).await,
+        true => Box::pin(script::send_body(client, x)).await,
+    };
     conclude(client, x, sent, whole)
 }
 
 /// Sends the head of the transaction's response and, where there is to be one, the body that lies
 /// in `reply`.
 async fn send_reply(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
+    begin_reply(client, x);
+    let allowed = x.timeout(TimeoutSlot::Client, client.frontend.timeouts.client);
+    let sent = pump(client, x, allowed).await;
+    end_reply(client, x, sent)
+}
+
+/// Leaves the head to be sent, and says how the body is.
+pub(super) fn begin_reply(client: &mut Client, x: &mut Exchange) {
     let bodiless = x.head_only || matches!(x.txn.response.status(), 100..=199 | 204 | 304);
     let length = match x.reply.pieces {
         Some(_) => BodyLength::Chunked,
+        None if x.reply.is_open() => script::length(x),
         None if bodiless => BodyLength::None,
         None => BodyLength::Length(x.reply.len()),
     };
     let filter = match x.reply.object {
         Some(_) => compression::of_response(client, x),
+        None if x.reply.is_open() => compression::of_response(client, x),
         None => None,
     };
     let length = if filter.is_some() { BodyLength::Chunked } else { length };
@@ -209,22 +229,40 @@ async fn send_reply(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> 
         filters::install(x, false);
     }
     x.download.ends = !x.keep_alive;
-    let allowed = x.timeout(TimeoutSlot::Client, client.frontend.timeouts.client);
+}
+
+/// Moves what there is of the body.
+///
+/// # Errors
+/// The client does not take it.
+pub(super) async fn pump(
+    client: &mut Client,
+    x: &mut Exchange,
+    allowed: Option<Duration>,
+) -> Result<(), Fault> {
     client.timer.set_after(timer::now_ms(), allowed);
     let watch = Watch { leaving: false, late: Fault::ClientTimeout };
     let (reply, flow) = (&mut x.reply, &mut x.download);
     let send = |client: &mut Client, context: &mut Context<'_>| {
         flow.moved = false;
-        let pumped = flow.poll_pump(context, Source::Stored(reply), &mut client.side.sink());
+        let mut pumped = flow.poll_pump(context, Source::Stored(reply), &mut client.side.sink());
+        if reply.is_open() && reply.bytes.is_empty() && !flow.is_blocked() && pumped.is_pending() {
+            // All that there is has left; more comes when its maker puts it in.
+            pumped = Poll::Ready(Ok(()));
+        }
         if flow.moved {
             client.timer.set_after(timer::now_ms(), allowed);
         }
         pumped
     };
-    let sent = match client.wait(watch, send).await {
+    match client.wait(watch, send).await {
         Ok(sent) => sent.map_err(|_| Fault::ClientAborted),
         Err(fault) => Err(fault),
-    };
+    }
+}
+
+/// The body has left, or will not.
+pub(super) fn end_reply(client: &mut Client, x: &mut Exchange, sent: Result<(), Fault>) -> Result<(), Fault> {
     x.txn.bytes_out += x.download.sent;
     if sent.is_ok() && !x.keep_alive {
         client.side.finish();

@@ -27,7 +27,7 @@ use crate::observe;
 use crate::routing::assign::{self, Lease};
 use crate::routing::attempt;
 use crate::routing::{connect, retry, route, stick};
-use crate::serve::tunnel;
+use crate::serve::{script, tunnel};
 use crate::server::Upstream;
 use crate::server::local::{LocalProxy, LocalServer};
 
@@ -65,6 +65,7 @@ pub(crate) async fn relay(mut client: Boxed<Client>) -> Option<(Boxed<Client>, B
                 return Some((client, x));
             }
             Stop::Upgrade(_) => x.txn.termination.set(sample::Cause::Proxy, Phase::Request),
+            Stop::Script => Box::pin(script::relay(&mut client, &mut x)).await,
             Stop::Reply | Stop::Cached | Stop::Close | Stop::Silent => {}
         }
     }

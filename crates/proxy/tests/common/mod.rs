@@ -78,6 +78,7 @@ pub(crate) fn serve(plan: impl Into<Arc<Plan>>) -> Vec<SocketAddr> {
     let mut inboxes = runtime::worker::prepare(threads).expect("workers are prepared once");
     let reply = || ServiceReply { status: 200, headers: Vec::new(), body: Box::new(std::iter::empty()) };
     let services = Services {
+        perform: Box::new(|_| Box::pin(async { lua::Answer::Nothing })),
         statistics: Box::new(move |_, _, _| reply()),
         metrics: Box::new(move |request| {
             assert!(request.target != b"/panic", "as it was asked to");

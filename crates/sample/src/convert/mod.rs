@@ -81,7 +81,7 @@ impl std::fmt::Debug for Convert {
 }
 
 /// A row of a table.
-const fn row(
+pub(crate) const fn row(
     name: &'static str,
     args: &'static [Spec],
     takes: Type,

@@ -120,7 +120,7 @@ impl std::fmt::Debug for Fetch {
 }
 
 /// A row of a table.
-const fn row(
+pub(crate) const fn row(
     name: &'static str,
     args: &'static [Spec],
     gives: Type,

@@ -79,6 +79,20 @@ impl Variables {
         Ok(Var::Slot(scope, slot))
     }
 
+    /// Whether `text` names a variable that was named before.
+    pub fn names_one(&self, text: &str) -> bool {
+        let Some((scope, name)) = text.split_once('.') else { return false };
+        let scope = match scope {
+            "sess" => VarScope::Session,
+            "txn" => VarScope::Transaction,
+            "req" => VarScope::Request,
+            "res" => VarScope::Response,
+            "check" => VarScope::Check,
+            _ => return false,
+        };
+        self.names.contains_key(&(scope, Box::from(name)))
+    }
+
     /// The variable of a scope that something names so.
     pub fn find(&self, scope: VarScope, name: &str) -> Option<Var> {
         self.names.get(&(scope, Box::from(name))).map(|slot| Var::Slot(scope, *slot))

@@ -1,0 +1,90 @@
+//! Loading the scripts of a configuration, before anything that names their functions is compiled.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use diag::Diagnostic;
+use lua::{Known, Program, Script};
+use runtime::shard;
+use sample::pattern::{Method, PatternSets, View};
+use sample::vars::Variables;
+
+use crate::draft::lua::LuaWords;
+use crate::resolve::Context;
+
+/// Runs the files; what they registered may be named from here on.
+pub(super) fn load(words: &LuaWords<'_>, context: &mut Context<'_>) {
+    if words.scripts.is_empty() {
+        return;
+    }
+    if !words.says_booleans {
+        context.diagnostics.push(
+            Diagnostic::warning("scripts get booleans of fetches and converters as 0 and 1")
+                .at(words.scripts[0].0.span())
+                .help("say `tune.lua.bool-sample-conversion normal` before it for booleans, or `pre-3.1-bug` for this"),
+        );
+    }
+    let mut settings = words.settings.clone();
+    settings.may_fork = context.global.insecure_fork_wanted;
+    let scripts: Vec<Script> = words
+        .scripts
+        .iter()
+        .map(|(file, arguments, per_thread)| Script {
+            path: context.names.path(file),
+            arguments: arguments.clone(),
+            per_thread: *per_thread,
+        })
+        .collect();
+    match lua::load(settings, &scripts, shard::workers(), &Maps { context }) {
+        Ok(program) => context.names.lua = Some(Arc::new(program)),
+        Err(failed) => {
+            for lua::Failed { script, message } in failed {
+                let file = words.scripts[script.unwrap_or(0)].0;
+                context.diagnostics.push(
+                    Diagnostic::alert(format!("the script does not load: {message}"))
+                        .at(file.span())
+                        .haproxy(format!("Lua runtime error: {message}")),
+                );
+            }
+        }
+    }
+}
+
+/// The maps that scripts look into, which are the configuration's.
+struct Maps<'a, 'c> {
+    context: &'a Context<'c>,
+}
+
+impl lua::Loading for Maps<'_, '_> {
+    fn map(&self, file: &str, method: Method) -> Result<View, String> {
+        let read = |path: &str| sample::Names::read_patterns(&self.context.names, path);
+        let list = self.context.patterns.borrow_mut().file(file, true, read)?;
+        View::new(list, method, false)
+    }
+}
+
+/// What scripts may name at run time, and what they run once the configuration is read.
+pub(super) fn finish(
+    program: &Program,
+    variables: &Variables,
+    lists: &Arc<PatternSets>,
+    context: &mut Context<'_>,
+) {
+    let (names, mut tables) = (&context.names, HashMap::new());
+    tables.extend(names.tables.iter().map(|(name, table)| (name.clone(), table.clone())));
+    program.know(Known {
+        directory: sample::Names::directory(names).unwrap_or_default(),
+        tables,
+        stick_counters: names.stick_counters,
+        variables: variables.aside(),
+        lists: lists.clone(),
+    });
+    if context.diagnostics.has_errors() {
+        return;
+    }
+    if let Err(message) = program.init() {
+        context
+            .diagnostics
+            .push(Diagnostic::alert(format!("a script's `core.register_init` failed: {message}")));
+    }
+}

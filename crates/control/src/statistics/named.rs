@@ -1,0 +1,63 @@
+//! The statistics of one proxy, one server or the process by name, for scripts.
+
+use super::column::COLUMNS;
+use super::field::Value;
+use super::info;
+use super::stat::{self, Filter, Show};
+use crate::view::Runtime;
+
+/// A value.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)]
+pub enum Field {
+    Integer(i64),
+    Number(f64),
+    Text(String),
+}
+
+/// Whose they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Whose<'a> {
+    Frontend(&'a str),
+    Backend(&'a str),
+    /// A backend and its server.
+    Server(&'a str, &'a str),
+    Process,
+}
+
+fn field(value: &Value) -> Option<Field> {
+    Some(match value {
+        Value::Empty => return None,
+        Value::S32(value) => Field::Integer((*value).into()),
+        Value::U32(value) => Field::Integer((*value).into()),
+        Value::U64(value) => Field::Integer(i64::try_from(*value).unwrap_or(i64::MAX)),
+        Value::F64(value) => Field::Number(*value),
+        Value::Str(text) => Field::Text(text.to_string()),
+    })
+}
+
+/// Those that have a value now.
+pub fn statistics(runtime: &Runtime, whose: Whose<'_>) -> Vec<(&'static str, Field)> {
+    let (proxy, kinds, server) = match whose {
+        Whose::Process => {
+            let values = info::values(runtime, false);
+            let named = values.iter().filter_map(|(at, value)| Some((info::FIELDS[*at].name, field(value)?)));
+            return named.collect();
+        }
+        Whose::Frontend(name) => (name, 1, None),
+        Whose::Backend(name) => (name, 2, None),
+        Whose::Server(backend, name) => (backend, 4, Some(name)),
+    };
+    let shown = runtime.view();
+    let Some(view) =
+        shown.proxy(proxy, |state| if kinds == 1 { state.is_frontend } else { state.is_backend })
+    else {
+        return Vec::new();
+    };
+    let server = server.and_then(|name| view.state.server(name)).map(|server| server.id);
+    let filter = Filter { kinds: Some(kinds), server, ..Filter::default() };
+    let row = stat::rows(view, &filter, Show::now(runtime, true)).next();
+    let Some(row) = row else { return Vec::new() };
+    COLUMNS.iter().zip(&row.values).filter_map(|(column, value)| Some((column.name, field(value)?))).collect()
+}

@@ -1,0 +1,39 @@
+//! Scripts in Lua 5.4, with the classes of HAProxy's Lua API.
+//!
+//! A [`Program`] holds the states that `lua-load` and `lua-load-per-thread` made, and what their
+//! files registered. A call of a registered function is a coroutine ([`Running`]): it is resumed on
+//! the worker of its request, says what it waits for ([`Wait`]), and reaches the request through a
+//! [`Bridge`] that lives as long as it runs. Instructions, time and memory are counted.
+//!
+//! There is no I/O here: who resumes waits for it (`proxy` for requests, the binary for tasks).
+//! `config` loads; `mlua` is named in this crate alone.
+
+#![forbid(unsafe_code)]
+
+mod bridge;
+mod budget;
+mod called;
+mod convert;
+mod function;
+mod host;
+mod load;
+mod native;
+mod program;
+#[cfg(test)]
+mod reference;
+mod running;
+mod settings;
+mod signal;
+mod state;
+mod wait;
+
+pub use bridge::{Bridge, EnvBridge, Notes, Reply, Setting, Taken};
+pub use called::Known;
+pub use function::{Function, Kind};
+pub use host::{Ask, Command, Host, SocketOp, Statistic, Task, Whose};
+pub use load::{Failed, Loading, load};
+pub use program::Program;
+pub use running::{Failure, Running, Step, number};
+pub use settings::{Libraries, Script, Settings, Stderr};
+pub use signal::Signal;
+pub use wait::{Answer, Wait};

@@ -1,0 +1,134 @@
+//! The class `core`: what scripts register, log and ask of the process.
+
+use std::sync::Arc;
+
+use mlua::{Function, Lua, LuaString, Table, Value};
+
+use super::function;
+use crate::called::Called;
+use crate::function::Kind;
+
+/// What the files of a state registered.
+#[derive(Debug, Default)]
+pub(crate) struct Registered {
+    /// Whether files are being loaded: nothing is registered afterwards.
+    pub(crate) is_open: bool,
+    /// Functions, by what they are for.
+    pub(crate) functions: Vec<(Kind, Box<str>, Function)>,
+    /// What is run once the configuration is read.
+    pub(crate) inits: Vec<Function>,
+    /// Commands of the runtime socket: their words, what is said of them, and what they do.
+    pub(crate) commands: Vec<(Vec<String>, String, Function)>,
+    /// What runs beside requests, with its arguments.
+    pub(crate) tasks: Vec<(Function, Vec<Value>)>,
+}
+
+/// Makes `core` and `act`.
+pub(crate) fn core(lua: &Lua, number: usize, called: &Arc<Called>) -> mlua::Result<()> {
+    lua.set_app_data(Registered::default());
+    let core = lua.create_table()?;
+    let levels = ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
+    for (level, name) in levels.iter().enumerate() {
+        core.set(*name, level)?;
+    }
+    core.set("silent", -1)?;
+    core.set("thread", number)?;
+    core.set("register_action", function(lua, register_action)?)?;
+    core.set("register_fetches", function(lua, |lua, (name, run)| register(lua, Kind::Fetch, name, run))?)?;
+    core.set(
+        "register_converters",
+        function(lua, |lua, (name, run)| register(lua, Kind::Converter, name, run))?,
+    )?;
+    core.set("register_service", function(lua, register_service)?)?;
+    core.set("register_cli", function(lua, register_cli)?)?;
+    core.set("register_init", function(lua, register_init)?)?;
+    for (name, level) in [("Debug", 7), ("Info", 6), ("Warning", 4), ("Alert", 1)] {
+        let shared = called.shared.clone();
+        core.set(
+            name,
+            function(lua, move |_, text: LuaString| {
+                shared.tell(level, &text.as_bytes());
+                Ok(())
+            })?,
+        )?;
+    }
+    let shared = called.shared.clone();
+    core.set(
+        "log",
+        function(lua, move |_, (level, text): (i64, LuaString)| {
+            if level >= 0 {
+                shared.tell(level.min(7) as u8, &text.as_bytes());
+            }
+            Ok(())
+        })?,
+    )?;
+    lua.globals().set("core", core)?;
+    let act = lua.create_table()?;
+    let outcomes = ["CONTINUE", "STOP", "YIELD", "ERROR", "DONE", "DENY", "ABORT", "INVALID"];
+    for (number, name) in outcomes.iter().enumerate() {
+        act.set(*name, number)?;
+    }
+    lua.globals().set("act", act)
+}
+
+/// Where functions may be registered.
+fn opened<R>(lua: &Lua, name: &str, with: impl FnOnce(&mut Registered) -> R) -> mlua::Result<R> {
+    let mut registered = lua.app_data_mut::<Registered>();
+    match registered.as_deref_mut() {
+        Some(registered) if registered.is_open => Ok(with(registered)),
+        _ => Err(mlua::Error::runtime(format!("`{name}` is for the body of a file: it comes too late"))),
+    }
+}
+
+fn register(lua: &Lua, kind: Kind, name: String, run: Function) -> mlua::Result<()> {
+    let what = match kind {
+        Kind::Action { .. } => "core.register_action",
+        Kind::Fetch => "core.register_fetches",
+        Kind::Converter => "core.register_converters",
+        Kind::HttpService | Kind::TcpService => "core.register_service",
+    };
+    if name.is_empty() || name.contains(|c: char| c.is_ascii_whitespace() || "(),".contains(c)) {
+        return Err(mlua::Error::runtime(format!("{what}: `{name}` cannot be written in a configuration")));
+    }
+    opened(lua, what, |registered| registered.functions.push((kind, name.into(), run)))
+}
+
+fn register_action(
+    lua: &Lua,
+    (name, sets, run, words): (String, Table, Function, Option<usize>),
+) -> mlua::Result<()> {
+    const SETS: [&str; 5] = ["tcp-req", "tcp-res", "http-req", "http-res", "http-after-res"];
+    let sets: Vec<String> = sets.sequence_values().collect::<mlua::Result<_>>()?;
+    if let Some(wrong) = sets.iter().find(|set| !SETS.contains(&set.as_str())) {
+        return Err(mlua::Error::runtime(format!(
+            "core.register_action: `{wrong}` is no rule set; they are {}",
+            SETS.join(", ")
+        )));
+    }
+    register(lua, Kind::Action { sets, words: words.unwrap_or(0) }, name, run)
+}
+
+fn register_service(lua: &Lua, (name, mode, run): (String, String, Function)) -> mlua::Result<()> {
+    let kind = match mode.as_str() {
+        "http" => Kind::HttpService,
+        "tcp" => Kind::TcpService,
+        other => {
+            return Err(mlua::Error::runtime(format!(
+                "core.register_service: `{other}` is no mode; they are http and tcp"
+            )));
+        }
+    };
+    register(lua, kind, name, run)
+}
+
+fn register_cli(lua: &Lua, (path, usage, run): (Table, String, Function)) -> mlua::Result<()> {
+    let path: Vec<String> = path.sequence_values().collect::<mlua::Result<_>>()?;
+    if path.is_empty() {
+        return Err(mlua::Error::runtime("core.register_cli: a command has at least one word"));
+    }
+    opened(lua, "core.register_cli", |registered| registered.commands.push((path, usage, run)))
+}
+
+fn register_init(lua: &Lua, run: Function) -> mlua::Result<()> {
+    opened(lua, "core.register_init", |registered| registered.inits.push(run))
+}

@@ -1,0 +1,278 @@
+//! What scripts see and change of a request: fetches, converters, variables, heads, what they keep of
+//! it, and how it goes on.
+
+use std::sync::Arc;
+
+use http::Head;
+use mlua::{Lua, LuaString, Table, Value, Variadic};
+use rules::{Edit, Side};
+use sample::regex::Regex;
+use sample::script::{CalledConvert, CalledFetch};
+
+use super::function;
+use crate::bridge::{self, Reply, Setting};
+use crate::called::Called;
+use crate::convert;
+use crate::settings::Settings;
+use crate::state;
+
+/// Adds the functions to the prelude's table.
+pub(super) fn fill(
+    lua: &Lua,
+    table: &Table,
+    settings: &Arc<Settings>,
+    called: &Arc<Called>,
+) -> mlua::Result<()> {
+    looking(lua, table, settings, called)?;
+    variables(lua, table, settings, called)?;
+    table.set("headers", function(lua, headers)?)?;
+    table.set("edit", function(lua, edit)?)?;
+    table.set("channel", function(lua, channel)?)?;
+    table.set("done", function(lua, done)?)?;
+    table.set("set", function(lua, set)?)?;
+    let own = settings.clone();
+    table.set(
+        "log",
+        function(lua, move |_, (call, level, text): (u64, i64, LuaString)| {
+            if level >= 0 {
+                let level = level.min(7) as u8;
+                bridge::with(call, |bridge| state::tell(&own, bridge, level, &text.as_bytes()))?;
+            }
+            Ok(())
+        })?,
+    )
+}
+
+/// Fetches and converters.
+fn looking(lua: &Lua, table: &Table, settings: &Arc<Settings>, called: &Arc<Called>) -> mlua::Result<()> {
+    table.set("has_fetch", function(lua, |_, name: String| Ok(CalledFetch::exists(&name)))?)?;
+    table.set("has_convert", function(lua, |_, name: String| Ok(CalledConvert::exists(&name)))?)?;
+    let (own, keeps) = (called.clone(), settings.keeps_booleans);
+    let fetch = move |lua: &Lua, (call, name, as_text, args): (u64, String, bool, Variadic<Value>)| {
+        let words = words(name, &args)?;
+        let fetch = own.fetch(words).map_err(mlua::Error::runtime)?;
+        let found = bridge::view(call, |env| match (as_text, fetch.get(env)) {
+            (true, value) => convert::to_text(lua, value),
+            (false, value) => convert::to_lua(lua, value, keeps),
+        })?;
+        found.unwrap_or(Ok(Value::Nil))
+    };
+    table.set("fetch", function(lua, fetch)?)?;
+    let own = called.clone();
+    type Arguments = (u64, String, bool, Value, Variadic<Value>);
+    let convert = move |lua: &Lua, (call, name, as_text, value, args): Arguments| {
+        let words = words(name, &args)?;
+        let convert = own.convert(words).map_err(mlua::Error::runtime)?;
+        let value = convert::from_lua(&value);
+        let found = bridge::view(call, |env| match (as_text, convert.apply(value, env)) {
+            (true, value) => convert::to_text(lua, value),
+            (false, value) => convert::to_lua(lua, value, keeps),
+        })?;
+        found.unwrap_or(Ok(Value::Nil))
+    };
+    table.set("convert", function(lua, convert)?)
+}
+
+/// What a stream's content has, from an offset on (the end, where that is below 0), as much as asked
+/// for; or a line of it.
+fn channel(
+    lua: &Lua,
+    (call, of_response, offset, length, is_line): (u64, bool, Option<i64>, Option<i64>, bool),
+) -> mlua::Result<Value> {
+    let found = bridge::view(call, |env| {
+        let all = if of_response { env.response_bytes } else { env.request_bytes };
+        let start = match offset.unwrap_or(0) {
+            below if below < 0 => all.len().saturating_sub(below.unsigned_abs() as usize),
+            start => (start as usize).min(all.len()),
+        };
+        let rest = &all[start..];
+        let most =
+            length.and_then(|length| usize::try_from(length).ok()).unwrap_or(rest.len()).min(rest.len());
+        let part = &rest[..most];
+        let end = if is_line { part.iter().position(|byte| *byte == b'\n').map(|end| end + 1) } else { None };
+        lua.create_string(&part[..end.unwrap_or(part.len())]).map(Value::String)
+    })?;
+    found.unwrap_or(Ok(Value::Nil))
+}
+
+/// A name and its arguments, as words.
+fn words(name: String, args: &[Value]) -> mlua::Result<Vec<String>> {
+    let mut words = Vec::with_capacity(1 + args.len());
+    words.push(name);
+    for (index, arg) in args.iter().enumerate() {
+        let word = convert::argument(arg).ok_or_else(|| {
+            mlua::Error::runtime(format!(
+                "argument {} of `{}` is a {}, not a text or number",
+                index + 1,
+                words[0],
+                arg.type_name()
+            ))
+        })?;
+        words.push(word);
+    }
+    Ok(words)
+}
+
+/// Variables, and what scripts keep.
+fn variables(lua: &Lua, table: &Table, settings: &Arc<Settings>, called: &Arc<Called>) -> mlua::Result<()> {
+    let own = called.clone();
+    let set = move |_: &Lua, (call, name, value, if_exists): (u64, String, Value, Option<bool>)| {
+        // Only variables of the process live on: for others it does not matter who named them.
+        let adds = !(if_exists.unwrap_or(false) && name.starts_with("proc."));
+        let Some(var) = own.variable(&name, adds) else { return Ok(false) };
+        let value = convert::from_lua(&value);
+        Ok(bridge::view(call, |env| var.set(env, &value))?.unwrap_or(false))
+    };
+    table.set("set_var", function(lua, set)?)?;
+    let own = called.clone();
+    let unset = move |_: &Lua, (call, name): (u64, String)| {
+        let Some(var) = own.variable(&name, false) else { return Ok(false) };
+        bridge::view(call, |env| var.unset(env))?;
+        Ok(true)
+    };
+    table.set("unset_var", function(lua, unset)?)?;
+    let (own, keeps) = (called.clone(), settings.keeps_booleans);
+    let get = move |lua: &Lua, (call, name): (u64, String)| {
+        let Some(var) = own.variable(&name, false) else { return Ok(Value::Nil) };
+        let found = bridge::view(call, |env| convert::to_lua(lua, var.get(env), keeps))?;
+        found.unwrap_or(Ok(Value::Nil))
+    };
+    table.set("get_var", function(lua, get)?)?;
+    table.set(
+        "set_priv",
+        function(lua, |lua, (call, value): (u64, Value)| {
+            let place = place_of_state(lua)?;
+            let mut value = Some(value);
+            bridge::with(call, |bridge| bridge.notes(&mut |notes| notes.kept[place] = value.take()))?;
+            Ok(())
+        })?,
+    )?;
+    table.set(
+        "get_priv",
+        function(lua, |lua, call: u64| {
+            let place = place_of_state(lua)?;
+            let mut value = None;
+            bridge::with(call, |bridge| bridge.notes(&mut |notes| value = notes.kept[place].clone()))?;
+            Ok(value.unwrap_or(Value::Nil))
+        })?,
+    )
+}
+
+/// Whether a state is the one that all workers share (0) or a worker's own (1).
+fn place_of_state(lua: &Lua) -> mlua::Result<usize> {
+    let core: Table = lua.globals().raw_get("core")?;
+    Ok(usize::from(core.get::<i64>("thread")? > 0))
+}
+
+/// The fields of a head, by their names in lower case: `headers[name][0]` is the first.
+fn headers(lua: &Lua, (call, of_response): (u64, bool)) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    bridge::view(call, |env| {
+        let Some(transaction) = env.transaction else { return Ok(()) };
+        let head = if of_response { &transaction.response } else { &transaction.request };
+        fill_headers(lua, head, &table)
+    })?
+    .unwrap_or(Ok(()))?;
+    Ok(table)
+}
+
+pub(super) fn fill_headers(lua: &Lua, head: &Head, table: &Table) -> mlua::Result<()> {
+    for (name, value) in head.fields() {
+        let name = lua.create_string(name.to_ascii_lowercase())?;
+        let value = lua.create_string(value)?;
+        match table.raw_get::<Value>(&name)? {
+            Value::Table(values) => values.raw_set(values.raw_len() + 1, value)?,
+            _ => {
+                let values = lua.create_table()?;
+                values.raw_set(0, value)?;
+                table.raw_set(name, values)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+type EditArguments = (u64, LuaString, bool, LuaString, Option<LuaString>, Option<String>, Option<u16>);
+
+/// Changes a head: the kind of change, the message, a name or what is written, and what else it takes.
+fn edit(
+    _: &Lua,
+    (call, kind, of_response, first, second, pattern, status): EditArguments,
+) -> mlua::Result<bool> {
+    let side = if of_response { Side::Response } else { Side::Request };
+    let (first, second) = (first.as_bytes(), second.as_ref().map(|second| second.as_bytes()));
+    let second = second.as_deref();
+    let missing = || mlua::Error::runtime("a value is missing");
+    let regex;
+    let kind = kind.as_bytes();
+    let edit = match &*kind {
+        b"add" => Edit::Add(side, &first, second.ok_or_else(missing)?),
+        b"set" => Edit::Set(side, &first, second.ok_or_else(missing)?),
+        b"remove" => Edit::Remove(side, &first),
+        b"replace" | b"replace_value" => {
+            let pattern = pattern.ok_or_else(missing)?;
+            regex = Regex::new(&pattern, false)
+                .map_err(|error| mlua::Error::runtime(format!("bad regular expression: {error}")))?;
+            let with = second.ok_or_else(missing)?;
+            Edit::Replace { side, name: &first, regex: &regex, with, each_value: &*kind == b"replace_value" }
+        }
+        b"method" => Edit::Method(&first),
+        b"path" => Edit::Path(&first),
+        b"query" => Edit::Query(&first),
+        b"uri" => Edit::Uri(&first),
+        _ => {
+            let status = status.filter(|status| (100..1000).contains(status)).ok_or_else(missing)?;
+            Edit::Status(status, Some(&*first).filter(|reason| !reason.is_empty()))
+        }
+    };
+    match bridge::with(call, |bridge| bridge.edit(&edit))? {
+        Some(done) => Ok(done),
+        None => Err(mlua::Error::runtime(match side {
+            Side::Request => "the request cannot be changed here",
+            Side::Response => "the response cannot be changed here",
+        })),
+    }
+}
+
+/// The script has done with its request.
+fn done(_: &Lua, (call, answer): (u64, Option<Table>)) -> mlua::Result<()> {
+    let reply = answer.map(|answer| reply(&answer)).transpose()?;
+    bridge::with(call, |bridge| bridge.end(reply))
+}
+
+/// An answer out of its table.
+fn reply(answer: &Table) -> mlua::Result<Reply> {
+    let text = |text: LuaString| text.as_bytes().to_vec();
+    let mut headers = Vec::new();
+    if let Some(all) = answer.get::<Option<Table>>("headers")? {
+        for pair in all.pairs::<LuaString, Table>() {
+            let (name, values) = pair?;
+            for value in values.sequence_values::<LuaString>() {
+                headers.push((name.as_bytes().to_vec(), text(value?)));
+            }
+        }
+    }
+    Ok(Reply {
+        status: answer
+            .get::<Option<u16>>("status")?
+            .filter(|status| (200..1000).contains(status))
+            .unwrap_or(200),
+        reason: answer.get::<Option<LuaString>>("reason")?.map(text),
+        headers,
+        body: answer.get::<Option<LuaString>>("body")?.map(text).unwrap_or_default(),
+    })
+}
+
+/// Changes how the request is treated.
+fn set(_: &Lua, (call, what, value): (u64, String, i64)) -> mlua::Result<()> {
+    let setting = match what.as_str() {
+        "loglevel" if value < 0 => Setting::LogLevel(None),
+        "loglevel" if value <= 7 => Setting::LogLevel(Some(value as u8)),
+        "mark" => Setting::Mark(value as u32),
+        "tos" => Setting::Tos(value as u32 & 0xff),
+        "class" => Setting::PriorityClass(value.clamp(-2047, 2047) as i32),
+        "offset" => Setting::PriorityOffset(value.clamp(-524_287, 524_287) as i32),
+        _ => return Err(mlua::Error::runtime(format!("{value} is no log level"))),
+    };
+    bridge::with(call, |bridge| bridge.set(setting))
+}

@@ -1,0 +1,99 @@
+//! What services get and give: the request that they answer, its body, their response; of streams,
+//! what comes in and goes out.
+
+use http::{Version, uri};
+use mlua::{Lua, LuaString, Table, Value};
+
+use super::function;
+use super::request::fill_headers;
+use crate::bridge::{self, Reply, Taken};
+
+/// Adds the functions to the prelude's table.
+pub(super) fn fill(lua: &Lua, table: &Table) -> mlua::Result<()> {
+    table.set("request", function(lua, request)?)?;
+    table.set("respond", function(lua, respond)?)?;
+    table.set("take", function(lua, take)?)?;
+    table.set("concat", function(lua, concat)?)?;
+    table.set(
+        "send",
+        function(lua, |_, (call, text): (u64, LuaString)| {
+            match bridge::with(call, |bridge| bridge.send(&text.as_bytes()))? {
+                Some(is_full) => Ok(is_full),
+                None => Err(mlua::Error::runtime("there is nobody to send to")),
+            }
+        })?,
+    )
+}
+
+/// The request as services see it.
+fn request(lua: &Lua, call: u64) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    let filled = bridge::view(call, |env| {
+        let Some(transaction) = env.transaction else { return Ok(()) };
+        let head = &transaction.request;
+        let parts = uri::split(head.target());
+        table.raw_set("method", lua.create_string(head.method())?)?;
+        table.raw_set("path", lua.create_string(parts.path().unwrap_or_default())?)?;
+        table.raw_set("qs", lua.create_string(parts.query().unwrap_or_default())?)?;
+        table.raw_set("version", version(head.version()))?;
+        let length = match head.request_body() {
+            http::BodyLength::Length(length) => length,
+            _ => 0,
+        };
+        table.raw_set("length", length)?;
+        let headers = lua.create_table()?;
+        fill_headers(lua, head, &headers)?;
+        table.raw_set("headers", headers)
+    })?;
+    filled.unwrap_or(Ok(()))?;
+    Ok(table)
+}
+
+fn version(version: Version) -> String {
+    let (major, minor) = version.numbers();
+    format!("HTTP/{major}.{minor}")
+}
+
+type Fields = Vec<(LuaString, LuaString)>;
+
+/// The head of the response.
+fn respond(
+    _: &Lua,
+    (call, status, reason, fields): (u64, u16, Option<LuaString>, Table),
+) -> mlua::Result<()> {
+    if !(200..600).contains(&status) {
+        return Err(mlua::Error::runtime(format!("{status} is no status of a response")));
+    }
+    let fields: Fields = fields
+        .sequence_values::<Table>()
+        .map(|pair| pair.and_then(|pair| Ok((pair.get(1)?, pair.get(2)?))))
+        .collect::<mlua::Result<_>>()?;
+    let bytes = |text: &LuaString| text.as_bytes().to_vec();
+    let reply = Reply {
+        status,
+        reason: reason.as_ref().map(bytes),
+        headers: fields.iter().map(|(name, value)| (bytes(name), bytes(value))).collect(),
+        body: Vec::new(),
+    };
+    bridge::with(call, |bridge| bridge.respond(reply))
+}
+
+/// What came in: up to so many bytes, or a line; nothing where it is to be waited for, and the empty
+/// text at its end.
+fn take(lua: &Lua, (call, most, is_line): (u64, i64, bool)) -> mlua::Result<Value> {
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    match bridge::with(call, |bridge| bridge.take(most, is_line))? {
+        Taken::Bytes(bytes) => lua.create_string(bytes).map(Value::String),
+        Taken::Nothing => Ok(Value::Nil),
+        Taken::End => lua.create_string(b"").map(Value::String),
+    }
+}
+
+/// Texts one behind the other.
+fn concat(lua: &Lua, pieces: Table) -> mlua::Result<LuaString> {
+    let mut all = Vec::new();
+    for piece in pieces.sequence_values::<LuaString>() {
+        all.extend_from_slice(&piece?.as_bytes());
+    }
+    lua.create_string(all)
+}

@@ -1,0 +1,208 @@
+-- The classes that scripts see, written over the functions of the host.
+--
+-- An object of a request holds the number of its call in `[0]`; the host refuses it once that call is
+-- over.
+
+local native, scheduling = ...
+
+local setmetatable, rawset, type, error = setmetatable, rawset, type, error
+local tostring, pairs, tonumber = tostring, pairs, tonumber
+local wait = scheduling.wait
+
+local END = 3
+
+local function class(name, members)
+	local meta = { __tostring = function() return "HAProxy class " .. name end }
+	meta.__index = members
+	-- What there is, for the reference.
+	native.classes[name] = members
+	return meta
+end
+
+-- Fetches and converters: what is not known yet is looked for by name, once.
+
+local function family(name, exists, make)
+	local known = {}
+	local meta = class(name, known)
+	setmetatable(known, { __index = function(_, key)
+		if type(key) ~= "string" or not exists(key) then
+			return nil
+		end
+		local method = make(key)
+		known[key] = method
+		return method
+	end })
+	return meta
+end
+
+local fetch, convert = native.fetch, native.convert
+
+local Fetches = family("Fetches", native.has_fetch, function(name)
+	return function(self, ...)
+		return fetch(self[0], name, false, ...)
+	end
+end)
+local StringFetches = family("Fetches", native.has_fetch, function(name)
+	return function(self, ...)
+		return fetch(self[0], name, true, ...)
+	end
+end)
+local Converters = family("Converters", native.has_convert, function(name)
+	return function(self, ...)
+		return convert(self[0], name, false, ...)
+	end
+end)
+local StringConverters = family("Converters", native.has_convert, function(name)
+	return function(self, ...)
+		return convert(self[0], name, true, ...)
+	end
+end)
+
+-- HTTP
+
+local edit = native.edit
+
+local HTTP = class("HTTP", {
+	req_get_headers = function(self) return native.headers(self[0], false) end,
+	res_get_headers = function(self) return native.headers(self[0], true) end,
+	req_add_header = function(self, name, value) return edit(self[0], "add", false, name, value) end,
+	res_add_header = function(self, name, value) return edit(self[0], "add", true, name, value) end,
+	req_del_header = function(self, name) return edit(self[0], "remove", false, name) end,
+	res_del_header = function(self, name) return edit(self[0], "remove", true, name) end,
+	req_set_header = function(self, name, value) return edit(self[0], "set", false, name, value) end,
+	res_set_header = function(self, name, value) return edit(self[0], "set", true, name, value) end,
+	req_rep_header = function(self, name, regex, with) return edit(self[0], "replace", false, name, with, regex) end,
+	res_rep_header = function(self, name, regex, with) return edit(self[0], "replace", true, name, with, regex) end,
+	req_rep_value = function(self, name, regex, with) return edit(self[0], "replace_value", false, name, with, regex) end,
+	res_rep_value = function(self, name, regex, with) return edit(self[0], "replace_value", true, name, with, regex) end,
+	req_set_method = function(self, method) return edit(self[0], "method", false, method) end,
+	req_set_path = function(self, path) return edit(self[0], "path", false, path) end,
+	req_set_query = function(self, query) return edit(self[0], "query", false, query) end,
+	req_set_uri = function(self, uri) return edit(self[0], "uri", false, uri) end,
+	res_set_status = function(self, status, reason) return edit(self[0], "status", true, reason or "", nil, nil, status) end,
+})
+
+-- Answers that actions make
+
+local Reply = class("Reply", {
+	set_status = function(self, status, reason)
+		self.status = status
+		self.reason = reason
+	end,
+	add_header = function(self, name, value)
+		local values = self.headers[name]
+		if values == nil then
+			values = {}
+			self.headers[name] = values
+		end
+		values[#values + 1] = value
+	end,
+	del_header = function(self, name) self.headers[name] = nil end,
+	set_body = function(self, body) self.body = body end,
+})
+
+local function reply(_, given)
+	given = given or {}
+	local made = setmetatable({ status = given.status or 200, reason = given.reason, headers = {} }, Reply)
+	made.body = given.body or ""
+	for name, values in pairs(given.headers or {}) do
+		if type(values) == "table" then
+			for _, value in pairs(values) do
+				made:add_header(name, value)
+			end
+		else
+			made:add_header(name, values)
+		end
+	end
+	return made
+end
+
+-- TXN
+
+local set_var, get_var, unset_var = native.set_var, native.get_var, native.unset_var
+local log, set = native.log, native.set
+
+local TXN = {
+	set_var = function(self, name, value, ifexist) return set_var(self[0], name, value, ifexist) end,
+	get_var = function(self, name) return get_var(self[0], name) end,
+	unset_var = function(self, name) return unset_var(self[0], name) end,
+	get_priv = function(self) return native.get_priv(self[0]) end,
+	set_priv = function(self, value) return native.set_priv(self[0], value) end,
+	log = function(self, level, text) return log(self[0], level, text) end,
+	deflog = function(self, text) return log(self[0], 6, text) end,
+	Debug = function(self, text) return log(self[0], 7, text) end,
+	Info = function(self, text) return log(self[0], 6, text) end,
+	Warning = function(self, text) return log(self[0], 4, text) end,
+	Alert = function(self, text) return log(self[0], 1, text) end,
+	reply = reply,
+	done = function(self, answer)
+		native.done(self[0], answer)
+		wait(END)
+	end,
+	set_loglevel = function(self, level) return set(self[0], "loglevel", level) end,
+	set_fc_mark = function(self, mark) return set(self[0], "mark", mark) end,
+	set_mark = function(self, mark) return set(self[0], "mark", mark) end,
+	set_fc_tos = function(self, tos) return set(self[0], "tos", tos) end,
+	set_tos = function(self, tos) return set(self[0], "tos", tos) end,
+	set_priority_class = function(self, class) return set(self[0], "class", class) end,
+	set_priority_offset = function(self, offset) return set(self[0], "offset", offset) end,
+}
+
+-- Channels: what rules on a stream's content see of it
+
+local Channel = class("Channel", {
+	data = function(self, offset, length) return native.channel(self[0], self.is_response, offset, length, false) end,
+	dup = function(self) return native.channel(self[0], self.is_response, nil, nil, false) end,
+	line = function(self, offset, length) return native.channel(self[0], self.is_response, offset, length, true) end,
+	input = function(self) return #native.channel(self[0], self.is_response, nil, nil, false) end,
+	get_in_len = function(self) return #native.channel(self[0], self.is_response, nil, nil, false) end,
+	output = function() return 0 end,
+	get_out_len = function() return 0 end,
+	is_full = function() return false end,
+	is_resp = function(self) return self.is_response end,
+})
+local RequestChannel = { __index = function(_, key)
+	if key == "is_response" then return false end
+	return Channel.__index[key]
+end, __tostring = Channel.__tostring }
+local ResponseChannel = { __index = function(_, key)
+	if key == "is_response" then return true end
+	return Channel.__index[key]
+end, __tostring = Channel.__tostring }
+
+-- What belongs to an object of a request is made when it is first asked for.
+local parts = {
+	f = Fetches,
+	sf = StringFetches,
+	c = Converters,
+	sc = StringConverters,
+	http = HTTP,
+	req = RequestChannel,
+	res = ResponseChannel,
+}
+
+local function with_parts(name, members, parts)
+	local meta = class(name, members)
+	meta.__index = function(self, key)
+		local member = members[key]
+		if member ~= nil then
+			return member
+		end
+		local part = parts[key]
+		if part == nil then
+			return nil
+		end
+		local made = setmetatable({ [0] = self[0] }, part)
+		rawset(self, key, made)
+		return made
+	end
+	return meta
+end
+
+local Transaction = with_parts("TXN", TXN, parts)
+
+local function act(run, call, ...)
+	return run(setmetatable({ [0] = call }, Transaction), ...)
+end
+
+return { act = act, with_parts = with_parts, parts = parts }

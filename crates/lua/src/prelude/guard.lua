@@ -1,0 +1,42 @@
+-- Errors of the host's functions are texts with the script's place, as those of Lua are: the host
+-- returns a mark and the message, and they are raised here.
+
+local native = ...
+
+local error, pairs, type = error, pairs, type
+local FAILED = native.failed
+
+local function check(first, ...)
+	if first == FAILED and first ~= nil then
+		error((...), 2)
+	end
+	return first, ...
+end
+
+local function guard(functions)
+	for name, run in pairs(functions) do
+		if type(run) == "function" then
+			functions[name] = function(...)
+				return check(run(...))
+			end
+		end
+	end
+end
+
+guard(native)
+guard(core)
+guard(Map)
+guard(Regex)
+
+local function refuse(library, name)
+	if library then
+		library[name] = function()
+			error("`" .. name .. "` starts a program, which takes `insecure-fork-wanted`", 2)
+		end
+	end
+end
+
+if not native.may_fork then
+	refuse(os, "execute")
+	refuse(io, "popen")
+end

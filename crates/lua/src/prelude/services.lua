@@ -1,0 +1,123 @@
+-- Services: functions that answer requests, or speak over a connection, in a server's place.
+
+local native, scheduling, classes = ...
+
+local setmetatable, type, error, tostring = setmetatable, type, error, tostring
+local wait = scheduling.wait
+
+local START, FLUSH, INPUT = 4, 5, 6
+
+local members = {
+	get_priv = function(self) return native.get_priv(self[0]) end,
+	set_priv = function(self, value) native.set_priv(self[0], value) end,
+	set_var = function(self, name, value, ifexist) return native.set_var(self[0], name, value, ifexist) end,
+	get_var = function(self, name) return native.get_var(self[0], name) end,
+	unset_var = function(self, name) return native.unset_var(self[0], name) end,
+}
+
+local function send(self, text)
+	if native.send(self[0], tostring(text)) then
+		wait(FLUSH)
+	end
+	return true
+end
+
+-- Takes what there is, up to `most` bytes (all where that is below 0), until there is as much or
+-- nothing more comes.
+local function receive(self, most)
+	local call, pieces, got = self[0], {}, 0
+	while most < 0 or got < most do
+		local piece = native.take(call, most < 0 and -1 or most - got, false)
+		if piece == "" then
+			break
+		elseif piece then
+			pieces[#pieces + 1] = piece
+			got = got + #piece
+		else
+			wait(INPUT)
+		end
+	end
+	return native.concat(pieces)
+end
+
+local function getline(self)
+	while true do
+		local line = native.take(self[0], -1, true)
+		if line then
+			return line
+		end
+		wait(INPUT)
+	end
+end
+
+-- HTTP
+
+local http = {
+	set_status = function(self, status, reason)
+		self.response.status = status
+		self.response.reason = reason
+	end,
+	add_header = function(self, name, value)
+		local headers = self.response.headers
+		headers[#headers + 1] = { name, tostring(value) }
+	end,
+	start_response = function(self)
+		if self.response.started then
+			error("the response was started before", 2)
+		end
+		self.response.started = true
+		local response = self.response
+		native.respond(self[0], response.status, response.reason, response.headers)
+		wait(START)
+	end,
+	send = function(self, text)
+		if not self.response.started then
+			error("the response is not started: call `start_response` first", 2)
+		end
+		return send(self, text)
+	end,
+	receive = function(self, size) return receive(self, size or -1) end,
+	getline = getline,
+}
+
+-- TCP
+
+local tcp = {
+	send = send,
+	getline = getline,
+	receive = function(self, size, timeout)
+		if timeout == nil then
+			return receive(self, size or -1)
+		end
+		local piece = native.take(self[0], size or -1, false)
+		if piece == nil then
+			wait(INPUT, timeout)
+			piece = native.take(self[0], size or -1, false)
+		end
+		return piece
+	end,
+	try_receive = function(self) return native.take(self[0], -1, false) end,
+}
+
+for name, member in pairs(members) do
+	http[name] = member
+	tcp[name] = member
+end
+
+local AppletHTTP = classes.with_parts("AppletHTTP", http, classes.parts)
+local AppletTCP = classes.with_parts("AppletTCP", tcp, classes.parts)
+
+return {
+	serve_http = function(run, call)
+		local applet = native.request(call)
+		applet[0] = call
+		applet.response = { status = 200, headers = {} }
+		run(setmetatable(applet, AppletHTTP))
+	end,
+	serve_tcp = function(run, call)
+		run(setmetatable({ [0] = call }, AppletTCP))
+	end,
+	serve_command = function(run, call, ...)
+		run(setmetatable({ [0] = call }, AppletTCP), ...)
+	end,
+}

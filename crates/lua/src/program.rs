@@ -1,0 +1,130 @@
+//! All that the scripts of a configuration are: their states and what they registered.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sample::script::Use;
+
+use crate::bridge::{Bridge, Nobody};
+use crate::called::{Known, Shared};
+use crate::function::Function;
+use crate::host::{Command, Host, Task};
+use crate::load::merge;
+use crate::native::Registered;
+use crate::running::{Running, Step};
+use crate::settings::Settings;
+use crate::state::{self, State};
+
+/// The scripts of a configuration.
+#[derive(Debug)]
+pub struct Program {
+    settings: Arc<Settings>,
+    shared: Arc<Shared>,
+    states: Vec<Arc<State>>,
+    loading: HashMap<(Use, Box<str>), Function>,
+    functions: HashMap<(Use, Box<str>), Arc<Function>>,
+    inits: Vec<(Arc<State>, mlua::Function)>,
+    tasks: Vec<Task>,
+    commands: Vec<Command>,
+}
+
+impl Program {
+    pub(crate) fn new(settings: Arc<Settings>, shared: Arc<Shared>) -> Self {
+        Self {
+            settings,
+            shared,
+            states: Vec::new(),
+            loading: HashMap::new(),
+            functions: HashMap::new(),
+            inits: Vec::new(),
+            tasks: Vec::new(),
+            commands: Vec::new(),
+        }
+    }
+
+    /// Adds a state and what its files registered.
+    pub(crate) fn add(&mut self, state: &Arc<State>, registered: Registered) {
+        merge(&mut self.loading, state, registered.functions);
+        self.inits.extend(registered.inits.into_iter().map(|run| (state.clone(), run)));
+        self.tasks.extend(registered.tasks.into_iter().map(|(run, args)| Task::new(state, run, args)));
+        // Of those by the same words the first counts: each worker's state has one.
+        for command in registered.commands {
+            if !self.commands.iter().any(|own| own.path == command.0) {
+                self.commands.push(Command::new(state, command));
+            }
+        }
+        self.states.push(state.clone());
+    }
+
+    /// Ends loading.
+    pub(crate) fn seal(&mut self) {
+        let loading = std::mem::take(&mut self.loading);
+        self.functions = loading.into_iter().map(|(key, function)| (key, Arc::new(function))).collect();
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The function of that name.
+    pub fn function(&self, used: Use, name: &str) -> Option<Arc<Function>> {
+        self.functions.get(&(used, Box::from(name))).cloned()
+    }
+
+    /// The names of all functions of that use.
+    pub fn names(&self, used: Use) -> Vec<Box<str>> {
+        self.functions.keys().filter(|(of, _)| *of == used).map(|(_, name)| name.clone()).collect()
+    }
+
+    /// Tells what names mean, once the configuration is read.
+    pub fn know(&self, known: Known) {
+        self.shared.know(known);
+    }
+
+    /// Runs what files registered to be run before the first connection (`core.register_init`).
+    ///
+    /// # Errors
+    /// What an error of theirs says.
+    pub fn init(&self) -> Result<(), String> {
+        for (state, run) in &self.inits {
+            let mut running = Running::new(state.clone(), None);
+            match running.begin_alone(&Nobody, run, &[]) {
+                Step::Done(_) => {}
+                Step::Failed(failure) => return Err(failure.text()),
+                Step::Wait(_) => return Err("nothing can be waited for before the workers start".to_owned()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Has `host` do what scripts cannot, now that the workers start.
+    pub fn serve(&self, host: Box<dyn Host>) {
+        self.shared.serve(host);
+    }
+
+    /// The tasks that begin on the worker of this number.
+    pub fn tasks(&self, worker: usize) -> impl Iterator<Item = &Task> {
+        self.tasks.iter().filter(move |task| match task.state.number {
+            0 => worker == 0,
+            number => number == worker + 1,
+        })
+    }
+
+    /// The command that begins with these words, and how many of them are its own.
+    pub fn command(&self, words: &[String]) -> Option<(&Command, usize)> {
+        let fits = |command: &&Command| words.starts_with(&command.path);
+        let found = self.commands.iter().filter(fits).max_by_key(|command| command.path.len())?;
+        Some((found, found.path.len()))
+    }
+
+    /// What is said of each command.
+    pub fn usages(&self) -> Vec<String> {
+        self.commands.iter().map(|command| command.usage.clone()).collect()
+    }
+
+    /// Logs a message about a script.
+    pub fn tell(&self, bridge: &dyn Bridge, level: u8, text: &str) {
+        state::tell(&self.settings, bridge, level, text.as_bytes());
+    }
+}

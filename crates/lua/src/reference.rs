@@ -1,0 +1,75 @@
+//! Checks that `docs/lua.md` tells what scripts have and have not.
+
+use std::sync::Arc;
+
+use mlua::{Table, Value};
+
+use crate::called::Shared;
+use crate::settings::Settings;
+use crate::state::State;
+
+/// Members that are made for an object when it is, and stand in no table of its class.
+const OF_OBJECTS: &[&str] = &[
+    "Proxy.name",
+    "Proxy.uuid",
+    "Proxy.servers",
+    "Server.name",
+    "TXN.c",
+    "TXN.sc",
+    "TXN.f",
+    "TXN.sf",
+    "TXN.req",
+    "TXN.res",
+    "TXN.http",
+    "Reply.status",
+    "Reply.reason",
+    "Reply.headers",
+    "Reply.body",
+    "AppletHTTP.c",
+    "AppletHTTP.sc",
+    "AppletHTTP.f",
+    "AppletHTTP.sf",
+    "AppletHTTP.method",
+    "AppletHTTP.version",
+    "AppletHTTP.path",
+    "AppletHTTP.qs",
+    "AppletHTTP.length",
+    "AppletHTTP.headers",
+    "AppletTCP.c",
+    "AppletTCP.sc",
+    "AppletTCP.f",
+    "AppletTCP.sf",
+    "Map.lookup",
+    "Map.slookup",
+    "Regex.exec",
+    "Regex.match",
+];
+
+fn has(state: &State, name: &str) -> bool {
+    if OF_OBJECTS.contains(&name) {
+        return true;
+    }
+    let Some((class, member)) = name.split_once('.') else { return false };
+    let table = state.lua.globals().get::<Option<Table>>(class).ok().flatten();
+    let table = table.or_else(|| state.classes.get::<Option<Table>>(class).ok().flatten());
+    table.is_some_and(|table| !matches!(table.raw_get(member), Ok(Value::Nil) | Err(_)))
+}
+
+#[test]
+fn the_reference_tells_what_there_is() {
+    let settings = Arc::new(Settings::default());
+    let shared = Arc::new(Shared::new(&settings));
+    let state = State::new(0, &settings, &shared, 0, 1).expect("a state");
+    let (mut rows, mut wrong) = (0, Vec::new());
+    for line in include_str!("../../../docs/lua.md").lines() {
+        let mut cells = line.trim_matches('|').split('|').map(str::trim);
+        let (Some(name), Some(status)) = (cells.next(), cells.next()) else { continue };
+        let Some(name) = name.strip_prefix('`').and_then(|name| name.strip_suffix('`')) else { continue };
+        rows += 1;
+        if has(&state, name) != (status == "yes") {
+            wrong.push(name.to_owned());
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+    assert!(rows > 200, "{rows}");
+}

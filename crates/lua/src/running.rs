@@ -1,0 +1,262 @@
+//! A call of a function of a script: a coroutine from its first instruction to its last.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use mlua::{IntoLuaMulti, MultiValue, Thread, Value as LuaValue};
+use sample::Value;
+
+use crate::bridge::{self, Bridge};
+use crate::budget::{self, TIMEOUT};
+use crate::convert;
+use crate::function::{Function, Kind};
+use crate::state::State;
+use crate::wait::{Answer, Wait, code};
+
+/// How far a call came.
+#[derive(Debug)]
+pub enum Step {
+    /// To its end, with what it returned.
+    Done(MultiValue),
+    /// To where it waits.
+    Wait(Wait),
+    /// No further.
+    Failed(Failure),
+}
+
+/// Why a call came to no good end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// An error, with its file and line.
+    Error(String),
+    /// It took too long, where this says.
+    Late(String),
+}
+
+impl Failure {
+    /// What logs say of it.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Error(message) => format!("runtime error: {message}"),
+            Self::Late(place) => format!("{TIMEOUT} at {place}"),
+        }
+    }
+}
+
+/// A call.
+#[derive(Debug)]
+pub struct Running {
+    state: Arc<State>,
+    thread: Option<Thread>,
+    /// Its number: objects of its request are good for this call alone.
+    number: u64,
+    /// The time that it may compute, as far as it has not.
+    left: Option<Duration>,
+    /// Turns that it had.
+    turns: u64,
+}
+
+/// Calls so far.
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// Numbers that this thread may give, so that threads seldom meet.
+    static NUMBERS: std::cell::Cell<(u64, u64)> = const { std::cell::Cell::new((0, 0)) };
+}
+
+fn next_number() -> u64 {
+    NUMBERS.with(|numbers| {
+        let (mut next, mut end) = numbers.get();
+        if next == end {
+            next = CALLS.fetch_add(1 << 16, Relaxed) + 1;
+            end = next + (1 << 16);
+        }
+        numbers.set((next + 1, end));
+        next
+    })
+}
+
+impl Running {
+    pub(crate) fn new(state: Arc<State>, allowed: Option<Duration>) -> Self {
+        Self { state, thread: None, number: next_number(), left: allowed, turns: 0 }
+    }
+
+    /// Begins an action.
+    pub fn begin_action(&mut self, bridge: &dyn Bridge, function: &Function, words: &[Box<str>]) -> Step {
+        let state = self.state.clone();
+        let (_, own) = function.home();
+        let number = self.number as i64;
+        if words.is_empty() {
+            return self.resume_with(bridge, (&state.act, own, number));
+        }
+        let made = (&state.act, own, number).into_lua_multi(&state.lua).and_then(|mut all| {
+            for word in words {
+                all.push_back(LuaValue::String(state.lua.create_string(&*base::raw::bytes_of(word))?));
+            }
+            Ok(all)
+        });
+        match made {
+            Ok(all) => self.resume_with(bridge, all),
+            Err(error) => Step::Failed(Failure::Error(message_of(&error))),
+        }
+    }
+
+    /// Begins a service.
+    pub fn begin_service(&mut self, bridge: &dyn Bridge, function: &Function) -> Step {
+        let state = self.state.clone();
+        let (_, own) = function.home();
+        let serve = if function.kind == Kind::HttpService { &state.serve_http } else { &state.serve_tcp };
+        self.resume_with(bridge, (serve, own, self.number as i64))
+    }
+
+    /// Begins a function that gets nothing but these.
+    pub(crate) fn begin_alone(
+        &mut self,
+        bridge: &dyn Bridge,
+        run: &mlua::Function,
+        args: &[LuaValue],
+    ) -> Step {
+        let mut all: MultiValue = args.iter().cloned().collect();
+        all.push_front(LuaValue::Function(run.clone()));
+        self.look(bridge, all)
+    }
+
+    /// Begins a command of the runtime socket.
+    pub(crate) fn begin_command(
+        &mut self,
+        bridge: &dyn Bridge,
+        run: &mlua::Function,
+        args: &[String],
+    ) -> Step {
+        let state = self.state.clone();
+        let made =
+            (&state.serve_command, run, self.number as i64).into_lua_multi(&state.lua).and_then(|mut all| {
+                for word in args {
+                    all.push_back(LuaValue::String(state.lua.create_string(word)?));
+                }
+                Ok(all)
+            });
+        match made {
+            Ok(all) => self.resume_with(bridge, all),
+            Err(error) => Step::Failed(Failure::Error(message_of(&error))),
+        }
+    }
+
+    /// Begins a fetch, or a converter of `value`.
+    pub(crate) fn begin_looking<'t>(
+        &mut self,
+        bridge: &dyn Bridge,
+        function: &Function,
+        value: Option<&Value<'_>>,
+        texts: impl Iterator<Item = &'t [u8]>,
+    ) -> Step {
+        let state = self.state.clone();
+        let (_, own) = function.home();
+        let lua = &state.lua;
+        let made = (|| {
+            let mut all = match value {
+                None => (&state.act, own, self.number as i64).into_lua_multi(lua)?,
+                Some(value) => {
+                    let value = convert::to_text(lua, Some(value.clone()))?;
+                    (own, value).into_lua_multi(lua)?
+                }
+            };
+            for text in texts {
+                all.push_back(LuaValue::String(lua.create_string(text)?));
+            }
+            Ok(all)
+        })();
+        match made {
+            Ok(all) => self.look(bridge, all),
+            Err(error) => Step::Failed(Failure::Error(message_of(&error))),
+        }
+    }
+
+    /// Runs on, whoever else might have their turn, until it ends or waits.
+    fn look(&mut self, bridge: &dyn Bridge, args: MultiValue) -> Step {
+        let mut step = self.resume_with(bridge, args);
+        // A turn that is over is not the end of what cannot wait.
+        while let Step::Wait(Wait::Turn) = step {
+            step = self.resume_with(bridge, ());
+        }
+        step
+    }
+
+    /// Goes on with what it waited for.
+    pub fn resume(&mut self, bridge: &dyn Bridge, answer: Answer) -> Step {
+        match answer {
+            Answer::Nothing => self.resume_with(bridge, ()),
+            answer => self.resume_with(bridge, answer),
+        }
+    }
+
+    fn resume_with(&mut self, bridge: &dyn Bridge, args: impl IntoLuaMulti) -> Step {
+        let thread = match self.thread.take().map_or_else(|| self.state.thread(), Ok) {
+            Ok(thread) => thread,
+            Err(error) => return Step::Failed(Failure::Error(message_of(&error))),
+        };
+        let burst = self.state.settings.burst;
+        let is_first = self.turns == 0;
+        self.turns += 1;
+        let allowed = match (burst, self.left) {
+            (Some(burst), Some(left)) => Some(burst.min(left)),
+            (burst, left) => burst.or(left),
+        };
+        let (resumed, used) = budget::within(allowed, is_first, || {
+            bridge::lend(self.number, bridge, || thread.resume::<(LuaValue, MultiValue)>(args))
+        });
+        if let Some(left) = &mut self.left {
+            *left = left.saturating_sub(used.time);
+        }
+        if let Some(place) = used.expired {
+            return Step::Failed(Failure::Late(place));
+        }
+        match resumed {
+            Err(error) => Step::Failed(Failure::Error(message_of(&error))),
+            Ok((LuaValue::Integer(code::DONE), values)) => {
+                self.state.keep(thread);
+                Step::Done(values)
+            }
+            // It said so itself, and cannot be used for another.
+            Ok((LuaValue::Integer(code::FINISH), values)) => Step::Done(values),
+            Ok((LuaValue::Integer(number), values)) => {
+                self.thread = Some(thread);
+                Step::Wait(Wait::read(number, &values))
+            }
+            // The hook ended a turn, or the script yielded to nobody in particular.
+            Ok(_) => {
+                self.thread = Some(thread);
+                Step::Wait(Wait::Turn)
+            }
+        }
+    }
+
+    /// Logs that the call failed.
+    pub fn tell(&self, bridge: &dyn Bridge, text: &str) {
+        self.state.tell(bridge, 1, text.as_bytes());
+    }
+}
+
+/// The number that an action returned; 0 where it returned something else.
+pub fn number(values: &MultiValue) -> i64 {
+    values.front().and_then(LuaValue::as_integer).unwrap_or(0)
+}
+
+/// What an error says: the place and the message, in one line.
+pub(crate) fn message_of(error: &mlua::Error) -> String {
+    let text = match error {
+        mlua::Error::CallbackError { cause, .. } => return message_of(cause),
+        mlua::Error::RuntimeError(text) => text.clone(),
+        mlua::Error::SyntaxError { message, .. } => message.clone(),
+        mlua::Error::BadArgument { cause, pos, .. } => format!("bad argument {pos}: {}", message_of(cause)),
+        mlua::Error::FromLuaConversionError { from, to, message } => {
+            let why = message.as_deref().map_or(String::new(), |why| format!(" ({why})"));
+            format!("a {from} stands where a {} should{why}", to.to_lowercase())
+        }
+        mlua::Error::MemoryError(_) => "not enough memory: see `tune.lua.maxmem`".to_owned(),
+        other => other.to_string(),
+    };
+    let text = text.strip_prefix("runtime error: ").unwrap_or(&text);
+    text.lines().next().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,47 @@
+//! What scripts that wait for one another wait by: a number that only grows, and who waits for that.
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+/// A signal. Shared by all who have a copy.
+#[derive(Debug, Clone, Default)]
+pub struct Signal(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    count: AtomicU64,
+    waiting: Mutex<Vec<Waker>>,
+}
+
+impl Signal {
+    /// How often it was given.
+    pub fn count(&self) -> u64 {
+        self.0.count.load(SeqCst)
+    }
+
+    /// Gives it: who waits goes on.
+    pub fn notify(&self) {
+        self.0.count.fetch_add(1, SeqCst);
+        let waiting = std::mem::take(&mut *self.waiting());
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Ready once it was given more often than `seen` says.
+    pub fn poll_given(&self, seen: u64, context: &mut Context<'_>) -> Poll<()> {
+        if self.count() != seen {
+            return Poll::Ready(());
+        }
+        let mut waiting = self.waiting();
+        if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            waiting.push(context.waker().clone());
+        }
+        drop(waiting);
+        // It may have been given meanwhile.
+        if self.count() == seen { Poll::Pending } else { Poll::Ready(()) }
+    }
+
+    fn waiting(&self) -> std::sync::MutexGuard<'_, Vec<Waker>> {
+        self.0.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}

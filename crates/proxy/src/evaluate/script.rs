@@ -1,0 +1,219 @@
+//! Functions of scripts as actions of rules: begun, resumed after what they waited for, and what
+//! their result makes of the message.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lua::{Answer, Bridge, Failure, Function, Running, Step, Wait};
+use rules::{Edit, Final, Reply, ScriptCall, Side};
+use runtime::timer;
+use sample::{Cause, Env, Phase};
+
+use super::driver::{About, longest_head, watches};
+use crate::client::{Client, Watch};
+use crate::exchange::scripting::{self, Ended};
+use crate::exchange::{Exchange, Stop, view};
+
+/// What an action came to.
+pub(super) enum Verdict {
+    /// The next rule.
+    Next,
+    /// The rest of the set is not looked at.
+    Accept,
+    /// As a rule's own verdict.
+    Final(Final),
+    /// The message goes no further.
+    Stop(Stop),
+}
+
+/// What an action reaches of its request.
+struct Seat<'a> {
+    client: &'a Client,
+    x: RefCell<&'a mut Exchange>,
+    /// The longest that a head may become.
+    limit: usize,
+    is_response: bool,
+}
+
+impl Bridge for Seat<'_> {
+    fn view(&self, look: &mut dyn FnMut(&Env<'_>)) {
+        view::with(self.client, &self.x.borrow(), |env| look(env));
+    }
+
+    fn edit(&self, edit: &Edit<'_>) -> Option<bool> {
+        let mut x = self.x.borrow_mut();
+        let fits = x.txn.is_http && (edit.side() == Side::Response) == self.is_response;
+        fits.then(|| edit.make(&mut x.txn, self.limit))
+    }
+
+    fn notes(&self, with: &mut dyn FnMut(&mut lua::Notes)) -> bool {
+        with(&mut scripting::of(&mut self.x.borrow_mut()).notes);
+        true
+    }
+
+    fn set(&self, setting: lua::Setting) {
+        scripting::set(self.client, &mut self.x.borrow_mut(), setting);
+    }
+
+    fn end(&self, reply: Option<lua::Reply>) {
+        scripting::of(&mut self.x.borrow_mut()).ended = Some(reply.map_or(Ended::Closed, Ended::Answered));
+    }
+
+    fn log(&self, level: u8, text: &[u8]) -> bool {
+        scripting::log(self.client, &self.x.borrow(), level, text)
+    }
+
+    fn is_response(&self) -> bool {
+        self.is_response
+    }
+}
+
+/// The function that a rule names, as scripts have it.
+pub(crate) fn function(call: &ScriptCall) -> Option<&Function> {
+    let function: &dyn std::any::Any = &*call.function;
+    function.downcast_ref()
+}
+
+/// Begins an action: most come to their end at once.
+#[inline(never)]
+pub(super) fn begin(
+    client: &Client,
+    x: &mut Exchange,
+    about: &About<'_>,
+    call: &ScriptCall,
+) -> Result<Verdict, (Running, Wait)> {
+    let Some(function) = function(call) else { return Ok(Verdict::Next) };
+    let mut running = function.call();
+    let step = {
+        let seat = Seat {
+            client,
+            limit: longest_head(client, x, about),
+            is_response: about.is_response(),
+            x: RefCell::new(x),
+        };
+        running.begin_action(&seat, function, &call.words)
+    };
+    take(client, x, about, call, running, step)
+}
+
+/// Goes on with an action that waits, to its end.
+#[cold]
+pub(super) async fn go_on(
+    client: &mut Client,
+    x: &mut Exchange,
+    about: &About<'_>,
+    call: &Arc<ScriptCall>,
+    begun: (Running, Wait),
+) -> Result<Verdict, Stop> {
+    let (mut running, mut wait) = begun;
+    loop {
+        let leaving = watches(client, x, about);
+        let answer = await_for(client, leaving, wait).await?;
+        let step = {
+            let seat = Seat {
+                client,
+                limit: longest_head(client, x, about),
+                is_response: about.is_response(),
+                x: RefCell::new(x),
+            };
+            running.resume(&seat, answer)
+        };
+        match take(client, x, about, call, running, step) {
+            Ok(verdict) => return Ok(verdict),
+            Err((still, next)) => (running, wait) = (still, next),
+        }
+    }
+}
+
+/// What a step of an action makes of the message; an error where it waits.
+fn take(
+    client: &Client,
+    x: &mut Exchange,
+    about: &About<'_>,
+    call: &ScriptCall,
+    running: Running,
+    step: Step,
+) -> Result<Verdict, (Running, Wait)> {
+    match step {
+        Step::Done(values) if values.is_empty() => Ok(Verdict::Next),
+        Step::Done(values) => Ok(verdict(x, about, lua::number(&values))),
+        Step::Wait(Wait::End) => Ok(Verdict::Stop(ended(client, x, about))),
+        Step::Wait(wait) => Err((running, wait)),
+        Step::Failed(failure) => {
+            // As in HAProxy, the message goes on as if the action had done nothing more.
+            tell(client, x, &running, call, "function", &failure);
+            Ok(Verdict::Next)
+        }
+    }
+}
+
+/// Logs that a call failed.
+pub(crate) fn tell(
+    client: &Client,
+    x: &mut Exchange,
+    running: &Running,
+    call: &ScriptCall,
+    what: &str,
+    failure: &Failure,
+) {
+    let name = function(call).map_or("", |function| &function.name);
+    let seat = Seat { client, x: RefCell::new(x), limit: 0, is_response: false };
+    running.tell(&seat, &format!("Lua {what} '{name}': {}.", failure.text()));
+}
+
+/// What a number that an action returned means (`act`).
+fn verdict(x: &mut Exchange, about: &About<'_>, number: i64) -> Verdict {
+    let deny = |status| Verdict::Final(Final::Deny(Arc::new(Reply::page(status))));
+    match number {
+        1 => Verdict::Accept,
+        3 => Verdict::Final(Final::Internal),
+        4 => Verdict::Stop(Stop::Close),
+        5 => deny(if about.is_response() { 502 } else { 403 }),
+        6 => deny(503),
+        7 => {
+            x.keep_alive = false;
+            deny(400)
+        }
+        _ => Verdict::Next,
+    }
+}
+
+/// An action said that its request is done with: with an answer, or without.
+fn ended(client: &Client, x: &mut Exchange, about: &About<'_>) -> Stop {
+    let phase = if about.is_response() { Phase::Headers } else { Phase::Request };
+    x.txn.termination.set(Cause::Local, phase);
+    match scripting::of(x).ended.take() {
+        Some(Ended::Answered(reply)) if x.txn.is_http => {
+            scripting::answer(client, x, reply);
+            Stop::Reply
+        }
+        _ => Stop::Close,
+    }
+}
+
+/// Waits for what a script waits for.
+///
+/// # Errors
+/// There is no use in waiting on.
+pub(crate) async fn await_for(client: &mut Client, leaving: bool, wait: Wait) -> Result<Answer, Stop> {
+    match wait {
+        Wait::Turn | Wait::End => {
+            tokio::task::yield_now().await;
+            // A client that is killed is noticed between turns too.
+            client.timer.set(timer::NEVER);
+            let watch = Watch { leaving, ..Watch::KILL };
+            client.wait(watch, |_, _| std::task::Poll::Ready(())).await?;
+        }
+        Wait::Change(..) | Wait::Socket(_) | Wait::Ask(_) => {
+            client.timer.set(timer::NEVER);
+            let watch = Watch { leaving, ..Watch::KILL };
+            let mut done = (client.worker.shared.services.perform)(wait);
+            return Ok(client.wait(watch, |_, context| done.as_mut().poll(context)).await?);
+        }
+        // What services alone wait for.
+        Wait::Start | Wait::Flush | Wait::Input(_) => {}
+        Wait::Sleep(ms) => client.pause(Duration::from_millis(ms), leaving).await?,
+    }
+    Ok(Answer::Nothing)
+}

@@ -1,0 +1,102 @@
+//! What scripts keep of an exchange, and what they make of it beside its heads.
+
+use std::sync::Arc;
+
+use rules::ScriptCall;
+
+use crate::client::Client;
+use crate::exchange::Exchange;
+use crate::log::Line;
+
+/// A service that answers.
+pub(crate) struct Service {
+    pub(crate) call: Arc<ScriptCall>,
+    /// It at work, between its steps.
+    pub(crate) running: Option<lua::Running>,
+    /// The head of its response, once it gave one.
+    pub(crate) head: Option<lua::Reply>,
+    /// What came in and was not taken yet, and whether that was the end of it.
+    pub(crate) input: Vec<u8>,
+    pub(crate) is_ended: bool,
+    /// What it sent and is not on its way yet.
+    pub(crate) output: Vec<u8>,
+    /// The length of its response's body, if it said so, as far as it is not sent yet.
+    pub(crate) left: Option<u64>,
+}
+
+impl Service {
+    pub(crate) fn new(call: Arc<ScriptCall>) -> Self {
+        Self {
+            call,
+            running: None,
+            head: None,
+            input: Vec::new(),
+            is_ended: false,
+            output: Vec::new(),
+            left: None,
+        }
+    }
+}
+
+/// What scripts have of an exchange.
+#[derive(Default)]
+pub(crate) struct Scripting {
+    /// What they keep (`txn:set_priv`).
+    pub(crate) notes: lua::Notes,
+    /// How one of them ended it.
+    pub(crate) ended: Option<Ended>,
+    /// The service that answers it.
+    pub(crate) service: Option<Service>,
+}
+
+/// How a script ended an exchange (`txn:done`).
+pub(crate) enum Ended {
+    /// Without an answer.
+    Closed,
+    /// With this one.
+    Answered(lua::Reply),
+}
+
+/// What scripts have of it.
+pub(crate) fn of(x: &mut Exchange) -> &mut Scripting {
+    x.scripting.get_or_insert_default()
+}
+
+/// Changes how the request is treated.
+pub(crate) fn set(client: &Client, x: &mut Exchange, setting: lua::Setting) {
+    match setting {
+        lua::Setting::LogLevel(level) => x.txn.log_level = Some(level),
+        lua::Setting::Mark(mark) => client.side.set_mark(mark),
+        lua::Setting::Tos(tos) => client.side.set_tos(tos),
+        lua::Setting::PriorityClass(class) => x.txn.priority.0 = class,
+        lua::Setting::PriorityOffset(offset) => x.txn.priority.1 = offset,
+    }
+}
+
+/// Makes a script's answer the one that the client gets.
+pub(crate) fn answer(_client: &Client, x: &mut Exchange, reply: lua::Reply) {
+    let head = &mut x.txn.response;
+    head.clear();
+    head.start_response(reply.status, reply.reason.as_deref());
+    for (name, value) in &reply.headers {
+        // What is no field is left out.
+        let _ = head.append(name, value);
+    }
+    x.reply.clear();
+    x.reply.bytes = reply.body;
+    head.set_content_length(x.reply.bytes.len() as u64);
+}
+
+/// Logs a message of a script where those of its proxy go; says whether a logger took it.
+pub(crate) fn log(client: &Client, x: &Exchange, level: u8, text: &[u8]) -> bool {
+    let proxy = x.backend.as_ref().map_or(&client.frontend, |backend| backend);
+    let loggers = &proxy.loggers;
+    if loggers.is_empty() {
+        return false;
+    }
+    // One line each, whatever is in it.
+    let text: Vec<u8> = text.iter().map(|byte| if byte.is_ascii_control() { b'.' } else { *byte }).collect();
+    let line = Line::own(level, &proxy.log_tag, &text);
+    client.worker.outbox.borrow_mut().send_all(&client.worker.shared, loggers, &line);
+    true
+}

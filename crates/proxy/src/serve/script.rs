@@ -1,0 +1,390 @@
+//! Services of scripts: functions that answer a request in a server's place, or speak over a stream.
+//!
+//! Of HTTP, the service runs up to the head of its response; rules on responses have their say, and
+//! the body leaves as the service makes it. Called by `reply` and `tcp`.
+
+use std::cell::RefCell;
+
+use http::BodyLength;
+use lua::{Answer, Bridge, Step, Taken, Wait};
+use runtime::timer::{now_ms, now_us};
+use sample::transaction::TimeoutSlot;
+use sample::{Cause, Env, Phase};
+
+use super::reply;
+use crate::client::{Client, Watch};
+use crate::evaluate;
+use crate::evaluate::script as action;
+use crate::exchange::scripting::{self, Service};
+use crate::exchange::{Exchange, Stop, view};
+use crate::fault::Fault;
+use crate::flow::{Coding, Following, Path};
+use crate::message::{compression, upload};
+
+/// So much may wait to be sent before a script has to.
+const PORTION: usize = 16 * 1024;
+
+/// What a service reaches of its request.
+struct Seat<'a> {
+    client: &'a Client,
+    x: RefCell<&'a mut Exchange>,
+}
+
+impl Seat<'_> {
+    fn service<R>(&self, with: impl FnOnce(&mut Service) -> R) -> Option<R> {
+        scripting::of(&mut self.x.borrow_mut()).service.as_mut().map(with)
+    }
+}
+
+impl Bridge for Seat<'_> {
+    fn view(&self, look: &mut dyn FnMut(&Env<'_>)) {
+        view::with(self.client, &self.x.borrow(), |env| look(env));
+    }
+
+    fn notes(&self, with: &mut dyn FnMut(&mut lua::Notes)) -> bool {
+        with(&mut scripting::of(&mut self.x.borrow_mut()).notes);
+        true
+    }
+
+    fn respond(&self, reply: lua::Reply) {
+        self.service(|service| service.head = Some(reply));
+    }
+
+    fn send(&self, bytes: &[u8]) -> Option<bool> {
+        self.service(|service| {
+            service.output.extend_from_slice(bytes);
+            service.output.len() >= PORTION
+        })
+    }
+
+    fn take(&self, most: usize, is_line: bool) -> Taken {
+        let limit = self.client.worker.shared.plan.global.tune.bufsize;
+        self.service(|service| take(service, most, is_line, limit)).unwrap_or(Taken::End)
+    }
+
+    fn log(&self, level: u8, text: &[u8]) -> bool {
+        scripting::log(self.client, &self.x.borrow(), level, text)
+    }
+}
+
+/// Takes what came in, up to `most` bytes, or a line; a line without an end is given in parts of
+/// `limit` bytes.
+fn take(service: &mut Service, most: usize, is_line: bool, limit: usize) -> Taken {
+    let input = &mut service.input;
+    if input.is_empty() {
+        return if service.is_ended { Taken::End } else { Taken::Nothing };
+    }
+    let length = match input.iter().position(|byte| *byte == b'\n') {
+        _ if !is_line => input.len(),
+        Some(end) => end + 1,
+        None if service.is_ended || input.len() >= limit => input.len(),
+        None => return Taken::Nothing,
+    };
+    Taken::Bytes(input.drain(..length.min(most)).collect())
+}
+
+/// Runs a service up to the head of its response, and makes that the transaction's.
+///
+/// # Errors
+/// It gave none, or rules say otherwise.
+pub(super) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
+    begin(client, x, client_framing(client, x));
+    let times = &mut x.txn.times;
+    (times.queued, times.connected) = (times.request, times.request);
+    x.txn.termination.set(Cause::Local, Phase::Request);
+    let mut answer = Some(Answer::Nothing);
+    loop {
+        match step(client, x, answer.take()) {
+            Some(Step::Wait(Wait::Start)) => break,
+            Some(Step::Wait(wait)) => answer = Some(await_for(client, x, wait).await?),
+            // It ended, or failed, without a response.
+            Some(Step::Done(_) | Step::Failed(_)) | None => return Err(Fault::Internal.into()),
+        }
+    }
+    let Some(head) = scripting::of(x).service.as_mut().and_then(|service| service.head.take()) else {
+        return Err(Fault::Internal.into());
+    };
+    x.txn.times.response = now_us();
+    take_head(x, &head);
+    evaluate::of_cached(client, x).await?;
+    let backend = x.backend.clone().unwrap_or_else(|| client.frontend.clone());
+    compression::of_request(client, x, &backend);
+    Ok(())
+}
+
+fn client_framing(client: &Client, x: &Exchange) -> BodyLength {
+    client.side.framing(x.request_body.length)
+}
+
+/// Prepares a service whose input ends as `length` says.
+fn begin(client: &mut Client, x: &mut Exchange, length: BodyLength) {
+    x.upload.start(length, Path::Payload(Coding::Bare));
+    let is_ended = length == BodyLength::None;
+    let shown = scripting::of(x).service.as_mut().map(|service| {
+        service.is_ended = is_ended;
+        service.call.shown
+    });
+    x.txn.service = shown;
+    receive(client, x);
+}
+
+/// Makes what a service gave the head of the response.
+fn take_head(x: &mut Exchange, given: &lua::Reply) {
+    let head = &mut x.txn.response;
+    head.clear();
+    head.start_response(given.status, given.reason.as_deref());
+    for (name, value) in &given.headers {
+        // What is no field is left out.
+        let _ = head.append(name, value);
+    }
+    let named = |name: &str| given.headers.iter().find(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes()));
+    let said = named("content-length").filter(|_| named("transfer-encoding").is_none());
+    let said = said.and_then(|(_, value)| std::str::from_utf8(value).ok()?.trim().parse::<u64>().ok());
+    if said.is_none() {
+        head.remove_body_length();
+        head.append(b"transfer-encoding", b"chunked");
+    }
+    x.response_body.length = said.map_or(BodyLength::Chunked, BodyLength::Length);
+    x.reply.clear();
+    x.reply.open();
+    x.txn.has_response = true;
+    x.txn.status = given.status;
+    if let Some(service) = &mut scripting::of(x).service {
+        service.left = said;
+    }
+}
+
+/// How the body of its response ends.
+pub(super) fn length(x: &Exchange) -> BodyLength {
+    let service = x.scripting.as_ref().and_then(|scripting| scripting.service.as_ref());
+    let bodiless = x.head_only || matches!(x.txn.response.status(), 100..=199 | 204 | 304);
+    match service.and_then(|service| service.left) {
+        _ if bodiless => BodyLength::None,
+        Some(length) => BodyLength::Length(length),
+        None => BodyLength::Chunked,
+    }
+}
+
+/// Sends the head of the response, and its body as the service makes it.
+///
+/// # Errors
+/// The client does not take it, or the service does not make all of it.
+pub(super) async fn send_body(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
+    reply::begin_reply(client, x);
+    let sent = send_pieces(client, x).await;
+    reply::end_reply(client, x, sent)
+}
+
+async fn send_pieces(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
+    let allowed = x.timeout(TimeoutSlot::Client, client.frontend.timeouts.client);
+    let mut answer = Answer::Nothing;
+    loop {
+        let step = step(client, x, Some(answer));
+        let is_short = pass_on(x);
+        match step {
+            Some(Step::Done(_)) if !is_short => {
+                x.reply.close();
+                return reply::pump(client, x, allowed).await;
+            }
+            Some(Step::Wait(wait)) => {
+                reply::pump(client, x, allowed).await?;
+                answer = await_for(client, x, wait).await.map_err(fault_of)?;
+            }
+            // What was promised does not come: the client must not take what it has for the whole.
+            Some(Step::Done(_) | Step::Failed(_)) | None => {
+                // What there is has left before the connection ends.
+                let _ = reply::pump(client, x, allowed).await;
+                x.txn.termination.set(Cause::Internal, Phase::Data);
+                client.side.reset();
+                return Err(Fault::Truncated);
+            }
+        }
+    }
+}
+
+fn fault_of(stop: Stop) -> Fault {
+    match stop {
+        Stop::Fault(fault) => fault,
+        _ => Fault::Internal,
+    }
+}
+
+/// Gives what the service sent to the body of the response, no more than that has; says whether
+/// something is still missing.
+fn pass_on(x: &mut Exchange) -> bool {
+    let bodiless = x.download.is_received() && x.reply.bytes.is_empty();
+    let Some(service) = x.scripting.as_mut().and_then(|scripting| scripting.service.as_mut()) else {
+        return false;
+    };
+    if bodiless {
+        service.output.clear();
+        return false;
+    }
+    let most = service.left.map_or(usize::MAX, |left| usize::try_from(left).unwrap_or(usize::MAX));
+    service.output.truncate(most);
+    if let Some(left) = &mut service.left {
+        *left -= service.output.len() as u64;
+    }
+    if !service.output.is_empty() {
+        x.reply.put(&service.output);
+        service.output.clear();
+    }
+    service.left.is_some_and(|left| left > 0)
+}
+
+/// Begins the service, or goes on with it.
+fn step(client: &Client, x: &mut Exchange, answer: Option<Answer>) -> Option<Step> {
+    let service = scripting::of(x).service.as_mut()?;
+    let (call, running) = (service.call.clone(), service.running.take());
+    let function = action::function(&call)?;
+    let seat = Seat { client, x: RefCell::new(x) };
+    let (running, step) = match running {
+        Some(mut running) => {
+            let step = running.resume(&seat, answer.unwrap_or_default());
+            (running, step)
+        }
+        None => {
+            let mut running = function.call();
+            let step = running.begin_service(&seat, function);
+            (running, step)
+        }
+    };
+    let x = seat.x.into_inner();
+    if let Step::Failed(failure) = &step {
+        let what = if x.txn.is_http { "applet http" } else { "applet tcp" };
+        action::tell(client, x, &running, &call, what, failure);
+    }
+    if let Step::Wait(_) = step {
+        scripting::of(x).service.as_mut()?.running = Some(running);
+    }
+    Some(step)
+}
+
+/// Waits for what a service waits for.
+async fn await_for(client: &mut Client, x: &mut Exchange, wait: Wait) -> Result<Answer, Stop> {
+    match wait {
+        Wait::Flush | Wait::Start => Ok(Answer::Nothing),
+        Wait::Input(time) => {
+            upload::answer_expectation(client, x).await?;
+            await_input(client, x, time).await?;
+            Ok(Answer::Nothing)
+        }
+        wait => {
+            let frontend = client.frontend.clone();
+            let leaving = x.txn.is_http && x.aborts_on_close(client, &frontend);
+            action::await_for(client, leaving, wait).await
+        }
+    }
+}
+
+/// Waits until more has come in, or its end; or until `time` ms have passed.
+async fn await_input(client: &mut Client, x: &mut Exchange, time: Option<u64>) -> Result<(), Stop> {
+    if receive(client, x) || is_ended(x) {
+        return Ok(());
+    }
+    let silent = x.timeout(TimeoutSlot::Client, client.frontend.timeouts.client);
+    let own = time.map(|time| now_ms().saturating_add(time));
+    client.timer.set_after(now_ms(), silent);
+    if let Some(own) = own {
+        client.timer.set(own);
+    }
+    let watch = Watch { leaving: false, late: Fault::ClientTimeout };
+    loop {
+        let read = client.wait(watch, |client, context| client.poll_fill(context)).await;
+        match read {
+            Err(Fault::ClientTimeout) if own.is_some() => return Ok(()),
+            Err(fault) => return Err(fault.into()),
+            Ok(Ok(n)) if n > 0 => {
+                if receive(client, x) || is_ended(x) {
+                    return Ok(());
+                }
+            }
+            Ok(_) => {
+                receive(client, x);
+                if let Some(service) = &mut scripting::of(x).service {
+                    service.is_ended = true;
+                }
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn is_ended(x: &Exchange) -> bool {
+    let service = x.scripting.as_ref().and_then(|scripting| scripting.service.as_ref());
+    service.is_none_or(|service| service.is_ended)
+}
+
+/// Takes what is here of the input; says whether there was anything.
+fn receive(client: &mut Client, x: &mut Exchange) -> bool {
+    let Some(service) = x.scripting.as_mut().and_then(|scripting| scripting.service.as_mut()) else {
+        return false;
+    };
+    if service.is_ended {
+        return false;
+    }
+    let before = service.input.len();
+    match client.side.take_body(&mut x.upload, &mut service.input) {
+        Ok(ended) => service.is_ended = ended,
+        Err(_) => service.is_ended = true,
+    }
+    let received = (service.input.len() - before) as u64;
+    x.txn.bytes_in += received;
+    received > 0
+}
+
+/// Serves a stream of TCP by a service.
+pub(super) async fn relay(client: &mut Client, x: &mut Exchange) {
+    x.phase = Phase::Data;
+    begin(client, x, BodyLength::UntilClose);
+    let times = &mut x.txn.times;
+    (times.queued, times.connected) = (times.request, times.request);
+    let mut answer = Answer::Nothing;
+    loop {
+        let step = step(client, x, Some(answer));
+        if write(client, x).await.is_err() {
+            x.txn.termination.set(Cause::Client, Phase::Data);
+            break;
+        }
+        match step {
+            Some(Step::Wait(wait)) => match await_for(client, x, wait).await {
+                Ok(next) => answer = next,
+                Err(Stop::Fault(fault)) => {
+                    let (cause, phase) = fault.termination(x.phase);
+                    x.txn.termination.set(cause, phase);
+                    break;
+                }
+                Err(_) => break,
+            },
+            _ => break,
+        }
+    }
+    client.side.finish();
+}
+
+/// Sends what a service of TCP gave.
+async fn write(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
+    let Some(service) = &mut scripting::of(x).service else { return Ok(()) };
+    let output = std::mem::take(&mut service.output);
+    if output.is_empty() {
+        return Ok(());
+    }
+    let allowed = x.timeout(TimeoutSlot::Client, client.frontend.timeouts.client);
+    let watch = Watch { leaving: false, late: Fault::ClientTimeout };
+    let mut sent = 0;
+    while sent < output.len() {
+        client.timer.set_after(now_ms(), allowed);
+        let write = |client: &mut Client, context: &mut std::task::Context<'_>| {
+            let left = &output[sent..];
+            client.side.sink().poll_write(context, left, &[], Following::Unknown)
+        };
+        match client.wait(watch, write).await? {
+            Ok(n) if n > 0 => sent += n,
+            _ => return Err(Fault::ClientAborted),
+        }
+    }
+    x.txn.bytes_out += sent as u64;
+    let flush =
+        |client: &mut Client, context: &mut std::task::Context<'_>| client.side.sink().poll_flush(context);
+    client.wait(watch, flush).await?.map_err(|_| Fault::ClientAborted)
+}

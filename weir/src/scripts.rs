@@ -1,0 +1,377 @@
+//! What scripts ask of the process: tasks beside requests, sockets, requests of their own, logs.
+//!
+//! Connections live on the worker of the call that made them.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use lua::{Answer, Ask, Bridge, SocketOp, Step, Task, Wait};
+use net::{Dial, Stream, Target};
+use proxy::Shared;
+use proxy::shared::Performed;
+use runtime::timer;
+use sample::Env;
+use tls::Keep;
+use tokio::task::AbortHandle;
+
+use crate::checks;
+
+/// How long a connection may take where a script does not say.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// So much may be received for one call.
+const MOST: usize = 64 << 20;
+
+/// A connection of a script.
+struct Open {
+    stream: Stream,
+    /// What was received and not taken yet.
+    input: Vec<u8>,
+    /// Whether the other side has said all.
+    is_ended: bool,
+    /// Gone when no script holds it any more.
+    held: Weak<()>,
+}
+
+thread_local! {
+    /// The connections of the calling worker.
+    static OPEN: RefCell<HashMap<u64, Open>> = RefCell::default();
+}
+
+/// Does what a script waits for.
+pub(crate) fn perform(settings: Arc<client::Settings>, wait: Wait) -> Performed {
+    Box::pin(async move {
+        match wait {
+            Wait::Sleep(ms) => timer::sleep(Duration::from_millis(ms)).await,
+            Wait::Change(signal, seen) => poll_fn(|context| signal.poll_given(seen, context)).await,
+            Wait::Socket(op) => return socket(&settings, op).await,
+            Wait::Ask(ask) => return self::ask(&settings, *ask).await,
+            // Of requests, and done by who has those.
+            Wait::Start | Wait::Flush | Wait::Input(_) | Wait::End | Wait::Turn => {
+                tokio::task::yield_now().await
+            }
+        }
+        Answer::Nothing
+    })
+}
+
+/// Sends a request of a script's own.
+async fn ask(settings: &client::Settings, ask: Ask) -> Answer {
+    let failed =
+        |error: &dyn std::fmt::Display| Answer::Response(0, error.to_string(), Vec::new(), Vec::new());
+    let mut own = settings.clone();
+    own.max_body = MOST;
+    if let Some(timeout) = ask.timeout {
+        own.idle_timeout = timeout;
+    }
+    let url = match client::Url::parse(&ask.url) {
+        Ok(url) => url,
+        Err(error) => return failed(&error),
+    };
+    own.connect_to = match ask.destination.as_deref().map(|text| destination(text, url.port)) {
+        Some(None) => return failed(&"the destination is no address"),
+        other => other.flatten(),
+    };
+    let request = client::Request { method: ask.method, url, headers: ask.headers, body: ask.body };
+    match client::send(&own, &request).await {
+        Ok(response) => Answer::Response(response.status, response.reason, response.headers, response.body),
+        Err(error) => failed(&error),
+    }
+}
+
+/// A path, an address with a port, an address, or a port of this machine.
+fn destination(text: &str, port: u16) -> Option<Target> {
+    if let Some(path) = text.strip_prefix("unix@").or_else(|| text.starts_with('/').then_some(text)) {
+        return Some(Target::Unix(path.into()));
+    }
+    let text = text.trim_start_matches("ipv4@").trim_start_matches("ipv6@");
+    if let Ok(port) = text.parse::<u16>() {
+        return Some(Target::Ip(SocketAddr::from(([127, 0, 0, 1], port))));
+    }
+    let address = text.parse().ok().or_else(|| text.parse().ok().map(|ip| SocketAddr::new(ip, port)));
+    address.map(Target::Ip)
+}
+
+/// Does what a script wants of a socket.
+async fn socket(settings: &client::Settings, op: SocketOp) -> Answer {
+    if op.what.starts_with("connect") {
+        return connect(settings, op).await;
+    }
+    // It is out of the table while it is waited for: nobody else uses it.
+    let Some(mut open) = OPEN.with_borrow_mut(|all| all.remove(&op.number)) else {
+        return Answer::Failed("connection closed.".to_owned());
+    };
+    let answer = match op.what.as_str() {
+        "send" => limited(op.timeout, send(&mut open, &op.text)).await,
+        "receive" => limited(op.timeout, receive(&mut open, &op.text)).await,
+        "peer" => named(open.stream.peer()),
+        "name" => named(open.stream.local()),
+        _ => {
+            open.stream.close();
+            return Answer::Number(1);
+        }
+    };
+    OPEN.with_borrow_mut(|all| all.insert(op.number, open));
+    answer
+}
+
+async fn limited(timeout: Option<Duration>, what: impl Future<Output = Answer>) -> Answer {
+    match timeout {
+        None => what.await,
+        Some(time) => {
+            timer::timeout(time, what).await.unwrap_or_else(|_| Answer::Failed("timeout".to_owned()))
+        }
+    }
+}
+
+fn named(address: Option<SocketAddr>) -> Answer {
+    address.map_or_else(
+        || Answer::Failed("no address".to_owned()),
+        |address| Answer::Text(address.to_string().into()),
+    )
+}
+
+/// Opens a connection, in the clear or with TLS. As in HAProxy, the certificate of a server is not
+/// judged here.
+async fn connect(settings: &client::Settings, op: SocketOp) -> Answer {
+    let text = String::from_utf8_lossy(&op.text).into_owned();
+    let address = match address(settings, &text, op.port).await {
+        Ok(address) => address,
+        Err(error) => return Answer::Failed(error),
+    };
+    let is_tls = op.what == "connect_ssl";
+    let connecting = async {
+        let made = Dial::default().connect(&Target::Ip(address)).await;
+        let mut stream = made.map_err(|error| error.to_string())?;
+        if is_tls {
+            let connector = unjudged().ok_or("TLS is not to be had")?;
+            stream.connect_tls(&connector, None, Keep::default()).map_err(|error| error.to_string())?;
+            poll_fn(|context| stream.poll_handshake(context)).await.map_err(|error| error.to_string())?;
+        }
+        Ok::<_, String>(stream)
+    };
+    match timer::timeout(op.timeout.unwrap_or(CONNECT), connecting).await {
+        Ok(Ok(stream)) => {
+            OPEN.with_borrow_mut(|all| {
+                all.retain(|_, open| open.held.strong_count() > 0);
+                let open = Open { stream, input: Vec::new(), is_ended: false, held: op.held };
+                all.insert(op.number, open)
+            });
+            Answer::Number(1)
+        }
+        Ok(Err(error)) => Answer::Failed(error),
+        Err(_) => Answer::Failed("timeout".to_owned()),
+    }
+}
+
+/// What offers TLS to servers whoever they are.
+fn unjudged() -> Option<Arc<tls::Connector>> {
+    static MADE: std::sync::OnceLock<Option<Arc<tls::Connector>>> = std::sync::OnceLock::new();
+    MADE.get_or_init(|| tls::Connector::new(&tls::Connecting::default()).ok().map(Arc::new)).clone()
+}
+
+async fn address(settings: &client::Settings, text: &str, port: Option<u16>) -> Result<SocketAddr, String> {
+    let text = text.trim_start_matches("ipv4@").trim_start_matches("ipv6@");
+    if let (Ok(address), None) = (text.parse::<SocketAddr>(), port) {
+        return Ok(address);
+    }
+    let (host, port) = match (port, text.rsplit_once(':')) {
+        (Some(port), _) => (text, port),
+        (None, Some((host, port))) => (host, port.parse().map_err(|_| format!("`{port}` is no port"))?),
+        (None, None) => return Err("a port is missing".to_owned()),
+    };
+    if let Ok(ip) = host.trim_matches(['[', ']']).parse() {
+        return Ok(SocketAddr::new(ip, port));
+    }
+    let found = settings.names.address(host).await.map_err(|error| error.to_string())?;
+    Ok(SocketAddr::new(found, port))
+}
+
+async fn send(open: &mut Open, data: &[u8]) -> Answer {
+    let mut at = 0;
+    while at < data.len() {
+        match poll_fn(|context| open.stream.poll_write(context, &data[at..])).await {
+            Ok(n) if n > 0 => at += n,
+            _ => return Answer::Failed("connection closed.".to_owned()),
+        }
+    }
+    let _ = poll_fn(|context| open.stream.poll_flush(context)).await;
+    open.stream.push();
+    Answer::Number(at as i64)
+}
+
+/// Receives a line (`*l`), all up to the end (`*a`), or so many bytes.
+async fn receive(open: &mut Open, pattern: &[u8]) -> Answer {
+    let wanted = std::str::from_utf8(pattern).ok().and_then(|text| text.parse::<usize>().ok());
+    loop {
+        let input = &mut open.input;
+        let found = match (wanted, pattern) {
+            (Some(wanted), _) if input.len() >= wanted => Some(input.drain(..wanted).collect()),
+            (None, b"*l") => input.iter().position(|byte| *byte == b'\n').map(|end| {
+                let mut line: Vec<u8> = input.drain(..=end).collect();
+                line.pop();
+                if line.last() == Some(&b'\r') {
+                    line.pop();
+                }
+                line
+            }),
+            _ => None,
+        };
+        if let Some(found) = found {
+            return Answer::Text(found);
+        }
+        if open.is_ended || input.len() >= MOST {
+            let rest = std::mem::take(input);
+            return match rest.is_empty() {
+                true => Answer::Failed("connection closed.".to_owned()),
+                false => Answer::Text(rest),
+            };
+        }
+        let mut room = [0; 16 * 1024];
+        match poll_fn(|context| open.stream.poll_read(context, &mut room)).await {
+            Ok(n) if n > 0 => open.input.extend_from_slice(&room[..n]),
+            _ => open.is_ended = true,
+        }
+    }
+}
+
+/// What tasks see: the process.
+struct OfProcess(Arc<Shared>);
+
+impl Bridge for OfProcess {
+    fn view(&self, look: &mut dyn FnMut(&Env<'_>)) {
+        look(&Env::new(&self.0.process, timer::now_ms()));
+    }
+
+    fn log(&self, level: u8, text: &[u8]) -> bool {
+        log(&self.0, level, text)
+    }
+}
+
+fn log(shared: &Shared, level: u8, text: &[u8]) -> bool {
+    if shared.plan.global.loggers.is_empty() {
+        return false;
+    }
+    checks::log_global(shared, level, &String::from_utf8_lossy(text));
+    true
+}
+
+/// The process, as scripts have it.
+pub(crate) struct Host(pub(crate) Weak<Shared>, pub(crate) Arc<control::Runtime>);
+
+impl lua::Host for Host {
+    fn log(&self, level: u8, text: &[u8]) -> bool {
+        self.0.upgrade().is_some_and(|shared| log(&shared, level, text))
+    }
+
+    fn statistics(&self, whose: lua::Whose<'_>) -> Vec<(&'static str, lua::Statistic)> {
+        let whose = match whose {
+            lua::Whose::Frontend(name) => control::Whose::Frontend(name),
+            lua::Whose::Backend(name) => control::Whose::Backend(name),
+            lua::Whose::Server(backend, name) => control::Whose::Server(backend, name),
+            lua::Whose::Process => control::Whose::Process,
+        };
+        let value = |field| match field {
+            control::Field::Integer(number) => lua::Statistic::Integer(number),
+            control::Field::Number(number) => lua::Statistic::Number(number),
+            control::Field::Text(text) => lua::Statistic::Text(text),
+        };
+        control::statistics(&self.1, whose).into_iter().map(|(name, field)| (name, value(field))).collect()
+    }
+
+    fn spawn(&self, task: Task) {
+        if let Some(shared) = self.0.upgrade() {
+            tokio::task::spawn_local(run(shared, task));
+        }
+    }
+}
+
+/// The most that a command of a script may answer.
+const LONGEST_ANSWER: usize = 1 << 20;
+
+/// What a command of a script reaches: the connection that it answers.
+struct OfCommand {
+    shared: Arc<Shared>,
+    output: RefCell<Vec<u8>>,
+}
+
+impl Bridge for OfCommand {
+    fn view(&self, look: &mut dyn FnMut(&Env<'_>)) {
+        look(&Env::new(&self.shared.process, timer::now_ms()));
+    }
+
+    fn send(&self, bytes: &[u8]) -> Option<bool> {
+        let mut output = self.output.borrow_mut();
+        output.extend_from_slice(bytes);
+        (output.len() <= LONGEST_ANSWER).then_some(false)
+    }
+
+    fn log(&self, level: u8, text: &[u8]) -> bool {
+        log(&self.shared, level, text)
+    }
+}
+
+/// Commands of the runtime socket that scripts registered.
+pub(crate) struct Commands(pub(crate) Weak<Shared>);
+
+impl control::Scripts for Commands {
+    fn run(&self, words: &[String]) -> Option<control::Answered> {
+        let shared = self.0.upgrade()?;
+        let (command, count) = shared.plan.lua.as_ref()?.command(words)?;
+        let (command, args) = (command.clone(), words[count..].to_vec());
+        Some(Box::pin(async move {
+            let bridge = OfCommand { shared: shared.clone(), output: RefCell::default() };
+            let (mut running, mut step) = command.begin(&bridge, &args);
+            loop {
+                match step {
+                    Step::Done(_) => break,
+                    Step::Failed(failure) => {
+                        running.tell(&bridge, &format!("Lua command: {}.", failure.text()));
+                        break;
+                    }
+                    Step::Wait(wait) => {
+                        let answer = (shared.services.perform)(wait).await;
+                        step = running.resume(&bridge, answer);
+                    }
+                }
+            }
+            String::from_utf8_lossy(&bridge.output.into_inner()).into_owned()
+        }))
+    }
+
+    fn usages(&self) -> Vec<String> {
+        let shared = self.0.upgrade();
+        shared.and_then(|shared| Some(shared.plan.lua.as_ref()?.usages())).unwrap_or_default()
+    }
+}
+
+/// Begins the tasks of the calling worker.
+pub(crate) fn start(shared: &Arc<Shared>, worker: usize) -> Vec<AbortHandle> {
+    let Some(program) = &shared.plan.lua else { return Vec::new() };
+    let tasks: Vec<Task> = program.tasks(worker).cloned().collect();
+    tasks.into_iter().map(|task| tokio::task::spawn_local(run(shared.clone(), task)).abort_handle()).collect()
+}
+
+/// Runs a task to its end.
+async fn run(shared: Arc<Shared>, task: Task) {
+    let bridge = Rc::new(OfProcess(shared.clone()));
+    let (mut running, mut step) = task.begin(&*bridge);
+    loop {
+        match step {
+            Step::Done(_) => return,
+            Step::Failed(failure) => {
+                running.tell(&*bridge, &format!("Lua task: {}.", failure.text()));
+                return;
+            }
+            Step::Wait(wait) => {
+                let answer = (shared.services.perform)(wait).await;
+                step = running.resume(&*bridge, answer);
+            }
+        }
+    }
+}
