@@ -192,7 +192,7 @@ fn status(kind: &str, place: &str, name: &str, signature: &str) -> Status {
             .find(|(own, _)| *own == name)
             .map(|(_, support)| *support)),
         "service" => {
-            let reachable = rules::ACTIONS.iter().any(|row| row.built && row.name == "use-service");
+            let reachable = rules::ACTIONS.iter().any(|row| row.name == "use-service");
             if reachable && name == "prometheus-exporter" { FULL } else { NOT_YET }
         }
         _ => NOT_YET,

@@ -78,8 +78,6 @@ pub struct Row {
     pub(crate) parse: Parse,
     /// Whether more letters may follow the name (`track-sc0`, `lua.name`).
     pub prefix: bool,
-    /// Whether it is taken; others are understood and refused.
-    pub built: bool,
     /// How much of it works.
     pub support: Support,
 }

@@ -37,15 +37,6 @@ pub(crate) fn wrong(word: Word<'_>, what: &str, choices: &[&str]) -> Diagnostic 
         .help(format!("known are {}", choices.join(", ")))
 }
 
-pub(crate) fn unbuilt(context: &mut Context<'_, '_, '_>) -> Parsed {
-    Err(Diagnostic::alert(format!(
-        "action `{}` is not supported yet: it needs {}",
-        context.word.text.split('(').next().unwrap_or_default(),
-        context.row.doc
-    ))
-    .at(context.word.span))
-}
-
 pub(crate) fn accept(_: &mut Context<'_, '_, '_>) -> Parsed {
     Ok(Action::Accept)
 }

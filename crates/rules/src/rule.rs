@@ -198,15 +198,14 @@ fn count_failed_rewrite(stage: &Stage<'_>) {
 /// Compiles the words of one rule that stand behind the set's name: action, arguments, condition.
 ///
 /// # Errors
-/// An unknown action (with the nearest known one), one that is not supported yet or not allowed in
-/// this set, and whatever is wrong with its arguments or condition.
+/// An unknown action (with the nearest known one), one that is not allowed in this set, and whatever is wrong with its arguments or condition.
 pub fn compile(set: Ruleset, words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Rule, Diagnostic> {
     let Some(word) = words.next() else {
         return Err(Diagnostic::alert(format!("`{}` needs an action", set.name())).at(words.end()));
     };
     let row = find(set, word)?;
     let action = (row.parse)(&mut Context { set, row, word, words, scope })?;
-    if let (true, Support::None(reason)) = (row.built, row.support) {
+    if let Support::None(reason) = row.support {
         let text = format!("`{}` has no effect: {reason}", row.name);
         scope.names.warn(Diagnostic::warning(text).at(word.span));
     }

@@ -19,12 +19,7 @@ const TCP: u8 = CON | SES | CNT | RCN;
 const HTTP: u8 = REQ | RES | AFT;
 
 const fn row(name: &'static str, arguments: &'static str, sets: u8, doc: &'static str, parse: Parse) -> Row {
-    Row { name, arguments, sets, doc, parse, prefix: false, built: true, support: Support::Full }
-}
-
-const fn unbuilt(name: &'static str, sets: u8, needs: &'static str) -> Row {
-    let support = Support::None("not supported yet");
-    Row { name, arguments: "", sets, doc: needs, parse: parse::unbuilt, prefix: false, built: false, support }
+    Row { name, arguments, sets, doc, parse, prefix: false, support: Support::Full }
 }
 
 impl Row {
@@ -38,8 +33,7 @@ impl Row {
     }
 }
 
-/// Every action of HAProxy 3.5. Those that are not built yet have `not supported` for a parser and
-/// say what they need.
+/// Every action of HAProxy 3.5, and those of Weir's own.
 #[rustfmt::skip]
 pub static ACTIONS: &[Row] = &[
     // name arguments sets what it does

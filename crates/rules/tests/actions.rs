@@ -529,8 +529,9 @@ fn every_action_that_is_built_has_a_line_that_is_taken() {
         "cache-purge",
         "mirror",
         "send-spoe-group",
+        "lua.",
     ];
-    for row in rules::ACTIONS.iter().filter(|row| row.built && !elsewhere.contains(&row.name)) {
+    for row in rules::ACTIONS.iter().filter(|row| !elsewhere.contains(&row.name)) {
         let named = |line: &&&str| line.split(['(', ' ']).next() == Some(row.name);
         let Some(line) = lines.iter().find(named) else { panic!("no line for `{}`", row.name) };
         let sets = Ruleset::ALL.into_iter().filter(|set| row.sets & *set as u8 != 0);
