@@ -127,9 +127,11 @@ fn what_an_action_returns_decides_how_the_request_goes_on() {
 
 #[test]
 fn errors_name_file_and_line_and_the_request_goes_on() {
+    let global = " tune.lua.openlibs string,table\n lua-prepend-path /nowhere/?.lua path\n tune.lua.forced-yield 5000\n \
+                  tune.lua.log.loggers on\n tune.lua.log.stderr on\n tune.lua.service-timeout 1s\n tune.lua.task-timeout 1s\n";
     let text =
         "\ncore.register_action('bad', { 'http-req' }, function(txn)\n local none\n none.field = 1\nend)\n";
-    let (weir, port) = start("bad", text, "", " http-request lua.bad\n");
+    let (weir, port) = start("bad", text, global, " http-request lua.bad\n");
     assert_eq!(ask(port, "/").status, 204);
     let said = weir.messages();
     assert!(said.contains("Lua function 'bad'") && said.contains("bad.lua:4: "), "{said}");

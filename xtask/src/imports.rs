@@ -44,7 +44,7 @@ const CRATES: &[Crate] = &[
     ("ocsp",       "crates/ocsp",    &["base", "client", "runtime", "state", "tls"]),
     ("acme",       "crates/acme",    &["base", "client", "plan", "resolvers", "runtime", "sample", "state", "tls"]),
     ("control",    "crates/control", &["base", "cache", "http", "runtime", "sample", "state", "tls"]),
-    ("weir",       "weir",           &["acme", "balance", "base", "client", "compress", "config", "control", "diag", "health", "http", "mail", "net", "ocsp", "peers", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "syntax"]),
+    ("weir",       "weir",           &["acme", "balance", "base", "client", "compress", "config", "control", "diag", "health", "http", "lua", "mail", "net", "ocsp", "peers", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "syntax", "tls"]),
     ("xtask",      "xtask",          &["base", "config", "control", "rules", "sample"]),
     ("weir-tests", "tests",          &["cache", "config", "diag", "fcgi", "h2", "http", "net", "peers", "plan", "rules", "sample", "spop", "state", "tls"]),
 ];

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use runtime::shard::current_worker;
-use sample::args::{Arg, text_of};
 use sample::script::{Facts, Use};
 use sample::{Env, Value};
 
@@ -86,10 +85,10 @@ impl Function {
     }
 
     /// Runs it to its end, which takes no waiting.
-    fn run(&self, env: &Env<'_>, value: Option<&Value<'_>>, args: &[Arg]) -> Option<Value<'static>> {
+    fn run(&self, env: &Env<'_>, value: Option<&Value<'_>>, args: &[&[u8]]) -> Option<Value<'static>> {
         let mut running = self.call();
         let bridge = EnvBridge(env);
-        match running.begin_looking(&bridge, self, value, args.iter().map(text_of)) {
+        match running.begin_looking(&bridge, self, value, args.iter().copied()) {
             Step::Done(values) => values.into_iter().next().map(|value| convert::from_lua(&value)),
             Step::Failed(failure) => {
                 let what = if self.kind == Kind::Fetch { "sample-fetch" } else { "converter" };
@@ -124,11 +123,11 @@ impl sample::script::Function for Function {
         Facts { sets, words, is_http: self.kind == Kind::HttpService }
     }
 
-    fn fetch(&self, env: &Env<'_>, args: &[Arg]) -> Option<Value<'static>> {
+    fn fetch(&self, env: &Env<'_>, args: &[&[u8]]) -> Option<Value<'static>> {
         self.run(env, None, args)
     }
 
-    fn convert(&self, value: &Value<'_>, env: &Env<'_>, args: &[Arg]) -> Option<Value<'static>> {
+    fn convert(&self, value: &Value<'_>, env: &Env<'_>, args: &[&[u8]]) -> Option<Value<'static>> {
         self.run(env, Some(value), args)
     }
 }

@@ -13,6 +13,7 @@ mod authority;
 mod binary;
 mod context;
 mod edit;
+mod intern;
 mod normalize;
 mod parse;
 mod redirect;

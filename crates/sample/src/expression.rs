@@ -7,11 +7,12 @@ use diag::{Diagnostic, Span};
 
 use crate::args::{self, Arg, Args, Kind, Spec};
 use crate::auth::Userlist;
+use crate::called::{self, Registered};
 use crate::convert::{self, Convert, Run};
 use crate::env::Env;
 use crate::fetch::{self, Any, Cursor, Fetch};
 use crate::scope::Scope;
-use crate::script::{self, Registered, Use};
+use crate::script::Use;
 use crate::value::{Type, Value};
 use crate::words::Words;
 
@@ -67,7 +68,7 @@ impl Expression {
         let mut steps = std::mem::take(&mut self.steps).into_vec();
         while let Some(next) = words.peek() {
             let name = next.text.split(['(', ',']).next().unwrap_or_default();
-            if convert::find(name).is_none() && script::name(name).is_none() {
+            if convert::find(name).is_none() && called::name(name).is_none() {
                 break;
             }
             let mut parser = Parser { text: next.text, at: 0, span: next.span, scope };
@@ -297,9 +298,9 @@ impl Parser<'_, '_> {
     fn fetch(&mut self) -> Result<(&'static Fetch, Args), Diagnostic> {
         let start = self.at;
         let name = self.keyword().to_owned();
-        if let Some(own) = script::name(&name) {
+        if let Some(own) = called::name(&name) {
             let args = self.of_script(start, Use::Fetch, own)?;
-            return Ok((&script::FETCH, args));
+            return Ok((&called::FETCH, args));
         }
         let Some(fetch) = fetch::find(&name) else {
             return Err(self.unknown(
@@ -332,8 +333,8 @@ impl Parser<'_, '_> {
                 .did_you_mean(near.as_deref()));
         };
         let full = format!("lua.{name}");
-        let texts = self.arguments(start, &full, script::FETCH.args)?;
-        let mut args = args::resolve(&texts, script::FETCH.args, self.scope)
+        let texts = self.arguments(start, &full, called::FETCH.args)?;
+        let mut args = args::resolve(&texts, called::FETCH.args, self.scope)
             .map_err(|error| self.error(start, format!("`{full}` {error}")))?;
         args.insert(0, Arg::Prepared(Arc::new(Registered(function))));
         Ok(Args::new(args))
@@ -356,9 +357,9 @@ impl Parser<'_, '_> {
             first = false;
             let start = self.at;
             let name = self.keyword().to_owned();
-            if let Some(own) = script::name(&name) {
+            if let Some(own) = called::name(&name) {
                 let args = self.of_script(start, Use::Converter, own)?;
-                steps.push(Step { convert: &script::CONVERT, args });
+                steps.push(Step { convert: &called::CONVERT, args });
                 gives = Type::Any;
                 continue;
             }

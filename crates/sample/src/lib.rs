@@ -11,6 +11,7 @@ mod alias;
 pub mod args;
 pub mod auth;
 pub mod bandwidth;
+pub mod called;
 pub mod condition;
 pub mod convert;
 pub mod encode;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use http::Head;
 use mlua::{Lua, LuaString, Table, Value, Variadic};
 use rules::{Edit, Side};
+use sample::called::{CalledConvert, CalledFetch};
 use sample::regex::Regex;
-use sample::script::{CalledConvert, CalledFetch};
 
 use super::function;
 use crate::bridge::{self, Reply, Setting};

@@ -12,6 +12,7 @@ use rules::{Final, Hold, Outcome, RuleSet, Stage};
 use runtime::timer::{self, now_ms};
 use sample::value::Value;
 
+use super::about::{About, longest_head, watches};
 use super::script::{self, Verdict};
 use super::spoe;
 use super::verdict::{self, Side};
@@ -25,58 +26,6 @@ use crate::fault::Fault;
 use crate::message::caching::{self, Looked};
 use crate::message::inspect;
 use crate::message::upload::{self, Allowed};
-use crate::server::Upstream;
-
-/// What a rule set is about.
-pub(super) enum About<'a> {
-    /// A connection before its first byte.
-    Connection,
-    /// An HTTP request, as rules of this proxy see it.
-    Request(&'a Proxy),
-    /// An HTTP response from there, as rules of this proxy see it.
-    Response(&'a Proxy, &'a mut Upstream),
-    /// An HTTP response, as `tcp-response content` rules see it, looked at again until this instant.
-    ResponseContent { proxy: &'a Proxy, upstream: &'a mut Upstream, until: u64 },
-    /// A response that a cache has, as rules of this proxy see it.
-    Cached(&'a Proxy),
-    /// The response that the client is about to get, of whose body so much is in the buffer.
-    Reply { held: usize },
-    /// An HTTP request, as `tcp-request content` rules see it, looked at again until this instant.
-    Content { proxy: &'a Proxy, until: u64 },
-    /// What the client of a TCP stream has sent so far, looked at again until this instant or until
-    /// no more can come.
-    Stream { proxy: &'a Proxy, until: u64, complete: bool },
-    /// What the server of a TCP stream has sent so far.
-    Answer { proxy: &'a Proxy, upstream: &'a mut Upstream, until: u64, complete: bool },
-}
-
-impl About<'_> {
-    /// Whether it is about a response.
-    pub(super) fn is_response(&self) -> bool {
-        match self {
-            Self::Response(..)
-            | Self::ResponseContent { .. }
-            | Self::Cached(_)
-            | Self::Reply { .. }
-            | Self::Answer { .. } => true,
-            Self::Connection | Self::Request(_) | Self::Content { .. } | Self::Stream { .. } => false,
-        }
-    }
-
-    /// Whose rules they are, where that matters.
-    fn proxy(&self) -> Option<&Proxy> {
-        match self {
-            Self::Request(proxy)
-            | Self::Content { proxy, .. }
-            | Self::Response(proxy, _)
-            | Self::Cached(proxy)
-            | Self::ResponseContent { proxy, .. }
-            | Self::Stream { proxy, .. }
-            | Self::Answer { proxy, .. } => Some(proxy),
-            Self::Connection | Self::Reply { .. } => None,
-        }
-    }
-}
 
 /// How a set ended that lets its message pass.
 #[derive(Debug, Default)]
@@ -283,18 +232,6 @@ fn step(
     rules.run(&mut stage, start)
 }
 
-/// The longest that the head may become by rewriting: what the body leaves of a buffer.
-pub(super) fn longest_head(client: &Client, x: &Exchange, about: &About<'_>) -> usize {
-    let held = match about {
-        About::Response(_, upstream) | About::ResponseContent { upstream, .. } => upstream.received().len(),
-        About::Reply { held } => *held,
-        _ => client.side.received().len(),
-    };
-    let tune = &client.worker.shared.plan.global.tune;
-    let head = if x.txn.has_response { &x.txn.response } else { &x.txn.request };
-    (head.received_len() + tune.maxrewrite).max(tune.bufsize.saturating_sub(held))
-}
-
 /// Waits for more of what a condition looks at.
 async fn wait_for_more(
     client: &mut Client,
@@ -431,11 +368,6 @@ async fn do_hold(
         }
     }
     Ok(())
-}
-
-/// Whether the client's leaving ends a wait in this set.
-pub(super) fn watches(client: &Client, x: &Exchange, about: &About<'_>) -> bool {
-    about.proxy().is_some_and(|proxy| x.aborts_on_close(client, proxy))
 }
 
 /// What a final verdict makes of what the set is about; says whether it passes all the same.

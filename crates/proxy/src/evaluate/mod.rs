@@ -4,6 +4,7 @@
 //! All sets are run by one driver ([`driver`]); what their verdicts make of a message is told in
 //! [`verdict`].
 
+mod about;
 pub(crate) mod cacheable;
 mod driver;
 pub(crate) mod script;
@@ -30,7 +31,8 @@ use crate::flow::Analyser;
 use crate::message::upload;
 use crate::message::{inspect, request};
 use crate::server::Upstream;
-use driver::{About, Ended};
+use about::About;
+use driver::Ended;
 use verdict::count_denied_request;
 
 pub(crate) use driver::{Attach, hold_body};

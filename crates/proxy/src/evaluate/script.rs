@@ -10,7 +10,7 @@ use rules::{Edit, Final, Reply, ScriptCall, Side};
 use runtime::timer;
 use sample::{Cause, Env, Phase};
 
-use super::driver::{About, longest_head, watches};
+use super::about::{About, longest_head, watches};
 use crate::client::{Client, Watch};
 use crate::exchange::scripting::{self, Ended};
 use crate::exchange::{Exchange, Stop, view};

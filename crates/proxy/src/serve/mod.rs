@@ -20,6 +20,7 @@ pub(crate) mod reply;
 mod revalidate;
 mod reversal;
 mod script;
+mod sending;
 pub(crate) mod session;
 mod share;
 mod slots;

@@ -11,7 +11,7 @@ use runtime::timer::{now_ms, now_us};
 use sample::transaction::TimeoutSlot;
 use sample::{Cause, Env, Phase};
 
-use super::reply;
+use super::sending;
 use crate::client::{Client, Watch};
 use crate::evaluate;
 use crate::evaluate::script as action;
@@ -154,25 +154,14 @@ fn take_head(x: &mut Exchange, given: &lua::Reply) {
     }
 }
 
-/// How the body of its response ends.
-pub(super) fn length(x: &Exchange) -> BodyLength {
-    let service = x.scripting.as_ref().and_then(|scripting| scripting.service.as_ref());
-    let bodiless = x.head_only || matches!(x.txn.response.status(), 100..=199 | 204 | 304);
-    match service.and_then(|service| service.left) {
-        _ if bodiless => BodyLength::None,
-        Some(length) => BodyLength::Length(length),
-        None => BodyLength::Chunked,
-    }
-}
-
 /// Sends the head of the response, and its body as the service makes it.
 ///
 /// # Errors
 /// The client does not take it, or the service does not make all of it.
 pub(super) async fn send_body(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
-    reply::begin_reply(client, x);
+    sending::begin_reply(client, x);
     let sent = send_pieces(client, x).await;
-    reply::end_reply(client, x, sent)
+    sending::end_reply(client, x, sent)
 }
 
 async fn send_pieces(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
@@ -184,16 +173,16 @@ async fn send_pieces(client: &mut Client, x: &mut Exchange) -> Result<(), Fault>
         match step {
             Some(Step::Done(_)) if !is_short => {
                 x.reply.close();
-                return reply::pump(client, x, allowed).await;
+                return sending::pump(client, x, allowed).await;
             }
             Some(Step::Wait(wait)) => {
-                reply::pump(client, x, allowed).await?;
+                sending::pump(client, x, allowed).await?;
                 answer = await_for(client, x, wait).await.map_err(fault_of)?;
             }
             // What was promised does not come: the client must not take what it has for the whole.
             Some(Step::Done(_) | Step::Failed(_)) | None => {
                 // What there is has left before the connection ends.
-                let _ = reply::pump(client, x, allowed).await;
+                let _ = sending::pump(client, x, allowed).await;
                 x.txn.termination.set(Cause::Internal, Phase::Data);
                 client.side.reset();
                 return Err(Fault::Truncated);

@@ -8,7 +8,7 @@ use sample::script::{Function, Use};
 
 use crate::action::Action;
 use crate::context::{Context, Parsed, Ruleset};
-use crate::rule::intern;
+use crate::intern::intern;
 use crate::stage::{ScriptCall, Service};
 
 /// How scripts name rule sets when they register actions.
