@@ -34,7 +34,7 @@ const OWN: &[Expected] = &[
     ("kubernetes-api.cfg", &[]),
     ("log-formats.cfg", &[]),
     ("logging.cfg", &[]),
-    ("lua-and-spoe.cfg", &["lua-load", "lua.hello"]),
+    ("lua-and-spoe.cfg", &[]),
     ("mail.cfg", &[]),
     ("maintenance.cfg", &[]),
     ("many-domains.cfg", &[]),

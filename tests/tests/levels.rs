@@ -32,6 +32,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
             "show events",
             "show hedge",
             "show info",
+            "show mirror",
             "show outliers",
             "show peers",
             "show pools",

@@ -11,7 +11,8 @@ use std::path::Path;
 #[rustfmt::skip]
 const LEFT: &[(&str, &str, usize)] = &[
     ("state",   "",        2),
-    ("sample",  "",        10),
+    ("sample",  "",        11),
+    ("lua",     "",        9),
     ("config",  "draft",   6),
     ("proxy",   "server",  4),
     ("weir",    "",        2),
