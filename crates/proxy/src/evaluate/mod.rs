@@ -68,7 +68,9 @@ pub(crate) async fn of_frontend(client: &mut Client, x: &mut Exchange) -> Result
     }
     let frontend = client.frontend.clone();
     trace::enter(x, Analyser::InspectFrontend);
-    spoe::on(client, x, Event::FrontendTcpRequest).await?;
+    if x.engaged.is_some() {
+        spoe::on(client, x, Event::FrontendTcpRequest).await?;
+    }
     on_content(client, x, &frontend).await?;
     trace::leave(x, Analyser::InspectFrontend);
     trace::enter(x, Analyser::WaitRequest);
@@ -82,7 +84,9 @@ pub(crate) async fn of_frontend(client: &mut Client, x: &mut Exchange) -> Result
         trace::leave(x, Analyser::RequestBody);
     }
     trace::enter(x, Analyser::ProcessFrontend);
-    spoe::on(client, x, Event::FrontendHttpRequest).await?;
+    if x.engaged.is_some() {
+        spoe::on(client, x, Event::FrontendHttpRequest).await?;
+    }
     on_request(client, x, &frontend).await?;
     trace::leave(x, Analyser::ProcessFrontend);
     trace::enter(x, Analyser::Switch);
@@ -108,11 +112,15 @@ pub(crate) async fn of_backend(client: &mut Client, x: &mut Exchange, backend: &
         return Ok(());
     }
     trace::enter(x, Analyser::InspectBackend);
-    spoe::on(client, x, Event::BackendTcpRequest).await?;
+    if x.engaged.is_some() {
+        spoe::on(client, x, Event::BackendTcpRequest).await?;
+    }
     on_content(client, x, backend).await?;
     trace::leave(x, Analyser::InspectBackend);
     trace::enter(x, Analyser::ProcessBackend);
-    spoe::on(client, x, Event::BackendHttpRequest).await?;
+    if x.engaged.is_some() {
+        spoe::on(client, x, Event::BackendHttpRequest).await?;
+    }
     on_request(client, x, backend).await?;
     trace::leave(x, Analyser::ProcessBackend);
     Ok(())
@@ -199,12 +207,16 @@ pub(crate) async fn of_response(
     backend: &Proxy,
     upstream: &mut Upstream,
 ) -> Result<(), Stop> {
-    spoe::on(client, x, Event::ServerSession).await?;
+    if x.engaged.is_some() {
+        spoe::on(client, x, Event::ServerSession).await?;
+    }
     trace::response(x, backend);
     if client.worker.shared.plan.variables.wants_bodies() {
         inspect::look(x, upstream);
     }
-    spoe::on(client, x, Event::TcpResponse).await?;
+    if x.engaged.is_some() {
+        spoe::on(client, x, Event::TcpResponse).await?;
+    }
     if !backend.tcp_response.is_empty() {
         trace::enter(x, Analyser::InspectResponse);
         let until = backend.response_inspect_delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64);
@@ -213,7 +225,9 @@ pub(crate) async fn of_response(
         trace::leave(x, Analyser::InspectResponse);
     }
     trace::process_response(x);
-    spoe::on(client, x, Event::HttpResponse).await?;
+    if x.engaged.is_some() {
+        spoe::on(client, x, Event::HttpResponse).await?;
+    }
     if !backend.http_response.is_empty() {
         let about = &mut About::Response(backend, upstream);
         driver::run(client, Some(x), &backend.http_response, about).await?;
@@ -231,7 +245,9 @@ pub(crate) async fn of_response(
 /// # Errors
 /// It is not what the client gets.
 pub(crate) async fn of_cached(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
-    spoe::on(client, x, Event::HttpResponse).await?;
+    if x.engaged.is_some() {
+        spoe::on(client, x, Event::HttpResponse).await?;
+    }
     let frontend = client.frontend.clone();
     let backend = x.backend.clone().filter(|backend| backend.index != frontend.index);
     for proxy in backend.iter().chain(Some(&frontend)) {
@@ -313,7 +329,9 @@ fn monitor(client: &Client, x: &mut Exchange, frontend: &Proxy) -> Result<(), St
 pub(crate) async fn of_tcp_frontend(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     let frontend = client.frontend.clone();
     trace::enter(x, Analyser::InspectFrontend);
-    spoe::on(client, x, Event::FrontendTcpRequest).await?;
+    if x.engaged.is_some() {
+        spoe::on(client, x, Event::FrontendTcpRequest).await?;
+    }
     on_stream(client, x, &frontend).await?;
     trace::leave(x, Analyser::InspectFrontend);
     trace::enter(x, Analyser::Switch);
@@ -330,7 +348,9 @@ pub(crate) async fn of_tcp_backend(
         return Ok(());
     }
     trace::enter(x, Analyser::InspectBackend);
-    spoe::on(client, x, Event::BackendTcpRequest).await?;
+    if x.engaged.is_some() {
+        spoe::on(client, x, Event::BackendTcpRequest).await?;
+    }
     on_stream(client, x, backend).await?;
     trace::leave(x, Analyser::InspectBackend);
     Ok(())
@@ -355,8 +375,12 @@ pub(crate) async fn of_tcp_response(
     upstream: &mut Upstream,
 ) -> Result<(), Stop> {
     if x.engaged.is_some() {
-        spoe::on(client, x, Event::ServerSession).await?;
-        spoe::on(client, x, Event::TcpResponse).await?;
+        if x.engaged.is_some() {
+            spoe::on(client, x, Event::ServerSession).await?;
+        }
+        if x.engaged.is_some() {
+            spoe::on(client, x, Event::TcpResponse).await?;
+        }
     }
     if backend.tcp_response.is_empty() {
         trace::response(x, backend);

@@ -81,7 +81,9 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     }
     report::step(client, x, LogOrigin::Request);
     trace::begin(x, &client.frontend);
-    evaluate::spoe::begin(client, x).await?;
+    if !client.frontend.engines.is_empty() {
+        evaluate::spoe::begin(client, x).await?;
+    }
     let backend = match (x.upgrade, x.backend.clone()) {
         (Upgrade::ByBackend, Some(backend)) => backend,
         _ => {

@@ -91,7 +91,9 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     observe::tcp_begins(client, x);
     report::accepted(client, x);
     trace::begin(x, &client.frontend);
-    evaluate::spoe::begin(client, x).await?;
+    if !client.frontend.engines.is_empty() {
+        evaluate::spoe::begin(client, x).await?;
+    }
     evaluate::of_tcp_frontend(client, x).await?;
     if client.frontend.options.dontlognull && !has_bytes(client) && client.frontend.tcp_request.is_empty() {
         // Whether the client ever says something is only known when it ends; see `finish`.

@@ -28,15 +28,13 @@ use ask::Failure;
 const NOTICE: u8 = 5;
 const WARNING: u8 = 4;
 
-/// A stream begins: of TCP when its connection was accepted, of HTTP when its request is there.
+/// A stream begins: of TCP when its connection was accepted, of HTTP when its request is there. Not
+/// to be called where the frontend has no engines, since the call alone costs something.
 ///
 /// # Errors
 /// The stream ended meanwhile.
-#[inline]
+#[cold]
 pub(crate) async fn begin(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
-    if client.frontend.engines.is_empty() {
-        return Ok(());
-    }
     Box::pin(start(client, x)).await
 }
 
@@ -60,15 +58,13 @@ pub(crate) fn join(client: &Client, x: &mut Exchange, backend: &Proxy) {
     }
 }
 
-/// Something happens to the stream: engines that have messages for it send them, and wait.
+/// Something happens to the stream: engines that have messages for it send them, and wait. Not to be
+/// called of a stream without engines, as [`begin`].
 ///
 /// # Errors
 /// The stream ended meanwhile.
-#[inline]
+#[cold]
 pub(crate) async fn on(client: &mut Client, x: &mut Exchange, event: Event) -> Result<(), Stop> {
-    if x.engaged.is_none() {
-        return Ok(());
-    }
     Box::pin(happen(client, x, event)).await
 }
 
