@@ -66,9 +66,9 @@ fn refusal() -> Option<String> {
     }
 }
 
-/// What `strace` with `options` reports of a program that serves what `talk` asks of its port,
-/// whose `bind` and `server` lines have these words.
-fn report(options: &[&str], origin: &Origin, (bind, server): (&str, &str), talk: impl FnOnce(u16)) -> String {
+/// What `strace` with `options` reports of a program that serves what `talk` asks of its port, whose
+/// server is at the port `origin`, and whose `bind` and `server` lines have these words.
+fn report(options: &[&str], origin: u16, (bind, server): (&str, &str), talk: impl FnOnce(u16)) -> String {
     let port = free_port();
     let directory = scratch("calls");
     let (configuration, report) = (directory.join("haproxy.cfg"), directory.join("report"));
@@ -76,8 +76,7 @@ fn report(options: &[&str], origin: &Origin, (bind, server): (&str, &str), talk:
         "global\n  nbthread 1\n\
          defaults\n  mode http\n  timeout client 20s\n  timeout connect 20s\n  timeout server 20s\n\
          frontend f\n  bind 127.0.0.1:{port} {bind}\n  http-request return status 201 if {{ path /own }}\n\
-         default_backend b\nbackend b\n  server s 127.0.0.1:{} {server}\n",
-        origin.port()
+         default_backend b\nbackend b\n  server s 127.0.0.1:{origin} {server}\n",
     );
     std::fs::write(&configuration, text).expect("the temporary directory takes files");
     let mut traced = Traced::start(&configuration, options, &report);
@@ -98,7 +97,7 @@ fn ask(client: &mut Client, path: &str, connection: &str) -> u16 {
 /// Calls that the program made in its whole life, in which it served `requests` on one connection.
 fn calls(requests: usize) -> usize {
     let origin = Origin::text("hello");
-    let summary = report(&["-c"], &origin, ("", ""), |port| {
+    let summary = report(&["-c"], origin.port(), ("", ""), |port| {
         let mut client = Client::connect(port);
         for _ in 0..requests {
             assert_eq!(ask(&mut client, "/", "keep-alive"), 200);
@@ -145,7 +144,7 @@ fn warm_streams_to_servers_of_http_1_cost_hardly_more_than_the_servers_calls() {
     let origin = Origin::text("hello");
     let get = block(&[(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a.test")]);
     let batch = STREAMS * frame(HEADERS, 0, 1, &get).len();
-    let report = report(&[], &origin, ("proto h2", ""), |port| {
+    let report = report(&[], origin.port(), ("proto h2", ""), |port| {
         let mut client = Frames::connect(port);
         let mut ids = (1..).step_by(2);
         for _ in 0..100 {
@@ -178,7 +177,7 @@ fn the_last_bytes_and_the_end_of_a_connection_leave_together() {
         return;
     }
     let origin = Origin::text("hello");
-    let report = report(&[], &origin, ("", ""), |port| {
+    let report = report(&[], origin.port(), ("", ""), |port| {
         let mut client = Client::connect(port);
         assert_eq!(ask(&mut client, "/", "keep-alive"), 200);
         assert_eq!(ask(&mut client, "/", "close"), 200);
@@ -202,7 +201,7 @@ fn a_body_that_fills_many_buffers_is_no_segment_longer_for_it() {
     }
     let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", 4 << 20, "x".repeat(4 << 20));
     let origin = Origin::start(move |_, _| answer.clone().into_bytes());
-    let report = report(&[], &origin, ("", ""), |port| {
+    let report = report(&[], origin.port(), ("", ""), |port| {
         assert_eq!(ask(&mut Client::connect(port), "/", "keep-alive"), 200)
     });
     let pieces: Vec<&str> =
@@ -213,15 +212,31 @@ fn a_body_that_fills_many_buffers_is_no_segment_longer_for_it() {
 }
 
 #[test]
-fn frames_to_servers_of_http_2_and_fastcgi_do_not_wait_for_acknowledgements() {
+fn frames_on_shared_connections_do_not_wait_for_acknowledgements() {
     if let Some(reason) = refusal() {
         eprintln!("skipped, nothing can be traced here: {reason}");
         return;
     }
-    let origin = Origin::text("hello");
-    for server in ["proto h2", "proto fcgi\n  use-fcgi-app a\nfcgi-app a\n  docroot /"] {
-        // What answers speaks HTTP/1: how the connection is set up shows all the same.
-        let report = report(&[], &origin, ("", server), |port| {
+    // How the connection is set up shows though nobody answers.
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port of the loopback interface");
+    let origin = listener.local_addr().expect("a bound socket has an address").port();
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    let directory = scratch("calls-engine");
+    let engine = directory.join("engine.conf");
+    std::fs::write(
+        &engine,
+        "[e]\nspoe-agent a\n  messages m\n  use-backend agents\n  timeout processing 10s\n\
+         spoe-message m\n  args p=path\n  event on-frontend-http-request\n",
+    )
+    .expect("the temporary directory takes files");
+    let filter = format!("\n  filter spoe engine e config {}", engine.display());
+    let agents = format!("\nbackend agents\n  mode spop\n  server a 127.0.0.1:{origin}");
+    for (bind, server) in [
+        ("", "proto h2"),
+        ("", "proto fcgi\n  use-fcgi-app a\nfcgi-app a\n  docroot /"),
+        (&*filter, &*agents),
+    ] {
+        let report = report(&[], origin, (bind, server), |port| {
             ask(&mut Client::connect(port), "/", "close");
         });
         let mut calls =
@@ -233,4 +248,5 @@ fn frames_to_servers_of_http_2_and_fastcgi_do_not_wait_for_acknowledgements() {
         let mut before = calls.take_while(|line| !(line.contains("send") && line.contains(&sends)));
         assert!(before.any(|line| line.contains(&wanted)), "{server}: {report}");
     }
+    let _ = std::fs::remove_dir_all(directory);
 }

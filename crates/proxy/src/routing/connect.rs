@@ -271,19 +271,29 @@ pub(crate) async fn open_shared(
     settings: &Rc<LocalServer>,
     key: Box<[u8]>,
 ) -> Result<Opened, Fault> {
-    let (socket, ends, open) = Box::pin(open_socket(client, x, backend, settings)).await?;
-    let preamble = std::mem::take(&mut x.choice.preamble);
-    Ok(Opened { socket, preamble, key, ends, for_one: backend.reuse == Reuse::Never, open })
+    let stands = Box::pin(open_socket(client, x, backend, settings)).await?;
+    Ok(shared(x, backend, stands, key))
 }
 
-/// A socket that stands, with TLS where that is spoken; both of its ends; and its place in the count
-/// of open ones. What is to be sent before anything else is left in the exchange's preamble.
+/// What stands is to be shared: frames of many requests follow each other, and none may wait until
+/// the one before it is acknowledged.
+fn shared(x: &mut Exchange, backend: &Proxy, (socket, ends, open): Stands, key: Box<[u8]>) -> Opened {
+    socket.set_nodelay();
+    let preamble = std::mem::take(&mut x.choice.preamble);
+    Opened { socket, preamble, key, ends, for_one: backend.reuse == Reuse::Never, open }
+}
+
+/// A socket, both of its ends, and its place in the count of open ones.
+type Stands = (Stream, Option<(Endpoint, Endpoint)>, Open);
+
+/// Opens a socket, with TLS where that is spoken. What is to be sent before anything else is left in
+/// the exchange's preamble.
 async fn open_socket(
     client: &mut Client,
     x: &mut Exchange,
     backend: &Proxy,
     settings: &Rc<LocalServer>,
-) -> Result<(Stream, Option<(Endpoint, Endpoint)>, Open), Fault> {
+) -> Result<Stands, Fault> {
     // Before the address: a change between the two makes the connection outdated, never current by
     // mistake.
     let moves = settings.state.moves();
@@ -341,11 +351,7 @@ async fn open(
     };
     let is_h2 = x.txn.is_http && (spoken || agreed == Some(true));
     if settings.speaks_fcgi || is_h2 {
-        // Frames of many requests follow each other: none may wait until the one before it is acknowledged.
-        stream.set_nodelay();
-        let preamble = std::mem::take(&mut x.choice.preamble);
-        let for_one = backend.reuse == Reuse::Never;
-        let opened = Opened { socket: stream, preamble, key, ends, for_one, open: opened };
+        let opened = shared(x, backend, (stream, ends, opened), key);
         return begin_shared(client, x, backend, opened, settings.speaks_fcgi);
     }
     Ok(Upstream::H1(Box::new(Connection {
