@@ -6,16 +6,14 @@
 //! way at once; what goes beyond that is counted and not made.
 
 use std::cell::Cell;
-use std::io;
-use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 
 use http::BodyLength;
 use runtime::Boxed;
 use runtime::timer::now_us;
 use sample::Phase;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use super::aside::{self, Running};
 use super::obtain::obtain_response;
 use crate::client::Client;
 use crate::evaluate;
@@ -25,33 +23,12 @@ use crate::message::{conclude, download, fields, upload};
 use crate::routing::{route, stick};
 use crate::server::local::LocalProxy;
 
-/// So many copies are on their way at once for each worker: nobody waits for them, so that no limit
-/// of connections bounds them.
+/// So many copies are on their way at once for each worker.
 const MOST: usize = 128;
 
 thread_local! {
     /// How many the calling worker has on their way.
     static RUNNING: Cell<usize> = const { Cell::new(0) };
-}
-
-/// One that is on its way.
-struct Running;
-
-impl Running {
-    /// One more, if there may be.
-    fn begin() -> Option<Self> {
-        let running = RUNNING.get();
-        (running < MOST).then(|| {
-            RUNNING.set(running + 1);
-            Self
-        })
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        RUNNING.set(RUNNING.get() - 1);
-    }
 }
 
 /// Sends copies of the request of `x` to the backends that rules named.
@@ -66,16 +43,16 @@ pub(super) fn begin(client: &Client, x: &mut Exchange) {
             counters.without_body.add(1);
             continue;
         }
-        let made = Running::begin().zip(pair().ok());
-        let Some((running, (own, other))) = made else {
+        let running = Running::begin(&RUNNING, MOST);
+        let body = || if x.has_body() { x.request_body.seen.clone() } else { Vec::new() };
+        let made = running.and_then(|running| Some((running, aside::client(client, body()).ok()?)));
+        let Some((running, aside)) = made else {
             counters.dropped.add(1);
             continue;
         };
         counters.begun.add(1);
         let mut copy = Exchange::take();
         take_request(&mut copy, x);
-        tokio::task::spawn_local(feed(other, copy.request_body.seen.clone()));
-        let aside = client.aside(own);
         tokio::task::spawn_local(async move {
             let _running = running;
             run(aside, copy, backend).await;
@@ -99,22 +76,6 @@ fn take_request(copy: &mut Exchange, x: &Exchange) {
     }
     // Who waits for a word before sending the body has sent it.
     copy.txn.request.remove_known(http::KnownName::Expect);
-}
-
-fn pair() -> io::Result<(UnixStream, tokio::net::UnixStream)> {
-    let (own, other) = UnixStream::pair()?;
-    own.set_nonblocking(true)?;
-    other.set_nonblocking(true)?;
-    Ok((own, tokio::net::UnixStream::from_std(other)?))
-}
-
-/// The client of a copy: sends the body, and takes what nobody wants, to its end.
-async fn feed(mut stream: tokio::net::UnixStream, body: Vec<u8>) {
-    if stream.write_all(&body).await.is_err() {
-        return;
-    }
-    let mut bytes = vec![0; 16 * 1024];
-    while matches!(stream.read(&mut bytes).await, Ok(read) if read > 0) {}
 }
 
 /// Serves a copy to its end, and counts how that went.

@@ -1,6 +1,7 @@
 //! Serving: from accepting a connection to its end. [`http`] serves a request, [`tcp`] a stream.
 
 pub mod accept;
+mod aside;
 mod attach;
 mod boxes;
 mod cached;

@@ -22,7 +22,7 @@ use super::local::LocalServer;
 use super::open::Open;
 use super::pool::Ask;
 use crate::flow::{Flow, FlowError};
-use crate::stream::{Connection, Protocol, Stream};
+use crate::stream::{Buffered, Connection, Protocol, Stream};
 
 /// What is known of a connection when it is opened.
 pub(crate) struct Opened {
@@ -141,6 +141,14 @@ impl<E: Protocol, X: Own> List<E, X> {
     /// Shows all of them.
     pub(super) fn each(&self, look: impl FnMut(Rc<Carrier<E, X>>)) {
         self.0.borrow().iter().filter_map(Weak::upgrade).for_each(look);
+    }
+
+    /// Has all of them end once their requests are over: they are of an older plan.
+    pub(super) fn retire(&self) {
+        self.each(|one| {
+            one.is_leaving.set(true);
+            one.connection.touch();
+        });
     }
 
     /// Has those to a server end that are idle, and tells those that are not.
@@ -281,6 +289,59 @@ pub(super) fn poll_preamble(
         }
     }
     Poll::Ready(Ok(()))
+}
+
+/// Sends what goes out before anything else and what is in the output, as much as the socket takes.
+///
+/// # Errors
+/// The socket's, but for that of the output: what the server said before it closed is read first.
+pub(super) fn send<E: Buffered>(
+    connection: &Connection<E>,
+    socket: &mut Socket,
+    preamble: &mut Vec<u8>,
+    context: &mut Context<'_>,
+) -> io::Result<()> {
+    match poll_preamble(socket, preamble, context) {
+        Poll::Pending => return Ok(()),
+        Poll::Ready(sent) => sent?,
+    }
+    let mut engine = connection.engine.borrow_mut();
+    while !engine.output().is_empty() {
+        match socket.poll_write(context, engine.output()) {
+            Poll::Pending => return Ok(()),
+            Poll::Ready(Ok(n)) if n > 0 => engine.sent(n),
+            Poll::Ready(_) => {
+                let left = engine.pending();
+                engine.sent(left);
+                return Ok(());
+            }
+        }
+    }
+    match socket.poll_flush(context) {
+        Poll::Ready(flushed) => flushed,
+        Poll::Pending => Ok(()),
+    }
+}
+
+/// Steps in a row before others of the worker have their turn.
+const TURN: u32 = 8;
+
+/// Takes steps, each of which says whether there may be more to do, until there is not or the turn is
+/// over.
+///
+/// # Errors
+/// Why the connection ends.
+pub(super) fn take_turn<End>(
+    context: &mut Context<'_>,
+    mut step: impl FnMut(&mut Context<'_>) -> Result<bool, End>,
+) -> Result<(), End> {
+    for _ in 0..TURN {
+        if !step(context)? {
+            return Ok(());
+        }
+    }
+    context.waker().wake_by_ref();
+    Ok(())
 }
 
 /// Whether a connection has nothing to do, and how long that may last (`pool-purge-delay`).

@@ -8,7 +8,7 @@ use h2::Code;
 use http::{Head, Method};
 use sample::StreamFacts;
 
-use super::{Messages, NoHead, Protocol};
+use super::{Buffered, Messages, NoHead, Protocol};
 
 /// The engine.
 pub(crate) type Engine = fcgi::Connection;
@@ -47,6 +47,20 @@ impl Protocol for Engine {
 
     fn shrink(&mut self) {
         self.shrink();
+    }
+}
+
+impl Buffered for Engine {
+    fn output(&self) -> &[u8] {
+        self.output()
+    }
+
+    fn sent(&mut self, count: usize) {
+        self.sent(count);
+    }
+
+    fn pending(&self) -> usize {
+        self.pending()
     }
 }
 

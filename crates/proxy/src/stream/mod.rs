@@ -57,6 +57,18 @@ pub(crate) trait Protocol {
     fn shrink(&mut self);
 }
 
+/// The same of one whose output is in one piece.
+pub(crate) trait Buffered: Protocol {
+    /// What is to be sent now.
+    fn output(&self) -> &[u8];
+
+    /// The first `count` bytes of the output are sent.
+    fn sent(&mut self, count: usize);
+
+    /// Bytes that wait in the output, those included that may not be sent yet.
+    fn pending(&self) -> usize;
+}
+
 /// The same of one whose streams carry messages of HTTP.
 pub(crate) trait Messages: Protocol {
     /// The message of the last event.

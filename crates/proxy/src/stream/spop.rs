@@ -9,7 +9,7 @@ use h2::Code;
 use sample::StreamFacts;
 use spop::{Key, Refusal, Status};
 
-use super::{NoHead, Protocol};
+use super::{Buffered, NoHead, Protocol};
 
 /// The engine.
 pub(crate) type Engine = spop::Connection;
@@ -41,6 +41,20 @@ impl Protocol for Engine {
 
     fn shrink(&mut self) {
         self.shrink();
+    }
+}
+
+impl Buffered for Engine {
+    fn output(&self) -> &[u8] {
+        self.output()
+    }
+
+    fn sent(&mut self, count: usize) {
+        self.sent(count);
+    }
+
+    fn pending(&self) -> usize {
+        self.pending()
     }
 }
 

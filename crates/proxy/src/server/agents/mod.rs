@@ -53,10 +53,7 @@ impl Agents {
 
     /// Has all connections end once their questions are answered: they are of an older plan.
     pub(crate) fn retire(&self) {
-        self.0.each(|one| {
-            one.is_leaving.set(true);
-            one.connection.touch();
-        });
+        self.0.retire();
     }
 
     /// Has the connections to a server end that are idle.

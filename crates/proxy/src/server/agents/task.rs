@@ -10,10 +10,7 @@ use net::Stream as Socket;
 use runtime::Buffer;
 
 use super::{Agents, Shared};
-use crate::server::sharing::{Idle, poll_preamble};
-
-/// Reads in a row before others of the worker have their turn.
-const TURN: u32 = 8;
+use crate::server::sharing::{Idle, send, take_turn};
 
 /// Why a connection ends.
 enum End {
@@ -28,22 +25,14 @@ pub(super) async fn run(all: Rc<Agents>, shared: Rc<Shared>, mut socket: Socket,
     let (mut idle, mut input) = (Idle::default(), None);
     let end = poll_fn(|context| {
         shared.connection.set_owner(context.waker());
-        let mut reads = 0;
-        loop {
+        let turn = take_turn(context, |context| {
             shared.connection.take_touched();
             let received = receive(&shared, &mut socket, &mut input, context);
-            if let Err(end) = send(&shared, &mut socket, &mut preamble, context) {
-                return Poll::Ready(end);
-            }
-            match received {
-                Err(end) => return Poll::Ready(end),
-                Ok(false) => break,
-                Ok(true) => reads += 1,
-            }
-            if reads == TURN {
-                context.waker().wake_by_ref();
-                break;
-            }
+            send(&shared.connection, &mut socket, &mut preamble, context).map_err(|_| End::Socket)?;
+            received
+        });
+        if let Err(end) = turn {
+            return Poll::Ready(end);
         }
         rest(&all, &shared, &mut idle, context)
     })
@@ -55,7 +44,7 @@ pub(super) async fn run(all: Rc<Agents>, shared: Rc<Shared>, mut socket: Socket,
         shared.connection.engine.borrow_mut().finish();
         // A socket that takes nothing does without.
         poll_fn(|context| {
-            let _ = send(&shared, &mut socket, &mut preamble, context);
+            let _ = send(&shared.connection, &mut socket, &mut preamble, context);
             Poll::Ready(())
         })
         .await;
@@ -115,35 +104,5 @@ fn take_in(shared: &Shared, mut bytes: &[u8]) -> Result<(), End> {
             Some(Event::Ack { key }) => connection.put(key, connection.engine.borrow().payload(), true),
             Some(Event::TooBig { key }) => connection.put_refused(key),
         }
-    }
-}
-
-/// Sends what is in the output, as much as the socket takes.
-fn send(
-    shared: &Shared,
-    socket: &mut Socket,
-    preamble: &mut Vec<u8>,
-    context: &mut Context<'_>,
-) -> Result<(), End> {
-    match poll_preamble(socket, preamble, context) {
-        Poll::Pending => return Ok(()),
-        Poll::Ready(sent) => sent.map_err(|_| End::Socket)?,
-    }
-    let mut engine = shared.connection.engine.borrow_mut();
-    while !engine.output().is_empty() {
-        match socket.poll_write(context, engine.output()) {
-            Poll::Pending => return Ok(()),
-            Poll::Ready(Ok(n)) if n > 0 => engine.sent(n),
-            // What the agent said before it closed is read first.
-            Poll::Ready(_) => {
-                let left = engine.pending();
-                engine.sent(left);
-                return Ok(());
-            }
-        }
-    }
-    match socket.poll_flush(context) {
-        Poll::Ready(Err(_)) => Err(End::Socket),
-        _ => Ok(()),
     }
 }

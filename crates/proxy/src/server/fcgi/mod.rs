@@ -77,10 +77,7 @@ impl Applications {
 
     /// Has all connections end once their requests are over: they are of an older plan.
     pub(crate) fn retire(&self) {
-        self.0.each(|one| {
-            one.is_leaving.set(true);
-            one.connection.touch();
-        });
+        self.0.retire();
     }
 
     /// Has the connections to a server end that are idle.

@@ -12,13 +12,10 @@ use runtime::Buffer;
 use runtime::timer::{Timer, now_ms};
 
 use super::{Applications, Say, Shared};
-use crate::server::sharing::{Idle, poll_preamble};
+use crate::server::sharing::{Idle, send, take_turn};
 
 /// How long the end of a request is waited for whose response was whole.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// Reads in a row before others of the worker have their turn.
-const TURN: u32 = 8;
 
 /// Why a connection ends.
 enum End {
@@ -41,24 +38,16 @@ pub(super) async fn run(
     let (mut rest, mut input) = (Rest::default(), None);
     let end = poll_fn(|context| {
         shared.connection.set_owner(context.waker());
-        let mut reads = 0;
-        loop {
+        let turn = take_turn(context, |context| {
             shared.connection.take_touched();
             let received = receive(&shared, &mut socket, &mut input, &say, context);
+            send(&shared.connection, &mut socket, &mut preamble, context).map_err(|_| End::Socket)?;
             // What was sent makes room for those that wait.
-            if let Err(end) = send(&shared, &mut socket, &mut preamble, context) {
-                return Poll::Ready(end);
-            }
             shared.connection.wake_writable();
-            match received {
-                Err(end) => return Poll::Ready(end),
-                Ok(false) => break,
-                Ok(true) => reads += 1,
-            }
-            if reads == TURN {
-                context.waker().wake_by_ref();
-                break;
-            }
+            received
+        });
+        if let Err(end) = turn {
+            return Poll::Ready(end);
         }
         rest.poll(&all, &shared, context)
     })
@@ -133,36 +122,6 @@ fn happen(shared: &Shared, event: Event, bytes: &[u8], say: &Say) {
         }
         Event::Broken { key, how } => connection.put_broken(key, how),
         Event::Message => say(connection.engine.borrow().message()),
-    }
-}
-
-/// Sends what is in the output, as much as the socket takes.
-fn send(
-    shared: &Shared,
-    socket: &mut Socket,
-    preamble: &mut Vec<u8>,
-    context: &mut Context<'_>,
-) -> Result<(), End> {
-    match poll_preamble(socket, preamble, context) {
-        Poll::Pending => return Ok(()),
-        Poll::Ready(sent) => sent.map_err(|_| End::Socket)?,
-    }
-    let mut engine = shared.connection.engine.borrow_mut();
-    while !engine.output().is_empty() {
-        match socket.poll_write(context, engine.output()) {
-            Poll::Pending => return Ok(()),
-            Poll::Ready(Ok(n)) if n > 0 => engine.sent(n),
-            // What the server said before it closed is read first.
-            Poll::Ready(_) => {
-                let left = engine.pending();
-                engine.sent(left);
-                return Ok(());
-            }
-        }
-    }
-    match socket.poll_flush(context) {
-        Poll::Ready(Err(_)) => Err(End::Socket),
-        _ => Ok(()),
     }
 }
 
