@@ -6,16 +6,16 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use lua::{Answer, Ask, Bridge, SocketOp, Step, Task, Wait};
+use lua::{Answer, Ask, Bridge, Running, SocketOp, SocketWork, Step, Task, Wait};
 use net::{Dial, Stream, Target};
 use proxy::Shared;
 use proxy::shared::Performed;
 use runtime::timer;
 use sample::Env;
+use state::statistic::{Statistic, Whose};
 use tls::Keep;
 use tokio::task::AbortHandle;
 
@@ -99,19 +99,19 @@ fn destination(text: &str, port: u16) -> Option<Target> {
 
 /// Does what a script wants of a socket.
 async fn socket(settings: &client::Settings, op: SocketOp) -> Answer {
-    if op.what.starts_with("connect") {
+    if matches!(op.what, SocketWork::Connect | SocketWork::ConnectTls) {
         return connect(settings, op).await;
     }
     // It is out of the table while it is waited for: nobody else uses it.
     let Some(mut open) = OPEN.with_borrow_mut(|all| all.remove(&op.number)) else {
         return Answer::Failed("connection closed.".to_owned());
     };
-    let answer = match op.what.as_str() {
-        "send" => limited(op.timeout, send(&mut open, &op.text)).await,
-        "receive" => limited(op.timeout, receive(&mut open, &op.text)).await,
-        "peer" => named(open.stream.peer()),
-        "name" => named(open.stream.local()),
-        _ => {
+    let answer = match op.what {
+        SocketWork::Send => limited(op.timeout, send(&mut open, &op.text)).await,
+        SocketWork::Receive => limited(op.timeout, receive(&mut open, &op.text)).await,
+        SocketWork::Peer => named(open.stream.peer()),
+        SocketWork::Name => named(open.stream.local()),
+        SocketWork::Close | SocketWork::Connect | SocketWork::ConnectTls => {
             open.stream.close();
             return Answer::Number(1);
         }
@@ -144,7 +144,7 @@ async fn connect(settings: &client::Settings, op: SocketOp) -> Answer {
         Ok(address) => address,
         Err(error) => return Answer::Failed(error),
     };
-    let is_tls = op.what == "connect_ssl";
+    let is_tls = op.what == SocketWork::ConnectTls;
     let connecting = async {
         let made = Dial::default().connect(&Target::Ip(address)).await;
         let mut stream = made.map_err(|error| error.to_string())?;
@@ -269,19 +269,8 @@ impl lua::Host for Host {
         self.0.upgrade().is_some_and(|shared| log(&shared, level, text))
     }
 
-    fn statistics(&self, whose: lua::Whose<'_>) -> Vec<(&'static str, lua::Statistic)> {
-        let whose = match whose {
-            lua::Whose::Frontend(name) => control::Whose::Frontend(name),
-            lua::Whose::Backend(name) => control::Whose::Backend(name),
-            lua::Whose::Server(backend, name) => control::Whose::Server(backend, name),
-            lua::Whose::Process => control::Whose::Process,
-        };
-        let value = |field| match field {
-            control::Field::Integer(number) => lua::Statistic::Integer(number),
-            control::Field::Number(number) => lua::Statistic::Number(number),
-            control::Field::Text(text) => lua::Statistic::Text(text),
-        };
-        control::statistics(&self.1, whose).into_iter().map(|(name, field)| (name, value(field))).collect()
+    fn statistics(&self, whose: Whose<'_>) -> Vec<(&'static str, Statistic)> {
+        control::statistics(&self.1, whose)
     }
 
     fn spawn(&self, task: Task) {
@@ -326,20 +315,7 @@ impl control::Scripts for Commands {
         let (command, args) = (command.clone(), words[count..].to_vec());
         Some(Box::pin(async move {
             let bridge = OfCommand { shared: shared.clone(), output: RefCell::default() };
-            let (mut running, mut step) = command.begin(&bridge, &args);
-            loop {
-                match step {
-                    Step::Done(_) => break,
-                    Step::Failed(failure) => {
-                        running.tell(&bridge, &format!("Lua command: {}.", failure.text()));
-                        break;
-                    }
-                    Step::Wait(wait) => {
-                        let answer = (shared.services.perform)(wait).await;
-                        step = running.resume(&bridge, answer);
-                    }
-                }
-            }
+            go_on(&shared, &bridge, command.begin(&bridge, &args), "command").await;
             String::from_utf8_lossy(&bridge.output.into_inner()).into_owned()
         }))
     }
@@ -359,18 +335,22 @@ pub(crate) fn start(shared: &Arc<Shared>, worker: usize) -> Vec<AbortHandle> {
 
 /// Runs a task to its end.
 async fn run(shared: Arc<Shared>, task: Task) {
-    let bridge = Rc::new(OfProcess(shared.clone()));
-    let (mut running, mut step) = task.begin(&*bridge);
+    let bridge = OfProcess(shared.clone());
+    go_on(&shared, &bridge, task.begin(&bridge), "task").await;
+}
+
+/// Takes a call that has begun to its end; logs its failure as that of `what`.
+async fn go_on(shared: &Shared, bridge: &dyn Bridge, begun: (Running, Step), what: &str) {
+    let (mut running, mut step) = begun;
     loop {
         match step {
             Step::Done(_) => return,
             Step::Failed(failure) => {
-                running.tell(&*bridge, &format!("Lua task: {}.", failure.text()));
-                return;
+                return running.tell(bridge, &format!("Lua {what}: {}.", failure.text()));
             }
             Step::Wait(wait) => {
                 let answer = (shared.services.perform)(wait).await;
-                step = running.resume(&*bridge, answer);
+                step = running.resume(bridge, answer);
             }
         }
     }

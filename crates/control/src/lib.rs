@@ -28,5 +28,5 @@ pub mod view;
 pub use keeper::{Answered, Keeper, NewBackend, Reloader, Scripts, Shown};
 pub use socket::session::serve;
 pub use socket::table::{CommandRow, commands};
-pub use statistics::named::{Field, Whose, statistics};
+pub use statistics::named::statistics;
 pub use view::{Level, Notify, ProxyView, Runtime, ServerView, SeverityOutput, SocketView, View};

@@ -60,3 +60,12 @@ pub(crate) fn argument(value: &LuaValue) -> Option<String> {
         _ => return None,
     })
 }
+
+/// A number, whole or not.
+pub(crate) fn number(value: &mlua::Value) -> Option<f64> {
+    match value {
+        mlua::Value::Integer(number) => Some(*number as f64),
+        mlua::Value::Number(number) => Some(*number),
+        _ => None,
+    }
+}

@@ -10,13 +10,16 @@
 
 #![forbid(unsafe_code)]
 
+mod asked;
 mod bridge;
 mod budget;
 mod called;
 mod convert;
+mod failure;
 mod function;
 mod host;
 mod load;
+mod loading;
 mod native;
 mod program;
 #[cfg(test)]
@@ -27,13 +30,16 @@ mod signal;
 mod state;
 mod wait;
 
+pub use asked::{Ask, SocketOp, SocketWork};
 pub use bridge::{Bridge, EnvBridge, Notes, Reply, Setting, Taken};
 pub use called::Known;
+pub use failure::Failure;
 pub use function::{Function, Kind};
-pub use host::{Ask, Command, Host, SocketOp, Statistic, Task, Whose};
-pub use load::{Failed, Loading, load};
+pub use host::{Command, Host, Task};
+pub use load::{Failed, load};
+pub use loading::Loading;
 pub use program::Program;
-pub use running::{Failure, Running, Step, number};
+pub use running::{Running, Step, number};
 pub use settings::{Libraries, Script, Settings, Stderr};
 pub use signal::Signal;
 pub use wait::{Answer, Wait};

@@ -1,35 +1,16 @@
 //! Loading the files of a configuration.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use mlua::{MultiValue, Value};
-use sample::pattern::{Method, View};
-use scoped_tls_hkt::scoped_thread_local;
 
 use crate::called::Shared;
-use crate::function::{Function, Kind};
+use crate::failure::message_of;
+use crate::loading::{self, Loading};
 use crate::native::Registered;
 use crate::program::Program;
-use crate::running::message_of;
 use crate::settings::{Script, Settings};
 use crate::state::{Home, State};
-
-/// What files may ask of the configuration while they are loaded.
-pub trait Loading {
-    /// The map in that file, to be looked into in this way.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    fn map(&self, file: &str, method: Method) -> Result<View, String>;
-}
-
-scoped_thread_local!(static LOADING: for<'a> &'a (dyn Loading + 'a));
-
-/// Asks the configuration that is being loaded, if one is.
-pub(crate) fn loading<R>(ask: impl FnOnce(&dyn Loading) -> R) -> Option<R> {
-    LOADING.is_set().then(|| LOADING.with(|loading| ask(loading)))
-}
 
 /// Why a file could not be loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +32,7 @@ pub fn load(
     workers: usize,
     names: &dyn Loading,
 ) -> Result<Program, Vec<Failed>> {
-    LOADING.set(names, || load_all(settings, scripts, workers))
+    loading::lend(names, || load_all(settings, scripts, workers))
 }
 
 fn load_all(settings: Settings, scripts: &[Script], workers: usize) -> Result<Program, Vec<Failed>> {
@@ -115,28 +96,4 @@ fn run(state: &State, script: &Script) -> Result<(), String> {
         state.lua.load(text).set_name(format!("@{shown}")).call::<()>(arguments)
     };
     run().map_err(|error| message_of(&error))
-}
-
-/// An action for several rule sets as one for each: others may have the same name elsewhere.
-fn by_set((kind, name, run): (Kind, Box<str>, mlua::Function)) -> Vec<(Kind, Box<str>, mlua::Function)> {
-    let Kind::Action { sets, words } = kind else { return vec![(kind, name, run)] };
-    let one = |set: String| (Kind::Action { sets: vec![set], words }, name.clone(), run.clone());
-    sets.into_iter().map(one).collect()
-}
-
-/// Puts together what one state and another registered by the same name.
-pub(crate) fn merge(
-    functions: &mut HashMap<(sample::script::Use, Box<str>), Function>,
-    state: &Arc<State>,
-    registered: Vec<(Kind, Box<str>, mlua::Function)>,
-) {
-    for (kind, name, run) in registered.into_iter().flat_map(by_set) {
-        let key = kind.key(&name);
-        let function =
-            functions.entry((kind.used(), key)).or_insert_with(|| Function { name, kind, homes: Vec::new() });
-        // Of two by one name the first counts: the shared state's, or the first of one state.
-        if !function.homes.iter().any(|(home, _)| home.number == 0 || home.number == state.number) {
-            function.homes.push((state.clone(), run));
-        }
-    }
 }

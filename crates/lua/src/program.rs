@@ -7,9 +7,8 @@ use sample::script::Use;
 
 use crate::bridge::{Bridge, Nobody};
 use crate::called::{Known, Shared};
-use crate::function::Function;
+use crate::function::{Function, Kind};
 use crate::host::{Command, Host, Task};
-use crate::load::merge;
 use crate::native::Registered;
 use crate::running::{Running, Step};
 use crate::settings::Settings;
@@ -126,5 +125,29 @@ impl Program {
     /// Logs a message about a script.
     pub fn tell(&self, bridge: &dyn Bridge, level: u8, text: &str) {
         state::tell(&self.settings, bridge, level, text.as_bytes());
+    }
+}
+
+/// An action for several rule sets as one for each: others may have the same name elsewhere.
+fn by_set((kind, name, run): (Kind, Box<str>, mlua::Function)) -> Vec<(Kind, Box<str>, mlua::Function)> {
+    let Kind::Action { sets, words } = kind else { return vec![(kind, name, run)] };
+    let one = |set: String| (Kind::Action { sets: vec![set], words }, name.clone(), run.clone());
+    sets.into_iter().map(one).collect()
+}
+
+/// Puts together what one state and another registered by the same name.
+fn merge(
+    functions: &mut HashMap<(Use, Box<str>), Function>,
+    state: &Arc<State>,
+    registered: Vec<(Kind, Box<str>, mlua::Function)>,
+) {
+    for (kind, name, run) in registered.into_iter().flat_map(by_set) {
+        let key = kind.key(&name);
+        let function =
+            functions.entry((kind.used(), key)).or_insert_with(|| Function { name, kind, homes: Vec::new() });
+        // Of two by one name the first counts: the shared state's, or the first of one state.
+        if !function.homes.iter().any(|(home, _)| home.number == 0 || home.number == state.number) {
+            function.homes.push((state.clone(), run));
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! What a script waits for, and what it gets for that.
 
-use crate::host::{Ask, SocketOp};
+use crate::asked::{Ask, SocketOp};
+use crate::convert::number;
 use crate::signal::Signal;
 use mlua::{IntoLuaMulti, Lua, MultiValue, Value};
 
@@ -64,15 +65,6 @@ impl Wait {
             code::ASK => Ask::read(values).map_or(Self::Turn, |ask| Self::Ask(Box::new(ask))),
             _ => Self::Turn,
         }
-    }
-}
-
-/// A number, whole or not.
-pub(crate) fn number(value: &Value) -> Option<f64> {
-    match value {
-        Value::Integer(number) => Some(*number as f64),
-        Value::Number(number) => Some(*number),
-        _ => None,
     }
 }
 

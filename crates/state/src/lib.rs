@@ -27,6 +27,7 @@ pub mod served;
 pub mod server;
 pub mod sessions;
 pub mod spread;
+pub mod statistic;
 mod statuses;
 pub mod table;
 pub mod transition;

@@ -1,44 +1,26 @@
 //! The statistics of one proxy, one server or the process by name, for scripts.
 
+use state::statistic::{Statistic, Whose};
+
 use super::column::COLUMNS;
 use super::field::Value;
 use super::info;
 use super::stat::{self, Filter, Show};
 use crate::view::Runtime;
 
-/// A value.
-#[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs)]
-pub enum Field {
-    Integer(i64),
-    Number(f64),
-    Text(String),
-}
-
-/// Whose they are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Whose<'a> {
-    Frontend(&'a str),
-    Backend(&'a str),
-    /// A backend and its server.
-    Server(&'a str, &'a str),
-    Process,
-}
-
-fn field(value: &Value) -> Option<Field> {
+fn field(value: &Value) -> Option<Statistic> {
     Some(match value {
         Value::Empty => return None,
-        Value::S32(value) => Field::Integer((*value).into()),
-        Value::U32(value) => Field::Integer((*value).into()),
-        Value::U64(value) => Field::Integer(i64::try_from(*value).unwrap_or(i64::MAX)),
-        Value::F64(value) => Field::Number(*value),
-        Value::Str(text) => Field::Text(text.to_string()),
+        Value::S32(value) => Statistic::Integer((*value).into()),
+        Value::U32(value) => Statistic::Integer((*value).into()),
+        Value::U64(value) => Statistic::Integer(i64::try_from(*value).unwrap_or(i64::MAX)),
+        Value::F64(value) => Statistic::Number(*value),
+        Value::Str(text) => Statistic::Text(text.to_string()),
     })
 }
 
 /// Those that have a value now.
-pub fn statistics(runtime: &Runtime, whose: Whose<'_>) -> Vec<(&'static str, Field)> {
+pub fn statistics(runtime: &Runtime, whose: Whose<'_>) -> Vec<(&'static str, Statistic)> {
     let (proxy, kinds, server) = match whose {
         Whose::Process => {
             let values = info::values(runtime, false);

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use mlua::{FromLuaMulti, Function, IntoLuaMulti, Lua, MultiValue, Table, Value};
 
 use crate::called::Called;
-use crate::running::message_of;
+use crate::failure::message_of;
 use crate::settings::Settings;
 
 pub(crate) use self::core::{Registered, core};

@@ -6,7 +6,7 @@ use sample::regex::Regex;
 
 use super::function;
 use crate::convert;
-use crate::load::{Loading, loading};
+use crate::loading::{Loading, loading};
 use crate::signal::Signal;
 
 /// The ways of looking into a map, by the names that scripts have for them.

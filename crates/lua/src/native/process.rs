@@ -13,8 +13,8 @@ use state::{Proxy, Server, transition};
 use super::function;
 use crate::called::Called;
 use crate::convert;
-use crate::host::{Statistic, Whose};
 use crate::settings::Settings;
+use ::state::statistic::{Statistic, Whose};
 
 /// A network that scripts compare.
 struct Address(Network);

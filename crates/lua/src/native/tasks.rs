@@ -6,8 +6,9 @@ use mlua::{Function, Lua, LuaString, Table, Value, Variadic};
 
 use super::core::Registered;
 use super::function;
+use crate::asked::Handle;
 use crate::called::Called;
-use crate::host::{Handle, Task};
+use crate::host::Task;
 use crate::state::Home;
 
 /// Adds the functions to the prelude's table.

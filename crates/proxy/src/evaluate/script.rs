@@ -36,6 +36,13 @@ struct Seat<'a> {
     is_response: bool,
 }
 
+impl<'a> Seat<'a> {
+    fn new(client: &'a Client, x: &'a mut Exchange, about: &About<'_>) -> Self {
+        let (limit, is_response) = (longest_head(client, x, about), about.is_response());
+        Self { client, x: RefCell::new(x), limit, is_response }
+    }
+}
+
 impl Bridge for Seat<'_> {
     fn view(&self, look: &mut dyn FnMut(&Env<'_>)) {
         view::with(self.client, &self.x.borrow(), |env| look(env));
@@ -86,12 +93,7 @@ pub(super) fn begin(
     let Some(function) = function(call) else { return Ok(Verdict::Next) };
     let mut running = function.call();
     let step = {
-        let seat = Seat {
-            client,
-            limit: longest_head(client, x, about),
-            is_response: about.is_response(),
-            x: RefCell::new(x),
-        };
+        let seat = Seat::new(client, x, about);
         running.begin_action(&seat, function, &call.words)
     };
     take(client, x, about, call, running, step)
@@ -111,12 +113,7 @@ pub(super) async fn go_on(
         let leaving = watches(client, x, about);
         let answer = await_for(client, leaving, wait).await?;
         let step = {
-            let seat = Seat {
-                client,
-                limit: longest_head(client, x, about),
-                is_response: about.is_response(),
-                x: RefCell::new(x),
-            };
+            let seat = Seat::new(client, x, about);
             running.resume(&seat, answer)
         };
         match take(client, x, about, call, running, step) {
@@ -138,7 +135,7 @@ fn take(
     match step {
         Step::Done(values) if values.is_empty() => Ok(Verdict::Next),
         Step::Done(values) => Ok(verdict(x, about, lua::number(&values))),
-        Step::Wait(Wait::End) => Ok(Verdict::Stop(ended(client, x, about))),
+        Step::Wait(Wait::End) => Ok(Verdict::Stop(ended(x, about))),
         Step::Wait(wait) => Err((running, wait)),
         Step::Failed(failure) => {
             // As in HAProxy, the message goes on as if the action had done nothing more.
@@ -180,12 +177,12 @@ fn verdict(x: &mut Exchange, about: &About<'_>, number: i64) -> Verdict {
 }
 
 /// An action said that its request is done with: with an answer, or without.
-fn ended(client: &Client, x: &mut Exchange, about: &About<'_>) -> Stop {
+fn ended(x: &mut Exchange, about: &About<'_>) -> Stop {
     let phase = if about.is_response() { Phase::Headers } else { Phase::Request };
     x.txn.termination.set(Cause::Local, phase);
     match scripting::of(x).ended.take() {
         Some(Ended::Answered(reply)) if x.txn.is_http => {
-            scripting::answer(client, x, reply);
+            scripting::answer(x, reply);
             Stop::Reply
         }
         _ => Stop::Close,

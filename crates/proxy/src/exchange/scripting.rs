@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::Head;
 use rules::ScriptCall;
 
 use crate::client::Client;
@@ -73,15 +74,19 @@ pub(crate) fn set(client: &Client, x: &mut Exchange, setting: lua::Setting) {
     }
 }
 
-/// Makes a script's answer the one that the client gets.
-pub(crate) fn answer(_client: &Client, x: &mut Exchange, reply: lua::Reply) {
-    let head = &mut x.txn.response;
+/// Makes what a script gave a head. What is no field is left out.
+pub(crate) fn write_head(reply: &lua::Reply, head: &mut Head) {
     head.clear();
     head.start_response(reply.status, reply.reason.as_deref());
     for (name, value) in &reply.headers {
-        // What is no field is left out.
         let _ = head.append(name, value);
     }
+}
+
+/// Makes a script's answer the one that the client gets.
+pub(crate) fn answer(x: &mut Exchange, reply: lua::Reply) {
+    let head = &mut x.txn.response;
+    write_head(&reply, head);
     x.reply.clear();
     x.reply.bytes = reply.body;
     head.set_content_length(x.reply.bytes.len() as u64);

@@ -131,12 +131,7 @@ fn begin(client: &mut Client, x: &mut Exchange, length: BodyLength) {
 /// Makes what a service gave the head of the response.
 fn take_head(x: &mut Exchange, given: &lua::Reply) {
     let head = &mut x.txn.response;
-    head.clear();
-    head.start_response(given.status, given.reason.as_deref());
-    for (name, value) in &given.headers {
-        // What is no field is left out.
-        let _ = head.append(name, value);
-    }
+    scripting::write_head(given, head);
     let named = |name: &str| given.headers.iter().find(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes()));
     let said = named("content-length").filter(|_| named("transfer-encoding").is_none());
     let said = said.and_then(|(_, value)| std::str::from_utf8(value).ok()?.trim().parse::<u64>().ok());

@@ -5,6 +5,7 @@
 //! sends what their requests left once after all of them.
 
 use std::cell::{Cell, RefCell};
+use std::fmt::Write as _;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -177,15 +178,8 @@ async fn run(
             if let Err(end) = send(&shared, &mut socket, &mut preamble, context) {
                 return Poll::Ready(end);
             }
-            let Multiplexed { connection, open, .. } = &*shared;
             if trace::is_on(Source::H2) {
-                let server = &open.server.state;
-                let keys = points::of_server(server, connection.descriptor as u64 + 1);
-                let frames = connection.engine.borrow_mut().take_frames();
-                points::frames(&keys, frames, &|out| {
-                    out.push_str("server=");
-                    out.push_str(&server.name.to_string());
-                });
+                tell_frames(&shared);
             }
             // What was sent made room for those that wait.
             shared.connection.wake_writable();
@@ -242,6 +236,18 @@ async fn run(
         .await;
     }
     socket.close();
+}
+
+/// Tells of the frames that came and were made.
+#[cold]
+fn tell_frames(shared: &Multiplexed) {
+    let Multiplexed { connection, open, .. } = shared;
+    let server = &open.server.state;
+    let keys = points::of_server(server, connection.descriptor as u64 + 1);
+    let frames = connection.engine.borrow_mut().take_frames();
+    points::frames(&keys, frames, &|out| {
+        let _ = write!(out, "server={}", server.name);
+    });
 }
 
 /// Whether nothing is outstanding on it, in either direction.

@@ -1,0 +1,40 @@
+//! Why scripts come to no good end, in words.
+
+use crate::budget::TIMEOUT;
+
+/// Why a call came to no good end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// An error, with its file and line.
+    Error(String),
+    /// It took too long, where this says.
+    Late(String),
+}
+
+impl Failure {
+    /// What logs say of it.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Error(message) => format!("runtime error: {message}"),
+            Self::Late(place) => format!("{TIMEOUT} at {place}"),
+        }
+    }
+}
+
+/// What an error says: the place and the message, in one line.
+pub(crate) fn message_of(error: &mlua::Error) -> String {
+    let text = match error {
+        mlua::Error::CallbackError { cause, .. } => return message_of(cause),
+        mlua::Error::RuntimeError(text) => text.clone(),
+        mlua::Error::SyntaxError { message, .. } => message.clone(),
+        mlua::Error::BadArgument { cause, pos, .. } => format!("bad argument {pos}: {}", message_of(cause)),
+        mlua::Error::FromLuaConversionError { from, to, message } => {
+            let why = message.as_deref().map_or(String::new(), |why| format!(" ({why})"));
+            format!("a {from} stands where a {} should{why}", to.to_lowercase())
+        }
+        mlua::Error::MemoryError(_) => "not enough memory: see `tune.lua.maxmem`".to_owned(),
+        other => other.to_string(),
+    };
+    let text = text.strip_prefix("runtime error: ").unwrap_or(&text);
+    text.lines().next().unwrap_or_default().to_owned()
+}
