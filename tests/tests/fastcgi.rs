@@ -206,6 +206,17 @@ fn a_check_tells_an_application_what_haproxy_tells_it() {
 }
 
 #[test]
+fn a_check_of_an_application_that_the_backend_does_not_have_fails_at_once() {
+    let server = Origin::text("hello");
+    let backend = format!(
+        "option httpchk\n  server s 127.0.0.1:{} check inter 10s fastinter 10s fall 1 check-proto fcgi",
+        server.port()
+    );
+    let scene = Scene::start("", "", &backend);
+    assert!(eventually(|| scene.weir.stat("b,s", "check_status") == "SOCKERR"));
+}
+
+#[test]
 fn a_server_is_down_while_its_application_answers_checks_with_errors() {
     let status = Arc::new(Mutex::new("200"));
     let server = {

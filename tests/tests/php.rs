@@ -69,8 +69,9 @@ fn a_script_whose_process_dies_costs_its_own_request_alone() {
     let php = Peer::start(Kind::Php);
     let (_weir, port) = start(&php);
     for _ in 0..5 {
+        // Nothing says that it is whole: its last chunk is missing.
         let cut = get(port, "/die.php");
-        assert!(cut.is_none_or(|answer| answer.status == 502 || answer.text() != "half"));
+        assert!(cut.is_none_or(|answer| answer.status == 502 || !answer.text().ends_with("0\r\n\r\n")));
         assert_eq!(get(port, "/").expect("a response").text(), "index of /");
     }
 }

@@ -156,38 +156,34 @@ impl Answer {
     }
 
     fn body(&mut self, facts: &mut Facts) {
-        let room = self.limit.saturating_sub(facts.received.len());
         match &mut self.state {
             State::Head | State::Stream | State::Done | State::Broken => {}
             State::Length(left) => {
                 let take = self.raw.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                 *left -= take as u64;
                 let done = *left == 0;
-                facts.received.extend_from_slice(&self.raw[..take.min(room)]);
+                facts.keep(&self.raw[..take], self.limit);
                 self.raw.drain(..take);
                 if done {
                     self.state = State::Done;
                 }
             }
             State::UntilClose => {
-                let take = self.raw.len().min(room);
-                facts.received.extend_from_slice(&self.raw[..take]);
+                facts.keep(&self.raw, self.limit);
                 self.raw.clear();
             }
-            State::Chunked(_) => self.chunks(facts, room),
+            State::Chunked(_) => self.chunks(facts),
         }
     }
 
-    fn chunks(&mut self, facts: &mut Facts, mut room: usize) {
+    fn chunks(&mut self, facts: &mut Facts) {
         let State::Chunked(decoder) = &mut self.state else { return };
         let mut at = 0;
         loop {
             match decoder.decode(&self.raw, at) {
                 Ok(ChunkEvent::Data { range }) => {
-                    let take = range.len().min(room);
-                    facts.received.extend_from_slice(&self.raw[range.start..range.start + take]);
-                    room -= take;
                     at = range.end;
+                    facts.keep(&self.raw[range], self.limit);
                 }
                 Ok(ChunkEvent::More) => break self.raw.clear(),
                 Ok(ChunkEvent::Done { consumed }) => {

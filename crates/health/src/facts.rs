@@ -50,6 +50,12 @@ fn frontend() -> (Local<Proxy>, Local<Listener>) {
 }
 
 impl Facts {
+    /// Adds to what was received, as far as no more than `limit` bytes are kept.
+    pub(crate) fn keep(&mut self, payload: &[u8], limit: usize) {
+        let room = limit.saturating_sub(self.received.len());
+        self.received.extend_from_slice(&payload[..payload.len().min(room)]);
+    }
+
     /// The facts at the start of a check.
     pub(crate) fn new(subject: &Subject, process: &Arc<Process>) -> Self {
         let (frontend, listener) = frontend();

@@ -17,22 +17,21 @@ use crate::request::Message;
 /// The connection with its one request.
 pub(crate) struct Exchange {
     engine: Connection,
-    /// `None` where the request could not be made.
-    key: Option<Key>,
+    key: Key,
     /// What is still to be sent of the request's body.
     body: Vec<u8>,
     progress: Progress,
 }
 
 impl Exchange {
-    /// A connection between `ends` whose request is in the output; broken where the backend has no
-    /// application (`check-proto fcgi` alone).
+    /// A connection between `ends` whose request is in the output. `None` where the request cannot be
+    /// made: its target means no script, or its parameters are too long.
     pub(crate) fn begin(
-        app: Option<&App>,
+        app: &App,
         message: &Message<'_>,
         ends: Option<(SocketAddr, SocketAddr)>,
         limit: usize,
-    ) -> Self {
+    ) -> Option<Self> {
         let mut engine = Connection::new(Config {
             // Nothing follows.
             keeps: false,
@@ -42,13 +41,12 @@ impl Exchange {
             wants_messages: false,
             head: ParseOptions { max_bytes: limit, ..ParseOptions::default() },
         });
-        let key = app.and_then(|app| open(&mut engine, app, message, ends, limit));
-        let progress = if key.is_some() { Progress::Nothing } else { Progress::Broken };
-        let mut exchange = Self { engine, key, body: message.body.clone(), progress };
+        let key = open(&mut engine, app, message, ends, limit)?;
+        let mut exchange = Self { engine, key, body: message.body.clone(), progress: Progress::Nothing };
         if !exchange.body.is_empty() {
             exchange.send();
         }
-        exchange
+        Some(exchange)
     }
 
     pub(crate) fn progress(&self) -> Progress {
@@ -57,10 +55,8 @@ impl Exchange {
 
     /// Hands over as much of the body as may be sent now.
     fn send(&mut self) {
-        if let Some(key) = self.key {
-            let sent = self.engine.send_data(key, &self.body, true);
-            self.body.drain(..sent);
-        }
+        let sent = self.engine.send_data(self.key, &self.body, true);
+        self.body.drain(..sent);
     }
 
     /// What is to be sent.
@@ -83,7 +79,7 @@ impl Exchange {
         let mut at = 0;
         while !matches!(self.progress, Progress::Whole | Progress::Broken) {
             let Ok((taken, event)) = self.engine.receive(&input[at..]) else {
-                self.cut();
+                self.progress.cut();
                 break;
             };
             let from = at;
@@ -106,8 +102,7 @@ impl Exchange {
             }
             Event::Data { key, range } => {
                 let payload = input.get(range).unwrap_or_default();
-                let room = limit.saturating_sub(facts.received.len());
-                facts.received.extend_from_slice(&payload[..payload.len().min(room)]);
+                facts.keep(payload, limit);
                 self.engine.consume(key, payload.len());
             }
             Event::End { trailers, .. } => {
@@ -116,21 +111,13 @@ impl Exchange {
                 }
                 self.progress = Progress::Whole;
             }
-            Event::Broken { .. } => self.cut(),
+            Event::Broken { .. } => self.progress.cut(),
             Event::Message => {}
         }
     }
-
-    /// Nothing more will come. What there is of a body can still be looked at.
-    fn cut(&mut self) {
-        self.progress = match self.progress {
-            Progress::Nothing | Progress::Broken => Progress::Broken,
-            Progress::Head | Progress::Whole => Progress::Whole,
-        };
-    }
 }
 
-/// Begins the request; `None` where its target means no script, or its parameters are too long.
+/// Begins the request, if it can be made.
 fn open(
     engine: &mut Connection,
     app: &App,

@@ -28,6 +28,16 @@ pub(crate) enum Progress {
     Broken,
 }
 
+impl Progress {
+    /// Nothing more will come. What there is of a body can still be looked at.
+    pub(crate) fn cut(&mut self) {
+        *self = match self {
+            Self::Nothing | Self::Broken => Self::Broken,
+            Self::Head | Self::Whole => Self::Whole,
+        };
+    }
+}
+
 /// The connection with its one stream.
 pub(crate) struct Exchange {
     engine: Connection<Vec<u8>>,
@@ -89,7 +99,7 @@ impl Exchange {
         self.engine.begin_turn(false);
         while !matches!(self.progress, Progress::Whole | Progress::Broken) {
             let Ok((taken, event)) = self.engine.receive(&input[at..]) else {
-                self.cut();
+                self.progress.cut();
                 break;
             };
             let from = at;
@@ -123,8 +133,7 @@ impl Exchange {
             }
             Event::Data { key, range, end } => {
                 let payload = input.get(range).unwrap_or_default();
-                let room = limit.saturating_sub(facts.received.len());
-                facts.received.extend_from_slice(&payload[..payload.len().min(room)]);
+                facts.keep(payload, limit);
                 self.engine.consume(key, payload.len());
                 if end {
                     self.progress = Progress::Whole;
@@ -135,16 +144,8 @@ impl Exchange {
                 self.progress = Progress::Whole;
             }
             Event::End { .. } => self.progress = Progress::Whole,
-            Event::Reset { .. } => self.cut(),
+            Event::Reset { .. } => self.progress.cut(),
             Event::Goaway { .. } | Event::Refused { .. } | Event::Settings | Event::Pong => {}
         }
-    }
-
-    /// Nothing more will come. What there is of a body can still be looked at.
-    fn cut(&mut self) {
-        self.progress = match self.progress {
-            Progress::Nothing | Progress::Broken => Progress::Broken,
-            Progress::Head | Progress::Whole => Progress::Whole,
-        };
     }
 }

@@ -87,7 +87,9 @@ impl Conversation<'_> {
             Action::Request(own) => {
                 let message = request::make(own, self.script, &self.facts, self.subject, self.context);
                 self.persistent = message.persistent;
-                let bytes = self.ask(own, &message);
+                let Some(bytes) = self.ask(own, &message) else {
+                    return Err(self.broken(&no_link(), step));
+                };
                 self.write(&bytes, step).await?;
             }
             Action::Expect(expect) => self.expect(expect, step).await?,
@@ -96,8 +98,9 @@ impl Conversation<'_> {
         Ok(true)
     }
 
-    /// What is to be sent for a request, whose answer is awaited from now on.
-    fn ask(&mut self, own: &Request, message: &request::Message<'_>) -> Vec<u8> {
+    /// What is to be sent for a request, whose answer is awaited from now on. `None` where it cannot be
+    /// made: its parameters are too long, or the backend has no application (`check-proto fcgi` alone).
+    fn ask(&mut self, own: &Request, message: &request::Message<'_>) -> Option<Vec<u8>> {
         let limit = self.context.buffer;
         let mut exchange = match self.protocol {
             Protocol::Http2 => {
@@ -105,17 +108,17 @@ impl Conversation<'_> {
             }
             Protocol::FastCgi => {
                 let ends = self.link.as_mut().and_then(Link::ends);
-                let app = self.subject.backend().fcgi.as_deref();
-                Exchange::FastCgi(Box::new(fastcgi::Exchange::begin(app, message, ends, limit)))
+                let app = self.subject.backend().fcgi.as_deref()?;
+                Exchange::FastCgi(Box::new(fastcgi::Exchange::begin(app, message, ends, limit)?))
             }
             Protocol::Http1 | Protocol::Bytes => {
                 self.answer = Some(Answer::new(&own.method, limit));
-                return message.bytes();
+                return Some(message.bytes());
             }
         };
         let bytes = exchange.take_output();
         self.answer = Some(Answer::of_exchange(exchange, limit));
-        bytes
+        Some(bytes)
     }
 
     fn variable(&self, action: &Action) {
