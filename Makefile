@@ -16,7 +16,7 @@
 #   make bench-diff         random expressions over random requests, results beside haproxy's; with EXCHANGES=N whole
 #                           exchanges instead (SEED=S, HAPROXY=path of a HAProxy 3.5)
 #   make bench-h2           HTTP/2 on either side, beside haproxy and nginx
-#   make bench-lua          what actions of scripts cost, beside HAPROXY=path
+#   make bench-lua          what actions of scripts cost, beside haproxy (HAPROXY=PATH for one that has Lua)
 #   make bench-lookups      large lists of patterns: load, memory, lookups
 #   make bench-peers      what it takes to teach a table of a million entries, beside haproxy
 #   make bench-reloads      1,000 reloads by each way, what they lose and keep, beside haproxy (HAPROXY35=PATH for a second one,
@@ -143,8 +143,8 @@ bench-h2: tools
 	./bench/h2.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
 
 bench-lua: tools
-	$(CARGO) build --profile quick -p weir
-	WEIR=$(TARGET)/quick/weir ./bench/lua.sh
+	$(CARGO) build --release -p weir -p weir-bench
+	./bench/lua.sh $(TARGET)/release/weir $(TARGET)/release/weir-load
 
 bench-cache: tools
 	@./tools/need.sh h2load

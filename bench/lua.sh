@@ -1,85 +1,45 @@
-#!/bin/bash
-# CPU time that an action of a script costs: one connection, requests answered by a rule, one thread; with no action, with four that do
-# nothing, and with one that sets a variable and a header. In turn beside HAProxy, where HAPROXY names a program that has Lua.
+#!/usr/bin/env bash
+# Actions of scripts: CPU of a request that a rule answers, with no action, with four that do nothing, and with one that sets a variable
+# and a header; the difference, for each. Beside haproxy where that has Lua.
 #
-#   bench/lua.sh [REQUESTS]
-set -eu
-requests=${1:-150000}
-weir=${WEIR:-target/quick/weir}
-dir=$(mktemp -d)
-trap 'rm -rf -- "$dir"' EXIT
-cat >"$dir/bench.lua" <<'LUA'
+#   bench/lua.sh WEIR WEIR-LOAD          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
+# shellcheck source=bench/lib.sh
+source "$(dirname "$0")/lib.sh"
+cat >"$dir/bench.lua" <<'EOF'
 core.register_action("noop", { "http-req" }, function(txn) end)
 core.register_action("some", { "http-req" }, function(txn)
-	txn:set_var("txn.a", txn.sf:path())
-	txn.http:req_set_header("x-a", "b")
+    txn:set_var("txn.a", txn.sf:path())
+    txn.http:req_set_header("x-a", "b")
 end)
-LUA
-cat >"$dir/load.py" <<'PY'
-import socket, subprocess, sys, time
+EOF
+names=weir
+"$haproxy" -vv 2>/dev/null | grep -q '+LUA' && names="haproxy weir"
 
-program, directory, load, requests = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
-request = b"GET /abc HTTP/1.1\r\nHost: a\r\n\r\n"
+config() { # how the file is loaded, actions
+    one_thread "tune.lua.bool-sample-conversion normal" "$1 $dir/bench.lua"
+    for action in ${2:-}; do echo "    http-request lua.$action"; done
+    echo "    http-request return status 200 content-type text/plain string ok"
+}
 
+costs_of() { # name, and what `config` takes: user, and user + system µs of a request, medians
+    local name=$1
+    shift
+    start "$name" "$(config "$@")"
+    costs
+    stop
+}
 
-def measure(rules):
-    with socket.socket() as own:
-        own.bind(("127.0.0.1", 0))
-        port = own.getsockname()[1]
-    text = f"""global
- nbthread 1
- tune.lua.bool-sample-conversion normal
- {load} {directory}/bench.lua
-defaults
- mode http
- timeout client 9s
- timeout server 9s
- timeout connect 9s
-frontend f
- bind 127.0.0.1:{port}
-{rules} http-request return status 200 string x content-type text/plain
-"""
-    with open(f"{directory}/bench.cfg", "w") as file:
-        file.write(text)
-    command = [program, "-f", f"{directory}/bench.cfg", "-db"]
-    proxy = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    for _ in range(200):
-        try:
-            client = socket.create_connection(("127.0.0.1", port))
-            break
-        except OSError:
-            time.sleep(0.05)
-    client.sendall(request)
-    length = len(client.recv(65536))
-
-    def burst(count):
-        client.sendall(request * count)
-        got = 0
-        while got < count * length:
-            got += len(client.recv(1 << 16))
-
-    def cpu():
-        with open(f"/proc/{proxy.pid}/stat") as stat:
-            fields = stat.read().split()
-        return int(fields[13]) * 10000
-
-    for _ in range(50):
-        burst(20)
-    before = cpu()
-    for _ in range(requests // 20):
-        burst(20)
-    user = (cpu() - before) / requests
-    proxy.kill()
-    proxy.wait()
-    return user
-
-
-none = measure("")
-noop = (measure(" http-request lua.noop\n" * 4) - none) / 4
-some = measure(" http-request lua.some\n") - none
-print(f"{program.split('/')[-1]:12} {load:20} none {none:5.2f}  noop {noop:5.2f}  some {some:5.2f}  (user us)")
-PY
-for load in lua-load lua-load-per-thread; do
-    [ -z "${HAPROXY:-}" ] || python3 "$dir/load.py" "$HAPROXY" "$dir" "$load" "$requests"
-    python3 "$dir/load.py" "$weir" "$dir" "$load" "$requests"
+echo "| loaded by | proxy | user µs for an action that does nothing | ÷ haproxy | user µs for a variable and a header | ÷ haproxy |"
+echo "| --- | --- | --: | --: | --: | --: |"
+for loaded in lua-load lua-load-per-thread; do
+    base=
+    for name in $names; do
+        none=$(costs_of "$name" "$loaded")
+        idle=$(costs_of "$name" "$loaded" "noop noop noop noop")
+        some=$(costs_of "$name" "$loaded" some)
+        cost=$(echo "$none $idle $some" | awk '{print ($3 - $1) / 4, $5 - $1}')
+        base=${base:-$cost}
+        echo "$cost $base" | awk -v loaded="$loaded" -v name="$name" '
+            {printf "| `%s` | %s | %.2f | %.2f | %.2f | %.2f |\n", loaded, name, $1, $1 / $3, $2, $2 / $4}'
+    done
 done

@@ -13,7 +13,6 @@ mod authority;
 pub mod chunks;
 pub mod client;
 pub mod fastcgi;
-pub mod floods;
 mod haproxy;
 pub mod load;
 pub mod multiplexed;

@@ -1,8 +1,8 @@
 //! Floods of HTTP/2: each is bounded in memory, whether it ends its connection or not, and others
 //! are served meanwhile.
 
+use weir_bench::floods::{floods, id};
 use weir_tests::client::Client;
-use weir_tests::floods::{floods, id};
 use weir_tests::multiplexed::{Frames, SETTINGS};
 use weir_tests::{Origin, Weir, free_port};
 

@@ -1,11 +1,11 @@
-//! Floods of HTTP/2 (`weir_tests::floods`): what a MiB of each costs in CPU time and memory.
+//! Floods of HTTP/2 (`weir_bench::floods`): what a MiB of each costs in CPU time and memory.
 //!
 //! Who floods comes back when the connection is ended, until so many bytes are sent or it came so
 //! many times: a proxy that ends a flood early is not the cheaper for being attacked less.
 
 use std::time::Instant;
 
-use weir_tests::floods::Flood;
+use weir_bench::floods::Flood;
 
 use crate::load::Origin;
 use crate::pressure::{configuration, serves};

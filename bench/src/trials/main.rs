@@ -141,7 +141,7 @@ fn floods(programs: &[Program; 2], scale: usize) {
         "ms",
         "afterwards",
     ]);
-    for flood in weir_tests::floods::floods() {
+    for flood in weir_bench::floods::floods() {
         programs.iter().for_each(|program| row(floods::run(program, &flood, (32 << 20) * scale)));
     }
 }

@@ -4,20 +4,11 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
 
-use crate::multiplexed::{
-    DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS, WINDOW_UPDATE,
-    block, frame,
+use crate::frames::{
+    COMPRESSION_ERROR, CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, GOAWAY, HEADERS,
+    NO_ERROR, PADDED, PING, PREFACE, PRIORITY, PROTOCOL_ERROR, RST_STREAM, SETTINGS, WINDOW_UPDATE, block,
+    frame,
 };
-
-const PRIORITY: u8 = 2;
-const CONTINUATION: u8 = 9;
-const PADDED: u8 = 8;
-
-/// Codes (RFC 9113, 7).
-const NO_ERROR: u32 = 0;
-const PROTOCOL_ERROR: u32 = 1;
-const COMPRESSION_ERROR: u32 = 9;
-const ENHANCE_YOUR_CALM: u32 = 11;
 
 /// How a flood ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
