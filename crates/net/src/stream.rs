@@ -104,6 +104,26 @@ impl Stream {
         })
     }
 
+    /// Writes some of what `parts` hold, in their order.
+    pub fn poll_write_parts(
+        &mut self,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let (first, second) = match parts {
+            [] => return Poll::Ready(Ok(0)),
+            [first] => return self.poll_write(context, first),
+            [first, second, ..] => (first, second),
+        };
+        if self.tls.is_some() || parts.len() == 2 {
+            return self.poll_write_both(context, first, second, false);
+        }
+        let length = parts.iter().map(|part| part.len()).sum();
+        self.place.poll_move(context, Interest::WRITABLE, length, |socket| {
+            sendmsg(socket, parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
+        })
+    }
+
     #[inline]
     fn poll_send(
         &mut self,

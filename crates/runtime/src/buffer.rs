@@ -136,6 +136,11 @@ impl Buffer {
         Self::wrap(vec![0; bytes].into_boxed_slice())
     }
 
+    /// One without memory, in the place of a buffer that somebody else has now.
+    pub fn none() -> Self {
+        Self::wrap(Box::default())
+    }
+
     fn wrap(data: Box<[u8]>) -> Self {
         Self { data, start: 0, end: 0 }
     }

@@ -112,8 +112,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
     ///
     /// All is taken, and forgotten, on a stream that is over.
     pub fn send_data(&mut self, key: Key, data: &[u8], end: bool) -> usize {
-        let allowed = self.allowance(key, data.len());
-        let Some(allowed) = allowed else { return data.len() };
+        let Some(allowed) = self.allowance(key, data.len(), false) else { return data.len() };
         self.send_copied(key, &data[..allowed], end && allowed == data.len());
         if allowed < data.len() {
             self.wait(key.slot, allowed > 0);
@@ -121,9 +120,10 @@ impl<B: AsRef<[u8]>> Connection<B> {
         allowed
     }
 
-    /// Sends a large payload without a copy: it is dropped when it is sent. What cannot be sent now
-    /// comes back with the part of it that is left; the stream then waits, as in `send_data`. Small
-    /// payloads, and those of which only a part can go, are copied.
+    /// Sends a large payload without a copy: it is dropped when it is sent. It goes as a whole where
+    /// there is any room and both windows let it, so that what waits is at most the output's bound and
+    /// one payload. What cannot be sent now comes back with the part of it that is left; the stream
+    /// then waits, as in `send_data`. Small payloads, and those that a window cuts, are copied.
     ///
     /// # Errors
     /// What is left of it.
@@ -140,7 +140,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         };
         let length = bytes.len();
         if length > limits::COPIED {
-            let Some(allowed) = self.allowance(key, length) else { return Ok(()) };
+            let Some(allowed) = self.allowance(key, length, true) else { return Ok(()) };
             if allowed == length {
                 let max = self.max_frame();
                 self.output.gather(key.id, data, range, end, max);
@@ -155,8 +155,9 @@ impl<B: AsRef<[u8]>> Connection<B> {
         if sent == length { Ok(()) } else { Err((data, range.start + sent..range.end)) }
     }
 
-    /// How much of so many bytes may be sent; `None` on a stream that is over.
-    fn allowance(&mut self, key: Key, length: usize) -> Option<usize> {
+    /// How much of so many bytes may be sent; `None` on a stream that is over. With `whole` only a
+    /// window cuts them.
+    fn allowance(&mut self, key: Key, length: usize, whole: bool) -> Option<usize> {
         let stream = self.streams.get_mut(key).filter(|stream| stream.can_send())?;
         let has_turn = stream.flags & TURN != 0;
         stream.flags &= !TURN;
@@ -171,6 +172,9 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
         let turn = if others { limits::QUANTUM } else { usize::MAX };
         let window = window.min(self.sendable).max(0) as usize;
+        if whole && length <= window {
+            return Some(length);
+        }
         Some(length.min(window).min(room - HEADER).min(turn))
     }
 

@@ -528,7 +528,10 @@ impl Flow {
     /// Gives the empty `buffer` the size that the next read is worth.
     #[inline]
     fn fit(&self, buffer: &mut Buffer) {
-        if self.slow {
+        if buffer.capacity() == 0 {
+            // Who took the bytes took the memory.
+            *buffer = if self.bulk && !self.slow { Buffer::for_body() } else { Buffer::small() };
+        } else if self.slow {
             buffer.shrink();
         } else if self.bulk && buffer.capacity() < buffer::LARGE {
             *buffer = Buffer::for_body();

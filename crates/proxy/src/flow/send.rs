@@ -33,6 +33,19 @@ impl Flow {
             self.ready = 0;
         }
         while self.has_unsent() {
+            if self.ready > COPY
+                && self.staged.is_empty()
+                && self.ready == buffer.len()
+                && let Some(stream) = to.gathering()
+            {
+                let is_last = matches!(following, Following::End(_));
+                let taken = ready!(stream.poll_hand_over(context, buffer, is_last));
+                let taken = taken.map_err(|error| FlowError::write(&error))?;
+                self.moved = true;
+                self.sent += taken as u64;
+                self.ready -= taken;
+                continue;
+            }
             let staged = &self.staged[self.staged_sent..];
             let ready = &buffer.filled()[..self.ready];
             let n = match to.poll_write(context, staged, ready, following) {

@@ -59,6 +59,15 @@ impl Sink<'_> {
         }
     }
 
+    /// The stream that may keep a buffer until the bytes in it have left.
+    #[inline]
+    pub(crate) fn gathering(&mut self) -> Option<&mut stream::Stream> {
+        match self {
+            Self::H2(stream) if stream.connection().gathers => Some(stream),
+            _ => None,
+        }
+    }
+
     /// Sends what was accepted and not sent yet, as far as that is not the connection's matter.
     ///
     /// # Errors

@@ -39,7 +39,7 @@ pub(super) async fn attach(mut client: Boxed<Client>, attach: Attach) {
     let Some(server) = find(&worker, &attach.server) else { return client.side.reset() };
     let config = worker.proxy(server.backend).h2.back.clone();
     let engine = Engine::reversed(Role::Client, &config);
-    let connection = Connection::new(engine, client.side.descriptor());
+    let connection = Connection::new(engine, client.side.descriptor(), client.side.tls().is_some());
     let reader = match &mut client.side {
         Downstream::H1(socket) => Reader::new(socket.input.take()),
         Downstream::H2(_) => Reader::default(),

@@ -102,7 +102,7 @@ where
     let config = &client.prepared().h2.front;
     let share = Share::take(&client.worker, config);
     let engine = Engine::new(Role::Server, share.as_ref().map_or(config, |(_, own)| own));
-    let connection = Connection::new(engine, client.side.descriptor());
+    let connection = Connection::new(engine, client.side.descriptor(), client.side.tls().is_some());
     let reader = match &mut client.side {
         Downstream::H1(socket) => Reader::new(socket.input.take()),
         Downstream::H2(_) => Reader::default(),

@@ -207,7 +207,7 @@ async fn reverse(
     }
     let config = &worker.proxy(frontend).h2.front;
     let engine = Engine::reversed(Role::Server, config);
-    let connection = Connection::new(engine, socket.as_fd().as_raw_fd());
+    let connection = Connection::new(engine, socket.as_fd().as_raw_fd(), socket.tls().is_some());
     let busy_from = worker.shared.plan.global.tune.glitches.cpu_usage;
     let mut reversal = Reversal::new(connection, Reader::default(), busy_from);
     let reversed = poll_fn(|context| reversal.poll(&mut socket, context)).await;

@@ -73,7 +73,7 @@ impl<E: Protocol, X: Own> Carrier<E, X> {
         own: X,
     ) -> Rc<Self> {
         Rc::new(Self {
-            connection: Connection::new(engine, socket.as_fd().as_raw_fd()),
+            connection: Connection::new(engine, socket.as_fd().as_raw_fd(), socket.tls().is_some()),
             key,
             uses: Cell::new(uses),
             waiting: Cell::new(0),

@@ -13,6 +13,9 @@ use state::counters::Multiplexed;
 
 use super::{Connection, Incoming, Messages, NoHead, Protocol, Stream};
 
+/// Pieces of the output that one call takes: four frames of 16 KiB, and what stands between them.
+const PARTS: usize = 16;
+
 /// The engine of HTTP/2 over the worker's buffers.
 pub(crate) type Engine = h2::Connection<Buffer>;
 
@@ -130,12 +133,12 @@ impl Connection {
     pub(crate) fn send(&self, socket: &mut net::Stream, context: &mut Context<'_>) -> io::Result<()> {
         let mut engine = self.engine.borrow_mut();
         loop {
-            let mut slices = [IoSlice::new(&[]); 2];
-            if engine.output(&mut slices) == 0 {
+            let mut parts = [IoSlice::new(&[]); PARTS];
+            let count = engine.output(&mut parts);
+            if count == 0 {
                 break;
             }
-            let [first, second] = slices;
-            match socket.poll_write_both(context, &first, &second, false) {
+            match socket.poll_write_parts(context, &parts[..count]) {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
                 Poll::Ready(Ok(n)) => engine.sent(n),
@@ -179,6 +182,41 @@ impl Stream {
             self.ended = ends;
             connection.touch();
         }
+    }
+
+    /// As [`poll_write`](Self::poll_write) of all that `buffer` holds. What is taken leaves from where
+    /// it lies: the buffer has no memory then.
+    ///
+    /// # Errors
+    /// The stream was reset.
+    pub(crate) fn poll_hand_over(
+        &mut self,
+        context: &Context<'_>,
+        buffer: &mut Buffer,
+        is_last: bool,
+    ) -> Poll<io::Result<usize>> {
+        if self.incoming.with(|place| place.reset).is_some() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let Incoming { connection, key, .. } = &self.incoming;
+        let length = buffer.len();
+        let whole = std::mem::replace(buffer, Buffer::none());
+        let sent = connection.engine.borrow_mut().send_owned(*key, whole, 0..length, is_last);
+        let taken = match sent {
+            Ok(()) => length,
+            Err((left, range)) => {
+                *buffer = left;
+                buffer.consume(range.start);
+                range.start
+            }
+        };
+        if taken == 0 {
+            self.incoming.with(|place| place.watch(context.waker()));
+            return Poll::Pending;
+        }
+        self.ended |= is_last && taken == length;
+        connection.touch();
+        Poll::Ready(Ok(taken))
     }
 
     /// Sends trailers, which end the message.

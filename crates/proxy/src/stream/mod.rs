@@ -89,6 +89,9 @@ pub(crate) struct Connection<E: Protocol = Engine> {
     pub(crate) engine: RefCell<E>,
     /// The kernel's number of the socket.
     pub(crate) descriptor: RawFd,
+    /// Whether payload may be sent from where it lies: what TLS seals is copied anyway, and one piece
+    /// makes larger records.
+    pub(crate) gathers: bool,
     /// What rules of streams want of the connection.
     wish: Cell<Wish>,
     /// What came for each stream, by the number of its key.
@@ -119,11 +122,12 @@ pub(crate) struct Incoming<E: Protocol = Engine> {
 }
 
 impl<E: Protocol> Connection<E> {
-    /// One without streams.
-    pub(crate) fn new(engine: E, descriptor: RawFd) -> Rc<Self> {
+    /// One without streams, on a socket with TLS or without.
+    pub(crate) fn new(engine: E, descriptor: RawFd, is_tls: bool) -> Rc<Self> {
         Rc::new(Self {
             engine: RefCell::new(engine),
             descriptor,
+            gathers: !is_tls,
             wish: Cell::default(),
             places: RefCell::default(),
             spare_heads: RefCell::default(),

@@ -131,6 +131,24 @@ fn large_payloads_are_gathered_and_small_ones_copied() {
 }
 
 #[test]
+fn a_large_payload_goes_whole_where_there_is_any_room_and_then_others_wait() {
+    let (mut side, keys) = serving(2);
+    side.feed(&frame(kind::WINDOW_UPDATE, 0, 0, &number(1 << 20)));
+    keys.iter().for_each(|key| drop(side.feed(&frame(kind::WINDOW_UPDATE, 0, key.id(), &number(1 << 20)))));
+    side.engine.send_data(keys[0], &[1; 60_000], false);
+    let heap = side.engine.output.heap();
+    assert!(side.engine.send_owned(keys[0], vec![2; 60_000], 0..60_000, true).is_ok());
+    assert!(side.engine.output.heap() - heap < 1000, "it was copied");
+    let Err((_, range)) = side.engine.send_owned(keys[1], vec![3; 60_000], 0..60_000, true) else {
+        panic!("beyond the bound")
+    };
+    assert_eq!((range, side.engine.next_writable()), (0..60_000, None));
+    let body: Vec<u8> = side.frames().into_iter().flat_map(|frame| frame.1).collect();
+    assert_eq!(body, [[1; 60_000], [2; 60_000]].concat());
+    assert_eq!(side.engine.next_writable(), Some(keys[1]));
+}
+
+#[test]
 fn a_payload_beyond_the_window_comes_back_with_what_is_left() {
     let mut side = Side::server();
     let key = side.feed(&get(1)).opened();
