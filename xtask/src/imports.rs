@@ -22,7 +22,7 @@ const CRATES: &[Crate] = &[
     ("compress",   "crates/compress", &[]),
     ("h2",         "crates/h2",      &["http"]),
     ("cache",      "crates/cache",   &["http"]),
-    ("fcgi",       "crates/fcgi",    &["http"]),
+    ("fcgi",       "crates/fcgi",    &["base", "http"]),
     ("spop",       "crates/spop",    &["base"]),
     ("tls",        "crates/tls",     &["base"]),
     ("state",      "crates/state",   &["base", "runtime"]),

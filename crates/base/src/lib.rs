@@ -1,5 +1,5 @@
-//! Clock, time and size units, addresses, hashes, integers of variable length, raw bytes in text and whole files: what three or
-//! more crates use and that knows no word of the domain.
+//! Clock, time and size units, addresses, hashes, integers of variable length, raw bytes in text, bytes that wait to be sent
+//! and whole files: what several crates use and that knows no word of the domain.
 //!
 //! No socket or environment variable is touched here, except by [`clock`], which asks the system
 //! for the time and for the local time zone.
@@ -11,6 +11,7 @@ pub mod clock;
 pub mod file;
 pub mod hash;
 pub mod network;
+pub mod outgoing;
 pub mod raw;
 pub mod support;
 pub mod units;

@@ -11,6 +11,7 @@ mod tests;
 
 use std::collections::VecDeque;
 
+use base::outgoing::Outgoing;
 use http::{Head, Method, ParseOptions};
 
 use crate::record::{self, HEADER, kind};
@@ -76,9 +77,8 @@ pub struct Connection {
     message: Vec<u8>,
     /// Memory for heads to come.
     spare: Option<Box<Gathered>>,
-    output: Vec<u8>,
-    /// How much of it is sent, and how much may be while the application was not heard.
-    sent: usize,
+    output: Outgoing,
+    /// How much of it may be sent while the application was not heard.
     question: Option<usize>,
     /// Streams that wait for room.
     waiting: VecDeque<Key>,
@@ -88,14 +88,14 @@ impl Connection {
     /// A connection; its question, if it has one, is in the output.
     #[must_use]
     pub fn new(config: Config) -> Connection {
-        let mut output = Vec::new();
+        let mut output = Outgoing::default();
         let question = config.asks.then(|| {
             let mut names = Parameters::new(usize::MAX);
             for name in [MAX_REQS, MPXS_CONNS] {
                 // There is room for everything.
                 let _ = names.add(name, b"");
             }
-            record::write(kind::GET_VALUES, 0, names.bytes(), &mut output);
+            record::write(kind::GET_VALUES, 0, names.bytes(), output.end());
             output.len()
         });
         Connection {
@@ -111,7 +111,6 @@ impl Connection {
             message: Vec::new(),
             spare: None,
             output,
-            sent: 0,
             question,
             waiting: VecDeque::new(),
         }
@@ -168,9 +167,9 @@ impl Connection {
         }
         self.live += 1;
         let id = slot + 1;
-        record::write_begin(id, self.config.keeps, &mut self.output);
-        record::write(kind::PARAMS, id, parameters.bytes(), &mut self.output);
-        record::write_end(kind::PARAMS, id, &mut self.output);
+        record::write_begin(id, self.config.keeps, self.output.end());
+        record::write(kind::PARAMS, id, parameters.bytes(), self.output.end());
+        record::write_end(kind::PARAMS, id, self.output.end());
         if ends {
             self.send_data(key, &[], true);
         }
@@ -182,7 +181,7 @@ impl Connection {
     /// when there is room.
     pub fn send_data(&mut self, key: Key, data: &[u8], end: bool) -> usize {
         let room = (OUTPUT + HEADER).saturating_sub(self.pending());
-        let output = &mut self.output;
+        let output = self.output.end();
         let Some(stream) = find(&mut self.streams, key) else { return data.len() };
         if stream.is_ended || stream.is_sent {
             // Nobody reads it any more.
@@ -244,7 +243,7 @@ impl Connection {
         if !matches!(stream.body, Body::Over) || !stream.is_sent {
             stream.is_sent = true;
             self.has_aborted = true;
-            record::write_end(kind::ABORT_REQUEST, key.slot + 1, &mut self.output);
+            record::write_end(kind::ABORT_REQUEST, key.slot + 1, self.output.end());
         }
     }
 
@@ -275,30 +274,22 @@ impl Connection {
     /// What is to be sent now.
     #[must_use]
     pub fn output(&self) -> &[u8] {
-        let end = self.question.unwrap_or(self.output.len());
-        &self.output[self.sent..end]
+        let waiting = self.output.waiting();
+        &waiting[..self.question.unwrap_or(waiting.len())]
     }
 
     /// The first `count` bytes of the output are sent. Streams may have become writable.
     pub fn sent(&mut self, count: usize) {
-        self.sent += count;
-        if self.sent == self.output.len() {
-            self.output.clear();
-            self.sent = 0;
-            self.output.shrink_to(PIECE);
-            if self.question.is_some() {
-                self.question = Some(0);
-            }
-        } else if self.question.is_none() && self.sent >= OUTPUT / 2 {
-            self.output.drain(..self.sent);
-            self.sent = 0;
+        self.output.advance(count, PIECE);
+        if let Some(left) = &mut self.question {
+            *left -= count;
         }
     }
 
     /// Bytes that wait in the output, those included that must.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.output.len() - self.sent
+        self.output.len()
     }
 
     /// Gives back memory that an idle connection does not need.
@@ -306,7 +297,7 @@ impl Connection {
         self.head.clear();
         self.head.shrink(0);
         (self.message, self.spare) = (Vec::new(), None);
-        self.output.shrink_to_fit();
+        self.output.shrink();
         self.waiting.shrink_to_fit();
     }
 

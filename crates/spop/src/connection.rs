@@ -8,6 +8,8 @@
 #[cfg(test)]
 mod tests;
 
+use base::outgoing::Outgoing;
+
 use crate::frame::{FIN, Frame, LENGTH, kind};
 use crate::hello::{Goodbye, Hello, Offer};
 use crate::status::Status;
@@ -123,18 +125,16 @@ pub struct Connection {
     input: Vec<u8>,
     /// Whether it is whole and was told of, and where its payload begins.
     told: Option<usize>,
-    output: Vec<u8>,
-    /// How much of it is sent.
-    sent: usize,
+    output: Outgoing,
 }
 
 impl Connection {
     /// A connection whose handshake is in the output.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        let mut output = Vec::new();
+        let mut output = Outgoing::default();
         let Config { frame_size, pipelining, ref engine, .. } = config;
-        Offer { frame_size, pipelining, engine, is_check: false }.write(&mut output);
+        Offer { frame_size, pipelining, engine, is_check: false }.write(output.end());
         Self {
             config,
             state: State::Greeting(None),
@@ -145,7 +145,6 @@ impl Connection {
             input: Vec::new(),
             told: None,
             output,
-            sent: 0,
         }
     }
 
@@ -206,7 +205,7 @@ impl Connection {
             }
             State::Greeting(first) => *first = Some(messages.into()),
             State::Open(hello) if !fits(messages, key, hello.frame_size) => return Err(Refusal::TooBig),
-            State::Open(_) => notify(messages, key, &mut self.output),
+            State::Open(_) => notify(messages, key, self.output.end()),
         }
         self.total = key.number;
         match self.questions.get_mut(slot) {
@@ -339,7 +338,7 @@ impl Connection {
         let (Some(first), Some((&number, slot))) = (first, asked) else { return Event::Ready };
         let key = Key { slot, number };
         if fits(&first, key, hello.frame_size) {
-            notify(&first, key, &mut self.output);
+            notify(&first, key, self.output.end());
             return Event::Ready;
         }
         self.take(key);
@@ -355,7 +354,7 @@ impl Connection {
     /// Ends the connection with a last word to the agent.
     fn close(&mut self, said: Status, status: Status) -> Closed {
         if !matches!(self.state, State::Over(_)) {
-            Goodbye::write(said, &mut self.output);
+            Goodbye::write(said, self.output.end());
             self.state = State::Over(status);
         }
         Closed
@@ -375,31 +374,23 @@ impl Connection {
     /// What is to be sent now.
     #[must_use]
     pub fn output(&self) -> &[u8] {
-        &self.output[self.sent..]
+        self.output.waiting()
     }
 
     /// The first `count` bytes of the output are sent.
     pub fn sent(&mut self, count: usize) {
-        self.sent += count;
-        if self.sent == self.output.len() {
-            self.output.clear();
-            self.sent = 0;
-            self.output.shrink_to(KEPT);
-        } else if self.sent >= OUTPUT / 2 {
-            self.output.drain(..self.sent);
-            self.sent = 0;
-        }
+        self.output.advance(count, KEPT);
     }
 
     /// Bytes that wait in the output.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.output.len() - self.sent
+        self.output.len()
     }
 
     /// Gives back memory that an idle connection does not need.
     pub fn shrink(&mut self) {
-        self.output.shrink_to_fit();
+        self.output.shrink();
         if self.told.is_some() {
             self.told = None;
             self.input = Vec::new();

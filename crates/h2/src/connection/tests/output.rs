@@ -134,7 +134,9 @@ fn large_payloads_are_gathered_and_small_ones_copied() {
 fn a_large_payload_goes_whole_where_there_is_any_room_and_then_others_wait() {
     let (mut side, keys) = serving(2);
     side.feed(&frame(kind::WINDOW_UPDATE, 0, 0, &number(1 << 20)));
-    keys.iter().for_each(|key| drop(side.feed(&frame(kind::WINDOW_UPDATE, 0, key.id(), &number(1 << 20)))));
+    for key in &keys {
+        side.feed(&frame(kind::WINDOW_UPDATE, 0, key.id(), &number(1 << 20)));
+    }
     side.engine.send_data(keys[0], &[1; 60_000], false);
     let heap = side.engine.output.heap();
     assert!(side.engine.send_owned(keys[0], vec![2; 60_000], 0..60_000, true).is_ok());
