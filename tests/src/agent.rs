@@ -243,14 +243,25 @@ pub fn ack(told: &Notified, all: &[Action]) -> Vec<u8> {
 
 /// An agent that does what `answer` makes of what it is told.
 pub fn agent(answer: impl Fn(&Notified) -> Vec<Action> + Send + Sync + 'static) -> Origin {
-    Origin::raw(move |stream| {
-        let mut frames = Frames::new(stream);
-        if frames.greet(16380, "pipelining").is_none() {
-            return;
-        }
+    greeted(16380, "pipelining", move |mut frames| {
         while let Some(told) = frames.next_notified() {
             let all = answer(&told);
             frames.send(&ack(&told, &all));
+        }
+    })
+}
+
+/// An agent that does what `then` does on each of its connections, behind a handshake in which it
+/// takes frames of that size and can do this.
+pub fn greeted(
+    size: u32,
+    capabilities: &'static str,
+    then: impl Fn(Frames) + Send + Sync + 'static,
+) -> Origin {
+    Origin::raw(move |stream| {
+        let mut frames = Frames::new(stream);
+        if frames.greet(size, capabilities).is_some() {
+            then(frames);
         }
     })
 }

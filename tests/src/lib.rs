@@ -24,6 +24,7 @@ pub mod peers;
 mod program;
 pub mod request;
 pub mod scene;
+pub mod spoe;
 pub mod targets;
 pub mod tls;
 pub mod tool;

@@ -1,0 +1,130 @@
+//! Engines that ask agents (`filter spoe`), for the tests of them: configurations, and what agents
+//! were told.
+
+use std::sync::{Arc, Mutex};
+
+use crate::agent::Notified;
+use crate::client::Response;
+use crate::versions::TIMEOUTS;
+use crate::{Origin, Weir, free_port, scratch};
+
+/// A message of each event.
+pub const EVENTS: &str = "
+spoe-message client
+  args ip=src true=bool(true) no=bool(false) five=int(5) neg=int(-3) abc=str(abc) raw=bin(00ff) v6=ipv6(::1) none=var(txn.nothing) str(bare)
+  event on-client-session
+spoe-message ftcp
+  event on-frontend-tcp-request
+spoe-message btcp
+  event on-backend-tcp-request
+spoe-message fhttp
+  args path=path method=method
+  event on-frontend-http-request
+spoe-message bhttp
+  event on-backend-http-request
+spoe-message server
+  event on-server-session
+spoe-message tcpres
+  event on-tcp-response
+spoe-message httpres
+  args status=status
+  event on-http-response
+";
+
+/// The names of all of them, for an agent.
+pub const ALL_EVENTS: &str = "messages client ftcp btcp fhttp bhttp server tcpres httpres";
+
+/// A file with an engine whose agent has these lines; more sections follow.
+pub fn engine(lines: &str, sections: &str) -> String {
+    let file = scratch("spoe").join("engine.conf");
+    let text = format!("spoe-agent ag\n use-backend agents\n option var-prefix p\n{lines}\n{sections}\n");
+    std::fs::write(&file, text).expect("the temporary directory takes files");
+    file.display().to_string()
+}
+
+/// A configuration with an engine in its frontend, whose server says `ok`.
+pub struct Setting {
+    /// Lines of the frontend.
+    pub front: String,
+    /// Lines of the backend.
+    pub back: String,
+    /// The server of the agents' backend, and lines behind it.
+    pub agents: String,
+    /// Lines of the global section.
+    pub global: String,
+}
+
+impl Setting {
+    /// An engine of that file, lines of the frontend, and the port of an agent.
+    pub fn new(engine: &str, front: &str, agent: u16) -> Setting {
+        Setting {
+            front: format!("filter spoe config {engine}\n {front}"),
+            back: String::new(),
+            agents: format!("server a 127.0.0.1:{agent}"),
+            global: String::new(),
+        }
+    }
+
+    /// The configuration, with its port and that of the origin.
+    pub fn text(&self, port: u16, origin: u16) -> String {
+        let Setting { front, back, agents, global } = self;
+        format!(
+            "global\n nbthread 1\n stats socket runtime level admin\n {global}\n{TIMEOUTS}frontend f\n bind 127.0.0.1:{port}\n {front}\n \
+             default_backend b\nbackend b\n {back}\n server s 127.0.0.1:{origin}\nbackend agents\n mode spop\n {agents}\n"
+        )
+    }
+
+    /// A program before an origin that says `ok`.
+    pub fn run(&self) -> (Running, u16) {
+        self.start(Origin::text("ok"))
+    }
+
+    /// The same before this origin.
+    pub fn start(&self, origin: Origin) -> (Running, u16) {
+        let port = free_port();
+        // Waiting for the port would be a stream of its own: the runtime socket tells as well.
+        let weir = Weir::start(&self.text(port, origin.port()), &[]);
+        assert!(!weir.ask("show info").is_empty(), "{}", weir.messages());
+        (Running { weir, _origin: origin }, port)
+    }
+}
+
+/// A program and its origin.
+pub struct Running {
+    weir: Weir,
+    _origin: Origin,
+}
+
+impl std::ops::Deref for Running {
+    type Target = Weir;
+
+    fn deref(&self) -> &Weir {
+        &self.weir
+    }
+}
+
+/// What agents were told, by names of messages.
+#[derive(Clone, Default)]
+pub struct Told(Arc<Mutex<Vec<Notified>>>);
+
+impl Told {
+    /// Adds what an agent was told.
+    pub fn add(&self, told: &Notified) {
+        self.0.lock().expect("no test failed in it").push(told.clone());
+    }
+
+    /// What they were told since the last call.
+    pub fn take(&self) -> Vec<Notified> {
+        std::mem::take(&mut self.0.lock().expect("no test failed in it"))
+    }
+
+    /// The messages of each time since the last call.
+    pub fn names(&self) -> Vec<String> {
+        self.take().iter().map(|told| told.names().join("+")).collect()
+    }
+}
+
+/// A field of the response, `-` where there is none.
+pub fn shown(response: Option<Response>, name: &str) -> String {
+    response.expect("a response").header(name).unwrap_or("-").to_owned()
+}

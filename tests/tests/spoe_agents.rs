@@ -1,0 +1,354 @@
+//! Agents that hang, die and lie, or take one question at a time: what becomes of those that were
+//! asked, and of their connections.
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use weir_tests::agent::{
+    Frames, Notified, Value, ack, actions, agent, frame, goodbye, greeted, hello_frame, kind, scope, set,
+};
+use weir_tests::client::{Response, get};
+use weir_tests::spoe::{EVENTS, Setting, Told, engine, shown};
+use weir_tests::{Origin, PATIENCE, eventually, free_port};
+
+/// What agents do wrong, by the path that they are told.
+fn misbehave(mut frames: Frames, told: &Notified) -> Option<Frames> {
+    let Some(Value::Str(path)) = told.get("path") else {
+        frames.send(&ack(told, &[]));
+        return Some(frames);
+    };
+    let Notified { stream, frame: number, .. } = *told;
+    match path.as_str() {
+        "/silent" => {}
+        "/close" => return None,
+        "/bye" => {
+            frames.send(&goodbye(77));
+            return None;
+        }
+        "/normal-bye" => {
+            frames.send(&goodbye(0));
+            return None;
+        }
+        "/other-stream" => drop(frames.send(&frame(kind::ACK, stream + 2, number, b""))),
+        "/other-frame" => drop(frames.send(&frame(kind::ACK, stream, number + 1, b""))),
+        "/huge" => drop(frames.send(b"\xff\xff\xff\xffg")),
+        "/half" => {
+            frames.send(&ack(told, &[])[..6]);
+            return None;
+        }
+        "/no-frame" => drop(frames.send(b"\0\0\0\x02\x67\0")),
+        "/fragment" => {
+            let mut bytes = ack(told, &[]);
+            bytes[8] = 0;
+            frames.send(&bytes);
+        }
+        "/hello-again" => drop(frames.send(&hello_frame(16380, ""))),
+        "/unknown-frame" => drop(frames.send(&frame(99, stream, number, b"?")).send(&ack(told, &[]))),
+        "/garbage" => drop(frames.send(&frame(kind::ACK, stream, number, b"\x01\x09garbage"))),
+        "/partial" => {
+            let payload =
+                [actions(&[set(scope::TXN, "foo", 42)]), b"\x01\x03\x02\x03foo\x0f".to_vec()].concat();
+            frames.send(&frame(kind::ACK, stream, number, &payload));
+        }
+        _ => drop(frames.send(&ack(told, &[set(scope::TXN, "foo", "ok")]))),
+    }
+    Some(frames)
+}
+
+#[test]
+fn whatever_an_agent_does_the_request_goes_on_and_variables_tell() {
+    let told = Told::default();
+    let own = told.clone();
+    let agent = greeted(16380, "pipelining", move |mut frames| {
+        while let Some(told) = frames.next_notified() {
+            own.add(&told);
+            match misbehave(frames, &told) {
+                Some(next) => frames = next,
+                None => return,
+            }
+        }
+    });
+    let lines = "messages fhttp httpres\n timeout processing 200ms\n option set-on-error err\n option set-process-time pt\n option set-total-time tt";
+    let file = engine(lines, EVENTS);
+    let front = "http-response set-header x-got \"%[var(txn.p.foo)] %[var(txn.p.err)]\"\n \
+                 http-response set-header x-times \"%[var(txn.p.pt)] %[var(txn.p.tt)]\"";
+    let (_weir, port) = Setting::new(&file, front, agent.port()).run();
+    let cases = [
+        ("/good", "ok ", 2),
+        ("/silent", " 1", 1),
+        ("/close", " 257", 1),
+        ("/bye", " 333", 1),
+        ("/normal-bye", " 257", 1),
+        ("/other-stream", " 1", 1),
+        ("/other-frame", " 1", 1),
+        ("/huge", " 259", 1),
+        ("/half", " 257", 1),
+        ("/no-frame", " 260", 1),
+        ("/fragment", " 266", 1),
+        ("/hello-again", " 260", 1),
+        ("/unknown-frame", " ", 2),
+        ("/garbage", " ", 2),
+        ("/partial", "42 ", 2),
+        ("/good", "ok ", 2),
+    ];
+    for (path, wanted, events) in cases {
+        told.take();
+        let response = get(port, path).expect("a response");
+        assert_eq!((response.status, response.text().as_str()), (200, "ok"), "{path}");
+        assert_eq!(response.header("x-got").map(str::trim), Some(wanted.trim()), "{path}");
+        let mut times = response.header("x-times").expect("times").split(' ').map(str::parse::<u64>);
+        let (Some(Ok(last)), Some(Ok(all))) = (times.next(), times.next()) else { panic!("{path}") };
+        assert!(last <= all && all < 20_000 && (wanted != " 1" || all >= 199), "{path}: {last} {all}");
+        // A connection that had been idle is not to blame: what closes it is asked once more over
+        // another.
+        let names = told.names();
+        assert!(names.len() == events || names.len() == events + 1, "{path}: {names:?}");
+        assert_eq!(names.iter().any(|name| name == "httpres"), events == 2, "{path}: {names:?}");
+    }
+}
+
+#[test]
+fn an_error_ends_the_engine_for_the_transaction_unless_it_is_to_go_on() {
+    for (option, wanted) in [("", "fhttp"), ("option continue-on-error", "fhttp httpres")] {
+        let told = Told::default();
+        let own = told.clone();
+        let agent = greeted(16380, "", move |mut frames| {
+            if let Some(told) = frames.next_notified() {
+                own.add(&told);
+            }
+            frames.send(&goodbye(5));
+        });
+        let lines =
+            format!("messages fhttp httpres\n timeout processing 10s\n option set-on-error err\n {option}");
+        let front = "http-response set-header x-err %[var(txn.p.err)]";
+        let setting = Setting::new(&engine(&lines, EVENTS), front, agent.port());
+        let (_weir, port) = setting.run();
+        assert_eq!(shown(get(port, "/"), "x-err"), "261", "{option}");
+        assert_eq!(told.names().join(" "), wanted, "{option}");
+    }
+}
+
+#[test]
+fn without_a_server_that_can_be_reached_the_request_goes_on() {
+    let closed = free_port();
+    let lines = "messages fhttp\n timeout processing 10s\n option set-on-error err";
+    let file = engine(lines, EVENTS);
+    let front = "http-response set-header x-err %[var(txn.p.err)]";
+    let mut setting = Setting::new(&file, front, closed);
+    setting.agents.insert_str(0, "retries 0\n ");
+    let (_weir, port) = setting.run();
+    assert_eq!(shown(get(port, "/"), "x-err"), "257", "nobody listens");
+    setting.agents.push_str(" disabled");
+    let (weir, port) = setting.run();
+    assert_eq!(shown(get(port, "/"), "x-err"), "257", "no server is up");
+    // The other one is asked instead.
+    let good = agent(|_| vec![]);
+    let mut setting = Setting::new(&file, front, closed);
+    setting.agents = format!(
+        "retries 1\n option redispatch\n balance roundrobin\n server a 127.0.0.1:{closed}\n server b 127.0.0.1:{}",
+        good.port()
+    );
+    drop(weir);
+    let (_weir, port) = setting.run();
+    for _ in 0..2 {
+        assert_eq!(shown(get(port, "/"), "x-err"), "", "the other one answers");
+    }
+}
+
+#[test]
+fn what_does_not_fit_in_a_frame_is_not_sent() {
+    let small = greeted(256, "pipelining", |mut frames| {
+        while let Some(told) = frames.next_notified() {
+            frames.send(&ack(&told, &[]));
+        }
+    });
+    let lines = "messages fhttp\n timeout processing 10s\n option set-on-error err";
+    let front = "http-response set-header x-err %[var(txn.p.err)]";
+    let (_weir, port) = Setting::new(&engine(lines, EVENTS), front, small.port()).run();
+    let long = format!("/{}", "x".repeat(300));
+    for _ in 0..2 {
+        assert_eq!(shown(get(port, &long), "x-err"), "3");
+        assert_eq!(shown(get(port, "/short"), "x-err"), "");
+    }
+}
+
+#[test]
+fn a_handshake_says_who_asks_and_what_it_can_do() {
+    for (lines, size, capabilities) in
+        [("", 16380, "pipelining"), ("no option pipelining\n max-frame-size 300", 300, "")]
+    {
+        let (send, receive) = mpsc::channel();
+        let agent = Origin::raw(move |stream| {
+            let mut frames = Frames::new(stream);
+            let _ = send.send(frames.greet(256, "pipelining"));
+            while let Some(told) = frames.next_notified() {
+                frames.send(&ack(&told, &[]));
+            }
+        });
+        let file = engine(&format!("messages fhttp\n timeout processing 10s\n {lines}"), EVENTS);
+        let (_weir, port) = Setting::new(&file, "", agent.port()).run();
+        assert_eq!(get(port, "/").expect("a response").status, 200);
+        let items = receive.recv_timeout(PATIENCE).expect("a connection").expect("a hello");
+        let wanted = [
+            ("supported-versions".to_owned(), "2.0".into()),
+            ("max-frame-size".to_owned(), Value::Int(size)),
+            ("capabilities".to_owned(), capabilities.into()),
+        ];
+        assert_eq!(items[..3], wanted);
+        let Some((name, Value::Str(id))) = items.get(3) else { panic!("{items:?}") };
+        assert!(name == "engine-id" && id.len() == 36, "{items:?}");
+    }
+}
+
+/// Asks `count` times at once; the answers of the agent come when all are there.
+fn at_once(
+    capabilities: &'static str,
+    lines: &str,
+    together: bool,
+    count: usize,
+) -> (Origin, Vec<Option<Response>>) {
+    let told = Arc::new((Mutex::new(0), std::sync::Condvar::new()));
+    let go = Arc::new(AtomicBool::new(false));
+    let (own, free) = (told.clone(), go.clone());
+    let agent = greeted(16380, capabilities, move |mut frames| {
+        let mut waiting = Vec::new();
+        while let Some(next) = frames.next_notified() {
+            if free.load(SeqCst) {
+                frames.send(&ack(&next, &[]));
+                continue;
+            }
+            waiting.push(next);
+            let (number, changed) = &*own;
+            *number.lock().expect("no test failed in it") += 1;
+            changed.notify_all();
+            if !together || waiting.len() == count {
+                let all = number.lock().expect("no test failed in it");
+                drop(changed.wait_timeout_while(all, PATIENCE, |number| *number < count));
+                // The last first.
+                for next in waiting.drain(..).rev() {
+                    let path = format!("{:?}", next.get("path"));
+                    frames.send(&ack(&next, &[set(scope::TXN, "path", path.as_str())]));
+                }
+            }
+        }
+    });
+    let file = engine(&format!("messages fhttp\n timeout processing 15s\n {lines}"), EVENTS);
+    let front = "http-response set-header x-path %[var(txn.p.path)]";
+    let (_weir, port) = Setting::new(&file, front, agent.port()).run();
+    // The first is answered by itself, so that there is a connection.
+    go.store(true, SeqCst);
+    get(port, "/first").expect("a response");
+    go.store(false, SeqCst);
+    let ask = |at: usize| std::thread::spawn(move || get(port, &format!("/{at}")));
+    let first = ask(0);
+    let asked = |wanted: usize| eventually(|| *told.0.lock().expect("no test failed in it") >= wanted);
+    assert!(asked(1));
+    let others: Vec<_> = (1..count).map(ask).collect();
+    let all = std::iter::once(first).chain(others).map(|one| one.join().expect("it ends")).collect();
+    (agent, all)
+}
+
+#[test]
+fn a_connection_carries_several_questions_if_both_sides_want_that() {
+    let cases = [("pipelining", "", 1), ("", "", 4), ("pipelining", "no option pipelining", 4)];
+    for (capabilities, lines, connections) in cases {
+        let (agent, all) = at_once(capabilities, lines, connections == 1, 4);
+        for (at, response) in all.into_iter().enumerate() {
+            assert_eq!(shown(response, "x-path"), format!("Some(Str(\"/{at}\"))"), "each its own answer");
+        }
+        assert_eq!(agent.connections(), connections, "{capabilities} {lines}");
+    }
+}
+
+#[test]
+fn an_agent_that_hangs_costs_no_more_than_its_time_and_is_asked_again_when_it_is_well() {
+    let hangs = Arc::new(AtomicBool::new(true));
+    let own = hangs.clone();
+    let agent = greeted(16380, "pipelining", move |mut frames| {
+        while let Some(told) = frames.next_notified() {
+            if !own.load(SeqCst) {
+                frames.send(&ack(&told, &[set(scope::TXN, "foo", "ok")]));
+            }
+        }
+    });
+    let lines = "messages fhttp\n timeout processing 100ms\n option set-on-error err";
+    let front = "http-response set-header x-got %[var(txn.p.foo)]%[var(txn.p.err)]";
+    let (weir, port) = Setting::new(&engine(lines, EVENTS), front, agent.port()).run();
+    for _ in 0..12 {
+        assert_eq!(shown(get(port, "/"), "x-got"), "1");
+    }
+    assert!(agent.connections() <= 5, "{} connections for 12 questions", agent.connections());
+    hangs.store(false, SeqCst);
+    assert!(eventually(|| shown(get(port, "/"), "x-got") == "ok"));
+    assert!(eventually(|| weir.stat("agents,BACKEND", "scur") == "0"), "every place was given back");
+    assert_eq!(weir.stat("agents,a", "scur"), "0");
+}
+
+#[test]
+fn an_agent_that_says_nothing_at_all_is_left() {
+    let agent = Origin::raw(|stream| {
+        let mut frames = Frames::new(stream);
+        while frames.next_frame().is_some() {}
+    });
+    let lines = "messages fhttp\n timeout processing 100ms\n option set-on-error err";
+    let front = "http-response set-header x-got %[var(txn.p.err)]";
+    let (_weir, port) = Setting::new(&engine(lines, EVENTS), front, agent.port()).run();
+    for _ in 0..3 {
+        assert_eq!(shown(get(port, "/"), "x-got"), "1");
+    }
+}
+
+#[test]
+fn a_connection_that_ended_while_it_was_idle_is_replaced() {
+    let agent = greeted(16380, "pipelining", |mut frames| {
+        if let Some(told) = frames.next_notified() {
+            frames.send(&ack(&told, &[set(scope::TXN, "foo", "ok")]));
+        }
+        // It closes behind its first answer.
+    });
+    let lines = "messages fhttp\n timeout processing 10s";
+    let front = "http-response set-header x-got %[var(txn.p.foo)]";
+    let (_weir, port) = Setting::new(&engine(lines, EVENTS), front, agent.port()).run();
+    for _ in 0..20 {
+        assert_eq!(shown(get(port, "/"), "x-got"), "ok");
+    }
+}
+
+#[test]
+fn maxconn_of_the_agents_server_bounds_what_is_asked_at_once() {
+    let agent = greeted(16380, "pipelining", |mut frames| while frames.next_notified().is_some() {});
+    let lines = "messages fhttp\n timeout processing 300ms\n option set-on-error err";
+    let front = "http-response set-header x-got %[var(txn.p.err)]";
+    let mut setting = Setting::new(&engine(lines, EVENTS), front, agent.port());
+    setting.agents.push_str(" maxconn 1");
+    let (weir, port) = setting.run();
+    let ask = || std::thread::spawn(move || shown(get(port, "/"), "x-got"));
+    let all: Vec<_> = [(); 4].map(|()| ask()).into_iter().collect();
+    for one in all {
+        assert_eq!(one.join().expect("it ends"), "1", "late, in line or not");
+    }
+    assert_eq!(weir.stat("agents,a", "smax"), "1");
+}
+
+#[test]
+fn an_idle_connection_ends_with_a_word() {
+    let (send, receive) = mpsc::channel();
+    let agent = greeted(16380, "pipelining", move |mut frames| {
+        while let Some(next) = frames.next_frame() {
+            match next.kind {
+                kind::NOTIFY => {
+                    let answer = frame(kind::ACK, next.stream, next.frame, b"");
+                    frames.send(&answer);
+                }
+                other => drop(send.send(other)),
+            }
+        }
+    });
+    let file = engine("messages fhttp\n timeout processing 10s", EVENTS);
+    let mut setting = Setting::new(&file, "", agent.port());
+    setting.agents.push_str(" pool-purge-delay 0");
+    let (_weir, port) = setting.run();
+    get(port, "/").expect("a response");
+    assert_eq!(receive.recv_timeout(Duration::from_secs(20)), Ok(kind::HAPROXY_DISCONNECT));
+}
