@@ -12,17 +12,24 @@ const LEVELS: usize = 8;
 /// Updates that are kept for streams which are not open yet.
 const EARLY: usize = 4;
 
+type Ends = [(u32, u32); LEVELS];
+
 /// Queues of streams that may send, one an urgency.
 #[derive(Debug)]
 pub(crate) struct Ready {
-    ends: [(u32, u32); LEVELS],
+    /// The first and last of each; none before anything waited, as most connections never have it.
+    ends: Option<Box<Ends>>,
     /// A bit for each queue that is not empty.
     filled: u8,
 }
 
 impl Ready {
     pub(crate) fn new() -> Ready {
-        Ready { ends: [(NONE, NONE); LEVELS], filled: 0 }
+        Ready { ends: None, filled: 0 }
+    }
+
+    fn ends(&mut self) -> &mut Ends {
+        self.ends.get_or_insert_with(|| Box::new([(NONE, NONE); LEVELS]))
     }
 
     /// Whether a stream of this urgency or a more urgent one is in a queue.
@@ -44,15 +51,16 @@ impl Ready {
         }
         stream.flags |= QUEUED;
         let level = stream.urgency as usize;
-        let (first, last) = self.ends[level];
+        let ends = &mut self.ends()[level];
+        let (first, last) = *ends;
         let (previous, next) = if front { (NONE, first) } else { (last, NONE) };
         (stream.previous, stream.next) = (previous, next);
         match previous {
-            NONE => self.ends[level].0 = slot,
+            NONE => ends.0 = slot,
             _ => streams.at(previous).next = slot,
         }
         match next {
-            NONE => self.ends[level].1 = slot,
+            NONE => ends.1 = slot,
             _ => streams.at(next).previous = slot,
         }
         self.filled |= 1 << level;
@@ -67,15 +75,16 @@ impl Ready {
         stream.flags &= !QUEUED;
         let Stream { urgency, previous, next, .. } = *stream;
         let level = urgency as usize;
+        let ends = &mut self.ends()[level];
         match previous {
-            NONE => self.ends[level].0 = next,
+            NONE => ends.0 = next,
             _ => streams.at(previous).next = next,
         }
         match next {
-            NONE => self.ends[level].1 = previous,
+            NONE => ends.1 = previous,
             _ => streams.at(next).previous = previous,
         }
-        if self.ends[level].0 == NONE {
+        if ends.0 == NONE {
             self.filled &= !(1 << level);
         }
     }
@@ -85,7 +94,8 @@ impl Ready {
         if self.filled == 0 {
             return None;
         }
-        let slot = self.ends[self.filled.trailing_zeros() as usize].0;
+        let level = self.filled.trailing_zeros() as usize;
+        let slot = self.ends()[level].0;
         self.remove(streams, slot);
         Some(slot)
     }
@@ -104,7 +114,7 @@ impl Ready {
     #[cfg(any(test, debug_assertions))]
     pub(crate) fn walk(&self, streams: &mut Streams) -> Vec<u32> {
         let mut all = Vec::new();
-        for (first, last) in self.ends {
+        for (first, last) in self.ends.as_deref().copied().unwrap_or([(NONE, NONE); LEVELS]) {
             let (mut slot, mut before) = (first, NONE);
             while slot != NONE {
                 debug_assert_eq!(streams.at(slot).previous, before);

@@ -29,6 +29,14 @@ pub(super) struct Block {
     continuations: u32,
 }
 
+/// What does not come at once. Its memory is kept.
+#[derive(Debug, Default)]
+pub(super) struct Gathering {
+    /// Whose block that is; `None` between two.
+    pub(super) block: Option<Block>,
+    pub(super) bytes: Vec<u8>,
+}
+
 impl<B: AsRef<[u8]>> Connection<B> {
     pub(super) fn headers_frame(&mut self, header: Header, payload: &[u8]) -> Outcome {
         let id = header.stream;
@@ -55,14 +63,16 @@ impl<B: AsRef<[u8]>> Connection<B> {
             let event = self.block_end(block, &payload[prefix..prefix + length])?;
             return Ok(Step::told(HEADER + header.length, event));
         }
-        self.gathering = Some(block);
-        self.block.clear();
+        let gathering = self.gathering.get_or_insert_default();
+        gathering.block = Some(block);
+        gathering.bytes.clear();
         self.reading = Reading::Block { left: length, padding, last };
         Ok(Step::Took(HEADER + prefix))
     }
 
     pub(super) fn continuation_frame(&mut self, header: Header) -> Outcome {
-        let Some(block) = &mut self.gathering else { return Err(Breach::LoneContinuation) };
+        let block = self.gathering.as_mut().and_then(|gathering| gathering.block.as_mut());
+        let Some(block) = block else { return Err(Breach::LoneContinuation) };
         if header.stream != block.id {
             return Err(Breach::NoContinuation);
         }
@@ -83,10 +93,11 @@ impl<B: AsRef<[u8]>> Connection<B> {
             return Ok(Step::More);
         }
         let piece = left.min(rest.len());
-        if self.block.len() + piece > self.config.max_block() {
+        let gathering = self.gathering.get_or_insert_default();
+        if gathering.bytes.len() + piece > self.config.max_block() {
             return Err(Breach::BlockTooLarge);
         }
-        self.block.extend_from_slice(&rest[..piece]);
+        gathering.bytes.extend_from_slice(&rest[..piece]);
         let padded = padding.min(rest.len() - piece);
         let (left, padding) = (left - piece, padding - padded);
         if left + padding > 0 {
@@ -97,11 +108,10 @@ impl<B: AsRef<[u8]>> Connection<B> {
         if !last {
             return Ok(Step::Took(piece + padded));
         }
-        let Some(block) = self.gathering.take() else { return Err(Breach::LoneContinuation) };
-        let bytes = std::mem::take(&mut self.block);
-        let event = self.block_end(block, &bytes)?;
-        self.block = bytes;
-        self.block.clear();
+        let Some(mut gathering) = self.gathering.take() else { return Err(Breach::LoneContinuation) };
+        let Some(block) = gathering.block.take() else { return Err(Breach::LoneContinuation) };
+        let event = self.block_end(block, &gathering.bytes)?;
+        self.gathering = Some(gathering);
         Ok(Step::told(piece + padded, event))
     }
 
@@ -168,7 +178,8 @@ impl<B: AsRef<[u8]>> Connection<B> {
         let stream = self.streams.at(key.slot);
         stream.flags |= HEAD_RECEIVED | if is_connect { CONNECT } else { 0 };
         stream.due = length.filter(|_| !is_connect).unwrap_or(ANY_LENGTH);
-        if let Some(priority) = self.early.take(block.id).or(request.priority) {
+        let early = self.early.as_mut().and_then(|early| early.take(block.id));
+        if let Some(priority) = early.or(request.priority) {
             stream.set_priority(priority);
         }
         self.body_begins(key.slot, block.end);

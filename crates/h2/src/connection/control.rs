@@ -225,7 +225,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         let priority = Priority::parse(&payload[4..]);
         match self.streams.find(id) {
             Place::Here(slot) => self.ready.set(&mut self.streams, slot, priority),
-            Place::Idle => self.early.keep(id, priority),
+            Place::Idle => self.early.get_or_insert_default().keep(id, priority),
             Place::Gone(_) => {}
         }
         Ok(Step::Took(HEADER + header.length))

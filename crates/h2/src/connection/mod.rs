@@ -32,7 +32,7 @@ use crate::settings::{self, PeerSettings, TABLE_DEFAULT, WINDOW_DEFAULT};
 use crate::stream::Streams;
 use crate::watch::{Frame, Watch};
 use crate::window::Pool;
-use blocks::Block;
+use blocks::Gathering;
 use receive::Reading;
 
 /// How a connection is brought to its end (RFC 9113 section 6.8).
@@ -77,13 +77,12 @@ pub struct Connection<B> {
     /// The message of the last event.
     head: Head,
     /// A header block that did not come at once.
-    block: Vec<u8>,
-    /// Whose block that is.
-    gathering: Option<Block>,
+    gathering: Option<Box<Gathering>>,
     reading: Reading,
     streams: Streams,
     ready: Ready,
-    early: Early,
+    /// Priorities that came before their streams.
+    early: Option<Box<Early>>,
     pool: Pool,
     output: Output<B>,
     used: Used,
@@ -145,12 +144,11 @@ impl<B: AsRef<[u8]>> Connection<B> {
             },
             encoder: Encoder::new(),
             head: Head::new(),
-            block: Vec::new(),
             gathering: None,
             reading,
             streams: Streams::new(),
             ready: Ready::new(),
-            early: Early::default(),
+            early: None,
             pool: Pool::new(config),
             config: Arc::clone(config),
             output,
@@ -169,6 +167,11 @@ impl<B: AsRef<[u8]>> Connection<B> {
             closed: None,
             watch: Watch::default(),
         }
+    }
+
+    /// Whether a header block has come in part.
+    fn is_gathering(&self) -> bool {
+        self.gathering.as_ref().is_some_and(|gathering| gathering.block.is_some())
     }
 
     /// What it was told by the configuration.
@@ -191,7 +194,6 @@ impl<B: AsRef<[u8]>> Connection<B> {
             decoder: self.decoder,
             encoder: self.encoder,
             head: self.head,
-            block: self.block,
             gathering: self.gathering,
             reading: self.reading,
             streams: self.streams,
@@ -307,8 +309,8 @@ impl<B: AsRef<[u8]>> Connection<B> {
     pub fn shrink(&mut self) {
         self.head.clear();
         self.head.shrink(0);
-        if self.gathering.is_none() {
-            self.block = Vec::new();
+        if !self.is_gathering() {
+            self.gathering = None;
         }
         self.decoder.shrink();
         self.encoder.shrink();
@@ -320,7 +322,9 @@ impl<B: AsRef<[u8]>> Connection<B> {
     /// Bytes of memory on the heap, header tables and the head aside.
     #[must_use]
     pub fn heap(&self) -> usize {
-        self.block.capacity() + self.streams.heap() + self.output.heap()
+        self.gathering.as_ref().map_or(0, |gathering| gathering.bytes.capacity())
+            + self.streams.heap()
+            + self.output.heap()
     }
 
     fn window_update(&mut self, stream: u32, increment: u32) {

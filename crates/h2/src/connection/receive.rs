@@ -136,7 +136,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             }
             self.is_settled = true;
         }
-        if self.gathering.is_some() && header.kind != kind::CONTINUATION {
+        if self.is_gathering() && header.kind != kind::CONTINUATION {
             return Err(Breach::NoContinuation);
         }
         let step = self.take_kind(header, &rest[HEADER..])?;

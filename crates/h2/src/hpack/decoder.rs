@@ -15,7 +15,7 @@ pub struct Decoder {
     /// What strings of a server stood for.
     recall: Option<Recall>,
     /// Our SETTINGS_HEADER_TABLE_SIZE.
-    max_size: usize,
+    max_size: u32,
 }
 
 /// Scratch memory that is kept between blocks.
@@ -26,8 +26,7 @@ impl Decoder {
     /// it is 4096.
     #[must_use]
     pub fn new(max_size: u32) -> Decoder {
-        let max_size = max_size as usize;
-        Decoder { table: Table::new(max_size), scratch: Vec::new(), recall: None, max_size }
+        Decoder { table: Table::new(max_size as usize), scratch: Vec::new(), recall: None, max_size }
     }
 
     /// The same for what a server sends, who is expected to repeat itself.
@@ -70,7 +69,7 @@ impl Decoder {
             let first = *first;
             *rest = left;
             let size = take(first, 0x1f, rest)?;
-            if size > self.max_size {
+            if size > self.max_size as usize {
                 return Err(Error::TableSize);
             }
             self.table.set_limit(size);

@@ -52,23 +52,23 @@ pub(crate) struct Table {
     entries: VecDeque<Entry>,
     ring: Vec<u8>,
     /// Where the next bytes go.
-    end: usize,
+    end: u32,
     /// Bytes of the ring in use.
-    used: usize,
-    size: usize,
-    limit: usize,
+    used: u32,
+    size: u32,
+    limit: u32,
     /// Entries that were ever inserted.
     inserted: u32,
 }
 
 impl Table {
     pub(crate) fn new(limit: usize) -> Table {
-        Table { limit, ..Table::default() }
+        Table { limit: limit as u32, ..Table::default() }
     }
 
     /// The size that it may have.
     pub(crate) fn limit(&self) -> usize {
-        self.limit
+        self.limit as usize
     }
 
     /// Entries inserted so far; the number of the next one.
@@ -84,7 +84,7 @@ impl Table {
 
     /// Changes the size that it may have, dropping what is beyond it (RFC 7541 section 4.3).
     pub(crate) fn set_limit(&mut self, limit: usize) {
-        self.limit = limit;
+        self.limit = limit as u32;
         self.evict(0);
         if self.entries.is_empty() && self.ring.len() > limit {
             (self.ring, self.entries) = (Vec::new(), VecDeque::new());
@@ -94,10 +94,10 @@ impl Table {
 
     /// Drops the oldest until `more` fit.
     fn evict(&mut self, more: usize) {
-        while self.size + more > self.limit {
+        while self.size as usize + more > self.limit() {
             let Some(oldest) = self.entries.pop_front() else { break };
-            self.size -= oldest.size();
-            self.used -= oldest.held();
+            self.size -= oldest.size() as u32;
+            self.used -= oldest.held() as u32;
         }
     }
 
@@ -106,20 +106,21 @@ impl Table {
     pub(crate) fn insert(&mut self, kind: NameKind, name: &[u8], value: &[u8], sound: bool) {
         let entry = Entry { at: 0, name: name.len() as u32, value: value.len() as u32, kind, sound };
         self.evict(entry.size());
-        if entry.size() > self.limit {
+        if entry.size() > self.limit() {
             return;
         }
         let held = entry.held();
-        if self.used + held > self.ring.len() {
-            self.grow(self.used + held);
+        let needed = self.used as usize + held;
+        if needed > self.ring.len() {
+            self.grow(needed);
         }
-        let at = self.end as u32;
+        let at = self.end;
         if !name.is_empty() {
             self.put(name);
         }
         self.put(value);
-        self.used += held;
-        self.size += entry.size();
+        self.used += held as u32;
+        self.size += entry.size() as u32;
         self.inserted = self.inserted.wrapping_add(1);
         self.entries.push_back(Entry { at, ..entry });
     }
@@ -127,12 +128,11 @@ impl Table {
     /// Copies bytes to the ring's end, going on at its beginning.
     #[inline]
     fn put(&mut self, bytes: &[u8]) {
-        if let Some(room) = self.ring.get_mut(self.end..self.end + bytes.len()) {
+        let end = self.end as usize;
+        if let Some(room) = self.ring.get_mut(end..end + bytes.len()) {
             room.copy_from_slice(bytes);
-            self.end += bytes.len();
-            if self.end == self.ring.len() {
-                self.end = 0;
-            }
+            let end = end + bytes.len();
+            self.end = if end == self.ring.len() { 0 } else { end as u32 };
         } else {
             self.put_around(bytes);
         }
@@ -140,25 +140,23 @@ impl Table {
 
     #[cold]
     fn put_around(&mut self, bytes: &[u8]) {
-        let (before, after) = bytes.split_at(bytes.len().min(self.ring.len() - self.end));
-        self.ring[self.end..self.end + before.len()].copy_from_slice(before);
+        let end = self.end as usize;
+        let (before, after) = bytes.split_at(bytes.len().min(self.ring.len() - end));
+        self.ring[end..end + before.len()].copy_from_slice(before);
         self.ring[..after.len()].copy_from_slice(after);
-        self.end += bytes.len();
-        if self.end >= self.ring.len() {
-            self.end -= self.ring.len();
-        }
+        self.end = ((end + bytes.len()) % self.ring.len()) as u32;
     }
 
     /// Makes the ring large enough for `needed` bytes, and puts what it holds in order.
     #[cold]
     fn grow(&mut self, needed: usize) {
-        self.lay_out(needed.max(self.ring.len() * 2).max(FIRST).min(self.limit.max(needed)));
+        self.lay_out(needed.max(self.ring.len() * 2).max(FIRST).min(self.limit().max(needed)));
     }
 
     /// Gives memory back that its entries do not need.
     pub(crate) fn shrink(&mut self) {
-        if self.ring.len() > self.used {
-            self.lay_out(self.used);
+        if self.ring.len() > self.used as usize {
+            self.lay_out(self.used as usize);
             self.entries.shrink_to_fit();
         }
     }
@@ -173,7 +171,7 @@ impl Table {
             ring.extend_from_slice(&self.ring[at..at + before]);
             ring.extend_from_slice(&self.ring[..held - before]);
         }
-        self.end = if ring.len() < size { ring.len() } else { 0 };
+        self.end = if ring.len() < size { ring.len() as u32 } else { 0 };
         ring.resize(size, 0);
         self.ring = ring;
     }
@@ -280,7 +278,7 @@ mod tests {
                 }
                 if random.usize(..20) == 0 {
                     table.shrink();
-                    assert_eq!(table.ring.len(), table.used, "nothing is held that no entry needs");
+                    assert_eq!(table.ring.len(), table.used as usize, "nothing is held that no entry needs");
                 }
                 let mut scratch = Vec::new();
                 for (age, (name, value)) in plain.0.iter().enumerate() {
@@ -298,7 +296,7 @@ mod tests {
                     assert!(table.is(age, kind, &own, value));
                 }
                 assert!(table.get(plain.0.len(), &mut scratch).is_none());
-                assert_eq!(table.size, plain.size());
+                assert_eq!(table.size as usize, plain.size());
                 // Entries are small, and their queue doubles: what the size counts for each is more.
                 assert!(table.memory() <= 3 * limit.max(FIRST) + 5_000, "{}", table.memory());
             }

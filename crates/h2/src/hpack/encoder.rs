@@ -36,7 +36,7 @@ pub struct Encoder {
     /// By the last bits of the hash.
     seen: Box<[Seen]>,
     /// The smallest size since the last block, where it has to be told.
-    smallest: Option<usize>,
+    smallest: Option<u32>,
 }
 
 impl Default for Encoder {
@@ -73,7 +73,7 @@ impl Encoder {
         if limit == self.table.limit() {
             return;
         }
-        self.smallest = Some(self.smallest.unwrap_or(usize::MAX).min(limit));
+        self.smallest = Some(self.smallest.unwrap_or(u32::MAX).min(limit as u32));
         self.table.set_limit(limit);
         if limit == 0 {
             self.seen = Box::default();
@@ -120,8 +120,8 @@ impl Encoder {
     #[cold]
     fn tell_size(&mut self, out: &mut Vec<u8>) {
         let limit = self.table.limit();
-        if let Some(smallest) = self.smallest.take().filter(|smallest| *smallest < limit) {
-            integer::put(smallest, 0x1f, 0x20, out);
+        if let Some(smallest) = self.smallest.take().filter(|smallest| (*smallest as usize) < limit) {
+            integer::put(smallest as usize, 0x1f, 0x20, out);
         }
         integer::put(limit, 0x1f, 0x20, out);
     }

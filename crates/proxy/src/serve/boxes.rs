@@ -46,11 +46,19 @@ where
         self.clients.pool("stream")
     }
 
-    pub(super) async fn run(&self, connection: Boxed<Client>, arrival: Arrival) -> (Boxed<Client>, Next) {
+    /// Serves a request.
+    // Begins before it is awaited: a connection at rest has the room of this future too.
+    pub(super) fn run(
+        &self,
+        connection: Boxed<Client>,
+        arrival: Arrival,
+    ) -> impl Future<Output = (Boxed<Client>, Next)> {
         let mut running = self.begin(connection, arrival);
-        let result = poll_fn(|context| running.poll(context)).await;
-        self.end(running);
-        result
+        async move {
+            let result = poll_fn(|context| running.poll(context)).await;
+            self.end(running);
+            result
+        }
     }
 
     /// Begins with a request, in a box that is free.
@@ -62,7 +70,7 @@ where
         });
         let task = task_of(&connection);
         slot.set(Some((self.make)(connection, arrival)));
-        // Boxed: a connection at rest has the room of this future too.
+        // Boxed for the same reason.
         let measure = profile::measures().then(|| Box::new(Measured::new("exchange")));
         Running { slot, task, measure }
     }

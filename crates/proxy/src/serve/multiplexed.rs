@@ -91,24 +91,32 @@ struct Place<F> {
 
 /// Serves the streams of `client`'s connection until it ends. What came as early data waits until the
 /// handshake is over: no stream may be one that somebody else has sent once more (RFC 8470, 3).
-pub(crate) async fn serve<M, F>(mut client: Boxed<Client>, exchanges: Rc<Exchanges<M, F>>)
+#[allow(clippy::manual_async_fn, reason = "it would hold its arguments twice")]
+pub(crate) fn serve<M, F>(
+    mut client: Boxed<Client>,
+    exchanges: Rc<Exchanges<M, F>>,
+) -> impl Future<Output = ()>
 where
     M: Fn(Boxed<Client>, Arrival) -> F,
     F: Future<Output = (Boxed<Client>, Next)>,
 {
-    if client.side.is_early() && !Box::pin(client.settle()).await {
-        return;
+    async move {
+        if client.side.is_early() && !Box::pin(client.settle()).await {
+            return;
+        }
+        let (share, connection) = {
+            let config = &client.prepared().h2.front;
+            let (share, own) = Share::take(&client.worker, config).unzip();
+            let engine = Engine::new(Role::Server, own.as_ref().unwrap_or(config));
+            (share, Connection::new(engine, client.side.descriptor(), client.side.tls().is_some()))
+        };
+        let reader = match &mut client.side {
+            Downstream::H1(socket) => Reader::new(socket.input.take()),
+            Downstream::H2(_) => Reader::default(),
+        };
+        go_on(client, exchanges, connection, reader).await;
+        drop(share);
     }
-    let config = &client.prepared().h2.front;
-    let share = Share::take(&client.worker, config);
-    let engine = Engine::new(Role::Server, share.as_ref().map_or(config, |(_, own)| own));
-    let connection = Connection::new(engine, client.side.descriptor(), client.side.tls().is_some());
-    let reader = match &mut client.side {
-        Downstream::H1(socket) => Reader::new(socket.input.take()),
-        Downstream::H2(_) => Reader::default(),
-    };
-    go_on(client, exchanges, connection, reader).await;
-    drop(share);
 }
 
 /// The same for a connection that began already. Its arguments are moved into the future once:
@@ -147,18 +155,21 @@ where
     M: Fn(Boxed<Client>, Arrival) -> F,
     F: Future<Output = (Boxed<Client>, Next)>,
 {
-    async fn run(mut self) {
-        self.root.session.http_major.set(2);
-        self.counters().connections.up();
-        self.counters().connections_total.add(1);
-        self.root.entry.activity.set(Activity::Waiting);
-        self.arm();
-        observe::speaks_h2(&self.root);
-        observe::frames_of_client(&self.root, &self.connection.engine);
-        let end = poll_fn(|context| self.poll(context)).await;
-        self.conclude(end).await;
-        observe::h2_ends(&self.root, &end, matches!(end, End::Broken | End::Failed));
-        self.counters().connections.down();
+    #[allow(clippy::manual_async_fn, reason = "it would hold itself twice")]
+    fn run(mut self) -> impl Future<Output = ()> {
+        async move {
+            self.root.session.http_major.set(2);
+            self.counters().connections.up();
+            self.counters().connections_total.add(1);
+            self.root.entry.activity.set(Activity::Waiting);
+            self.arm();
+            observe::speaks_h2(&self.root);
+            observe::frames_of_client(&self.root, &self.connection.engine);
+            let end = poll_fn(|context| self.poll(context)).await;
+            self.conclude(end).await;
+            observe::h2_ends(&self.root, &end, matches!(end, End::Broken | End::Failed));
+            self.counters().connections.down();
+        }
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
