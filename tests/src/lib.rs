@@ -24,6 +24,7 @@ pub mod peers;
 mod program;
 pub mod request;
 pub mod scene;
+mod statistics;
 pub mod targets;
 pub mod tls;
 pub mod tool;
@@ -42,6 +43,7 @@ pub use nameserver::{NameServer, Zone};
 pub use origin::Origin;
 pub use pebble::Pebble;
 pub use program::{Verdict, Weir, ask, check, program};
+pub use statistics::Statistics;
 
 /// How long anything may take before a test gives up: far more than it takes, so that a busy
 /// machine does not fail a test.

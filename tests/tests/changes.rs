@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex};
 
 use weir_tests::client::Client;
-use weir_tests::{Origin, Weir, ask, eventually, free_port, scratch};
+use weir_tests::{Origin, Statistics, Weir, ask, eventually, free_port, scratch};
 
 /// The program before these servers, all in one `listen`; the runtime socket and the port.
 fn start(balance: &str, rules: &str, servers: &str) -> (Weir, PathBuf, u16) {
@@ -117,10 +117,9 @@ impl Gate {
 }
 
 /// How many requests wait for the backend and for its server.
-fn waiting(socket: &Path) -> u32 {
-    let table = ask(socket, "show stat");
-    let rows = table.lines().filter(|row| row.starts_with("l,") && !row.starts_with("l,FRONTEND"));
-    rows.filter_map(|row| row.split(',').nth(2)?.parse::<u32>().ok()).sum()
+fn waiting(socket: &Path) -> u64 {
+    let shown = Statistics::of(socket);
+    shown.rows().iter().filter(|row| row.starts_with("l,")).map(|row| shown.number(row, "qcur")).sum()
 }
 
 #[test]
