@@ -42,7 +42,7 @@ pub use haproxy::Haproxy;
 pub use nameserver::{NameServer, Zone};
 pub use origin::Origin;
 pub use pebble::Pebble;
-pub use program::{Verdict, Weir, ask, check, program};
+pub use program::{Verdict, Weir, ask, check, program, statistics};
 pub use statistics::Statistics;
 
 /// How long anything may take before a test gives up: far more than it takes, so that a busy

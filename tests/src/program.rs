@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-use crate::{Statistics, eventually, scratch, workspace};
+use crate::statistics::Statistics;
+use crate::{eventually, scratch, workspace};
 
 /// The program: what `WEIR` names, or what cargo builds here.
 pub fn program() -> &'static Path {
@@ -90,6 +91,11 @@ pub fn ask(socket: &Path, command: &str) -> String {
         answer.is_some()
     });
     answer.expect("the runtime socket takes a command")
+}
+
+/// What the process behind a runtime socket shows of its statistics.
+pub fn statistics(socket: &Path) -> Statistics {
+    Statistics::read(&ask(socket, "show stat"))
 }
 
 fn try_ask(socket: &Path, command: &str) -> std::io::Result<String> {
@@ -194,7 +200,7 @@ impl Weir {
 
     /// What `show stat` shows now.
     pub fn statistics(&self) -> Statistics {
-        Statistics::of(&self.directory.join("runtime"))
+        statistics(&self.directory.join("runtime"))
     }
 
     /// What it wrote to standard error so far.

@@ -1,9 +1,5 @@
 //! `show stat` as a table that is read by the names of rows and columns.
 
-use std::path::Path;
-
-use crate::ask;
-
 /// What `show stat` showed.
 #[derive(Debug, Clone)]
 pub struct Statistics {
@@ -18,11 +14,6 @@ impl Statistics {
         let title = lines.next().unwrap_or_default();
         let columns = fields(title.strip_prefix("# ").unwrap_or_default());
         Self { columns, rows: lines.map(fields).collect() }
-    }
-
-    /// Asks the process behind a runtime socket.
-    pub fn of(socket: &Path) -> Self {
-        Self::read(&ask(socket, "show stat"))
     }
 
     /// The names of the rows, each `proxy,name`.

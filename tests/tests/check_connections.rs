@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use weir_tests::client::Client;
-use weir_tests::{Origin, Statistics, Weir, ask, eventually, free_port, scratch};
+use weir_tests::{Origin, Weir, ask, eventually, free_port, scratch, statistics};
 
 /// What makes a check leave its connection open.
 const LASTING: &str =
@@ -25,7 +25,7 @@ fn start(lines: &str, server: &str) -> (Weir, PathBuf, u16) {
 }
 
 fn column(socket: &Path, column: &str) -> String {
-    Statistics::of(socket).value("b,s", column)
+    statistics(socket).value("b,s", column)
 }
 
 fn get(port: u16) -> u16 {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use weir_tests::client::Client;
-use weir_tests::{Origin, Statistics, Weir, ask, eventually, free_port, scratch};
+use weir_tests::{Origin, Weir, ask, eventually, free_port, scratch, statistics};
 
 /// The program with `sections` behind a frontend for backend `b`; the runtime socket and the port.
 fn start(sections: &str) -> (Weir, PathBuf, u16) {
@@ -24,7 +24,7 @@ fn start(sections: &str) -> (Weir, PathBuf, u16) {
 
 /// A column of the statistics of a server of `b`, or of `BACKEND`.
 fn column(socket: &Path, server: &str, column: &str) -> String {
-    Statistics::of(socket).value(&format!("b,{server}"), column)
+    statistics(socket).value(&format!("b,{server}"), column)
 }
 
 fn get(port: u16, path: &str) -> u16 {
@@ -153,7 +153,7 @@ fn requests_in_the_queue_of_a_server_that_is_removed_are_served_elsewhere() {
     std::thread::scope(|scope| {
         let clients: Vec<_> = (0..10).map(|_| scope.spawn(move || get(port, "/"))).collect();
         let waiting = || {
-            let shown = Statistics::of(&socket);
+            let shown = statistics(&socket);
             ["b,s", "b,t", "b,BACKEND"].map(|row| shown.number(row, "qcur")).into_iter().max().unwrap_or(0)
         };
         assert!(eventually(|| held.load(Relaxed) == 1 && waiting() == 9));

@@ -2,11 +2,11 @@
 //! stop, found again.
 
 use weir_tests::peers::{Kind, Peer};
-use weir_tests::{Statistics, Weir, eventually, scratch};
+use weir_tests::{Weir, eventually, scratch, statistics};
 
 /// The columns of a server's line of `show stat` that tell of its checks.
 fn state(socket: &std::path::Path) -> [String; 3] {
-    let shown = Statistics::of(socket);
+    let shown = statistics(socket);
     ["status", "check_status", "last_chk"].map(|column| shown.value("be,s", column))
 }
 
