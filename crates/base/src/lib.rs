@@ -11,6 +11,7 @@ pub mod clock;
 pub mod file;
 pub mod hash;
 pub mod network;
+pub mod rare;
 pub mod raw;
 pub mod support;
 pub mod units;
