@@ -344,6 +344,8 @@ impl Runtime {
 
     /// Replaces the view: a reload.
     pub fn replace(&self, view: View) {
+        // What goes has counted until now.
+        self.refresh_counters();
         self.view.store(Arc::new(view));
     }
 
