@@ -54,6 +54,14 @@ pub(crate) fn begin(
     thread.map(drop).map_err(|error| format!("cannot start the thread that shares counters: {error}"))
 }
 
+/// Exchanges counters now: a plan takes the place of another, with or without objects of the same
+/// identifiers. What fails is told by the next exchange.
+pub(crate) fn exchange(runtime: &Runtime) {
+    if let Some(shared) = runtime.shared_counters() {
+        let _ = shared.exchange(runtime.view().states());
+    }
+}
+
 /// The process is about to end.
 pub(crate) fn leave(runtime: &Runtime) {
     if let Some(shared) = runtime.shared_counters() {

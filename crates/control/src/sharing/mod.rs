@@ -34,7 +34,7 @@ pub const MOST_OBJECTS: u32 = 2048;
 
 /// With more records than so many in the file, who shows counters shows what the thread found last: reading
 /// them takes too long for a worker's turn.
-const FEW: usize = 2048;
+const FEW: usize = 512;
 
 /// How long the thread that writes once a second, or a command that clears, waits for other processes.
 const PATIENCE: Duration = Duration::from_millis(500);
