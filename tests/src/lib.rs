@@ -25,6 +25,7 @@ mod program;
 pub mod request;
 pub mod scene;
 pub mod spoe;
+mod statistics;
 pub mod targets;
 pub mod tls;
 pub mod tool;
@@ -42,7 +43,8 @@ pub use haproxy::Haproxy;
 pub use nameserver::{NameServer, Zone};
 pub use origin::Origin;
 pub use pebble::Pebble;
-pub use program::{Verdict, Weir, ask, check, program};
+pub use program::{Verdict, Weir, ask, check, program, statistics};
+pub use statistics::Statistics;
 
 /// How long anything may take before a test gives up: far more than it takes, so that a busy
 /// machine does not fail a test.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
+use crate::statistics::Statistics;
 use crate::{eventually, scratch, workspace};
 
 /// The program: what `WEIR` names, or what cargo builds here.
@@ -90,6 +91,11 @@ pub fn ask(socket: &Path, command: &str) -> String {
         answer.is_some()
     });
     answer.expect("the runtime socket takes a command")
+}
+
+/// What the process behind a runtime socket shows of its statistics.
+pub fn statistics(socket: &Path) -> Statistics {
+    Statistics::read(&ask(socket, "show stat"))
 }
 
 fn try_ask(socket: &Path, command: &str) -> std::io::Result<String> {
@@ -188,12 +194,13 @@ impl Weir {
     /// # Panics
     /// There is no such row or column.
     pub fn stat(&self, row: &str, column: &str) -> String {
-        let table = self.ask("show stat");
-        let mut lines = table.lines();
-        let mut titles = lines.next().unwrap_or_default().trim_start_matches("# ").split(',');
-        let at = titles.position(|title| title == column).expect("a column");
-        let own = lines.find(|line| line.strip_prefix(row).is_some_and(|rest| rest.starts_with(',')));
-        own.expect("a row").split(',').nth(at).unwrap_or_default().to_owned()
+        let statistics = self.statistics();
+        statistics.get(row, column).unwrap_or_else(|| panic!("no row `{row}`: {statistics:?}")).to_owned()
+    }
+
+    /// What `show stat` shows now.
+    pub fn statistics(&self) -> Statistics {
+        statistics(&self.directory.join("runtime"))
     }
 
     /// What it wrote to standard error so far.

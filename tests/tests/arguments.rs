@@ -32,11 +32,7 @@ fn limits_of_the_command_line_are_in_force() {
         std::fs::read_to_string(format!("/proc/{}/limits", weir.pid())).expect("the process's limits");
     let data = limits.lines().find(|line| line.starts_with("Max data size")).unwrap_or_default();
     assert!(data.contains(" 4194304000 "), "{data}");
-    let stat = weir.ask("show stat f 1 -1");
-    // The seventh column: `slim`.
-    let slim =
-        stat.lines().find_map(|line| line.strip_prefix("f,FRONTEND,")?.split(',').nth(4).map(str::to_owned));
-    assert_eq!(slim.as_deref(), Some("7"), "{stat}");
+    assert_eq!(weir.stat("f,FRONTEND", "slim"), "7");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex};
 
 use weir_tests::client::Client;
-use weir_tests::{Origin, Weir, ask, eventually, free_port, scratch};
+use weir_tests::{Origin, Weir, ask, eventually, free_port, scratch, statistics};
 
 /// The program before these servers, all in one `listen`; the runtime socket and the port.
 fn start(balance: &str, rules: &str, servers: &str) -> (Weir, PathBuf, u16) {
@@ -117,10 +117,9 @@ impl Gate {
 }
 
 /// How many requests wait for the backend and for its server.
-fn waiting(socket: &Path) -> u32 {
-    let table = ask(socket, "show stat");
-    let rows = table.lines().filter(|row| row.starts_with("l,") && !row.starts_with("l,FRONTEND"));
-    rows.filter_map(|row| row.split(',').nth(2)?.parse::<u32>().ok()).sum()
+fn waiting(socket: &Path) -> u64 {
+    let shown = statistics(socket);
+    shown.rows().iter().filter(|row| row.starts_with("l,")).map(|row| shown.number(row, "qcur")).sum()
 }
 
 #[test]
@@ -146,8 +145,8 @@ fn of_those_who_wait_the_lower_class_and_then_the_earlier_date_is_served_first()
                 scope.spawn(move || assert_eq!(status(&mut Client::connect(port), path), 200, "{balance}"));
                 // The next only when this one is served or waits: the order of arrival is part of
                 // the claim.
-                let there = || gate.seen.lock().expect("no panic").len() as u32 + waiting(&socket);
-                assert!(eventually(|| there() == at as u32 + 1), "{balance} {path}: {}", there());
+                let there = || gate.seen.lock().expect("no panic").len() as u64 + waiting(&socket);
+                assert!(eventually(|| there() == at as u64 + 1), "{balance} {path}: {}", there());
             }
             gate.open();
         });

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use weir_tests::client::Client;
-use weir_tests::{Origin, Weir, ask, eventually, free_port, scratch};
+use weir_tests::{Origin, Weir, ask, eventually, free_port, scratch, statistics};
 
 /// What makes a check leave its connection open.
 const LASTING: &str =
@@ -25,11 +25,7 @@ fn start(lines: &str, server: &str) -> (Weir, PathBuf, u16) {
 }
 
 fn column(socket: &Path, column: &str) -> String {
-    let table = ask(socket, "show stat b 4 -1");
-    let mut rows = table.lines();
-    let at = rows.next().and_then(|names| names.split(',').position(|name| name == column));
-    let row = rows.find(|row| row.starts_with("b,s,"));
-    row.zip(at).and_then(|(row, at)| row.split(',').nth(at)).unwrap_or_default().to_owned()
+    statistics(socket).value("b,s", column)
 }
 
 fn get(port: u16) -> u16 {

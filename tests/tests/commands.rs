@@ -288,12 +288,8 @@ fn listeners_count_apart_what_passes_through_them() {
     }
     // Sessions, denied requests, request errors, failed rewrites, and whether bytes were counted.
     let counted = |name: &str| {
-        let shown = weir.ask("show stat");
-        let mut lines = shown.lines();
-        let columns: Vec<&str> = lines.next()?.trim_start_matches("# ").split(',').collect();
-        let line: Vec<&str> =
-            lines.find(|line| line.starts_with(&format!("f,{name},")))?.split(',').collect();
-        let value = |column: &str| Some(*line.get(columns.iter().position(|name| *name == column)?)?);
+        let (shown, row) = (weir.statistics(), format!("f,{name}"));
+        let value = |column: &str| shown.get(&row, column);
         let bytes = value("bin")? != "0" && value("bout")? != "0";
         Some(format!("{} {} {} {} {bytes}", value("stot")?, value("dreq")?, value("ereq")?, value("wrew")?))
     };
@@ -301,16 +297,6 @@ fn listeners_count_apart_what_passes_through_them() {
     assert_eq!(counted("one").as_deref(), Some("1 0 0 0 true"));
     assert_eq!(counted("FRONTEND").as_deref(), Some("5 1 1 1 true"));
     assert!(!weir.ask("show stat").contains("g,silent,"), "only where it is asked for");
-}
-
-/// A column of a line of `show stat`.
-fn column(weir: &Weir, line: &str, name: &str) -> String {
-    let table = weir.ask("show stat");
-    let mut lines = table.lines();
-    let names = lines.next().unwrap_or_default().trim_start_matches("# ").to_owned();
-    let at = names.split(',').position(|one| one == name).expect("a column of that name");
-    let wanted = lines.find(|row| row.starts_with(&format!("{line},"))).unwrap_or_default();
-    wanted.split(',').nth(at).unwrap_or_default().to_owned()
 }
 
 #[test]
@@ -324,9 +310,9 @@ fn servers_that_get_nothing_show_their_weight_and_count_for_nothing() {
     );
     weir.ask("set server b/s1 state drain");
     // s2 follows s1: what is left is s3.
-    let weights = ["s1", "s2", "s3", "s4"].map(|server| column(&weir, &format!("b,{server}"), "weight"));
+    let weights = ["s1", "s2", "s3", "s4"].map(|server| weir.stat(&format!("b,{server}"), "weight"));
     assert_eq!(weights, ["10", "20", "40", "80"]);
-    assert_eq!(["weight", "uweight"].map(|name| column(&weir, "b,BACKEND", name)), ["40", "40"]);
+    assert_eq!(["weight", "uweight"].map(|name| weir.stat("b,BACKEND", name)), ["40", "40"]);
     let states = weir.ask("show servers state b");
     let field = |server: &str, at: usize| {
         let line = states.lines().find(|line| line.contains(&format!(" {server} "))).unwrap_or_default();

@@ -29,9 +29,7 @@ fn start() -> Run {
 
 impl Run {
     fn status(&self, proxy: &str) -> String {
-        let all = self.weir.ask("show stat");
-        let own = all.lines().find(|line| line.starts_with(&format!("{proxy},FRONTEND,")));
-        own.and_then(|line| line.split(',').nth(17)).unwrap_or_default().to_owned()
+        self.weir.stat(&format!("{proxy},FRONTEND"), "status")
     }
 
     /// The lines logged up to one that has this.

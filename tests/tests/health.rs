@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use weir_tests::client::Client;
-use weir_tests::{Origin, Weir, ask, eventually, free_port, scratch};
+use weir_tests::{Origin, Weir, ask, eventually, free_port, scratch, statistics};
 
 /// The program with `sections` behind a frontend for backend `b`; the runtime socket and the port.
 fn start(sections: &str) -> (Weir, PathBuf, u16) {
@@ -24,10 +24,7 @@ fn start(sections: &str) -> (Weir, PathBuf, u16) {
 
 /// A column of the statistics of a server of `b`, or of `BACKEND`.
 fn column(socket: &Path, server: &str, column: &str) -> String {
-    let table = ask(socket, "show stat b 6 -1");
-    let at = table.lines().next().and_then(|names| names.split(',').position(|name| name == column));
-    let row = table.lines().find(|row| row.starts_with(&format!("b,{server},")));
-    row.zip(at).and_then(|(row, at)| row.split(',').nth(at)).unwrap_or_default().to_owned()
+    statistics(socket).value(&format!("b,{server}"), column)
 }
 
 fn get(port: u16, path: &str) -> u16 {
@@ -155,10 +152,9 @@ fn requests_in_the_queue_of_a_server_that_is_removed_are_served_elsewhere() {
     assert!(eventually(|| column(&socket, "s", "check_status").ends_with("L7OK")));
     std::thread::scope(|scope| {
         let clients: Vec<_> = (0..10).map(|_| scope.spawn(move || get(port, "/"))).collect();
-        let waiting = || -> usize {
-            let table = ask(&socket, "show stat b 7 -1");
-            let rows = table.lines().filter(|row| row.starts_with("b,"));
-            rows.filter_map(|row| row.split(',').nth(2)?.parse::<usize>().ok()).max().unwrap_or(0)
+        let waiting = || {
+            let shown = statistics(&socket);
+            ["b,s", "b,t", "b,BACKEND"].map(|row| shown.number(row, "qcur")).into_iter().max().unwrap_or(0)
         };
         assert!(eventually(|| held.load(Relaxed) == 1 && waiting() == 9));
         ask(&socket, "enable server b/t");

@@ -2,7 +2,7 @@
 //! pages asked for by HEAD.
 
 use weir_tests::client::{self, exchange};
-use weir_tests::{Origin, Weir, free_port, scratch};
+use weir_tests::{Origin, Statistics, Weir, free_port, scratch};
 
 fn start(rules: &str, origin: &Origin) -> (Weir, u16) {
     let port = free_port();
@@ -125,10 +125,8 @@ fn typed_output_has_the_tags_types_and_places_of_haproxy() {
     ] {
         assert!(stat.contains(&format!("\n{line}")), "{line} {stat}");
     }
-    let csv = weir.ask("show stat");
-    let title: Vec<&str> = csv.lines().next().unwrap_or_default().split(',').collect();
-    assert_eq!(title[119], "-");
-    assert_eq!(title[133], "ssl_sess", "one on, for the dash");
+    let shown = weir.statistics();
+    assert_eq!((shown.position("-"), shown.position("ssl_sess")), (119, 133), "one on, for the dash");
 }
 
 #[test]
@@ -189,11 +187,9 @@ fn no_row_has_had_more_sessions_than_there_may_be_connections() {
             assert!(!client.read_to_end().is_empty());
         }
     }
-    let table = weir.ask("show stat");
-    let column = table.split(',').position(|name| name == "smax").expect("the column");
-    for row in table.lines().filter(|row| row.starts_with("f,") || row.starts_with("b,")) {
-        let most: u32 = row.split(',').nth(column).and_then(|most| most.parse().ok()).expect("a number");
-        assert!((1..=4).contains(&most), "{row}");
+    let shown = weir.statistics();
+    for row in shown.rows() {
+        assert!((1..=4).contains(&shown.number(&row, "smax")), "{row}: {shown:?}");
     }
 }
 
@@ -216,10 +212,7 @@ fn rows_are_chosen_by_the_sum_of_their_kinds() {
         ("0", ""),
         ("-1", "f,FRONTEND f,l b,s b,BACKEND"),
     ] {
-        let table = weir.ask(&format!("show stat -1 {kinds} -1"));
-        let rows = table.lines().skip(1).filter(|line| !line.is_empty());
-        let names: Vec<String> =
-            rows.map(|row| row.split(',').take(2).collect::<Vec<_>>().join(",")).collect();
-        assert_eq!(names.join(" "), expected, "{kinds}");
+        let shown = Statistics::read(&weir.ask(&format!("show stat -1 {kinds} -1")));
+        assert_eq!(shown.rows().join(" "), expected, "{kinds}");
     }
 }

@@ -341,13 +341,7 @@ fn contstats_counts_bytes_while_they_flow() {
     while seen < 50_000 {
         seen += drain.read(&mut [0; 16384]).expect("bytes");
     }
-    let counted = || {
-        let answer = weir.ask("show stat l 2 -1");
-        let titles = answer.lines().next().unwrap_or_default().to_owned();
-        let column = titles.split(',').position(|title| title == "bout").expect("a column");
-        let row = answer.lines().find(|line| line.starts_with("l,BACKEND,")).unwrap_or_default();
-        row.split(',').nth(column).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0)
-    };
+    let counted = || weir.statistics().number("l,BACKEND", "bout");
     assert!(eventually(|| counted() >= 50_000), "counted {}", counted());
 }
 
@@ -500,10 +494,7 @@ fn clients_with_privileged_ports_can_be_refused() {
     let (weir, port) = listen("  harden.reject-privileged-ports.tcp on\n", "", &local(&origin));
     assert!(from_low_port(port).is_empty(), "a privileged port");
     assert_eq!(client::get(port, "/").expect("a response").status, 200, "any other");
-    let row = weir.ask("show stat l 1 -1");
-    let names: Vec<&str> = row.lines().next().unwrap_or_default().split(',').collect();
-    let at = names.iter().position(|name| *name == "dcon").expect("a column");
-    assert_eq!(row.lines().nth(1).and_then(|line| line.split(',').nth(at)), Some("1"), "{row}");
+    assert_eq!(weir.stat("l,FRONTEND", "dcon"), "1");
     let (_weir, port) = listen("", "", &local(&origin));
     assert!(from_low_port(port).starts_with(b"HTTP/1.1 200"), "unless it is asked for");
 }

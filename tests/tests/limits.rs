@@ -117,14 +117,7 @@ fn no_more_sessions_a_second_begin_than_allowed_and_full_are_listeners_only() {
         &[],
     );
     assert!(!weir.ask("show info").is_empty(), "{}", weir.messages());
-    let column = |line: &str, name: &str| {
-        let table = weir.ask("show stat");
-        let mut lines = table.lines();
-        let at =
-            lines.next().unwrap_or_default().split(',').position(|known| known == name).expect("a column");
-        let row = lines.find(|row| row.starts_with(line)).unwrap_or_default();
-        row.split(',').nth(at).unwrap_or_default().to_owned()
-    };
+    let column = |row: &str, name: &str| weir.stat(row, name);
     for _ in 0..3 {
         assert_eq!(client::get(port, "/").map(|answer| answer.status), Some(200));
     }

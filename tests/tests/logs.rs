@@ -280,9 +280,8 @@ fn a_log_backend_shares_lines_out_and_leaves_servers_that_are_down() {
     weir.ask("disable server turns/a");
     get_in_turn(&mut Client::connect(port), &["/5", "/6"]);
     assert_eq!((collectors[1].next(), collectors[1].next()), ("path=/5\n".into(), "path=/6\n".into()));
-    let stat = || weir.ask("show stat turns 4 -1");
-    let of_b = |line: &str| line.starts_with("turns,b,") && line.split(',').nth(7) == Some("4");
-    assert!(eventually(|| stat().lines().any(of_b)), "{}", stat());
+    let of_b = || weir.stat("turns,b", "stot");
+    assert!(eventually(|| of_b() == "4"), "{}", of_b());
     weir.ask("disable server turns/b");
     get(port, "/7");
     assert!(eventually(|| weir.ask("show info").contains("DroppedLogs: 1\n")));

@@ -321,19 +321,13 @@ fn streams_of_tcp_are_in_the_statistics_while_they_last() {
     let mut client = client::Client::connect(port);
     client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
     assert!(client.response().is_some());
-    let text = weir.ask("show stat");
-    let names: Vec<&str> = text.lines().next().unwrap_or_default().split(',').collect();
-    let value = |row: &str, name: &str| {
-        let line = text.lines().find(|line| line.starts_with(row)).unwrap_or_default();
-        let at = names.iter().position(|known| *known == name).expect("a column");
-        line.split(',').nth(at).unwrap_or_default().to_owned()
-    };
-    for row in ["b,s,", "b,BACKEND,"] {
-        assert!(value(row, "lastsess").parse::<u32>().is_ok(), "{row}: {text}");
+    let shown = weir.statistics();
+    for row in ["b,s", "b,BACKEND"] {
+        assert!(shown.value(row, "lastsess").parse::<u32>().is_ok(), "{row}: {shown:?}");
     }
     // The port was tried once before.
-    assert!(value("f,FRONTEND,", "sess_other").parse::<u32>().is_ok_and(|streams| streams > 0), "{text}");
-    assert_eq!(value("f,FRONTEND,", "req_tot"), "0", "{text}");
+    assert!(shown.number("f,FRONTEND", "sess_other") > 0, "{shown:?}");
+    assert_eq!(shown.value("f,FRONTEND", "req_tot"), "0", "{shown:?}");
 }
 
 #[test]

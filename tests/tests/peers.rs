@@ -2,19 +2,12 @@
 //! stop, found again.
 
 use weir_tests::peers::{Kind, Peer};
-use weir_tests::{Weir, ask, eventually, scratch};
+use weir_tests::{Weir, eventually, scratch, statistics};
 
 /// The columns of a server's line of `show stat` that tell of its checks.
 fn state(socket: &std::path::Path) -> [String; 3] {
-    let shown = ask(socket, "show stat be 4 -1");
-    let mut lines = shown.lines().filter(|line| !line.is_empty());
-    let names: Vec<&str> = lines.next().unwrap_or_default().trim_start_matches("# ").split(',').collect();
-    let values: Vec<&str> =
-        lines.find(|line| line.starts_with("be,s,")).unwrap_or_default().split(',').collect();
-    ["status", "check_status", "last_chk"].map(|wanted| {
-        let at = names.iter().position(|name| *name == wanted);
-        at.and_then(|at| values.get(at)).copied().unwrap_or_default().trim_matches('"').to_owned()
-    })
+    let shown = statistics(socket);
+    ["status", "check_status", "last_chk"].map(|column| shown.value("be,s", column))
 }
 
 /// Checks a server of `kind` as `option` says while it runs, is stopped and runs again.

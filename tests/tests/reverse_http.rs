@@ -124,28 +124,15 @@ fn requests_go_to_a_client_that_attached_its_connection() {
         assert_eq!((answer.status, answer.text().contains("hello")), (200, true));
     }
     // The connection is a client's no more.
-    assert!(eventually(|| stat(&edge.weir, "private", "FRONTEND", "scur") == "0"));
-    assert_eq!(stat(&edge.weir, "b", "s", "econ"), "1");
-    assert_eq!(
-        (stat(&edge.weir, "b", "s", "connect"), stat(&edge.weir, "b", "s", "reuse")),
-        ("0".into(), "2".into())
-    );
-    assert_eq!(stat(&edge.weir, "b", "BACKEND", "h2_total_connections"), "1");
-    assert_eq!(stat(&edge.weir, "private", "FRONTEND", "h2_total_connections"), "0");
+    assert!(eventually(|| edge.weir.stat("private,FRONTEND", "scur") == "0"));
+    assert_eq!(edge.weir.stat("b,s", "econ"), "1");
+    assert_eq!((edge.weir.stat("b,s", "connect"), edge.weir.stat("b,s", "reuse")), ("0".into(), "2".into()));
+    assert_eq!(edge.weir.stat("b,BACKEND", "h2_total_connections"), "1");
+    assert_eq!(edge.weir.stat("private,FRONTEND", "h2_total_connections"), "0");
     // It goes with the client.
     drop(device);
     assert!(eventually(|| edge.idle() == "0"));
     assert_eq!(get_now(edge.public, "/after").expect("an answer").status, 503);
-}
-
-/// A column of a line of the statistics.
-fn stat(weir: &Weir, proxy: &str, line: &str, column: &str) -> String {
-    let table = weir.ask("show stat");
-    let mut lines = table.lines();
-    let names: Vec<&str> = lines.next().unwrap_or_default().trim_start_matches("# ").split(',').collect();
-    let row = lines.find(|row| row.starts_with(&format!("{proxy},{line},"))).unwrap_or_default();
-    let at = names.iter().position(|name| *name == column).expect("a column of that name");
-    row.split(',').nth(at).unwrap_or_default().to_owned()
 }
 
 #[test]
@@ -261,7 +248,7 @@ fn workers_find_a_connection_that_another_one_has() {
         }));
         assert!(answer.expect("an answer").text().contains(&path), "{path}");
     }
-    assert_eq!(stat(&edge, "b", "BACKEND", "h2_total_connections"), "1");
+    assert_eq!(edge.stat("b,BACKEND", "h2_total_connections"), "1");
     drop(edge);
     served.join().expect("the device ends with the connection");
 }
@@ -346,7 +333,7 @@ fn a_reverse_listener_keeps_its_connections_open_and_serves_what_comes_on_them()
         weir.messages()
     );
     assert_eq!(told("preconnect f::out/s: Initiating."), 1);
-    let columns = ["status", "scur", "slim", "stot"].map(|column| stat(&weir, "f", "sock-1", column));
+    let columns = ["status", "scur", "slim", "stot"].map(|column| weir.stat("f,sock-1", column));
     assert_eq!(columns, ["FULL", "2", "2", "2"]);
     // Each that ends is opened anew; what fails is told once.
     drop(peers);
@@ -401,7 +388,7 @@ fn rules_on_connections_and_sessions_see_those_that_are_opened() {
         peer.get(1, "/");
         assert!(peer.rest().iter().all(|frame| frame.kind != HEADERS), "{set}");
         let column = if set == "connection" { "dcon" } else { "dses" };
-        assert!(eventually(|| stat(&weir, "f", "FRONTEND", column) != "0"), "{set}");
+        assert!(eventually(|| weir.stat("f,FRONTEND", column) != "0"), "{set}");
     }
 }
 

@@ -276,12 +276,7 @@ fn checks_speak_tls_with_their_server() {
     );
     let text = text.replace(" strict-sni", "");
     let weir = Weir::start(&text, &[port, inner, plain]);
-    let status = |server: &str| {
-        let stat = weir.ask("show stat");
-        let mut lines = stat.lines();
-        let column = lines.next()?.split(',').position(|name| name == "check_status")?;
-        Some(lines.find(|line| line.starts_with(server))?.split(',').nth(column)?.to_owned())
-    };
+    let status = |server: &str| weir.stat(server, "check_status");
     for (server, expected) in [
         ("connects,up", "L6OK"),
         ("connects,wrong", "L6RSP"),
@@ -289,7 +284,7 @@ fn checks_speak_tls_with_their_server() {
         ("connects,other", "L4OK"),
         ("asks,up", "L7OK"),
     ] {
-        assert!(eventually(|| status(server).as_deref() == Some(expected)), "{server}: {:?}", status(server));
+        assert!(eventually(|| status(server) == expected), "{server}: {}", status(server));
     }
 }
 
@@ -309,16 +304,11 @@ fn a_check_sends_the_host_that_it_asks_for_unless_its_line_says_otherwise() {
          http-request return status 403 if {{ ssl_fc_has_sni }}\n http-request return status 404\n"
     );
     let weir = Weir::start(&text, &[inner]);
-    let code = |server: &str| {
-        let stat = weir.ask("show stat");
-        let mut lines = stat.lines();
-        let column = lines.next()?.split(',').position(|name| name == "check_code")?;
-        Some(lines.find(|line| line.starts_with(server))?.split(',').nth(column)?.to_owned())
-    };
+    let code = |server: &str| weir.stat(server, "check_code");
     for (server, expected) in
         [("asks,named", "200"), ("asks,other", "403"), ("asks,unnamed", "404"), ("asks,again", "200")]
     {
-        assert!(eventually(|| code(server).as_deref() == Some(expected)), "{server}: {:?}", code(server));
+        assert!(eventually(|| code(server) == expected), "{server}: {}", code(server));
     }
 }
 

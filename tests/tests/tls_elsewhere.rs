@@ -73,11 +73,8 @@ fn messages_are_not_sent_to_who_cannot_show_a_good_certificate() {
 }
 
 /// The status of the last check of `backend,server`.
-fn status(weir: &Weir, server: &str) -> Option<String> {
-    let stat = weir.ask("show stat");
-    let mut lines = stat.lines();
-    let column = lines.next()?.split(',').position(|name| name == "check_status")?;
-    Some(lines.find(|line| line.starts_with(server))?.split(',').nth(column)?.to_owned())
+fn status(weir: &Weir, server: &str) -> String {
+    weir.stat(server, "check_status")
 }
 
 #[test]
@@ -110,11 +107,7 @@ fn steps_of_checks_speak_tls_with_names_and_protocols_of_their_own() {
         ("wrong,s", "L6RSP"),
         ("deaf,s", "L6RSP"),
     ] {
-        assert!(
-            eventually(|| status(&weir, server).as_deref() == Some(expected)),
-            "{server}: {:?}",
-            status(&weir, server)
-        );
+        assert!(eventually(|| status(&weir, server) == expected), "{server}: {:?}", status(&weir, server));
     }
 }
 
@@ -131,11 +124,7 @@ fn a_hello_is_answered_by_who_speaks_tls() {
         ),
         &[port, inner],
     );
-    assert!(
-        eventually(|| status(&weir, "hello,s").as_deref() == Some("L6OK")),
-        "{:?}",
-        status(&weir, "hello,s")
-    );
+    assert!(eventually(|| status(&weir, "hello,s") == "L6OK"), "{:?}", status(&weir, "hello,s"));
 }
 
 #[test]

@@ -717,13 +717,7 @@ fn checks_of_a_server_that_is_added_speak_tls_where_its_line_says_so() {
         assert!(added.contains("New server registered."), "{added}");
         weir.ask(&format!("enable server be/{name}"));
         weir.ask(&format!("enable health be/{name}"));
-        let told = || {
-            let stat = weir.ask("show stat");
-            let mut lines = stat.lines();
-            let column = lines.next()?.split(',').position(|name| name == "check_status")?;
-            let line = lines.find(|line| line.starts_with(&format!("be,{name},")))?;
-            line.split(',').nth(column).map(str::to_owned)
-        };
-        assert!(eventually(|| told().is_some_and(|told| expected.contains(&&*told))), "{name}: {:?}", told());
+        let told = || weir.stat(&format!("be,{name}"), "check_status");
+        assert!(eventually(|| expected.contains(&&*told())), "{name}: {}", told());
     }
 }

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use base::rare;
+use base::rare::Rare;
 use control::Runtime;
+use control::sharing::SharedCounters;
 use diag::Severity;
 use plan::Plan;
 use proxy::{Life, Worker};
@@ -26,7 +29,7 @@ use crate::messages::Messages;
 use crate::peers::Sections;
 use crate::reload::Reloader;
 use crate::signals::{self, Ending};
-use crate::{confine, master, states, system, traces, version, view};
+use crate::{confine, master, sharing, states, system, traces, version, view};
 
 /// Starts what the plan says and returns when all is over.
 pub(crate) fn run(plan: Plan, args: Args, resumed: Option<master::State>) -> ExitCode {
@@ -96,6 +99,7 @@ fn start(
         system::preallocate_descriptors(limits.open_files);
     }
     system::renice(global, messages);
+    let counters = sharing::open(&plan)?;
     confine::confine(&plan, messages)?;
     acme::try_files(&plan)?;
     let exposed = Exposed::of(&plan, &bound);
@@ -103,7 +107,9 @@ fn start(
     let old = if first { args.clone() } else { Args::default() };
     let successor = !first || !old.finish.is_empty() || !old.terminate.is_empty();
     let args = args.clone();
-    run_workers(Start { plan, bound, limits, link, launch, exposed, old, args, successor, messages })
+    let start =
+        Start { plan, bound, limits, link, launch, exposed, old, args, successor, messages, counters };
+    run_workers(start)
 }
 
 /// Takes what the plan needs of the system and can be refused: limits, and all sockets.
@@ -161,6 +167,9 @@ fn bind(
 const RETRIES: u32 = 100;
 const RETRY: Duration = Duration::from_millis(10);
 
+static PANICKED: Rare = rare!(Bug, "count_panics()", "a panic ended what a task did");
+static HELD_UP: Rare = rare!(Check, "watch()", "a task held its thread up for too long");
+
 /// What workers start with.
 struct Start {
     plan: Arc<Plan>,
@@ -178,10 +187,13 @@ struct Start {
     /// Whether there is a process before this one.
     successor: bool,
     messages: Messages,
+    /// Those that are shared with other processes.
+    counters: Option<Arc<SharedCounters>>,
 }
 
 fn run_workers(start: Start) -> Result<Ending, String> {
-    let Start { plan, bound, limits, mut link, launch, exposed, old, args, successor, messages } = start;
+    let Start { plan, bound, limits, mut link, launch, exposed, old, args, successor, messages, counters } =
+        start;
     let has_master = link.is_some();
     let threads = plan.global.workers();
     runtime::profile::switch(plan.global.profile_tasks);
@@ -199,6 +211,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let common =
         Common { process: process.clone(), runtime: Arc::new(runtime), teller, exposed, limits, messages };
     let common = Arc::new(common);
+    sharing::begin(counters, &common.runtime, messages)?;
     let placement = plan.global.placement.clone();
     let limit = plan.global.blocked_traffic;
     let desk = Arc::new(Desk::new(&common, plan)?);
@@ -238,6 +251,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let shared = process_in_use.shared();
     (0..threads).rev().for_each(|index| proxy::tell_of_process(&shared.plan, Life::WorkerEnds(index)));
     proxy::tell_of_process(&shared.plan, Life::Ends);
+    sharing::leave(&common.runtime);
     Ok(ending)
 }
 
@@ -275,6 +289,7 @@ fn offer_commands(
         runtime.pipes = net::splice::pipes;
     }
     runtime.compression_memory = || compress::memory_used() as u64;
+    runtime.count_rare([&PANICKED, &HELD_UP].into_iter().chain(proxy::rare()).collect());
     runtime.anonymous_key.store(plan.global.anonymous_key, Relaxed);
     runtime
 }
@@ -330,6 +345,7 @@ fn watch(limit: Option<Duration>, in_use: &Arc<InUse>, process: &Arc<Process>, m
     let started = watchdog::start(limit, process::thread_cpu_time, move |held| {
         if !held.again {
             process.held_up.fetch_add(1, Relaxed);
+            HELD_UP.note();
         }
         let task = match held.task {
             Some(Task::Stream { proxy, session }) => {
@@ -373,6 +389,7 @@ fn count_panics(process: &Arc<Process>) {
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         process.counters.mine().panics.add(1);
+        PANICKED.note();
         default(info);
     }));
 }

@@ -26,6 +26,7 @@ mod running;
 mod scripts;
 mod servers;
 mod services;
+mod sharing;
 mod signals;
 mod soft_stop;
 mod states;

@@ -26,7 +26,7 @@ use crate::desk::{Desk, InUse};
 use crate::differences::{self, Changed};
 use crate::hand_over::{Exposed, Inherited};
 use crate::listeners::{self, Bound, Owner};
-use crate::{changes, check, checks, running, traces, view};
+use crate::{changes, check, checks, running, sharing, traces, view};
 
 /// Reads the configuration anew.
 pub(crate) struct Reloader {
@@ -177,7 +177,9 @@ impl Reloader {
         }
         traces::change(&old.shared.plan, &plan)?;
         let new = Arc::new(Desk::new(common, plan)?);
+        sharing::exchange(&common.runtime);
         common.runtime.replace(view::of(&new.shared.plan, &common.limits));
+        sharing::exchange(&common.runtime);
         settle(common, &new.shared);
         self.in_use.replace(new.clone());
         // From here on a successor gets the sockets of this plan.

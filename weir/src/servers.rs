@@ -6,12 +6,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, Weak};
 
 use config::dynamic::{self, Asked, AskedBackend};
-use control::{Keeper, NewBackend, Runtime};
+use control::{Keeper, NewBackend, Received, Receiving, Runtime};
 use plan::Proxy;
 use proxy::Shared;
 use state::{Admin, Server};
 
 use crate::view;
+
+/// The longest body that `httpclient` shows.
+const LONGEST_BODY: usize = 64 << 20;
 
 /// Keeps the servers of a running process.
 pub(crate) struct Servers {
@@ -263,6 +266,18 @@ impl Keeper for Servers {
     fn log(&self, text: &str) {
         // Level `info`.
         crate::checks::log_global(&self.shared, 6, text);
+    }
+
+    fn send(&self, method: &str, url: &str) -> Result<Receiving, String> {
+        let url = client::Url::parse(url).map_err(|error| error.to_string())?;
+        let mut settings = client::Settings::of(&self.shared.plan, &self.sections);
+        settings.max_body = LONGEST_BODY;
+        let request = client::Request::new(method, url);
+        Ok(Box::pin(async move {
+            let client::Response { status, reason, headers, body } =
+                client::send(&settings, &request).await.map_err(|error| error.to_string())?;
+            Ok(Received { status, reason, headers, body })
+        }))
     }
 
     fn parameters(&self) -> Vec<&'static str> {

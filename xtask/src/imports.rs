@@ -20,7 +20,7 @@ const CRATES: &[Crate] = &[
     ("runtime",    "crates/runtime", &["base"]),
     ("http",       "crates/http",    &[]),
     ("compress",   "crates/compress", &[]),
-    ("h2",         "crates/h2",      &["http"]),
+    ("h2",         "crates/h2",      &["base", "http"]),
     ("cache",      "crates/cache",   &["http"]),
     ("fcgi",       "crates/fcgi",    &["base", "http"]),
     ("spop",       "crates/spop",    &["base"]),

@@ -12,6 +12,7 @@ pub mod file;
 pub mod hash;
 pub mod network;
 pub mod outgoing;
+pub mod rare;
 pub mod raw;
 pub mod support;
 pub mod units;

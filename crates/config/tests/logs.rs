@@ -204,7 +204,7 @@ fn mistakes_about_logs_are_explained() {
         ),
         (
             "ring r\nring r\n",
-            "2:6 there are two `ring` sections named `r`",
+            "2:6 there are two ring sections named `r`",
             "[ALERT] [2] : sink named 'r' already exists.",
         ),
         (

@@ -35,6 +35,8 @@ pub(crate) enum Reply {
     Done,
     /// Output.
     Text(String),
+    /// The same, of bytes that need not be text.
+    Bytes(Vec<u8>),
     /// A message that may be shown with its severity.
     Message(Severity, String),
     /// Long output, made piece by piece so that no piece holds a worker for long.

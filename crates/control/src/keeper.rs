@@ -18,6 +18,22 @@ pub struct NewBackend<'a> {
     pub guid: Option<&'a str>,
 }
 
+/// The response to a request of the process's own.
+#[derive(Debug, Clone)]
+pub struct Received {
+    /// Its status code.
+    pub status: u16,
+    /// The words behind it.
+    pub reason: String,
+    /// Names and values, in the order in which they came.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// A response, or why there is none, once it is known.
+pub type Receiving = Pin<Box<dyn Future<Output = Result<Received, String>>>>;
+
 /// Makes and removes servers and backends: it knows the configuration and the data path.
 pub trait Keeper: Send + Sync {
     /// Adds server `name`, in maintenance, to a backend; `words` are its address and parameters.
@@ -38,6 +54,11 @@ pub trait Keeper: Send + Sync {
     fn remove_backend(&self, name: &str);
     /// Writes a line to the logs of the process.
     fn log(&self, text: &str);
+    /// Sends a request to a URL, without a body, from the calling worker (`httpclient`).
+    ///
+    /// # Errors
+    /// The URL is none.
+    fn send(&self, method: &str, url: &str) -> Result<Receiving, String>;
     /// The parameters that an added server may have.
     fn parameters(&self) -> Vec<&'static str>;
 }

@@ -4,14 +4,13 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use runtime::{Count, Sharded};
 use state::counters::{BackendCounters, FrontendCounters, ListenerCounters, Traffic};
-use state::{Listener, Proxy, Server};
 
 use crate::call::{Call, Reply};
+use crate::identified::{self, Object, Side};
 use crate::view::View;
 
 /// The columns of frontends and of their listeners. Of those without a counter here the value is 0.
@@ -157,14 +156,6 @@ fn of_backend<'c>(counters: &'c BackendCounters, column: &str) -> Option<&'c Cou
     })
 }
 
-/// Whose counters they are.
-enum Object {
-    Frontend(Arc<Proxy>),
-    Listener(Arc<Listener>),
-    Backend(Arc<Proxy>),
-    Server(Arc<Server>),
-}
-
 /// A column's name in the statistics' terms: several stand for one counter.
 fn counter_name(column: &str) -> &str {
     match column {
@@ -177,7 +168,7 @@ fn counter_name(column: &str) -> &str {
 }
 
 fn shards<'c, T>(shards: &'c Sharded<T>, of: impl Fn(&'c T) -> Option<&'c Count>) -> Vec<&'c Count> {
-    shards.all().filter_map(of).collect()
+    shards.with_others().filter_map(of).collect()
 }
 
 impl Object {
@@ -226,39 +217,8 @@ impl Object {
     }
 }
 
-/// A part of the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Frontends,
-    Backends,
-}
-
-/// What has an identifier, in the order of the configuration.
-fn objects(view: &View, side: Side) -> Vec<(Box<str>, Object)> {
-    let mut found = Vec::new();
-    for proxy in view.proxies.iter().map(|proxy| &proxy.state) {
-        let own = proxy.guid.get().cloned();
-        if side == Side::Frontends && proxy.is_frontend {
-            found.extend(own.map(|guid| (guid, Object::Frontend(proxy.clone()))));
-            // Those that count nothing have nothing to tell.
-            let counting = proxy.listeners.load();
-            let counting = counting.iter().filter(|listener| listener.counters.get().is_some());
-            let named = |listener: &Arc<Listener>| {
-                Some((listener.guid.get()?.clone(), Object::Listener(listener.clone())))
-            };
-            found.extend(counting.filter_map(named));
-        } else if side == Side::Backends && proxy.is_backend {
-            let servers = proxy.servers.load();
-            let named =
-                |server: &Arc<Server>| Some((server.guid.get()?.clone(), Object::Server(server.clone())));
-            found.extend(servers.iter().filter_map(named));
-            found.extend(own.map(|guid| (guid, Object::Backend(proxy.clone()))));
-        }
-    }
-    found
-}
-
 pub(crate) fn dump(call: &mut Call<'_>) -> Reply {
+    call.runtime.refresh_counters();
     Reply::Text(text(&call.runtime.view()))
 }
 
@@ -267,7 +227,7 @@ pub fn text(view: &View) -> String {
     let mut out = String::new();
     for (side, title, columns) in [(Side::Frontends, "fe", FRONTEND), (Side::Backends, "be", BACKEND)] {
         let _ = writeln!(out, "#{title} guid,{},", columns.join(","));
-        for (guid, object) in objects(view, side) {
+        for (guid, object) in identified::objects(view.states(), side) {
             let _ = write!(out, "{guid},");
             for column in columns {
                 let _ = write!(out, "{},", object.value(column));
@@ -285,7 +245,7 @@ pub fn text(view: &View) -> String {
 /// # Errors
 /// The numbers of lines that are no header, or no line of values, and that were passed over.
 pub fn load(text: &str, view: &View) -> Result<(), Vec<usize>> {
-    let known = |side| objects(view, side).into_iter().collect::<HashMap<_, _>>();
+    let known = |side| identified::objects(view.states(), side).into_iter().collect::<HashMap<_, _>>();
     let (frontends, backends) = (known(Side::Frontends), known(Side::Backends));
     let mut section: Option<Section<'_>> = None;
     let mut wrong = Vec::new();

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use base::clock::{WallTime, now_ms};
+use base::rare::Rare;
 
 use crate::keeper::{Keeper, Reloader, Scripts};
+use crate::sharing::SharedCounters;
 
 /// Who may do what on a runtime socket (`level`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -241,6 +243,10 @@ pub struct Runtime {
     scripts: std::sync::RwLock<Option<Arc<dyn Scripts>>>,
     /// Who reads the configuration anew.
     pub(crate) reloader: std::sync::OnceLock<Arc<dyn Reloader>>,
+    /// Rare events that are counted; set once.
+    rare: std::sync::OnceLock<Vec<&'static Rare>>,
+    /// The counters that other processes see, and theirs; set once.
+    sharing: std::sync::OnceLock<Arc<SharedCounters>>,
     view: ArcSwap<View>,
 }
 
@@ -273,6 +279,8 @@ impl Runtime {
             keeper: std::sync::RwLock::default(),
             scripts: std::sync::RwLock::default(),
             reloader: std::sync::OnceLock::new(),
+            rare: std::sync::OnceLock::new(),
+            sharing: std::sync::OnceLock::new(),
             view: ArcSwap::from_pointee(view),
         }
     }
@@ -282,7 +290,6 @@ impl Runtime {
         *self.keeper.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(keeper);
     }
 
-    /// Who makes and removes servers now.
     /// Who runs the commands of scripts, from now on.
     pub fn set_scripts(&self, scripts: Arc<dyn Scripts>) {
         *self.scripts.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(scripts);
@@ -303,6 +310,33 @@ impl Runtime {
         let _ = self.reloader.set(reloader);
     }
 
+    /// Says which rare events are counted; the first word counts.
+    pub fn count_rare(&self, known: Vec<&'static Rare>) {
+        let _ = self.rare.set(known);
+    }
+
+    /// The rare events that are counted.
+    pub(crate) fn rare(&self) -> &[&'static Rare] {
+        self.rare.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Says that counters are shared with other processes; the first word counts.
+    pub fn share_counters(&self, shared: Arc<SharedCounters>) {
+        let _ = self.sharing.set(shared);
+    }
+
+    /// The counters that are shared with other processes.
+    pub fn shared_counters(&self) -> Option<&Arc<SharedCounters>> {
+        self.sharing.get()
+    }
+
+    /// Brings up to date what other processes counted, for who is about to show counters.
+    pub(crate) fn refresh_counters(&self) {
+        if let Some(shared) = self.sharing.get() {
+            shared.refresh(self.view().states());
+        }
+    }
+
     /// The view now.
     pub fn view(&self) -> Arc<View> {
         self.view.load_full()
@@ -310,6 +344,8 @@ impl Runtime {
 
     /// Replaces the view: a reload.
     pub fn replace(&self, view: View) {
+        // What goes has counted until now.
+        self.refresh_counters();
         self.view.store(Arc::new(view));
     }
 
@@ -320,6 +356,11 @@ impl Runtime {
 }
 
 impl View {
+    /// The states of all proxies.
+    pub fn states(&self) -> impl Iterator<Item = &Arc<state::Proxy>> {
+        self.proxies.iter().map(|proxy| &proxy.state)
+    }
+
     /// The proxy with that name or `#id`, of those `wanted` accepts.
     pub fn proxy(&self, name: &str, wanted: impl Fn(&state::Proxy) -> bool) -> Option<&ProxyView> {
         let id = name.strip_prefix('#').and_then(|id| id.parse::<u32>().ok());

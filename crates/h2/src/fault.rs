@@ -1,5 +1,8 @@
 //! What a peer did wrong: one value for each rule, with the code that is sent and a text.
 
+use base::rare;
+use base::rare::Rare;
+
 use crate::Code;
 use crate::message::Cause;
 
@@ -9,6 +12,10 @@ macro_rules! breaches {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[allow(missing_docs, reason = "each has a text")]
         pub enum Breach { $($name),* }
+
+        /// How often each was seen.
+        pub(crate) static BREACHES: [Rare; [$(Breach::$name),*].len()] =
+            [$(rare!(Glitch, concat!("Breach::", stringify!($name)), $text)),*];
 
         impl Breach {
             /// The code that tells the peer.
@@ -65,6 +72,22 @@ breaches! {
     Answers             EnhanceYourCalm   "the peer does not read the answers that it makes due"
 }
 
+impl Breach {
+    /// Counts one.
+    pub(crate) fn note(self) {
+        BREACHES[self as usize].note();
+    }
+}
+
+/// A window that SETTINGS made smaller: allowed, and counted as a glitch all the same.
+pub(crate) static SHRUNK: Rare = rare!(Glitch, "settings_end()", "SETTINGS makes windows smaller");
+
+/// The same of a request that its client resets.
+pub(crate) static GIVEN_UP: Rare = rare!(Glitch, "reset_frame()", "a client resets its request");
+
+/// The same of a header block in many pieces.
+pub(crate) static PIECES: Rare = rare!(Glitch, "continuation_frame()", "a header block comes in many frames");
+
 /// Why the engine refused or reset a stream on its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reason {
@@ -75,6 +98,14 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Counts one.
+    pub(crate) fn note(self) {
+        match self {
+            Reason::Breach(breach) => breach.note(),
+            Reason::Message(cause) => cause.note(),
+        }
+    }
+
     /// A few words for logs and `show errors`.
     #[must_use]
     pub fn text(self) -> &'static str {

@@ -146,6 +146,10 @@ pub struct Global {
     pub profile_tasks: bool,
     /// `stats-file`: counters of an earlier process.
     pub stats_file: Option<PathBuf>,
+    /// `shm-stats-file`, without the slash before it.
+    pub shm_stats_file: Option<Box<str>>,
+    /// `shm-stats-file-max-objects`.
+    pub shm_stats_objects: Option<u32>,
     /// `unix-bind`.
     pub unix_bind: UnixBind,
     /// `h1-case-adjust`: lower-case name, and how it is to be written.

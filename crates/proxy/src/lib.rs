@@ -37,6 +37,7 @@ pub mod log;
 mod message;
 mod observe;
 mod points;
+mod rare;
 mod routing;
 pub mod serve;
 mod server;
@@ -45,6 +46,7 @@ mod stream;
 pub mod worker;
 
 pub use flow::{Life, tell_of_process};
+pub use rare::rare;
 pub use routing::{bridge, lend};
 pub use shared::{Services, Shared};
 pub use worker::Worker;

@@ -25,6 +25,11 @@ impl Count {
         self.0.store(0, Relaxed);
     }
 
+    /// Takes the place of what was there. Only who alone writes it may call this.
+    pub fn put(&self, n: u64) {
+        self.0.store(n, Relaxed);
+    }
+
     /// Raises it to `n` if lower. Only the owning worker may call this.
     #[inline]
     pub fn raise(&self, n: u64) {

@@ -2,6 +2,7 @@
 //! reader.
 
 use std::cell::Cell;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 thread_local! {
@@ -76,11 +77,21 @@ impl<T> std::ops::Deref for Padded<T> {
 #[derive(Debug)]
 pub struct Sharded<T> {
     shards: Box<[Padded<T>]>,
+    others: OnceLock<Box<T>>,
 }
 
 impl<T: Default> Default for Sharded<T> {
     fn default() -> Self {
-        Self { shards: (0..workers()).map(|_| Padded(T::default())).collect() }
+        let shards = (0..workers()).map(|_| Padded(T::default())).collect();
+        Self { shards, others: OnceLock::new() }
+    }
+}
+
+impl<T: Default> Sharded<T> {
+    /// The copy of what other processes have, from now on at the latest. Written by who reads it from
+    /// them, and by nobody else.
+    pub fn keep_others(&self) -> &T {
+        self.others.get_or_init(Box::default)
     }
 }
 
@@ -98,5 +109,11 @@ impl<T> Sharded<T> {
     /// All copies, in the order of the workers.
     pub fn all(&self) -> impl Iterator<Item = &T> + Clone {
         self.shards.iter().map(|padded| &padded.0)
+    }
+
+    /// The copies of the workers, and what other processes have where that is known: what is shown as
+    /// the sum.
+    pub fn with_others(&self) -> impl Iterator<Item = &T> + Clone {
+        self.all().chain(self.others.get().map(Box::as_ref))
     }
 }

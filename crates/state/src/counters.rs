@@ -253,122 +253,157 @@ impl Times {
     }
 }
 
+/// All numbers of an object's counters that only grow, in an order of their own: they are cleared,
+/// and told to other processes.
+pub trait Totals {
+    /// Adds them to `all`.
+    fn add_to<'c>(&'c self, all: &mut Vec<&'c Count>);
+
+    /// All of them.
+    fn totals(&self) -> Vec<&Count> {
+        let mut all = Vec::with_capacity(64);
+        self.add_to(&mut all);
+        all
+    }
+}
+
+impl Totals for Traffic {
+    fn add_to<'c>(&'c self, all: &mut Vec<&'c Count>) {
+        all.extend([
+            &self.bytes_in,
+            &self.bytes_out,
+            &self.sessions_total,
+            &self.denied_requests,
+            &self.denied_responses,
+            &self.request_errors,
+            &self.failed_rewrites,
+            &self.internal_errors,
+            &self.spliced_in,
+            &self.spliced_out,
+        ]);
+        all.extend(&self.responses.0);
+    }
+}
+
+impl Totals for Multiplexed {
+    fn add_to<'c>(&'c self, all: &mut Vec<&'c Count>) {
+        all.extend([
+            &self.headers,
+            &self.data,
+            &self.settings,
+            &self.resets,
+            &self.goaways,
+            &self.connection_errors,
+            &self.stream_errors,
+            &self.resets_answered,
+            &self.goaways_answered,
+            &self.connections_total,
+            &self.streams_total,
+        ]);
+    }
+}
+
+impl Totals for Compressed {
+    fn add_to<'c>(&'c self, all: &mut Vec<&'c Count>) {
+        all.extend([&self.taken, &self.given, &self.passed_by, &self.responses]);
+    }
+}
+
+impl Totals for Cached {
+    fn add_to<'c>(&'c self, all: &mut Vec<&'c Count>) {
+        all.extend([&self.lookups, &self.hits, &self.hint_hits]);
+    }
+}
+
+impl Totals for FrontendCounters {
+    fn add_to<'c>(&'c self, all: &mut Vec<&'c Count>) {
+        self.traffic.add_to(all);
+        self.h2.add_to(all);
+        self.compression.add_to(all);
+        self.cached.add_to(all);
+        all.extend([
+            &self.connections_total,
+            &self.denied_connections,
+            &self.denied_sessions,
+            &self.requests_total,
+            &self.intercepted,
+        ]);
+    }
+}
+
+impl Totals for ListenerCounters {
+    fn add_to<'c>(&'c self, all: &mut Vec<&'c Count>) {
+        self.traffic.add_to(all);
+        all.extend([&self.denied_connections, &self.denied_sessions]);
+    }
+}
+
+impl Totals for BackendCounters {
+    fn add_to<'c>(&'c self, all: &mut Vec<&'c Count>) {
+        self.traffic.add_to(all);
+        self.h2.add_to(all);
+        self.compression.add_to(all);
+        self.cached.add_to(all);
+        all.extend([
+            &self.requests_total,
+            &self.connection_errors,
+            &self.response_errors,
+            &self.retries,
+            &self.redispatches,
+            &self.client_aborts,
+            &self.server_aborts,
+            &self.chosen,
+            &self.connects,
+            &self.reuses,
+        ]);
+    }
+}
+
 /// Resets one object's counters: highest values only, or everything that is not a present state.
 pub(crate) trait Clear {
     fn clear(&self, all: bool);
 }
 
-impl Clear for Traffic {
-    fn clear(&self, all: bool) {
+/// Begins what only grows anew.
+fn clear_totals(counters: &impl Totals) {
+    counters.totals().into_iter().for_each(Count::clear);
+}
+
+impl Traffic {
+    fn clear_highest(&self) {
         self.sessions.clear_max();
         self.session_rate.clear_max();
-        if all {
-            let counts = [
-                &self.bytes_in,
-                &self.bytes_out,
-                &self.sessions_total,
-                &self.denied_requests,
-                &self.denied_responses,
-                &self.request_errors,
-                &self.failed_rewrites,
-                &self.internal_errors,
-            ];
-            counts.into_iter().chain(&self.responses.0).for_each(Count::clear);
-        }
-    }
-}
-
-impl Clear for Multiplexed {
-    fn clear(&self, all: bool) {
-        if all {
-            let counts = [
-                &self.headers,
-                &self.data,
-                &self.settings,
-                &self.resets,
-                &self.goaways,
-                &self.connection_errors,
-                &self.stream_errors,
-                &self.resets_answered,
-                &self.goaways_answered,
-                &self.connections_total,
-                &self.streams_total,
-            ];
-            counts.into_iter().for_each(Count::clear);
-        }
-    }
-}
-
-impl Clear for Compressed {
-    fn clear(&self, all: bool) {
-        if all {
-            [&self.taken, &self.given, &self.passed_by, &self.responses].into_iter().for_each(Count::clear);
-        }
-    }
-}
-
-impl Clear for Cached {
-    fn clear(&self, all: bool) {
-        if all {
-            [&self.lookups, &self.hits, &self.hint_hits].into_iter().for_each(Count::clear);
-        }
     }
 }
 
 impl Clear for FrontendCounters {
     fn clear(&self, all: bool) {
-        self.traffic.clear(all);
-        self.h2.clear(all);
-        self.compression.clear(all);
-        self.cached.clear(all);
+        self.traffic.clear_highest();
         self.connection_rate.clear_max();
         self.request_rate.clear_max();
         if all {
-            let counts = [
-                &self.connections_total,
-                &self.denied_connections,
-                &self.denied_sessions,
-                &self.requests_total,
-                &self.intercepted,
-            ];
-            counts.into_iter().for_each(Count::clear);
+            clear_totals(self);
         }
     }
 }
 
 impl Clear for ListenerCounters {
     fn clear(&self, all: bool) {
-        self.traffic.clear(all);
+        self.traffic.clear_highest();
         if all {
-            self.denied_connections.clear();
-            self.denied_sessions.clear();
+            clear_totals(self);
         }
     }
 }
 
 impl Clear for BackendCounters {
     fn clear(&self, all: bool) {
-        self.traffic.clear(all);
-        self.h2.clear(all);
-        self.compression.clear(all);
-        self.cached.clear(all);
+        self.traffic.clear_highest();
         self.request_rate.clear_max();
         self.idle.clear_max();
         self.times.max.iter().for_each(Count::clear);
         if all {
-            let counts = [
-                &self.requests_total,
-                &self.connection_errors,
-                &self.response_errors,
-                &self.retries,
-                &self.redispatches,
-                &self.client_aborts,
-                &self.server_aborts,
-                &self.chosen,
-                &self.connects,
-                &self.reuses,
-            ];
-            counts.into_iter().for_each(Count::clear);
+            clear_totals(self);
         }
     }
 }
@@ -410,6 +445,11 @@ impl SlidingSum {
 /// Sums one counter over all workers.
 pub fn total<T>(shards: &Sharded<T>, of: impl Fn(&T) -> u64) -> u64 {
     shards.all().map(of).sum()
+}
+
+/// The same with what other processes counted, where they share their counters: what is shown.
+pub fn total_of_all<T>(shards: &Sharded<T>, of: impl Fn(&T) -> u64) -> u64 {
+    shards.with_others().map(of).sum()
 }
 
 /// Sums a signed value over all workers; what remains below zero is an instant's race.

@@ -81,6 +81,8 @@ pub struct Entry {
     backend: Cell<Option<Local<Proxy>>>,
     server: Cell<Option<Local<Server>>>,
     killed: Cell<Option<Kill>>,
+    /// The request line, where it is kept for logs: lent by the register as long as the request lasts.
+    request_line: Cell<Option<Box<Line>>>,
     /// Its place in the register.
     index: u32,
     waker: Cell<Option<Waker>>,
@@ -168,6 +170,22 @@ impl Entry {
         });
     }
 
+    /// Keeps a copy of the request line for `show sess`.
+    pub fn note_request_line(&self, line: &[u8]) {
+        let mut own = self.request_line.take().unwrap_or_else(|| REGISTER.with_borrow_mut(Register::lend));
+        own.0.clear();
+        own.0.extend_from_slice(&line[..line.len().min(LONGEST_LINE)]);
+        self.request_line.set(Some(own));
+    }
+
+    /// The request is over: gives back what its line was kept in.
+    #[inline]
+    pub fn forget_request_line(&self) {
+        if let Some(line) = self.request_line.take() {
+            give_back(line);
+        }
+    }
+
     /// Whether it must end, and why. A stream asks between its steps.
     pub fn killed(&self) -> Option<Kill> {
         self.killed.get()
@@ -212,8 +230,28 @@ impl Entry {
             requests: self.requests.get(),
             bytes_in: self.bytes_in.get(),
             bytes_out: self.bytes_out.get(),
+            killed: self.killed.get().is_some(),
+            request_line: None,
         }
     }
+}
+
+/// What a request line is kept in. Boxed, since there is an entry for every idle connection.
+#[derive(Default)]
+struct Line(Vec<u8>);
+
+/// The longest request line that is kept.
+const LONGEST_LINE: usize = 1024;
+
+#[cold]
+fn give_back(line: Box<Line>) {
+    // try_with: a task may be dropped while the thread itself ends.
+    let _ = REGISTER.try_with(|register| {
+        let mut register = register.borrow_mut();
+        if register.lines.len() < SPARE {
+            register.lines.push(line);
+        }
+    });
 }
 
 /// An entry as it was at an instant; may leave the worker.
@@ -238,6 +276,10 @@ pub struct Snapshot {
     pub requests: u32,
     pub bytes_in: u64,
     pub bytes_out: u64,
+    /// Whether it was told to end.
+    pub killed: bool,
+    /// The request line, where it was asked for and is kept.
+    pub request_line: Option<Box<[u8]>>,
 }
 
 #[derive(Default)]
@@ -246,6 +288,9 @@ struct Register {
     free: Vec<u32>,
     /// Memory of entries that are gone, for those to come.
     spare: Vec<Rc<Entry>>,
+    /// The same for request lines.
+    #[expect(clippy::vec_box, reason = "an entry holds the box, which moves without an allocation")]
+    lines: Vec<Box<Line>>,
     next: u64,
 }
 
@@ -253,6 +298,11 @@ struct Register {
 const SPARE: usize = 128;
 
 impl Register {
+    /// What a request line can be kept in.
+    fn lend(&mut self) -> Box<Line> {
+        self.lines.pop().unwrap_or_default()
+    }
+
     /// An entry in memory that is spare, if there is any.
     fn entry(
         &mut self,
@@ -292,6 +342,7 @@ impl Deref for Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
+        self.forget_request_line();
         // try_with: a task may be dropped while the thread itself ends.
         let _ = REGISTER.try_with(|register| {
             let mut register = register.borrow_mut();
@@ -342,6 +393,7 @@ pub fn register(
             backend: Cell::default(),
             server: Cell::default(),
             killed: Cell::default(),
+            request_line: Cell::default(),
             waker: Cell::default(),
         });
         register.entries[index as usize] = Some(entry.clone());
@@ -353,6 +405,17 @@ pub fn register(
 pub fn list(wanted: impl Fn(&Snapshot) -> bool) -> Vec<Snapshot> {
     REGISTER.with_borrow(|register| {
         register.entries.iter().flatten().map(|entry| entry.snapshot()).filter(wanted).collect()
+    })
+}
+
+/// The same with their request lines.
+pub fn list_with_lines(wanted: impl Fn(&Snapshot) -> bool) -> Vec<Snapshot> {
+    let line =
+        |entry: &Rc<Entry>| peek(&entry.request_line, |own| own.as_ref().map(|own| own.0.as_slice().into()));
+    REGISTER.with_borrow(|register| {
+        let all = register.entries.iter().flatten().map(|entry| (entry, entry.snapshot()));
+        let wanted = all.filter(|(_, snapshot)| wanted(snapshot));
+        wanted.map(|(entry, snapshot)| Snapshot { request_line: line(entry), ..snapshot }).collect()
     })
 }
 
@@ -406,6 +469,11 @@ mod tests {
         assert_eq!(kill(Kill::Operator, |entry| entry.id == first.id), 1);
         assert_eq!(first.poll_killed(&mut context), Poll::Ready(Kill::Operator));
         assert_eq!(second.killed(), None);
+        second.note_request_line(b"GET / HTTP/1.1");
+        let lines = list_with_lines(|entry| entry.id == second.id);
+        assert_eq!(lines[0].request_line.as_deref(), Some(&b"GET / HTTP/1.1"[..]));
+        second.forget_request_line();
+        assert_eq!(list_with_lines(|entry| entry.id == second.id)[0].request_line, None);
         let old = first.index;
         drop(first);
         assert_eq!(list(|_| true).len(), 1);

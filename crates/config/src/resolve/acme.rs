@@ -21,6 +21,7 @@ use crate::draft::keyword::Apply;
 use crate::draft::tls::Text;
 use crate::draft::{Draft, Kind, Section as Written};
 use crate::resolve::Context;
+use crate::resolve::unique::second;
 
 /// What was read of all sections, and what lines of certificates order.
 #[derive(Default)]
@@ -95,13 +96,11 @@ pub(crate) fn read<'a>(draft: &'a Draft, context: &mut Context<'a>) {
         // HAProxy has it as an experiment: what allows it is not said in vain.
         context.names.experiments.set(true);
         if let Some((other, _)) = context.orders.sections.get(section.name.as_str()) {
-            let (name, place) = (&section.name, context.place(other));
-            context.diagnostics.push(
-                Diagnostic::alert(format!("there are two acme sections named `{name}`"))
-                    .at(name.span())
-                    .related(other.name.span(), "the first stands here")
-                    .haproxy(format!("acme '{name}' has same name as another acme (declared at {place}).")),
-            );
+            let haproxy = |name: &str, place: &str| {
+                format!("acme '{name}' has same name as another acme (declared at {place}).")
+            };
+            let error = second(section, other, haproxy, context);
+            context.diagnostics.push(error);
             continue;
         }
         let mut own = AcmeDraft::default();

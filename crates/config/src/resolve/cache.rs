@@ -12,6 +12,7 @@ use crate::draft::cache::CacheDraft;
 use crate::draft::keyword::Apply;
 use crate::draft::settings::FilterKind;
 use crate::draft::{Draft, Kind, Section};
+use crate::resolve::unique::second;
 use crate::resolve::{Context, Pending, lives_on};
 
 /// Makes the store of every section.
@@ -20,12 +21,9 @@ pub(crate) fn stores(draft: &Draft, context: &mut Context<'_>) -> Vec<Arc<Store>
     for section in draft.sections.iter().filter(|section| section.kind == Kind::Cache) {
         let name = &section.name;
         if let Some((other, _)) = made.iter().find(|(other, _)| *other.name == **name) {
-            context.diagnostics.push(
-                Diagnostic::alert(format!("there are two caches named `{name}`"))
-                    .at(name.span())
-                    .related(other.name.span(), "the first stands here")
-                    .haproxy(format!("Duplicate cache name '{name}'.")),
-            );
+            let haproxy = |name: &str, _: &str| format!("Duplicate cache name '{name}'.");
+            let error = second(section, other, haproxy, context);
+            context.diagnostics.push(error);
             continue;
         }
         let settings = read(section, context);

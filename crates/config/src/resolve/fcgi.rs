@@ -22,6 +22,7 @@ use crate::draft::settings::FilterKind;
 use crate::draft::{Draft, Kind, Section, Statement};
 use crate::resolve::lines::{arguments, scope};
 use crate::resolve::log::logger;
+use crate::resolve::unique::second;
 use crate::resolve::{Context, Pending};
 
 /// Applications by name; `None` where the section has errors of its own.
@@ -33,15 +34,11 @@ pub(crate) fn apps(draft: &Draft, context: &mut Context<'_>) -> FcgiApps {
     for section in draft.sections.iter().filter(|section| section.kind == Kind::FcgiApp) {
         let name = &section.name;
         if let Some((other, _)) = made.get(name.as_str()) {
-            let place = context.place(other);
-            context.diagnostics.push(
-                Diagnostic::alert(format!("there are two fcgi-app sections named `{name}`"))
-                    .at(name.span())
-                    .related(other.name.span(), "the first stands here")
-                    .haproxy(format!(
-                        "fcgi-app section '{name}' has the same name as another one declared at {place}."
-                    )),
-            );
+            let haproxy = |name: &str, place: &str| {
+                format!("fcgi-app section '{name}' has the same name as another one declared at {place}.")
+            };
+            let error = second(section, other, haproxy, context);
+            context.diagnostics.push(error);
             continue;
         }
         context.enter(section);

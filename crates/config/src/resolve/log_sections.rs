@@ -19,6 +19,7 @@ use syntax::Word;
 use crate::draft::args::Args;
 use crate::draft::{Draft, Kind, Section, Statement};
 use crate::resolve::rules::scope;
+use crate::resolve::unique::second;
 use crate::resolve::{Context, Pending, lives_on};
 use crate::system::resolve_host;
 use crate::tables::bind;
@@ -31,7 +32,11 @@ pub(crate) fn profiles(draft: &Draft, context: &mut Context<'_>) {
     let mut seen: HashMap<&str, &Section> = HashMap::new();
     for section in draft.sections.iter().filter(|section| section.kind == Kind::LogProfile) {
         if let Some(other) = seen.insert(&section.name, section) {
-            twice("log-profile", &section.name, other, context);
+            let haproxy = |name: &str, place: &str| {
+                format!("log-profile section '{name}' already declared at {place}.")
+            };
+            let error = second(section, other, haproxy, context);
+            context.diagnostics.push(error);
         }
         let mut profile = LogProfile { name: section.name.as_str().into(), ..LogProfile::default() };
         for statement in &section.statements {
@@ -43,20 +48,6 @@ pub(crate) fn profiles(draft: &Draft, context: &mut Context<'_>) {
         }
         context.names.log_profiles.insert(section.name.as_str().into(), Arc::new(profile));
     }
-}
-
-fn twice(kind: &str, name: &Word, other: &Section, context: &mut Context<'_>) {
-    let place = context.place(other);
-    let haproxy = match kind {
-        "ring" => format!("sink named '{name}' already exists."),
-        _ => format!("{kind} section '{name}' already declared at {place}."),
-    };
-    context.diagnostics.push(
-        Diagnostic::alert(format!("there are two `{kind}` sections named `{name}`"))
-            .at(name.span())
-            .related(other.name.span(), "the first stands here")
-            .haproxy(haproxy),
-    );
 }
 
 fn log_tag(
@@ -134,7 +125,9 @@ pub(crate) fn rings(pending: &[Pending<'_>], context: &mut Context<'_>) {
     let mut seen: HashMap<&str, &Section> = HashMap::new();
     for proxy in pending.iter().filter(|proxy| proxy.settings.kind == Kind::Ring) {
         if let Some(other) = seen.insert(proxy.settings.name, proxy.section) {
-            twice("ring", &proxy.section.name, other, context);
+            let haproxy = |name: &str, _: &str| format!("sink named '{name}' already exists.");
+            let error = second(proxy.section, other, haproxy, context);
+            context.diagnostics.push(error);
             continue;
         }
         let settings = ring(proxy, context);

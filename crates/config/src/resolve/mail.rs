@@ -9,6 +9,7 @@ use crate::draft::args::Args;
 use crate::draft::keyword::Apply;
 use crate::draft::mail::MailersDraft;
 use crate::draft::{Draft, Kind, Section};
+use crate::resolve::unique::second;
 use crate::resolve::{Context, Pending};
 
 /// `email-alert level` where nothing is said.
@@ -20,15 +21,13 @@ pub(crate) fn mailers(draft: &Draft, context: &mut Context<'_>) -> Vec<Arc<Maile
     for section in draft.sections.iter().filter(|section| section.kind == Kind::Mailers) {
         let name = &section.name;
         if let Some((other, _)) = made.iter().find(|(other, _)| *other.name == **name) {
-            let place = context.place(other);
-            context.diagnostics.push(
-                Diagnostic::alert(format!("there are two mailers sections named `{name}`"))
-                    .at(name.span())
-                    .related(other.name.span(), "the first stands here")
-                    .haproxy(format!(
-                        "mailers section '{name}' has the same name as another mailers section declared at {place}."
-                    )),
-            );
+            let haproxy = |name: &str, place: &str| {
+                format!(
+                    "mailers section '{name}' has the same name as another mailers section declared at {place}."
+                )
+            };
+            let error = second(section, other, haproxy, context);
+            context.diagnostics.push(error);
             continue;
         }
         made.push((section, Arc::new(read(section, context))));

@@ -19,6 +19,7 @@ use crate::draft::settings::{DefaultServers, Settings};
 use crate::draft::{Kind, Section, Statement};
 use crate::resolve::server_line::ServerLine;
 use crate::resolve::tls::{self, Owner};
+use crate::resolve::unique::second;
 use crate::resolve::{Context, Pending};
 use crate::tables::bind;
 use crate::tables::environment::LOCAL_PEER;
@@ -78,15 +79,11 @@ pub(crate) fn check(proxies: &mut [(&Section, Box<Settings<'_>>)], context: &mut
 }
 
 fn twice(section: &Section, other: &Section, context: &mut Context<'_>) {
-    let (name, place) = (&section.name, context.place(other));
-    context.diagnostics.push(
-        Diagnostic::alert(format!("there are two peers sections named `{name}`"))
-            .at(name.span())
-            .related(other.name.span(), "the first stands here")
-            .haproxy(format!(
-                "peers section '{name}' has the same name as another peers section declared at {place}."
-            )),
-    );
+    let haproxy = |name: &str, place: &str| {
+        format!("peers section '{name}' has the same name as another peers section declared at {place}.")
+    };
+    let error = second(section, other, haproxy, context);
+    context.diagnostics.push(error);
 }
 
 /// One listener, said in one way, and no peer twice.

@@ -10,6 +10,7 @@ use crate::draft::args::Args;
 use crate::draft::keyword::Apply;
 use crate::draft::resolvers::ResolversDraft;
 use crate::draft::{Draft, Kind, Section};
+use crate::resolve::unique::second;
 use crate::resolve::{Context, tls};
 use crate::tables::resolvers::add_system_servers;
 
@@ -18,15 +19,11 @@ pub(crate) fn resolvers(draft: &Draft, context: &mut Context<'_>) -> Vec<Arc<Res
     let mut made: Vec<(&Section, Arc<Resolvers>)> = Vec::new();
     for section in draft.sections.iter().filter(|section| section.kind == Kind::Resolvers) {
         if let Some((other, _)) = made.iter().find(|(other, _)| *other.name == *section.name) {
-            let (name, place) = (&section.name, context.place(other));
-            context.diagnostics.push(
-                Diagnostic::alert(format!("there are two resolvers sections named `{name}`"))
-                    .at(name.span())
-                    .related(other.name.span(), "the first stands here")
-                    .haproxy(format!(
-                        "resolvers '{name}' has same name as another resolvers (declared at {place})."
-                    )),
-            );
+            let haproxy = |name: &str, place: &str| {
+                format!("resolvers '{name}' has same name as another resolvers (declared at {place}).")
+            };
+            let error = second(section, other, haproxy, context);
+            context.diagnostics.push(error);
             continue;
         }
         made.push((section, Arc::new(read(section, context))));

@@ -13,6 +13,7 @@ use crate::draft::settings::{CheckMode, Settings};
 use crate::draft::{Draft, Kind, Section, Statement};
 use crate::resolve::check::Healthchecks;
 use crate::resolve::rules::read_message;
+use crate::resolve::unique::second;
 use crate::resolve::{Context, read_line};
 
 /// Reads every userlist.
@@ -122,13 +123,11 @@ pub(crate) fn healthchecks<'a>(draft: &'a Draft, context: &mut Context<'_>) -> H
             );
         }
         if let Some((_, other)) = healthchecks.insert(name, (settings.check, section)) {
-            let other_place = context.place(other);
-            context.diagnostics.push(
-                Diagnostic::alert(format!("there are two healthcheck sections named `{name}`"))
-                    .at(name.span())
-                    .related(other.name.span(), "the first stands here")
-                    .haproxy(format!("healthcheck section '{name}' already declared at {other_place}.")),
-            );
+            let haproxy = |name: &str, place: &str| {
+                format!("healthcheck section '{name}' already declared at {place}.")
+            };
+            let error = second(section, other, haproxy, context);
+            context.diagnostics.push(error);
         }
     }
     healthchecks

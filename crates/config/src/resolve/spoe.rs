@@ -21,6 +21,7 @@ use crate::draft::spoe::AgentDraft;
 use crate::draft::{EngineFile, Kind, Section};
 use crate::resolve::log::logger;
 use crate::resolve::spoe_message::{event, message, push};
+use crate::resolve::unique::second;
 use crate::resolve::{Context, Pending, warn_ineffective};
 
 /// An engine that rules of the proxy being compiled may name.
@@ -257,19 +258,22 @@ fn sections<'a>(config: &Word, file: &'a EngineFile, context: &mut Context<'_>) 
             _ => groups.insert(section.name.as_str(), section),
         };
         if let Some(before) = before {
-            let (keyword, name, place) = (&section.keyword, &section.name, context.place(before));
-            let said = match section.kind {
-                Kind::SpoeAgent => "another spoe-agent section previously defined.".to_owned(),
-                _ => format!(
-                    "{keyword} section '{name}' has the same name as another one declared at {place}."
-                ),
+            let keyword = &section.keyword;
+            let error = match section.kind {
+                Kind::SpoeAgent => Diagnostic::alert("a scope has one `spoe-agent` section")
+                    .at(section.name.span())
+                    .related(before.name.span(), "the first stands here")
+                    .haproxy("another spoe-agent section previously defined."),
+                _ => {
+                    let haproxy = |name: &str, place: &str| {
+                        format!(
+                            "{keyword} section '{name}' has the same name as another one declared at {place}."
+                        )
+                    };
+                    second(section, before, haproxy, context)
+                }
             };
-            let error = Diagnostic::alert(match section.kind {
-                Kind::SpoeAgent => "a scope has one `spoe-agent` section".to_owned(),
-                _ => format!("there are two {keyword} sections named `{name}`"),
-            });
-            let error = error.at(section.name.span()).related(before.name.span(), "the first stands here");
-            push(error.haproxy(said), context);
+            push(error, context);
         }
     }
     let Some(agent) = agent else {

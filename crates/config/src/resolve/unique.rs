@@ -42,6 +42,21 @@ pub(crate) fn names(draft: &Draft, context: &mut Context<'_>) {
     }
 }
 
+/// What is wrong with `section`, whose kind has one with that name already; `haproxy` is made of its name
+/// and of the place of the other one.
+pub(crate) fn second(
+    section: &Section,
+    other: &Section,
+    haproxy: impl FnOnce(&str, &str) -> String,
+    context: &Context<'_>,
+) -> Diagnostic {
+    let (name, kind) = (section.name.as_str(), &section.keyword);
+    Diagnostic::alert(format!("there are two {kind} sections named `{name}`"))
+        .at(section.name.span())
+        .related(other.name.span(), "the first stands here")
+        .haproxy(haproxy(name, &context.place(other)))
+}
+
 fn same(section: &Section, other: &Section, context: &mut Context<'_>) {
     let (kind, other_kind, name) = (noun(section), noun(other), section.name.as_str());
     let place = context.place(other);

@@ -68,6 +68,8 @@ pub static TABLE: &[Keyword] = &[
     global("profiling.tasks",         "{ on | off | auto } [no-lock | no-memory]", "counts what tasks do from the start (`show profiling`)", profiling)
         .partial("`lock` and `memory` are not measured, and `auto` is `off`"),
     global("stats-file",              "<file>",                "counters that an earlier process left (`dump stats-file`)", |g, a| path(&mut g.plan.stats_file, a)).once(),
+    global("shm-stats-file",          "<name>",                "the shared memory that counters of what has a `guid` are kept in, for processes to come", shm_stats_file),
+    global("shm-stats-file-max-objects", "<number>",           "how many objects it has places for",                     shm_stats_objects),
     global("unix-bind",               "[prefix <p>] [mode <m>] [user <u>] [uid <n>] [group <g>] [gid <n>]", "what UNIX sockets of bind lines have in common", unix_bind),
     global("h1-case-adjust",          "<from> <to>",           "how a header's name is written for odd peers",           h1_case_adjust),
     global("h1-case-adjust-file",     "<file>",                "such names from a file",                                 h1_case_adjust_file),
@@ -101,8 +103,6 @@ pub static TABLE: &[Keyword] = &[
     ineffective("force-cfg-parser-pause", G, "it is a debugging aid of HAProxy"),
     ineffective("stress-level",       G, "it is a debugging aid of HAProxy"),
     ineffective("harden.reject-privileged-ports.quic", G, QUIC),
-    ineffective("shm-stats-file",     G, "counters are not kept in shared memory here"),
-    ineffective("shm-stats-file-max-objects", G, "counters are not kept in shared memory here"),
     global("maxsslconn",              "<number>",              "how many connections of TLS at once, on both sides",      |g, a| number(&mut g.plan.max_tls_connections, a, 0, u32::MAX)).lenient_numbers().partial("without it there is no limit, whatever `-m` says"),
     global("maxsslrate",              "<number>",              "how many new connections of TLS a second",               |g, a| number(&mut g.plan.max_tls_rate, a, 0, u32::MAX)).lenient_numbers().once(),
     global("ca-base",            "<directory>",           "where relative names of authorities' files point",       |g, a| base(&mut g.tls.authorities, a)),
@@ -246,6 +246,25 @@ fn profiling(global: &mut GlobalSettings<'_>, args: &mut Args<'_, '_>) -> Outcom
         }
     }
     Ok(())
+}
+
+/// The name of shared memory, as `shm_open` takes it.
+fn shm_stats_file<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.required("a name")?;
+    let name = word.trim_start_matches('/');
+    if name.is_empty() || name.len() > 255 || name.contains('/') || [".", ".."].contains(&name) {
+        return Err(args
+            .wrong(format!("`shm-stats-file`: `{word}` is no name of shared memory"))
+            .label("a name without `/` behind the first letter, for a file in /dev/shm"));
+    }
+    global.plan.shm_stats_file = Some(name.into());
+    args.finish()
+}
+
+fn shm_stats_objects<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    // Each of so many has a record for each process: 400 bytes of address space, and of memory once used.
+    global.plan.shm_stats_objects = Some(args.integer("a number", 1, 1_000_000)?);
+    args.finish()
 }
 
 fn blocked_traffic<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {

@@ -533,29 +533,3 @@ pub(crate) fn prompt(call: &mut Call<'_>) -> Reply {
 pub(crate) fn quit(_: &mut Call<'_>) -> Reply {
     Reply::Quit
 }
-
-pub(crate) fn clear_counters(call: &mut Call<'_>) -> Reply {
-    let view = call.runtime.view();
-    match call.arg(0) {
-        "all" | "server" if call.settings.level < Level::Admin => return denied(),
-        "server" => match server(&view, call.arg(1)) {
-            Ok((_, server)) => {
-                state::clear::server(&server, true);
-                return Reply::Message(Severity::Notice, "Server counters cleared.\n".into());
-            }
-            Err(reply) => return reply,
-        },
-        what => {
-            let all = what == "all";
-            for proxy in &view.proxies {
-                state::clear::proxy(&proxy.state, all);
-            }
-            state::clear::process(&call.runtime.process);
-            if all {
-                let nameservers = view.resolvers.iter().flat_map(|section| &section.nameservers);
-                nameservers.for_each(|nameserver| nameserver.counters.clear());
-            }
-        }
-    }
-    Reply::Done
-}

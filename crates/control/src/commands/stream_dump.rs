@@ -107,7 +107,7 @@ impl<'a> Shown<'a> {
             "{:#x}: proto={} src={} fe={} be={backend} srv={server} ts=00 epoch=0 age={} calls={} rate=0 cpu=0 lat=0 \
              rq[f=0h,i=0,an={request:02x}h,ax=] rp[f=0h,i=0,an={response:02x}h,ax=] \
              scf=[{},0h,fd={thread}/{},rex=,wex=] scb=[{},1h,fd={thread}/{},rex=,wex=] exp= rc=0 c_exp= \
-             act={} idle={} in={} out={}\n",
+             act={} idle={} in={} out={}{}\n",
             entry.id,
             protocol(entry.source),
             self.address(entry.source),
@@ -122,7 +122,21 @@ impl<'a> Shown<'a> {
             age(self.now.saturating_sub(entry.active_ms)),
             entry.bytes_in,
             entry.bytes_out,
+            self.uri(),
         )
+    }
+
+    /// The request line, where it was asked for and is kept.
+    fn uri(&self) -> String {
+        let line = self.entry.request_line.as_deref();
+        line.map_or_else(String::new, |line| {
+            let line = String::from_utf8_lossy(line);
+            // Of a target nothing is shown to who is not to know names.
+            match line.split_once(' ').filter(|_| self.anonymous.key() != 0) {
+                Some((method, target)) => format!(" uri=\"{method} {}\"", self.anonymous.word(target)),
+                None => format!(" uri=\"{}\"", line.escape_debug()),
+            }
+        })
     }
 
     /// Several lines, indented after the first.
@@ -161,6 +175,9 @@ impl<'a> Shown<'a> {
                 let _ = writeln!(out, "  server={name} (id={}) addr={to}", server.id);
             }
             None => out.push_str("  server=<NONE> (id=-1)\n"),
+        }
+        if entry.request_line.is_some() {
+            let _ = writeln!(out, "  txn=(nil){}", self.uri());
         }
         self.dump_ends(&mut out);
         let _ = writeln!(

@@ -1,6 +1,8 @@
 //! Streams under way: `show sess`, `shutdown session`, `shutdown sessions`. What a stream looks
 //! like is made by [`crate::commands::stream_dump`].
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use base::clock::now_ms;
 use base::units::{DefaultUnit, parse_duration};
 use runtime::{shard, worker};
@@ -20,6 +22,8 @@ struct Wanted {
     backend: Option<u32>,
     server: Option<(u32, u32)>,
     older_ms: u64,
+    suspicious: bool,
+    request_lines: bool,
 }
 
 impl Wanted {
@@ -35,7 +39,39 @@ impl Wanted {
                 backend == Some(proxy) && entry.server.as_ref().is_some_and(|server| server.id == id)
             })
             && now.saturating_sub(entry.since_ms) >= self.older_ms
+            && (!self.suspicious || is_suspicious(entry, now))
     }
+}
+
+/// How much later than it should a stream may come to something before that is suspicious, in ms.
+const GRACE: u64 = 2_000;
+
+/// Whether a stream should have ended or come further by now (`susp`): it was told to end; the server
+/// that it is with is removed; or it has no response for longer than all timeouts and tries of its
+/// proxies allow together.
+fn is_suspicious(entry: &Snapshot, now: u64) -> bool {
+    let overdue = longest_wait(entry).is_some_and(|longest| now.saturating_sub(entry.active_ms) > longest);
+    let server_is_gone = entry.server.as_ref().is_some_and(|server| server.removed.load(Relaxed));
+    overdue || server_is_gone || (entry.killed && now.saturating_sub(entry.active_ms) > GRACE)
+}
+
+/// The longest time that may pass before the response to a request comes, in ms; `None` where a timeout is
+/// not set, or it is not waited for.
+fn longest_wait(entry: &Snapshot) -> Option<u64> {
+    if matches!(entry.activity, Activity::Waiting | Activity::Data | Activity::Tunnel) {
+        return None;
+    }
+    let backend = entry.backend.as_ref().unwrap_or(&entry.frontend);
+    let [client, _, _, _, _, tarpit] =
+        entry.frontend.timeouts.each_ref().map(|ms| u64::from(ms.load(Relaxed)));
+    let [_, server, _, connect, queue, _] = backend.timeouts.each_ref().map(|ms| u64::from(ms.load(Relaxed)));
+    // Where nothing is said of queues, the limit of connecting is theirs.
+    let queue = if queue == 0 { connect } else { queue };
+    if client == 0 || server == 0 || connect == 0 {
+        return None;
+    }
+    let tries = 1 + u64::from(backend.retries.load(Relaxed));
+    Some(client + tarpit + (queue + connect + server) * tries + GRACE)
 }
 
 /// Runs `work` on every worker and collects what they return. A process without workers (a test)
@@ -66,20 +102,32 @@ pub(crate) async fn on_every_worker<R: Send + 'static>(
 
 async fn collect(wanted: Wanted) -> Vec<Snapshot> {
     let now = now_ms();
-    let lists = on_every_worker(move || sessions::list(|entry| wanted.accepts(entry, now))).await;
+    let lists = on_every_worker(move || {
+        if wanted.request_lines {
+            sessions::list_with_lines(|entry| wanted.accepts(entry, now))
+        } else {
+            sessions::list(|entry| wanted.accepts(entry, now))
+        }
+    });
+    let lists = lists.await;
     let mut all: Vec<Snapshot> = lists.into_iter().flatten().collect();
     all.sort_unstable_by_key(|entry| (entry.since_ms, entry.id));
     all
 }
 
 const SHOW_SESS_USAGE: &str = "Usage: show sess [<id> | all | help] [<options>*]\n\
-Dumps active streams (formerly called 'sessions'). Available options:\n\
-   backend <b>     only show streams attached to this backend\n\
-   frontend <f>    only show streams attached to this frontend\n\
+Dumps active streams (formerly called 'sessions'). What to show:\n\
+   <id>            this stream (0x...), in detail\n\
+   all             all streams that match, in detail\n\
+   help            this text\n\
+   susp            only streams that should have ended or come further by now\n\
+Available options:\n\
+   show-uri        show the request line, where it is kept for logs\n\
    older <age>     only show streams older than this age (seconds by default)\n\
    server <b/s>    only show streams attached to this server\n\
-Without option, all active streams are dumped in a short format. With 'all' or an\n\
-identifier, they are dumped in the detailed format.\n";
+   backend <b>     only show streams attached to this backend\n\
+   frontend <f>    only show streams attached to this frontend\n\
+Without 'all' and identifier, streams are shown in a short format, one a line.\n";
 
 /// What `show sess` asks for, and whether in detail.
 fn sess_arguments(call: &Call<'_>) -> Result<(Wanted, bool), Reply> {
@@ -111,7 +159,8 @@ fn sess_arguments(call: &Call<'_>) -> Result<(Wanted, bool), Reply> {
                 let parsed = parse_duration(age, DefaultUnit::Seconds);
                 wanted.older_ms = parsed.map_err(|_| error("Invalid age."))?.as_millis() as u64;
             }
-            "show-uri" | "susp" => return Err(error(format!("'show sess {word}' is not supported yet."))),
+            "show-uri" => wanted.request_lines = true,
+            "susp" => wanted.suspicious = true,
             id => {
                 let unknown = || error(format!("Unsupported option '{id}', try 'help' for more info."));
                 wanted.id = Some(parse_id(id).ok_or_else(unknown)?);
@@ -173,5 +222,67 @@ pub(crate) fn shutdown_sessions_server(call: &mut Call<'_>) -> Reply {
             Reply::Done
         })),
         Err(reply) => reply,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use state::proxy::ProxySeed;
+
+    use super::*;
+
+    fn proxy(timeouts: [u32; 6]) -> Arc<state::Proxy> {
+        let seed = ProxySeed {
+            id: 2,
+            name: "p".into(),
+            mode: Mode::Http,
+            is_frontend: true,
+            is_backend: true,
+            maxconn: 0,
+            session_limit: 0,
+            disabled: false,
+        };
+        let proxy = state::Proxy::new(seed);
+        proxy.timeouts.iter().zip(timeouts).for_each(|(own, ms)| own.store(ms, Relaxed));
+        proxy.retries.store(1, Relaxed);
+        Arc::new(proxy)
+    }
+
+    #[test]
+    fn a_stream_is_suspicious_when_it_has_no_response_although_all_its_timeouts_are_over() {
+        // Client, server, tunnel, connect, queue, tarpit.
+        let limited = proxy([1_000, 5_000, 0, 2_000, 0, 0]);
+        let longest = 1_000 + 2 * (2_000 + 2_000 + 5_000) + GRACE;
+        let entry = |activity, proxy: &Arc<state::Proxy>| Snapshot {
+            id: 1,
+            worker: 0,
+            frontend: proxy.clone(),
+            backend: None,
+            server: None,
+            source: None,
+            destination: None,
+            since_ms: 0,
+            active_ms: 0,
+            client_fd: 1,
+            server_fd: -1,
+            client_stream: 0,
+            server_stream: 0,
+            activity,
+            requests: 1,
+            bytes_in: 0,
+            bytes_out: 0,
+            killed: false,
+            request_line: None,
+        };
+        let waits = entry(Activity::Response, &limited);
+        assert!(!is_suspicious(&waits, longest) && is_suspicious(&waits, longest + 1));
+        let receives = entry(Activity::Data, &limited);
+        assert!(!is_suspicious(&receives, longest * 100), "it may take as long as it takes");
+        let unlimited = entry(Activity::Response, &proxy([1_000, 0, 0, 2_000, 0, 0]));
+        assert!(!is_suspicious(&unlimited, longest * 100), "its server may take as long as it takes");
+        let killed = Snapshot { killed: true, ..receives };
+        assert!(!is_suspicious(&killed, GRACE) && is_suspicious(&killed, GRACE + 1));
     }
 }

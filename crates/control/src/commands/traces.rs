@@ -1,6 +1,4 @@
-//! `trace`, `show trace`, `debug counters` (management manual, 9.3).
-//! What can be traced is in `runtime::trace`. No rare events are counted: `debug counters` answers
-//! so in its shape.
+//! `trace`, `show trace` (management manual, 9.3). What can be traced is in `runtime::trace`.
 
 use runtime::trace::command::{self, Command, Outputs as _};
 
@@ -27,19 +25,5 @@ pub(crate) fn show(call: &mut Call<'_>) -> Reply {
     match command::show(name) {
         Ok(text) => Reply::Text(text),
         Err(text) => error(text),
-    }
-}
-
-const COUNTERS_USAGE: &str = "Usage: debug counters [reset|show|on|off|all|bug|chk|cnt|glt|?]*\n\
-No rare events are counted: whatever is asked for, there is nothing to list.\n";
-
-pub(crate) fn counters(call: &mut Call<'_>) -> Reply {
-    let known = ["reset", "show", "on", "off", "all", "bug", "chk", "cnt", "glt"];
-    match call.args.iter().find(|word| !known.contains(&word.as_str())) {
-        Some(_) => Reply::Text(COUNTERS_USAGE.to_owned()),
-        None if call.args.iter().any(|word| word == "all") => {
-            Reply::Text("Count     Type Location function(): \"condition\" [comment]\n".to_owned())
-        }
-        None => Reply::Done,
     }
 }

@@ -239,6 +239,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             Reply::Quit => return Ok(false),
             Reply::Done | Reply::Later(_) => String::new(),
             Reply::Text(text) => text,
+            Reply::Bytes(bytes) => {
+                self.write_bytes(&bytes).await?;
+                String::new()
+            }
             Reply::Message(severity, text) => self.label(severity) + &text,
             Reply::Follow(follow, wait) => {
                 self.follow(follow, wait).await?;

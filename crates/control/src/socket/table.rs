@@ -9,9 +9,9 @@ use runtime::watchdog;
 
 use crate::call::{Call, Reply, Settings, denied, error};
 use crate::commands::{
-    anonymized, authorities, backends, caches, captured, certificates, debug, descriptors, events,
-    handshakes, inside, lists, measures, orders, patterns, peers, reloads, servers, sets, shows, streams,
-    tables, traces, variables,
+    anonymized, authorities, backends, caches, captured, certificates, clearing, debug, descriptors, events,
+    handshakes, http_client, inside, lists, measures, orders, patterns, peers, rare, reloads, servers, sets,
+    shows, streams, tables, traces, variables,
 };
 use crate::mirrors;
 use crate::policies;
@@ -97,7 +97,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("add ssl jwt",              "<cert>",                           Admin,    "add a certificate to those usable with jwt_verify_cert", certificates::add_jwt),
     row  ("clear acl",                "[@<ver>] <acl>",                   Admin,    "clear the contents of this acl",                                                    patterns::clear_acl),
     row  ("clear cache",              "<cache> [key|prefix|tag <what>]",  Admin,    "remove all responses of a cache, or those of a key, prefix or tag",                caches::clear),
-    row  ("clear counters",           "[all|server <bk>/<srv> [force]]",  Operator, "clear max statistics counters (or all counters)",                                 sets::clear_counters),
+    row  ("clear counters",           "[all|server <bk>/<srv> [force]]",  Operator, "clear max statistics counters (or all counters)",                                 clearing::clear_counters),
     row  ("clear map",                "[@<ver>] <map>",                   Admin,    "clear the contents of this map",                                                    patterns::clear_map),
     row  ("clear table",              "<table> [<filter>]*",              Operator, "remove an entry from a table (filter: data/key)", tables::clear),
     row  ("commit acl",               "@<ver> <acl>",                     Admin,    "commit the ACL at this version",                                                    patterns::commit_acl),
@@ -105,7 +105,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("commit ssl ca-file",       "<cafile>", Admin,    "commit a CA file", authorities::commit_ca),
     row  ("commit ssl cert",          "<certfile>",                       Admin,    "commit a certificate file", certificates::commit),
     row  ("commit ssl crl-file",      "<crlfile>", Admin,    "commit a CRL file", authorities::commit_crl),
-    row  ("debug counters",           "[?|all|bug|cnt|chk|glt]*",         Operator, "dump/reset rare event counters",                                                  traces::counters).partial("no rare events are counted"),
+    row  ("debug counters",           "[?|all|bug|cnt|chk|glt]*",         Operator, "dump/reset rare event counters",                                                  rare::counters),
     debug("debug dev abort",          "",                                 "end the process with SIGABRT",                                                       debug::abort),
     debug("debug dev bug",            "",                                 "panic: the connection ends, and the panic is counted",                              debug::bug),
     debug("debug dev check",          "",                                 "write a warning to standard error",                                                 debug::warn),
@@ -155,7 +155,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("get var",                  "<name>",                           Operator, "retrieve contents of a process-wide variable",                                      variables::get_var),
     row  ("get weight",               "<bk>/<srv>",                       User,     "report a server's current weight",                                                sets::get_weight),
     row  ("help",                     "[<command>]",                      User,     "list matching or all commands",                                                   help),
-    refused("httpclient",             "<method> <URI>",                   "not supported yet"),
+    debug("httpclient",               "[--htx] <method> <URI>",           "send a request and show the response",                                                http_client::send).partial("`--htx` shows parts and lengths alone; bodies of up to 64 MiB"),
     row  ("new ssl ca-file",          "<cafile>", Admin,    "create a new CA file to be used in a crt-list", authorities::new_ca),
     row  ("new ssl cert",             "<certfile>",                       Admin,    "create a new certificate file to be used in a crt-list or a directory", certificates::new),
     row  ("new ssl crl-file",         "<crlfile>", Admin,    "create a new CRL file to be used in a crt-list", authorities::new_crl),
@@ -219,7 +219,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show schema json",         "",                                 User,     "report schema used for stats",                                                    shows::schema),
     row  ("show servers conn",        "[<backend>]",                      User,     "dump server connections status (all or for a single backend)",                    shows::servers_conn),
     row  ("show servers state",       "[<backend>]",                      User,     "dump volatile server information (all or for a single backend)",                  shows::servers_state),
-    row  ("show sess",                "[help|<id>|all] [<options>*]",     Operator, "report the list of current streams or dump this exact stream",                    streams::show_sess).partial("`show-uri` and `susp` are not supported yet"),
+    row  ("show sess",                "[help|<id>|all] [<options>*]",     Operator, "report the list of current streams or dump this exact stream",                    streams::show_sess),
     row  ("show ssl ca-file",         "[<cafile>[:<index>]]", Operator, "display the SSL CA files used in memory, or the details of a <cafile>", authorities::show_ca),
     row  ("show ssl cert",            "[<certfile>]",                     Operator, "display the SSL certificates used in memory, or the details of a file", certificates::show),
     row  ("show ssl crl-file",        "[<crlfile[:<index>>]]", Operator, "display the SSL CRL files used in memory, or the details of a <crlfile>", authorities::show_crl),

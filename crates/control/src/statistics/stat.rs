@@ -27,8 +27,9 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    /// What is shown now.
+    /// What is shown now, of other processes too that share counters.
     pub(crate) fn now(runtime: &Runtime, legends: bool) -> Self {
+        runtime.refresh_counters();
         Self { legends, now: now_ms(), maxconn: runtime.process.maxconn.load(Relaxed) }
     }
 }
@@ -96,7 +97,7 @@ pub(crate) fn rows<'a>(
 }
 
 fn sum<T>(shards: &Sharded<T>, of: impl Fn(&T) -> u64) -> u64 {
-    counters::total(shards, of)
+    counters::total_of_all(shards, of)
 }
 
 /// What every kind of object counts alike.

@@ -10,7 +10,7 @@ use super::data::padding;
 use super::receive::{Outcome, Reading, Step};
 use super::{Connection, Going, Phase};
 use crate::event::Event;
-use crate::fault::{Breach, Reason};
+use crate::fault::{self, Breach, Reason};
 use crate::frame::{HEADER, Header, MAX_SIZE_DEFAULT, flag, kind, number};
 use crate::limits;
 use crate::message::{self, Refusal};
@@ -79,7 +79,10 @@ impl<B: AsRef<[u8]>> Connection<B> {
         block.continuations += 1;
         match block.continuations {
             n if n > limits::CONTINUATIONS => return Err(Breach::Continuations),
-            n if n == limits::CONTINUATIONS_PLAIN + 1 => self.glitch(),
+            n if n == limits::CONTINUATIONS_PLAIN + 1 => {
+                fault::PIECES.note();
+                self.glitch();
+            }
             _ => {}
         }
         let last = header.has(flag::END_HEADERS);

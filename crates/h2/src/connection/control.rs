@@ -4,7 +4,7 @@
 use super::receive::{Outcome, Reading, Step};
 use super::{Connection, Phase};
 use crate::event::{By, Event};
-use crate::fault::{Breach, Reason};
+use crate::fault::{self, Breach, Reason};
 use crate::frame::WINDOW_MAX;
 use crate::frame::{HEADER, Header, flag, kind, number};
 use crate::limits;
@@ -58,6 +58,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
     pub(super) fn settings_end(&mut self, before: u32) -> Result<Event, Breach> {
         let change = i64::from(self.peer.initial_window) - i64::from(before);
         if change < 0 {
+            fault::SHRUNK.note();
             self.glitch();
         }
         if change != 0 {
@@ -175,6 +176,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             return self.waste().map(|()| Step::Took(HEADER + 4));
         }
         if self.is_server() {
+            fault::GIVEN_UP.note();
             self.glitch();
         }
         self.end_stream(slot, RESET_BY_PEER);

@@ -50,23 +50,24 @@ impl<B: AsRef<[u8]>> Connection<B> {
         let id = self.streams.at(slot).id;
         let is_over = self.streams.at(slot).has(RESET);
         self.end_stream(slot, RESET_BY_US);
-        self.send_fault(id, code);
+        self.send_fault(id, code, reason);
         (!is_over).then_some(Event::Reset { key: Key { slot, id }, code, by: By::Us(reason) })
     }
 
     /// The same on a stream that is gone.
     pub(super) fn answer_reset(&mut self, id: u32, breach: Breach) {
-        self.send_fault(id, breach.code());
+        self.send_fault(id, breach.code(), Reason::Breach(breach));
     }
 
     /// The same on one that never got a place.
     pub(super) fn refuse(&mut self, id: u32, code: Code, reason: Reason) -> Event {
         self.streams.refuse(id);
-        self.send_fault(id, code);
+        self.send_fault(id, code, reason);
         Event::Refused { id, code, reason }
     }
 
-    fn send_fault(&mut self, id: u32, code: Code) {
+    fn send_fault(&mut self, id: u32, code: Code, reason: Reason) {
+        reason.note();
         self.counts.stream_errors += 1;
         self.counts.resets_answered += 1;
         self.output.answer(kind::RST_STREAM, 0, id, code.number().to_be_bytes());
@@ -110,6 +111,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
 
     /// The peer did something that ends the connection.
     pub(super) fn fail(&mut self, breach: Breach) -> Closed {
+        breach.note();
         self.counts.connection_errors += 1;
         self.counts.goaways_answered += 1;
         let code = match breach.code() {

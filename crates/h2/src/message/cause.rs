@@ -1,5 +1,8 @@
 //! Why a message is refused.
 
+use base::rare;
+use base::rare::Rare;
+
 use crate::Code;
 
 /// What a block that is refused means for the stream or the connection.
@@ -20,6 +23,10 @@ macro_rules! causes {
             $($(#[$doc])* $name),*
         }
 
+        /// How often each was seen.
+        pub(crate) static CAUSES: [Rare; [$(Cause::$name),*].len()] =
+            [$(rare!(Glitch, concat!("Cause::", stringify!($name)), $text)),*];
+
         impl Cause {
             /// A few words for logs and `show errors`.
             #[must_use]
@@ -30,6 +37,13 @@ macro_rules! causes {
             }
         }
     };
+}
+
+impl Cause {
+    /// Counts one.
+    pub(crate) fn note(self) {
+        CAUSES[self as usize].note();
+    }
 }
 
 causes! {

@@ -8,6 +8,7 @@ mod request;
 mod response;
 mod write;
 
+pub(crate) use cause::CAUSES;
 pub use cause::{Cause, Refusal};
 pub use priority::Priority;
 pub use request::{Request, read_request};

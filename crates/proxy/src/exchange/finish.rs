@@ -1,6 +1,8 @@
 //! The end of a request or stream: counters, averages; the log line is made by `report`.
 
 use base::clock::WallTime;
+use base::rare;
+use base::rare::Rare;
 use http::ParseError;
 use plan::Proxy;
 use runtime::shared::Shared as _;
@@ -15,6 +17,9 @@ use crate::exchange::Exchange;
 use crate::exchange::coded;
 use crate::exchange::report;
 use crate::exchange::trace;
+
+pub(crate) static MALFORMED: Rare =
+    rare!(Glitch, "note_malformed()", "a malformed HTTP/1 message is kept for `show errors`");
 
 /// The whole second of an instant in microseconds, in milliseconds: what is kept of the last
 /// session of a server or backend, where 0 is never.
@@ -170,6 +175,7 @@ pub(crate) fn note_malformed(
     bytes: &[u8],
     error: &ParseError,
 ) {
+    MALFORMED.note();
     let shared = &client.worker.shared;
     let backend = sender.map(|(backend, _)| backend);
     let proxy = backend.map_or(&**client.frontend, |index| &*shared.proxies[index].plan);

@@ -10,6 +10,8 @@ mod mirror;
 mod socket;
 pub(crate) mod syslog;
 
+use base::rare;
+use base::rare::Rare;
 use std::sync::Arc;
 
 use base::clock::DateCache;
@@ -25,6 +27,9 @@ pub use mirror::open as open_mirrors;
 use socket::Sockets;
 
 use crate::shared::Shared;
+
+pub(crate) static LOST: Rare =
+    rare!(Count, "deliver()", "a log line is lost: it cannot be sent without waiting");
 
 /// One worker's way out for log lines. Also used by the process itself for its own messages.
 pub struct Outbox {
@@ -152,6 +157,7 @@ impl Outbox {
             LogTarget::Backend(backend) => self.balance(shared, *backend, line.text, &mut framed),
         };
         if !sent {
+            LOST.note();
             self.process.counters.mine().dropped_logs.add(1);
         }
         self.framed = framed;

@@ -11,6 +11,6 @@ pub(crate) mod fields;
 pub(crate) mod inspect;
 pub(crate) mod request;
 pub(crate) mod response;
-mod splice;
+pub(crate) mod splice;
 pub(crate) mod upload;
 pub(crate) mod websocket;

@@ -1,5 +1,7 @@
 //! Receiving the head of a request, and what is noted of it before any rule.
 
+use base::rare;
+use base::rare::Rare;
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};
@@ -17,6 +19,9 @@ use crate::flow::Path;
 use crate::glitch;
 use crate::message::websocket;
 use crate::observe;
+
+pub(crate) static LET_PASS: Rare =
+    rare!(Glitch, "note_glitch()", "a malformed request is let pass, as an option says");
 
 /// Receives the head of the next request into the transaction.
 pub(crate) async fn receive(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Result<(), Stop> {
@@ -181,6 +186,7 @@ fn parse(client: &mut Client, x: &mut Exchange) -> Result<bool, Stop> {
 /// too many of them end the connection.
 #[cold]
 fn note_glitch(client: &mut Client, breach: &http::ParseError) -> Result<(), Stop> {
+    LET_PASS.note();
     capture_error(client, breach);
     client.session.glitches.set(client.session.glitches.get() + 1);
     track::note(&client.session, &Trackers::default(), Event::Glitches(1), timer::now_ms());
@@ -249,6 +255,7 @@ fn note_request_line(client: &Client, x: &mut Exchange) {
     x.txn.request.write_start_line(&mut line);
     line.truncate(line.len().saturating_sub(2).min(longest.saturating_sub(1)));
     x.txn.request_line = x.txn.keep(&line);
+    client.entry.note_request_line(&line);
     line.clear();
     x.reply.bytes = line;
 }

@@ -1,6 +1,8 @@
 //! The response's head: waiting for it while the request is still on its way, and taking it for what
 //! it is. Its body is the matter of [`download`](crate::message::download).
 
+use base::rare;
+use base::rare::Rare;
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
@@ -20,6 +22,9 @@ use crate::message::websocket;
 use crate::routing::attempt::tell;
 use crate::routing::retry;
 use crate::server::{NoHead, Refused, Upstream};
+
+pub(crate) static LET_PASS: Rare =
+    rare!(Glitch, "note_glitch()", "a malformed response is let pass, as an option says");
 
 /// The wait for the head of a response, while the request is still on its way.
 pub(crate) struct Waiting {
@@ -265,6 +270,7 @@ pub(crate) fn head_fault(client: &Client, x: &mut Exchange, upstream: &Upstream,
 /// A response with a breach of the rules that is let pass: kept for `show errors` all the same.
 #[cold]
 fn note_glitch(client: &Client, upstream: &mut Upstream, breach: &http::ParseError) {
+    LET_PASS.note();
     upstream.note_glitch();
     let server = upstream.server();
     finish::note_malformed(client, Some((server.backend, &server.state)), upstream.received(), breach);

@@ -1,10 +1,15 @@
 //! Which directions go through a pipe of the kernel's. Called by `upload` and `download`.
 
+use base::rare;
+use base::rare::Rare;
 use net::splice::Pipe;
 use plan::Proxy;
 
 use crate::client::Client;
 use crate::flow::Flow;
+
+pub(crate) static NO_PIPE: Rare =
+    rare!(Count, "splice_pipe()", "no pipe is left for splicing: bytes are copied");
 
 /// A pipe for one direction, where the options of either proxy ask for one and the body is worth
 /// it.
@@ -23,5 +28,5 @@ pub(crate) fn splice_pipe(
     {
         return None;
     }
-    Pipe::take(global.tune.pipesize).ok()
+    Pipe::take(global.tune.pipesize).inspect_err(|_| NO_PIPE.note()).ok()
 }

@@ -1,5 +1,7 @@
 //! A connection to the server chosen: an idle one if the request may use it, else a new one.
 
+use base::rare;
+use base::rare::Rare;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
@@ -38,6 +40,13 @@ use crate::server::pool::Ask;
 use crate::server::sharing::Opened;
 use crate::server::{self, Open, Private, Upstream};
 use crate::worker::Worker;
+
+pub(crate) static NO_DESCRIPTOR: Rare =
+    rare!(Count, "connect_fault()", "no descriptor is left for a connection to a server");
+pub(crate) static NO_MEMORY: Rare =
+    rare!(Count, "connect_fault()", "the system has no memory for a connection to a server");
+pub(crate) static NO_PORT: Rare =
+    rare!(Count, "connect_fault()", "no source port or address is left for a connection to a server");
 
 /// The level of what applications say.
 const ERR: u8 = 3;
@@ -539,14 +548,15 @@ fn connect_fault(error: &io::Error) -> Fault {
         Some(SourceError::Address(_)) => return Fault::Resource(ConnectionError::CANNOT_BIND),
         None => {}
     }
-    let resource = match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::MFILE) => ConnectionError::PROCESS_LIMIT,
-        Some(Errno::NFILE) => ConnectionError::SYSTEM_LIMIT,
-        Some(Errno::NOBUFS | Errno::NOMEM) => ConnectionError::SYSTEM_MEMORY,
-        Some(Errno::ADDRINUSE) => ConnectionError::ADDRESS_IN_USE,
-        Some(Errno::ADDRNOTAVAIL) => ConnectionError::NO_PORTS,
+    let (resource, seen) = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::MFILE) => (ConnectionError::PROCESS_LIMIT, &NO_DESCRIPTOR),
+        Some(Errno::NFILE) => (ConnectionError::SYSTEM_LIMIT, &NO_DESCRIPTOR),
+        Some(Errno::NOBUFS | Errno::NOMEM) => (ConnectionError::SYSTEM_MEMORY, &NO_MEMORY),
+        Some(Errno::ADDRINUSE) => (ConnectionError::ADDRESS_IN_USE, &NO_PORT),
+        Some(Errno::ADDRNOTAVAIL) => (ConnectionError::NO_PORTS, &NO_PORT),
         _ => return Fault::ConnectFailed(ConnectionError::of_kernel(error)),
     };
+    seen.note();
     Fault::Resource(resource)
 }
 

@@ -4,6 +4,8 @@
 //! one with fewer connections gets the new one; it goes there as a descriptor, before any reactor
 //! knows it.
 
+use base::rare;
+use base::rare::Rare;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
@@ -21,6 +23,9 @@ use state::proxy::Admission;
 
 use crate::serve::newcomer::{self, Arrived, Newcomer};
 use crate::worker::Worker;
+
+pub(crate) static NOT_ACCEPTED: Rare =
+    rare!(Count, "pause_after()", "a connection is not accepted for want of descriptors or memory");
 
 /// How long accepting pauses when descriptors or memory ran out, unless a connection ends before.
 const SHORTAGE: Duration = Duration::from_millis(100);
@@ -311,6 +316,7 @@ async fn pause_after(worker: &Worker, error: &io::Error) {
         // The client gave up between its connection and our accept.
         Some(libc_code) if libc_code == ECONNABORTED || libc_code == EINTR || libc_code == EPROTO => {}
         _ => {
+            NOT_ACCEPTED.note();
             let process = &worker.shared.process;
             process.counters.mine().accept_failures.add(1);
             // Half of the descriptors are for connections to servers: who is accepted without one

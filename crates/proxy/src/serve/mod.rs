@@ -11,7 +11,7 @@ pub(crate) mod http;
 mod mirror;
 mod multiplexed;
 mod newcomer;
-mod obtain;
+pub(crate) mod obtain;
 mod peer;
 pub mod preconnect;
 mod preface;

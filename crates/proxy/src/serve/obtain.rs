@@ -1,6 +1,8 @@
 //! A request on its way to a server, and the head of the response: attempt after attempt, as far as
 //! `retries`, `retry-on` and `option redispatch` allow. Called by `http`, and by `mirror` for copies.
 
+use base::rare;
+use base::rare::Rare;
 use std::rc::Rc;
 
 use runtime::timer::now_us;
@@ -18,6 +20,9 @@ use crate::routing::attempt::{self, count_attempt, count_failure, note_server};
 use crate::routing::{connect, retry};
 use crate::server::Upstream;
 use crate::server::local::{LocalProxy, LocalServer};
+
+pub(crate) static CLOSED_MEANWHILE: Rare =
+    rare!(Count, "obtain_response()", "a server closed an idle connection just as a request used it");
 
 /// Sends the request to a server and waits for the head of its final response; tries again where
 /// that is allowed (`retries`, `retry-on`, `option redispatch`).
@@ -52,6 +57,7 @@ pub(super) async fn obtain_response(
                 {
                     // The server closed an idle connection just as we used it: not its fault, nor a
                     // retry.
+                    CLOSED_MEANWHILE.note();
                     x.choice.fresh = true;
                     x.txn.response.clear();
                     upload::rewind(client, x);

@@ -249,6 +249,7 @@ where
         loop {
             connection.entry.activity.set(Activity::Waiting);
             connection.entry.active_ms.set(connection.idle_from / 1000);
+            connection.entry.forget_request_line();
             let Some(arrival) = wait_for_request(&mut connection).await else { return };
             let arrival = match arrival {
                 Arrival::Ready if connection.session.requests.get() == 0 => {

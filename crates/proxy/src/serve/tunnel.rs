@@ -18,7 +18,7 @@ use crate::exchange::finish::{self, Moved};
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::flow::{Flow, FlowError, Path, Sink, Source};
-use crate::message::download;
+use crate::message::{download, splice};
 use crate::server::Upstream;
 
 /// How long each side may be silent, and how long once it is half closed.
@@ -340,7 +340,8 @@ fn pipes(client: &Client, x: &Exchange) -> (Option<Pipe>, Option<Pipe>) {
     }
     request &= x.upload.gate.is_none();
     response &= x.download.gate.is_none();
-    let pipe = |wanted: bool| wanted.then(|| Pipe::take(global.tune.pipesize).ok()).flatten();
+    let take = || Pipe::take(global.tune.pipesize).inspect_err(|_| splice::NO_PIPE.note()).ok();
+    let pipe = |wanted: bool| wanted.then(take).flatten();
     (pipe(request), pipe(response))
 }
 

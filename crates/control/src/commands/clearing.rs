@@ -1,0 +1,64 @@
+//! `clear counters` (management manual, 9.3): what was counted begins anew, here and in the processes that
+//! share it.
+
+use std::sync::Arc;
+
+use state::Server;
+
+use crate::aside::{Answer, aside};
+use crate::call::{Call, Reply, Severity, denied, error};
+use crate::commands::sets::server;
+use crate::sharing::Cleared;
+use crate::view::Level;
+
+pub(crate) fn clear_counters(call: &mut Call<'_>) -> Reply {
+    let view = call.runtime.view();
+    match call.arg(0) {
+        "all" | "server" if call.settings.level < Level::Admin => denied(),
+        "server" => match server(&view, call.arg(1)) {
+            Ok((_, server)) => clear_server(call, server),
+            Err(reply) => reply,
+        },
+        what => {
+            let all = what == "all";
+            for proxy in &view.proxies {
+                state::clear::proxy(&proxy.state, all);
+            }
+            state::clear::process(&call.runtime.process);
+            if !all {
+                return Reply::Done;
+            }
+            let nameservers = view.resolvers.iter().flat_map(|section| &section.nameservers);
+            nameservers.for_each(|nameserver| nameserver.counters.clear());
+            clear_shared(call, Cleared::All, String::new())
+        }
+    }
+}
+
+/// Clears one server. Where other processes see its counters too, only who says `force` may.
+fn clear_server(call: &Call<'_>, server: Arc<Server>) -> Reply {
+    let is_shared = call.runtime.shared_counters().is_some_and(|shared| shared.holds(&server));
+    if is_shared && call.arg(2) != "force" {
+        return error(
+            "Server counters are shared with other processes (\"shm-stats-file\"); use \"force\" to clear them for all.\n",
+        );
+    }
+    state::clear::server(&server, true);
+    let told = "Server counters cleared.\n".to_owned();
+    if is_shared { clear_shared(call, Cleared::Server(server), told) } else { notice(told) }
+}
+
+fn notice(text: String) -> Reply {
+    if text.is_empty() { Reply::Done } else { Reply::Message(Severity::Notice, text) }
+}
+
+/// Has other processes clear the same, where they share counters; then says so.
+fn clear_shared(call: &Call<'_>, what: Cleared, told: String) -> Reply {
+    let Some(shared) = call.runtime.shared_counters().cloned() else { return notice(told) };
+    let view = call.runtime.view();
+    aside(move || match shared.clear(&what, view.states()) {
+        Ok(()) if told.is_empty() => Answer::Text(told),
+        Ok(()) => Answer::Notice(told),
+        Err(why) => Answer::Error(format!("Cleared here alone: {why}.\n")),
+    })
+}

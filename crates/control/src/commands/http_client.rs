@@ -1,0 +1,83 @@
+//! `httpclient` (management manual, 9.3): a request of the operator's, sent by the worker of the connection
+//! that asks; the response is shown as it came. Who sends it is [`crate::Keeper`].
+
+use std::fmt::Write as _;
+
+use crate::call::{Call, Reply, error};
+use crate::keeper::Received;
+
+pub(crate) fn send(call: &mut Call<'_>) -> Reply {
+    let (as_blocks, words) = match call.args.split_first() {
+        Some((first, rest)) if first == "--htx" => (true, rest),
+        _ => (false, call.args),
+    };
+    let [method, url] = words else {
+        return error("Can't start the HTTP client: not enough parameters.\n");
+    };
+    let Some(keeper) = call.runtime.keeper() else { return error("Can't start the HTTP client.\n") };
+    match keeper.send(method, url) {
+        Ok(receiving) => Reply::Later(Box::pin(async move {
+            Reply::Bytes(match receiving.await {
+                Ok(response) if as_blocks => blocks(&response).into_bytes(),
+                Ok(response) => shown(&response),
+                // As HAProxy: no response is one of status 0.
+                Err(why) => format!("HTTP/1.1 0 Service Unavailable\n\r\n{why}\n").into_bytes(),
+            })
+        })),
+        Err(why) => error(format!("Can't start the HTTP client: '{url}': {why}.\n")),
+    }
+}
+
+/// The response, with the names of its fields in lower case.
+fn shown(response: &Received) -> Vec<u8> {
+    let mut out = format!("HTTP/1.1 {} {}\n", response.status, response.reason);
+    for (name, value) in &response.headers {
+        let _ = write!(out, "{}: {value}\r\n", name.to_ascii_lowercase());
+    }
+    out.push_str("\r\n");
+    let mut out = out.into_bytes();
+    out.extend_from_slice(&response.body);
+    out
+}
+
+/// The parts of the response, a line each, with their lengths (`--htx`).
+fn blocks(response: &Received) -> String {
+    let line = format!("HTTP/1.1 {} {}", response.status, response.reason);
+    let fields = response.headers.iter().map(|(name, value)| {
+        ("HDR", name.len() + value.len(), format!("{}: {value}", name.to_ascii_lowercase()))
+    });
+    let body = (!response.body.is_empty()).then(|| ("DATA", response.body.len(), String::new()));
+    let parts =
+        [("RES_SL", line.len(), line)].into_iter().chain(fields).chain([("EOH", 1, "<empty>".to_owned())]);
+    let parts: Vec<_> = parts.chain(body).collect();
+    let data: usize = parts.iter().map(|(_, size, _)| size).sum();
+    let mut out = format!(" htx=(nil)(data={data},used={})\n", parts.len());
+    let mut at = 0;
+    for (number, (kind, size, text)) in parts.iter().enumerate() {
+        let kind = format!("HTX_BLK_{kind}");
+        let _ = writeln!(out, "\t\t[{number}] type={kind:<17} - size={size:<6} - addr={at:<6}\t{text}");
+        at += size;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_is_shown_with_its_bytes_or_by_its_parts() {
+        let response = Received {
+            status: 200,
+            reason: "OK".to_owned(),
+            headers: vec![("A".to_owned(), "b c".to_owned())],
+            body: vec![0, 255, b'\n'],
+        };
+        assert_eq!(shown(&response), b"HTTP/1.1 200 OK\na: b c\r\n\r\n\0\xff\n");
+        let kinds: Vec<String> = blocks(&response)
+            .lines()
+            .filter_map(|line| line.split("] type=").nth(1)?.split(' ').next().map(str::to_owned))
+            .collect();
+        assert_eq!(kinds, ["HTX_BLK_RES_SL", "HTX_BLK_HDR", "HTX_BLK_EOH", "HTX_BLK_DATA"]);
+    }
+}

@@ -1,0 +1,66 @@
+//! `debug counters` (management manual, 9.3): rare events, place by place in the code. What is counted is told
+//! by the binary ([`crate::Runtime::count_rare`]).
+
+use base::rare::{self, Kind, Rare};
+
+use crate::call::{Call, Reply};
+
+const USAGE: &str = "Usage: debug counters {reset|show|on|off|all|bug|cnt|chk|glt|?}*\n\
+  bug     only BUG: faults of the program\n\
+  chk     only CHK: what should not happen, and was dealt with\n\
+  cnt     only CNT: what happens seldom\n\
+  glt     only GLT: what peers do that they should not\n\
+  all     those too that never happened\n\
+  off     stop counting CNT\n\
+  on      count CNT again\n\
+  reset   begin to count anew those that are chosen\n\
+  show    show those that are chosen (what is done where nothing else is said)\n";
+
+const TITLE: &str = "Count     Type Location function(): description\n";
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deed {
+    Reset,
+    Show,
+    Switch(bool),
+}
+
+pub(crate) fn counters(call: &mut Call<'_>) -> Reply {
+    let (mut kinds, mut deeds, mut all) = (Vec::new(), Vec::new(), false);
+    for word in call.args {
+        match word.as_str() {
+            "bug" => kinds.push(Kind::Bug),
+            "chk" => kinds.push(Kind::Check),
+            "cnt" => kinds.push(Kind::Count),
+            "glt" => kinds.push(Kind::Glitch),
+            "all" => all = true,
+            "reset" => deeds.push(Deed::Reset),
+            "show" => deeds.push(Deed::Show),
+            "on" => deeds.push(Deed::Switch(true)),
+            "off" => deeds.push(Deed::Switch(false)),
+            _ => return Reply::Text(USAGE.to_owned()),
+        }
+    }
+    if deeds.is_empty() {
+        deeds.push(Deed::Show);
+    }
+    let known = call.runtime.rare();
+    let chosen = || known.iter().copied().filter(|own| kinds.is_empty() || kinds.contains(&own.kind()));
+    let mut out = String::new();
+    for deed in deeds {
+        match deed {
+            Deed::Reset => chosen().for_each(Rare::reset),
+            Deed::Switch(on) => rare::switch(on),
+            Deed::Show => {
+                let shown = chosen().filter(|own| all || own.count() > 0);
+                let lines: String = shown.map(|own| format!("{own}\n")).collect();
+                if !lines.is_empty() {
+                    out.push_str(TITLE);
+                    out.push_str(&lines);
+                }
+            }
+        }
+    }
+    if out.is_empty() { Reply::Done } else { Reply::Text(out) }
+}

@@ -1,0 +1,50 @@
+//! What has a globally unique identifier (`guid`, `guid-prefix`) and counters that outlive a process: in a
+//! file of statistics ([`crate::stats_file`]) or between processes ([`crate::sharing`]).
+
+use std::sync::Arc;
+
+use state::{Listener, Proxy, Server};
+
+/// Whose counters they are.
+#[derive(Debug, Clone)]
+pub(crate) enum Object {
+    Frontend(Arc<Proxy>),
+    Listener(Arc<Listener>),
+    Backend(Arc<Proxy>),
+    Server(Arc<Server>),
+}
+
+/// Of which side of proxies they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Frontends,
+    Backends,
+}
+
+/// What has an identifier, in the order of the configuration.
+pub(crate) fn objects<'p>(
+    proxies: impl Iterator<Item = &'p Arc<Proxy>>,
+    side: Side,
+) -> Vec<(Box<str>, Object)> {
+    let mut found = Vec::new();
+    for proxy in proxies {
+        let own = proxy.guid.get().cloned();
+        if side == Side::Frontends && proxy.is_frontend {
+            found.extend(own.map(|guid| (guid, Object::Frontend(proxy.clone()))));
+            // Those that count nothing have nothing to tell.
+            let counting = proxy.listeners.load();
+            let counting = counting.iter().filter(|listener| listener.counters.get().is_some());
+            let named = |listener: &Arc<Listener>| {
+                Some((listener.guid.get()?.clone(), Object::Listener(listener.clone())))
+            };
+            found.extend(counting.filter_map(named));
+        } else if side == Side::Backends && proxy.is_backend {
+            let servers = proxy.servers.load();
+            let named =
+                |server: &Arc<Server>| Some((server.guid.get()?.clone(), Object::Server(server.clone())));
+            found.extend(servers.iter().filter_map(named));
+            found.extend(own.map(|guid| (guid, Object::Backend(proxy.clone()))));
+        }
+    }
+    found
+}

@@ -1,0 +1,158 @@
+//! What an object counts, as the numbers that processes tell each other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use runtime::{Count, Sharded};
+use state::counters::Totals;
+
+use super::layout::VALUES;
+use crate::identified::Object;
+
+/// The counters of an object: those that there are of its kind, in their order, then zeros.
+pub(super) type Values = [u64; VALUES];
+
+/// The largest sum of an object's counters is not near the largest number; what a damaged file says
+/// may be.
+pub(super) fn add(sum: &mut Values, more: &Values) {
+    sum.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.wrapping_add(*more));
+}
+
+fn sum<T: Totals>(shards: &Sharded<T>, values: &mut Values) -> usize {
+    let mut length = 0;
+    for shard in shards.all() {
+        let totals = shard.totals();
+        values.iter_mut().zip(&totals).for_each(|(value, count)| *value += count.get());
+        length = totals.len();
+    }
+    length
+}
+
+fn put<T: Totals + Default>(shards: &Sharded<T>, values: &Values) -> usize {
+    let totals = shards.keep_others().totals();
+    totals.iter().zip(values).for_each(|(count, value)| count.put(*value));
+    totals.len()
+}
+
+fn clear<T: Totals>(shards: &Sharded<T>) {
+    shards.all().for_each(|shard| shard.totals().into_iter().for_each(Count::clear));
+}
+
+impl Object {
+    /// What kind it is, in the file.
+    pub(super) fn kind(&self) -> u8 {
+        match self {
+            Self::Frontend(_) => 1,
+            Self::Listener(_) => 2,
+            Self::Backend(_) => 3,
+            Self::Server(_) => 4,
+        }
+    }
+
+    /// Whether both are the same object of this process.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Frontend(one), Self::Frontend(other)) | (Self::Backend(one), Self::Backend(other)) => {
+                Arc::ptr_eq(one, other)
+            }
+            (Self::Listener(one), Self::Listener(other)) => Arc::ptr_eq(one, other),
+            (Self::Server(one), Self::Server(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
+    /// Numbers of checks, which are one for all workers: they stand behind the counters.
+    fn of_checks(&self) -> Vec<&AtomicU32> {
+        match self {
+            Self::Frontend(_) | Self::Listener(_) => Vec::new(),
+            Self::Backend(proxy) => vec![&proxy.downs],
+            Self::Server(server) => vec![&server.downs, &server.health.failed, &server.health.observed],
+        }
+    }
+
+    /// What the workers of this process counted, and the numbers of checks, less `imported`: what
+    /// others told of those.
+    pub(super) fn own(&self, imported: &[u32; 3]) -> Values {
+        let mut values = [0; VALUES];
+        let length = match self {
+            Self::Frontend(proxy) => sum(&proxy.frontend, &mut values),
+            Self::Listener(listener) => listener.counters.get().map_or(0, |own| sum(own, &mut values)),
+            Self::Backend(proxy) => sum(&proxy.backend, &mut values),
+            Self::Server(server) => sum(&server.counters, &mut values),
+        };
+        let checks = self.of_checks().into_iter().zip(imported);
+        for (value, (own, imported)) in values.iter_mut().skip(length).zip(checks) {
+            *value = own.load(Relaxed).saturating_sub(*imported).into();
+        }
+        values
+    }
+
+    /// Puts in place what is not of this process. The numbers of checks are raised by what came to
+    /// them since.
+    pub(super) fn put_others(&self, values: &Values, imported: &mut [u32; 3]) {
+        let length = match self {
+            Self::Frontend(proxy) => put(&proxy.frontend, values),
+            Self::Listener(listener) => listener.counters.get().map_or(0, |own| put(own, values)),
+            Self::Backend(proxy) => put(&proxy.backend, values),
+            Self::Server(server) => put(&server.counters, values),
+        };
+        for ((number, imported), value) in
+            self.of_checks().into_iter().zip(imported).zip(values.iter().skip(length))
+        {
+            let value = u32::try_from(*value).unwrap_or(u32::MAX);
+            number.fetch_add(value.saturating_sub(*imported), Relaxed);
+            *imported = value.max(*imported);
+        }
+    }
+
+    /// Begins to count anew: another process was told to clear.
+    pub(super) fn clear(&self) {
+        match self {
+            Self::Frontend(proxy) => clear(&proxy.frontend),
+            Self::Listener(listener) => {
+                if let Some(own) = listener.counters.get() {
+                    clear(own);
+                }
+            }
+            Self::Backend(proxy) => clear(&proxy.backend),
+            Self::Server(server) => clear(&server.counters),
+        }
+        self.of_checks().into_iter().for_each(|number| number.store(0, Relaxed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use runtime::Sharded;
+    use state::counters::{BackendCounters, FrontendCounters, ListenerCounters, Totals};
+
+    use super::*;
+
+    #[test]
+    fn a_record_holds_all_counters_of_any_object() {
+        // A change of these numbers is one of the file's format: `layout::VERSION` has to tell of it.
+        let lengths = [
+            FrontendCounters::default().totals().len(),
+            ListenerCounters::default().totals().len(),
+            BackendCounters::default().totals().len(),
+        ];
+        assert_eq!(lengths, [39, 18, 44]);
+        assert!(lengths[2] + 3 <= VALUES);
+    }
+
+    #[test]
+    fn what_others_counted_is_shown_with_what_workers_did_and_told_apart() {
+        let shards: Sharded<BackendCounters> = Sharded::default();
+        shards.mine().traffic.bytes_in.add(5);
+        let mut values = [0; VALUES];
+        values[0] = 100;
+        put(&shards, &values);
+        let bytes = |own: &BackendCounters| own.traffic.bytes_in.get();
+        assert_eq!(state::counters::total_of_all(&shards, bytes), 105);
+        let mut own = [0; VALUES];
+        assert_eq!(sum(&shards, &mut own), 44);
+        assert_eq!(own[0], 5);
+        clear(&shards);
+        assert_eq!(state::counters::total_of_all(&shards, bytes), 100);
+    }
+}

@@ -1,0 +1,27 @@
+//! Rare events of the data path that are counted place by place (`debug counters`). Listed here for the
+//! binary; each stands beside the code that notes it.
+
+use base::rare::Rare;
+
+use crate::exchange::finish;
+use crate::log;
+use crate::message::{request, response, splice};
+use crate::routing::connect;
+use crate::serve::{accept, obtain};
+
+/// All of them, and those of HTTP/2.
+pub fn rare() -> impl Iterator<Item = &'static Rare> {
+    let all = [
+        &request::LET_PASS,
+        &response::LET_PASS,
+        &finish::MALFORMED,
+        &accept::NOT_ACCEPTED,
+        &connect::NO_DESCRIPTOR,
+        &connect::NO_MEMORY,
+        &connect::NO_PORT,
+        &obtain::CLOSED_MEANWHILE,
+        &splice::NO_PIPE,
+        &log::LOST,
+    ];
+    all.into_iter().chain(h2::rare())
+}
