@@ -17,6 +17,7 @@ mod mirrors;
 pub mod page;
 mod policies;
 pub mod prometheus;
+mod scripted;
 pub mod sinks;
 pub mod socket;
 pub mod state_file;
@@ -26,6 +27,7 @@ mod versions;
 pub mod view;
 
 pub use keeper::{Answered, Keeper, NewBackend, Reloader, Scripts, Shown};
+pub use scripted::{Ran, command};
 pub use socket::session::serve;
 pub use socket::table::{CommandRow, commands};
 pub use statistics::named::statistics;
