@@ -385,3 +385,25 @@ fn every_keyword_is_taken_and_nothing_is_written_by_a_check() {
     let verdict = verdict(&configuration.replace("PORT", &port.to_string()));
     assert!(verdict.accepted() && verdict.warnings().is_empty(), "{}", verdict.messages);
 }
+
+#[test]
+fn scripts_hear_of_new_certificates() {
+    let scene = Scene::start();
+    let script = scene.file("events.lua");
+    let lines = r#"
+        local notes = {}
+        core.event_sub({ "ACME" }, function(event, data, sub, when)
+            notes[#notes + 1] = event .. " " .. data.crtname .. " " .. tostring(data.domain)
+        end)
+        core.register_cli({ "notes" }, "notes : what was heard", function(applet)
+            applet:send(table.concat(notes, "\n") .. "\n")
+        end)
+    "#;
+    std::fs::write(&script, lines).expect("scripts can be written");
+    let load = "load crt a.pem alias a acme LE domains a.test";
+    let global = format!("lua-load {script}\n");
+    let configuration = scene.configuration(&global, load, "challenge http-01\n map virt@acme", "crt @/a");
+    let weir = scene.run(&configuration);
+    await_issued(&weir, "@/a");
+    assert!(eventually(|| weir.ask("notes").trim() == "ACME_NEWCERT @/a nil"), "{}", weir.ask("notes"));
+}

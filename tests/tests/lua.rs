@@ -493,3 +493,61 @@ fn the_recipe_lets_pages_of_other_sites_in() {
     let response = exchange(port, asked).expect("an answer");
     assert_eq!((response.status, response.header("vary")), (204, Some("origin")));
 }
+
+#[test]
+fn an_action_asks_to_be_called_again() {
+    let text = r#"
+        core.register_action("again", { "http-req" }, function(txn)
+            local count = (txn:get_priv() or 0) + 1
+            txn:set_priv(count)
+            txn:set_var("txn.count", count)
+            if count < 3 then
+                act:wake_time(5)
+                return act.YIELD
+            end
+        end)
+    "#;
+    let rules = " http-request lua.again\n http-request return status 200 hdr x %[var(txn.count)]\n";
+    let (_weir, port) = start("again", text, "", rules);
+    assert_eq!(ask(port, "/").header("x"), Some("3"));
+}
+
+#[test]
+fn actions_change_the_bytes_of_a_stream() {
+    let text = r#"
+        core.register_action("change", { "tcp-req" }, function(txn)
+            local line = txn.req:getline()
+            txn.req:set(txn.req:data():upper())
+            txn.req:prepend("<" .. #line .. ">")
+            txn.req:send("first ")
+            core.msleep(1)
+            txn.req:append("!")
+        end)
+        core.register_action("answer", { "tcp-res" }, function(txn)
+            txn.res:insert("=", 1)
+            txn.res:remove(-1)
+            txn.res:send("[")
+            txn.res:append("]")
+        end)
+    "#;
+    let origin = Origin::raw(|mut stream| {
+        use std::io::{Read, Write};
+        let mut all = [0; 1024];
+        let n = stream.read(&mut all).unwrap_or(0);
+        let _ = stream.write_all(&all[..n]);
+    });
+    let (path, port) = (script("bytes", text), free_port());
+    let configuration = format!(
+        "global\n tune.lua.bool-sample-conversion normal\n lua-load {}\n\
+         defaults\n mode tcp\n timeout client 5s\n timeout connect 5s\n timeout server 5s\n\
+         listen l\n bind 127.0.0.1:{port}\n tcp-request inspect-delay 5s\n \
+         tcp-request content lua.change if {{ req.len gt 5 }}\n tcp-response inspect-delay 5s\n \
+         tcp-response content lua.answer if {{ res.len gt 0 }}\n server s 127.0.0.1:{}\n",
+        path.display(),
+        origin.port()
+    );
+    let _weir = Weir::start(&configuration, &[port]);
+    let mut client = Client::connect(port);
+    client.send("line\nrest");
+    assert_eq!(String::from_utf8_lossy(&client.read_to_end()), "[f=irst <5>REST]");
+}

@@ -721,3 +721,35 @@ fn checks_of_a_server_that_is_added_speak_tls_where_its_line_says_so() {
         assert!(eventually(|| expected.contains(&&*told())), "{name}: {}", told());
     }
 }
+
+#[test]
+fn a_script_replaces_a_certificate() {
+    let authority = Authority::new();
+    let (first, second) = (authority.issue(&["a.test"]), authority.issue(&["a.test"]));
+    let script = weir_tests::scratch("certificates").join("set.lua");
+    let lines = r#"
+        local first, second = ...
+        core.register_cli({ "swap" }, "swap : uses the other certificate", function(applet)
+            local file = io.open(second)
+            CertCache.set{ filename = first, crt = file:read("a") }
+            local ok, why = pcall(CertCache.set, { filename = first, crt = "nonsense" })
+            applet:send(tostring(ok) .. " " .. why .. "\n")
+            local ok, why = pcall(ACME.challenge_ready, first, "a.test")
+            applet:send(tostring(ok) .. " " .. why .. "\n")
+        end)
+    "#;
+    std::fs::write(&script, lines).expect("scripts can be written");
+    let (port, shown) = (free_port(), |path: &Path| path.display().to_string());
+    let load = format!("global\n lua-load {} {} {}\n", shown(&script), shown(&first), shown(&second));
+    let configuration = DEFAULTS.replacen("global\n", &load, 1);
+    let configuration = format!(
+        "{configuration}frontend f\n bind 127.0.0.1:{port} ssl crt {}\n http-request return status 204\n",
+        shown(&first)
+    );
+    let weir = Weir::start(&configuration, &[port]);
+    assert!(serves(port, "a.test", &first));
+    let said = weir.ask("swap");
+    assert!(serves(port, "a.test", &second), "{said}\n{}", weir.messages());
+    assert!(said.contains("false") && said.contains("set.lua:6: CertCache.set: "), "{said}");
+    assert!(said.contains("ACME.challenge_ready: Couldn't find an ACME task"), "{said}");
+}

@@ -147,6 +147,8 @@ impl Desk {
             socket.listener.wake();
         }
         drop(TASKS.take());
+        crate::scripts::stop();
+        self.shared.plan.lua.iter().for_each(|program| program.retire());
         self.sections.stop();
     }
 

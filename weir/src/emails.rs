@@ -15,6 +15,11 @@ pub(crate) struct Emails {
     hello: String,
 }
 
+/// The machine's name.
+pub(crate) fn machine() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 impl Emails {
     /// Starts the threads that hand e-mails over.
     ///
@@ -22,9 +27,10 @@ impl Emails {
     /// The system has none left.
     pub(crate) fn start(plan: &Plan, failed: &Failed) -> io::Result<Self> {
         let start = |mailers: &Arc<Mailers>| Ok((mailers.clone(), Post::start(&mailers.mailers, failed)?));
-        let posts = plan.mailers.iter().map(start).collect::<io::Result<_>>()?;
-        let hello = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        Ok(Self { posts, hello })
+        // Scripts that send them do it in the process's place.
+        let is_scripted = plan.lua.as_ref().is_some_and(|program| program.sends_mail());
+        let posts = plan.mailers.iter().filter(|_| !is_scripted).map(start).collect::<io::Result<_>>()?;
+        Ok(Self { posts, hello: machine() })
     }
 
     /// Has a message about a server of a proxy sent, if its e-mails tell of such.

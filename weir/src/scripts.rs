@@ -41,18 +41,38 @@ struct Open {
 thread_local! {
     /// The connections of the calling worker.
     static OPEN: RefCell<HashMap<u64, Open>> = RefCell::default();
+    /// The tasks that scripts began on it since the workers started.
+    static SPAWNED: RefCell<Vec<AbortHandle>> = RefCell::default();
 }
 
 /// Does what a script waits for.
-pub(crate) fn perform(settings: Arc<client::Settings>, wait: Wait) -> Performed {
+pub(crate) fn perform(
+    settings: Arc<client::Settings>,
+    runtime: Arc<control::Runtime>,
+    wait: Wait,
+) -> Performed {
     Box::pin(async move {
         match wait {
             Wait::Sleep(ms) => timer::sleep(Duration::from_millis(ms)).await,
-            Wait::Change(signal, seen) => poll_fn(|context| signal.poll_given(seen, context)).await,
+            Wait::Change(signal, seen, time) => {
+                let given = poll_fn(|context| signal.poll_given(seen, context));
+                match time {
+                    None => given.await,
+                    // Whether it was given is seen by who asked.
+                    Some(ms) => drop(timer::timeout(Duration::from_millis(ms), given).await),
+                }
+            }
             Wait::Socket(op) => return socket(&settings, op).await,
             Wait::Ask(ask) => return self::ask(&settings, *ask).await,
+            Wait::Command(words, payload) => {
+                let outcome = match control::command(&runtime, &words, payload.as_deref()) {
+                    control::Ran::Done(outcome) => outcome,
+                    control::Ran::Later(rest) => rest.await,
+                };
+                return outcome.err().map_or(Answer::Nothing, |why| Answer::Text(why.trim_end().into()));
+            }
             // Of requests, and done by who has those.
-            Wait::Start | Wait::Flush | Wait::Input(_) | Wait::End | Wait::Turn => {
+            Wait::Start | Wait::Flush | Wait::Input(_) | Wait::End | Wait::Turn | Wait::Again(_) => {
                 tokio::task::yield_now().await
             }
         }
@@ -275,7 +295,25 @@ impl lua::Host for Host {
 
     fn spawn(&self, task: Task) {
         if let Some(shared) = self.0.upgrade() {
-            tokio::task::spawn_local(run(shared, task));
+            let spawned = tokio::task::spawn_local(run(shared, task)).abort_handle();
+            SPAWNED.with_borrow_mut(|all| {
+                all.retain(|task| !task.is_finished());
+                all.push(spawned);
+            });
+        }
+    }
+
+    fn machine(&self) -> String {
+        crate::emails::machine()
+    }
+
+    fn command(&self, words: &[String]) -> Result<String, String> {
+        match control::command(&self.1, words, None) {
+            control::Ran::Done(outcome) => outcome,
+            control::Ran::Later(rest) => {
+                tokio::task::spawn_local(rest);
+                Ok(String::new())
+            }
         }
     }
 }
@@ -326,17 +364,26 @@ impl control::Scripts for Commands {
     }
 }
 
+/// Ends the tasks that scripts began on the calling worker.
+pub(crate) fn stop() {
+    SPAWNED.take().iter().for_each(AbortHandle::abort);
+}
+
 /// Begins the tasks of the calling worker.
 pub(crate) fn start(shared: &Arc<Shared>, worker: usize) -> Vec<AbortHandle> {
     let Some(program) = &shared.plan.lua else { return Vec::new() };
-    let tasks: Vec<Task> = program.tasks(worker).cloned().collect();
-    tasks.into_iter().map(|task| tokio::task::spawn_local(run(shared.clone(), task)).abort_handle()).collect()
+    program
+        .tasks(worker)
+        .into_iter()
+        .map(|task| tokio::task::spawn_local(run(shared.clone(), task)).abort_handle())
+        .collect()
 }
 
 /// Runs a task to its end.
 async fn run(shared: Arc<Shared>, task: Task) {
     let bridge = OfProcess(shared.clone());
     go_on(&shared, &bridge, task.begin(&bridge), "task").await;
+    task.end();
 }
 
 /// Takes a call that has begun to its end; logs its failure as that of `what`.

@@ -9,7 +9,7 @@ use config::dynamic::{self, Asked, AskedBackend};
 use control::{Keeper, NewBackend, Received, Receiving, Runtime};
 use plan::Proxy;
 use proxy::Shared;
-use state::{Admin, Server};
+use state::{Admin, Server, events};
 
 use crate::view;
 
@@ -174,11 +174,13 @@ impl Keeper for Servers {
                 server.state.change_admin(Admin::INHERITED_MAINT, 0, base::clock::now_ms());
             }
         }
+        server.state.number_revision();
         states.push(server.state.clone());
         proxy.state.servers.store(Arc::new(states));
         prepared.renew();
         self.show(proxy);
         self.checks.add(proxy, &server);
+        events::added(&proxy.state, &server.state);
         Ok(())
     }
 
@@ -190,6 +192,8 @@ impl Keeper for Servers {
         states.retain(|other| !Arc::ptr_eq(other, server));
         proxy.state.servers.store(Arc::new(states));
         self.checks.forget(server);
+        server.end_revision();
+        events::removed(&proxy.state, server);
         self.show(proxy);
         let settings = proxy.servers.iter().find(|one| Arc::ptr_eq(&one.state, server));
         if let Some(tls) = settings.as_ref().and_then(|one| one.tls.as_ref()) {

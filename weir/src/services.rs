@@ -18,7 +18,7 @@ pub(crate) fn services(
     asking: client::Settings,
     plan: &Plan,
 ) -> Services {
-    let of_page = runtime.clone();
+    let (of_page, of_scripts) = (runtime.clone(), runtime.clone());
     let statistics =
         move |_: &plan::Proxy, page: &plan::proxy::StatsPage, request: &ServiceRequest<'_>| -> ServiceReply {
             let settings = view::page(page);
@@ -55,7 +55,7 @@ pub(crate) fn services(
     };
     let asking = Arc::new(asking);
     Services {
-        perform: Box::new(move |wait| crate::scripts::perform(asking.clone(), wait)),
+        perform: Box::new(move |wait| crate::scripts::perform(asking.clone(), of_scripts.clone(), wait)),
         statistics: Box::new(statistics),
         metrics: Box::new(metrics),
         resolve: Box::new(resolve),

@@ -12,7 +12,6 @@ use std::path::Path;
 const LEFT: &[(&str, &str, usize)] = &[
     ("state",   "",        2),
     ("sample",  "",        11),
-    ("lua",     "",        6),
     ("config",  "draft",   6),
     ("proxy",   "server",  4),
     ("weir",    "",        2),

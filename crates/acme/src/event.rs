@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use base::clock::{Date, WallTime};
 use plan::acme::{Challenge, Order};
+use state::events::Record;
 
 use crate::engine::ToMeet;
 
@@ -30,6 +31,18 @@ pub(crate) fn deploy(order: &Order, thumbprint: &str, meet: &ToMeet, record: &st
     let kind = if section.challenge == Challenge::Dns { "dns-01" } else { "dns-persist-01" };
     let _ = write!(text, "{kind}-record {}\n{}", quoted(record), String::from_utf8_lossy(&meet.body));
     event(&text)
+}
+
+/// The record that is to be set, as subscribers are told of it.
+pub(crate) fn record(order: &Order, thumbprint: &str, meet: &ToMeet, record: &str) -> Record {
+    let section = &order.section;
+    Record {
+        domain: (*meet.name).into(),
+        thumbprint: thumbprint.into(),
+        text: record.into(),
+        provider: section.provider.clone(),
+        vars: section.vars.clone(),
+    }
 }
 
 /// There is a new certificate.

@@ -115,6 +115,9 @@ async fn by_dns(
     }
     for (one, (name, text)) in all.iter().zip(&records) {
         desk.write(&event::deploy(order, key.thumbprint(), one, text));
+        state::events::ordered(&order.certificate, || {
+            Some(event::record(order, key.thumbprint(), one, text))
+        });
         let kind = section.challenge.name();
         let how = if ready.cli {
             let (certificate, domain) = (&order.certificate, &one.name);

@@ -202,5 +202,6 @@ async fn install(desk: &Rc<Desk>, order: &Arc<Order>, chain: Vec<u8>, key: Priva
         desk.say(order, 3, &text);
     }
     desk.write(&event::new_certificate(order));
+    state::events::ordered(&order.certificate, || None);
     Ok(())
 }

@@ -18,6 +18,7 @@ mod mirrors;
 pub mod page;
 mod policies;
 pub mod prometheus;
+mod scripted;
 pub mod sharing;
 pub mod sinks;
 pub mod socket;
@@ -28,6 +29,7 @@ mod versions;
 pub mod view;
 
 pub use keeper::{Answered, Keeper, NewBackend, Received, Receiving, Reloader, Scripts, Shown};
+pub use scripted::{Ran, command};
 pub use socket::session::serve;
 pub use socket::table::{CommandRow, commands};
 pub use statistics::named::statistics;

@@ -100,7 +100,7 @@ pub(crate) async fn ask(peer: &Peer, settings: &AgentSettings, context: &Arc<Con
                 duration: took,
                 ..Outcome::new(status, code, "Ignoring incomplete line from agent")
             };
-            if keep(&server.agent, &outcome) != status && logs(peer) {
+            if keep(&server.agent, &outcome) != status {
                 tell_check(peer, &Outcome { info: String::new(), ..outcome }, Asked::Agent, context);
             }
         }
@@ -114,7 +114,7 @@ pub(crate) async fn ask(peer: &Peer, settings: &AgentSettings, context: &Arc<Con
 fn note(peer: &Peer, outcome: Outcome, took: Duration, context: &Arc<Context>) -> Outcome {
     let outcome = Outcome { duration: took, ..outcome };
     let before = keep(&peer.server().agent, &outcome);
-    if logs(peer) && before != outcome.status && outcome.status != "CHECKED" {
+    if before != outcome.status && outcome.status != "CHECKED" {
         tell_check(peer, &outcome, Asked::Agent, context);
     }
     outcome
@@ -230,14 +230,14 @@ fn settle(peer: &Peer, outcome: &Outcome, context: &Arc<Context>) {
     let stopped = server.operational() == Operational::Stopped;
     if outcome.verdict == Verdict::Failed {
         if !stopped {
-            verdict::go(peer, Operational::Stopped, &why, context);
+            verdict::go(peer, Operational::Stopped, (&why, Asked::Agent), context);
         }
         return;
     }
     let level = server.health.level.load(Relaxed);
     let healthy = !server.checked.load(Relaxed) || level >= server.health.rise.load(Relaxed);
     if healthy && stopped {
-        verdict::go(peer, Operational::Running, &why, context);
+        verdict::go(peer, Operational::Running, (&why, Asked::Agent), context);
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base::clock::now_ms;
 use runtime::{shard, timer, worker};
+use state::events;
 use state::server::Operational;
 use state::transition::{self, NOTICE};
 
@@ -63,7 +64,9 @@ impl Rise {
             if percent < 100 {
                 continue;
             }
+            let shown = events::shown(&server);
             server.set_operational(Operational::Running, now_ms());
+            events::moved(&proxy, &server, shown, 0, || events::Cause::Other(String::new()));
             if let Some(context) = self.context.upgrade().filter(|_| !server.admin().in_maintenance()) {
                 (context.notify)(&proxy, NOTICE, &transition::joined(&proxy, &server, "is UP", "", 0));
             }

@@ -9,7 +9,7 @@ use base::clock::now_ms;
 use plan::check::InitState;
 use state::server::{CheckResult, Demand, Health, Operational};
 use state::transition::{self, NOTICE};
-use state::{Proxy, Server};
+use state::{Proxy, Server, events};
 
 use crate::outcome::{Outcome, Verdict};
 use crate::request::level;
@@ -22,7 +22,7 @@ pub(crate) fn apply(peer: &Peer, outcome: &Outcome, context: &Arc<Context>) {
     // A server of which nothing was known nor said did not fail: it turned out to be down.
     let told = peer.own().check.as_ref().is_some_and(|check| check.initial != InitState::None);
     let moved = count(server, outcome.verdict, !before.is_empty() || told);
-    if logs(peer) && (moved || before != outcome.status) {
+    if moved || before != outcome.status {
         tell_check(peer, outcome, Asked::Server, context);
     }
     if outcome.status == "L4TOUT" {
@@ -118,8 +118,13 @@ pub(crate) enum Asked {
     Agent,
 }
 
-/// `option log-health-checks`.
+/// Tells of a check with another result than the one before: whoever subscribed, and where
+/// `option log-health-checks` says so, logs.
 pub(crate) fn tell_check(peer: &Peer, outcome: &Outcome, asked: Asked, context: &Context) {
+    events::checked(&peer.backend.state, peer.server(), asked == Asked::Agent);
+    if !logs(peer) {
+        return;
+    }
     let text = format!("{}.", check_line(peer, outcome.verdict, asked, &reason(outcome)));
     (context.notify)(&peer.backend.state, NOTICE, &text);
 }
@@ -168,14 +173,14 @@ fn settle(peer: &Peer, verdict: Verdict, why: &str, context: &Arc<Context>) {
         (Operational::Running | Operational::Starting, Verdict::Passed) => return,
         (_, Verdict::Passed) => Operational::Running,
     };
-    go(peer, wanted, why, context);
+    go(peer, wanted, (why, Asked::Server), context);
 }
 
 /// Changes the server's state with all that its configuration wants done then.
-pub(crate) fn go(peer: &Peer, wanted: Operational, why: &str, context: &Arc<Context>) {
+pub(crate) fn go(peer: &Peer, wanted: Operational, (why, asked): (&str, Asked), context: &Arc<Context>) {
     let server = peer.server();
     let was = server.operational();
-    let change = Change { wanted, why, via: None };
+    let change = Change { wanted, why, asked, via: None };
     transit(&peer.backend.state, server, &change, context);
     // One that was only stopping did not come up just now, but takes requests again.
     if wanted == Operational::Running && was == Operational::Stopping {
@@ -187,6 +192,8 @@ pub(crate) fn go(peer: &Peer, wanted: Operational, why: &str, context: &Arc<Cont
 struct Change<'a> {
     wanted: Operational,
     why: &'a str,
+    /// Whose result it follows from.
+    asked: Asked,
     /// The server that this one tracks, ` via be/s1`.
     via: Option<&'a str>,
 }
@@ -195,7 +202,7 @@ struct Change<'a> {
 fn transit(proxy: &Arc<Proxy>, server: &Arc<Server>, change: &Change<'_>, context: &Arc<Context>) {
     let was = server.operational();
     let now = now_ms();
-    let requeued = server.queue.len();
+    let (shown, requeued) = (events::shown(server), server.queue.len());
     let changed = match (was, change.wanted) {
         (Operational::Stopped, Operational::Running) => server.come_up(now),
         (Operational::Starting, Operational::Running) => false,
@@ -207,6 +214,10 @@ fn transit(proxy: &Arc<Proxy>, server: &Arc<Server>, change: &Change<'_>, contex
     if !changed {
         return;
     }
+    events::moved(proxy, server, shown, requeued, || match change.via {
+        None => events::Cause::Check(events::Checked::last(server, change.asked == Asked::Agent)),
+        Some(_) => events::Cause::Other(String::new()),
+    });
     if change.wanted == Operational::Stopped {
         // Those that wait for it choose again.
         server.queue.wake_all();
@@ -253,9 +264,12 @@ pub(crate) fn meet(peer: &Peer, demand: Demand, context: &Arc<Context>) {
     let before = keep(health, &outcome);
     let why = cause(outcome.status, outcome.code, &outcome.info);
     let moved = count(peer.server(), Verdict::Failed, true);
-    if logs(peer) && (moved || before != outcome.status) {
-        let text = format!("{}.", check_line(peer, Verdict::Failed, Asked::Server, &why));
-        (context.notify)(&peer.backend.state, NOTICE, &text);
+    if moved || before != outcome.status {
+        events::checked(&peer.backend.state, peer.server(), false);
+        if logs(peer) {
+            let text = format!("{}.", check_line(peer, Verdict::Failed, Asked::Server, &why));
+            (context.notify)(&peer.backend.state, NOTICE, &text);
+        }
     }
     if moved {
         settle(peer, Verdict::Failed, if logs(peer) { "" } else { &why }, context);

@@ -7,6 +7,8 @@ use rules::Edit;
 use sample::Env;
 use scoped_tls_hkt::scoped_thread_local;
 
+use crate::payload::Payload;
+
 /// What a script sees and changes of a request, a stream or a connection.
 pub trait Bridge {
     /// Shows what expressions see.
@@ -52,6 +54,19 @@ pub trait Bridge {
         Taken::End
     }
 
+    /// Shows the payload of a direction that a filter may change, `of_message` that of HTTP, else the
+    /// bytes of a channel; `false` where there is none.
+    fn payload(&self, of_response: bool, of_message: bool, with: &mut dyn FnMut(&mut Payload)) -> bool {
+        let _ = (of_response, of_message, with);
+        false
+    }
+
+    /// What a filter wants of its stream; `false` where that cannot be.
+    fn want(&self, wanted: Wanted) -> bool {
+        let _ = wanted;
+        false
+    }
+
     /// Logs a message of this level (0 for `emerg` to 7 for `debug`) where those of the proxy go;
     /// says whether anything took it.
     fn log(&self, level: u8, text: &[u8]) -> bool {
@@ -76,6 +91,27 @@ pub enum Taken {
     End,
 }
 
+/// What a filter wants of its stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// To see what passes in one direction, or no more.
+    Data {
+        /// Which.
+        of_response: bool,
+        /// Whether it does.
+        on: bool,
+    },
+    /// To be called again after so many milliseconds.
+    Wake(u64),
+    /// The body of a message to be of this length, `None` for one in chunks.
+    Length {
+        /// Whose.
+        of_response: bool,
+        /// How many bytes.
+        length: Option<u64>,
+    },
+}
+
 /// How a request is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Setting {
@@ -89,6 +125,8 @@ pub enum Setting {
     PriorityClass(i32),
     /// The offset in queues, in ms.
     PriorityOffset(i32),
+    /// After how many ms an action that says so is called again.
+    WakeIn(u64),
 }
 
 /// An answer that a script made.
@@ -144,6 +182,11 @@ pub(crate) fn lend<R>(call: u64, bridge: &dyn Bridge, run: impl FnOnce() -> R) -
     let result = BRIDGE.set(bridge, run);
     CALL.set(outer);
     result
+}
+
+/// The number of the call that runs on this thread; 0 for none.
+pub(crate) fn current() -> u64 {
+    CALL.get()
 }
 
 /// Calls `with` the bridge of call number `call`.

@@ -3,9 +3,13 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::time::Duration;
 
 use crate::host::Host;
+use crate::inbox::Inbox;
 use crate::settings::{Settings, Stderr};
 use crate::state::print;
 use sample::called::{CalledConvert, CalledFetch};
@@ -35,6 +39,27 @@ pub struct Known {
     pub variables: Variables,
     /// Its pattern lists.
     pub lists: Arc<PatternSets>,
+    /// The e-mails of proxies that send any, by their names.
+    pub mailing: HashMap<Box<str>, Mailing>,
+}
+
+/// The e-mails of a proxy, for scripts that send them (`email-alert`, `mailers` sections).
+#[derive(Debug, Clone)]
+pub struct Mailing {
+    /// Whether each check is told (`option log-health-checks`).
+    pub tells_checks: bool,
+    /// The least severe syslog level that is told.
+    pub level: u8,
+    /// The mail servers: names and addresses.
+    pub servers: Vec<(Box<str>, SocketAddr)>,
+    /// How long handing an e-mail over may take.
+    pub limit: Duration,
+    /// How mail servers are greeted; `None` for the machine's own name.
+    pub hello: Option<Box<str>>,
+    /// Who writes.
+    pub from: Box<str>,
+    /// To whom.
+    pub to: Box<str>,
 }
 
 impl Names for Known {
@@ -67,6 +92,10 @@ pub(crate) struct Shared {
     host: OnceLock<Box<dyn Host>>,
     to_loggers: bool,
     to_stderr: Stderr,
+    /// Whether scripts send the e-mails about servers.
+    sends_mail: AtomicBool,
+    /// The queues of events that scripts subscribed to.
+    inboxes: Mutex<Vec<Weak<Inbox>>>,
     scope: Mutex<OwnScope>,
 }
 
@@ -106,6 +135,33 @@ impl Shared {
         if self.to_stderr == Stderr::On || self.to_stderr == Stderr::Auto && !taken {
             print(level, text);
         }
+    }
+
+    /// Notes a queue of events.
+    pub(crate) fn keep_inbox(&self, inbox: &Arc<Inbox>) {
+        let mut inboxes = locked(&self.inboxes);
+        inboxes.retain(|inbox| inbox.strong_count() > 0);
+        inboxes.push(Arc::downgrade(inbox));
+    }
+
+    /// Ends all subscriptions.
+    pub(crate) fn close_inboxes(&self) {
+        locked(&self.inboxes).drain(..).filter_map(|inbox| inbox.upgrade()).for_each(|inbox| inbox.end());
+    }
+
+    /// Scripts send the e-mails about servers (`core.use_native_mailers_config`).
+    pub(crate) fn use_mailers(&self) {
+        self.sends_mail.store(true, Relaxed);
+    }
+
+    /// Whether they do.
+    pub(crate) fn sends_mail(&self) -> bool {
+        self.sends_mail.load(Relaxed)
+    }
+
+    /// The e-mails of a proxy, where scripts send them.
+    pub(crate) fn mailing(&self, proxy: &str) -> Option<&Mailing> {
+        self.known().filter(|_| self.sends_mail())?.mailing.get(proxy)
     }
 
     /// What names mean from now on.

@@ -8,6 +8,7 @@ use state::statistic::{Statistic, Whose};
 
 use crate::bridge::Bridge;
 use crate::running::{Running, Step};
+use crate::signal::Signal;
 use crate::state::State;
 
 /// Who does for scripts what they cannot.
@@ -17,8 +18,16 @@ pub trait Host: Send + Sync {
     /// The statistics of something, as `show stat` and `show info` have them; none where there is no
     /// such thing.
     fn statistics(&self, whose: Whose<'_>) -> Vec<(&'static str, Statistic)>;
+    /// The machine's name.
+    fn machine(&self) -> String;
     /// Runs a task on the calling worker.
     fn spawn(&self, task: Task);
+    /// Runs a command of the runtime socket; what it answers. One that takes its time goes on after
+    /// this.
+    ///
+    /// # Errors
+    /// What it says.
+    fn command(&self, words: &[String]) -> Result<String, String>;
 }
 
 /// A function that runs beside requests.
@@ -27,11 +36,25 @@ pub struct Task {
     pub(crate) state: Arc<State>,
     run: mlua::Function,
     args: Vec<Value>,
+    /// Given when it is over.
+    over: Option<Signal>,
 }
 
 impl Task {
     pub(crate) fn new(state: &Arc<State>, run: mlua::Function, args: Vec<Value>) -> Self {
-        Self { state: state.clone(), run, args }
+        Self { state: state.clone(), run, args, over: None }
+    }
+
+    /// Has this signal given when it is over.
+    pub(crate) fn tell(self, over: Signal) -> Self {
+        Self { over: Some(over), ..self }
+    }
+
+    /// It is over, whatever came of it.
+    pub fn end(&self) {
+        if let Some(over) = &self.over {
+            over.notify();
+        }
     }
 
     /// Begins it.

@@ -6,6 +6,7 @@ use mlua::{MultiValue, Value};
 
 use crate::called::Shared;
 use crate::failure::message_of;
+use crate::fresh;
 use crate::loading::{self, Loading};
 use crate::native::Registered;
 use crate::program::Program;
@@ -67,7 +68,7 @@ fn load_state(
     scripts: &[Script],
 ) -> Result<(Arc<State>, Registered), Failed> {
     let failed = |script: Option<usize>, message: String| Failed { script, message };
-    let state = State::new(number, settings, shared, memory, workers)
+    let state = fresh::state(number, settings, shared, memory, workers)
         .map_err(|error| failed(None, message_of(&error)))?;
     let mine = |script: &&(usize, &Script)| script.1.per_thread == (number > 0);
     if let Some(mut registered) = state.lua.app_data_mut::<Registered>() {

@@ -1,12 +1,13 @@
 //! All that the scripts of a configuration are: their states and what they registered.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use sample::script::Use;
 
 use crate::bridge::{Bridge, Nobody};
 use crate::called::{Known, Shared};
+use crate::filter::FilterClass;
 use crate::function::{Function, Kind};
 use crate::host::{Command, Host, Task};
 use crate::native::Registered;
@@ -22,8 +23,9 @@ pub struct Program {
     states: Vec<Arc<State>>,
     loading: HashMap<(Use, Box<str>), Function>,
     functions: HashMap<(Use, Box<str>), Arc<Function>>,
+    filters: HashMap<Box<str>, FilterClass>,
     inits: Vec<(Arc<State>, mlua::Function)>,
-    tasks: Vec<Task>,
+    tasks: Mutex<Vec<Task>>,
     commands: Vec<Command>,
 }
 
@@ -35,8 +37,9 @@ impl Program {
             states: Vec::new(),
             loading: HashMap::new(),
             functions: HashMap::new(),
+            filters: HashMap::new(),
             inits: Vec::new(),
-            tasks: Vec::new(),
+            tasks: Mutex::default(),
             commands: Vec::new(),
         }
     }
@@ -44,8 +47,16 @@ impl Program {
     /// Adds a state and what its files registered.
     pub(crate) fn add(&mut self, state: &Arc<State>, registered: Registered) {
         merge(&mut self.loading, state, registered.functions);
+        for (name, class, make) in registered.filters {
+            let known = self.filters.entry(name.clone());
+            let homes = &mut known.or_insert_with(|| FilterClass { name, homes: Vec::new() }).homes;
+            // Of two by one name the first counts, as with functions.
+            if !homes.iter().any(|(home, ..)| home.number == 0 || home.number == state.number) {
+                homes.push((state.clone(), class, make));
+            }
+        }
         self.inits.extend(registered.inits.into_iter().map(|run| (state.clone(), run)));
-        self.tasks.extend(registered.tasks.into_iter().map(|(run, args)| Task::new(state, run, args)));
+        self.keep_tasks(state, registered.tasks);
         // Of those by the same words the first counts: each worker's state has one.
         for command in registered.commands {
             if !self.commands.iter().any(|own| own.path == command.0) {
@@ -53,6 +64,11 @@ impl Program {
             }
         }
         self.states.push(state.clone());
+    }
+
+    fn keep_tasks(&self, state: &Arc<State>, registered: Vec<(mlua::Function, Vec<mlua::Value>)>) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        tasks.extend(registered.into_iter().map(|(run, args)| Task::new(state, run, args)));
     }
 
     /// Ends loading.
@@ -71,6 +87,16 @@ impl Program {
         self.functions.get(&(used, Box::from(name))).cloned()
     }
 
+    /// The filter of that name, as scripts registered it.
+    pub fn filter(&self, name: &str) -> Option<&FilterClass> {
+        self.filters.get(name)
+    }
+
+    /// The names of all filters.
+    pub fn filters(&self) -> impl Iterator<Item = &str> {
+        self.filters.keys().map(|name| &**name)
+    }
+
     /// The names of all functions of that use.
     pub fn names(&self, used: Use) -> Vec<Box<str>> {
         self.functions.keys().filter(|(of, _)| *of == used).map(|(_, name)| name.clone()).collect()
@@ -87,8 +113,18 @@ impl Program {
     /// What an error of theirs says.
     pub fn init(&self) -> Result<(), String> {
         for (state, run) in &self.inits {
+            let registering = |is_starting: bool| {
+                let mut own = state.lua.app_data_mut::<Registered>();
+                own.as_mut().map(|own| {
+                    own.is_starting = is_starting;
+                    std::mem::take(&mut own.tasks)
+                })
+            };
+            registering(true);
             let mut running = Running::new(state.clone(), None);
-            match running.begin_alone(&Nobody, run, &[]) {
+            let step = running.begin_alone(&Nobody, run, &[]);
+            self.keep_tasks(state, registering(false).unwrap_or_default());
+            match step {
                 Step::Done(_) => {}
                 Step::Failed(failure) => return Err(failure.text()),
                 Step::Wait(_) => return Err("nothing can be waited for before the workers start".to_owned()),
@@ -97,17 +133,29 @@ impl Program {
         Ok(())
     }
 
+    /// Another program takes its place: what its scripts subscribed to is told to them no more.
+    pub fn retire(&self) {
+        self.shared.close_inboxes();
+    }
+
+    /// Whether scripts send the e-mails about servers.
+    pub fn sends_mail(&self) -> bool {
+        self.shared.sends_mail()
+    }
+
     /// Has `host` do what scripts cannot, now that the workers start.
     pub fn serve(&self, host: Box<dyn Host>) {
         self.shared.serve(host);
     }
 
     /// The tasks that begin on the worker of this number.
-    pub fn tasks(&self, worker: usize) -> impl Iterator<Item = &Task> {
-        self.tasks.iter().filter(move |task| match task.state.number {
+    pub fn tasks(&self, worker: usize) -> Vec<Task> {
+        let is_its = |task: &&Task| match task.state.number {
             0 => worker == 0,
             number => number == worker + 1,
-        })
+        };
+        let tasks = self.tasks.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        tasks.iter().filter(is_its).cloned().collect()
     }
 
     /// The command that begins with these words, and how many of them are its own.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mlua::{Table, Value};
 
 use crate::called::Shared;
+use crate::fresh;
 use crate::settings::Settings;
 use crate::state::State;
 
@@ -14,6 +15,42 @@ const OF_OBJECTS: &[&str] = &[
     "Proxy.uuid",
     "Proxy.servers",
     "Server.name",
+    "Server.puid",
+    "Proxy.stktable",
+    "Proxy.listeners",
+    "TXN.http_req",
+    "TXN.http_res",
+    "ProxyMailers.track_server_health",
+    "ProxyMailers.log_level",
+    "ProxyMailers.mailservers",
+    "ProxyMailers.mailservers_timeout",
+    "ProxyMailers.smtp_hostname",
+    "ProxyMailers.smtp_from",
+    "ProxyMailers.smtp_to",
+    "ServerEvent.name",
+    "ServerEvent.puid",
+    "ServerEvent.rid",
+    "ServerEvent.proxy_name",
+    "ServerEvent.proxy_uuid",
+    "ServerEvent.reference",
+    "ServerEvent.state",
+    "ServerEvent.admin",
+    "ServerEvent.check",
+    "ServerEventCheckRes.result",
+    "ServerEventCheckRes.agent",
+    "ServerEventCheckRes.duration",
+    "ServerEventCheckRes.reason",
+    "ServerEventCheckRes.health",
+    "ServerEventState.admin",
+    "ServerEventState.check",
+    "ServerEventState.cause",
+    "ServerEventState.new_state",
+    "ServerEventState.old_state",
+    "ServerEventState.requeued",
+    "ServerEventAdmin.cause",
+    "ServerEventAdmin.new_admin",
+    "ServerEventAdmin.old_admin",
+    "ServerEventAdmin.requeued",
     "TXN.c",
     "TXN.sc",
     "TXN.f",
@@ -39,6 +76,12 @@ const OF_OBJECTS: &[&str] = &[
     "AppletTCP.sc",
     "AppletTCP.f",
     "AppletTCP.sf",
+    "AcmeEvent.crtname",
+    "AcmeEvent.domain",
+    "AcmeEvent.thumbprint",
+    "AcmeEvent.dns_record",
+    "AcmeEvent.provider",
+    "AcmeEvent.vars",
     "Map.lookup",
     "Map.slookup",
     "Regex.exec",
@@ -59,7 +102,7 @@ fn has(state: &State, name: &str) -> bool {
 fn the_reference_tells_what_there_is() {
     let settings = Arc::new(Settings::default());
     let shared = Arc::new(Shared::new(&settings));
-    let state = State::new(0, &settings, &shared, 0, 1).expect("a state");
+    let state = fresh::state(0, &settings, &shared, 0, 1).expect("a state");
     let (mut rows, mut wrong) = (0, Vec::new());
     for line in include_str!("../../../docs/lua.md").lines() {
         let mut cells = line.trim_matches('|').split('|').map(str::trim);

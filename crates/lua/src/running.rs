@@ -64,6 +64,11 @@ impl Running {
         Self { state, thread: None, number: next_number(), left: allowed, turns: 0 }
     }
 
+    /// Its number.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Begins an action.
     pub fn begin_action(&mut self, bridge: &dyn Bridge, function: &Function, words: &[Box<str>]) -> Step {
         let state = self.state.clone();

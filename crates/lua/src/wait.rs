@@ -18,12 +18,17 @@ pub enum Wait {
     Flush,
     /// More of what comes in, for so many milliseconds at most.
     Input(Option<u64>),
-    /// This signal, to be given more often than that.
-    Change(Signal, u64),
+    /// This signal, to be given more often than that, for so many milliseconds at most.
+    Change(Signal, u64, Option<u64>),
     /// A socket of its own.
     Socket(SocketOp),
     /// The response to a request of its own.
     Ask(Box<Ask>),
+    /// A command of the runtime socket: its words, and what follows its line.
+    Command(Vec<String>, Option<String>),
+    /// Its own beginning, after so many milliseconds: an action said that it is to be called again
+    /// (`act.YIELD`). Nothing that a coroutine yields means this.
+    Again(u64),
     /// Its own end: it said that the request is done with (`txn:done`).
     End,
 }
@@ -40,6 +45,7 @@ pub(crate) mod code {
     pub(crate) const CHANGE: i64 = 8;
     pub(crate) const SOCKET: i64 = 9;
     pub(crate) const ASK: i64 = 10;
+    pub(crate) const COMMAND: i64 = 11;
 }
 
 impl Wait {
@@ -59,10 +65,15 @@ impl Wait {
                 let signal =
                     values.front().and_then(Value::as_userdata).and_then(|data| data.borrow::<Signal>().ok());
                 let seen = values.get(1).and_then(Value::as_integer).unwrap_or(0);
-                signal.map_or(Self::Turn, |signal| Self::Change(signal.clone(), seen as u64))
+                signal.map_or(Self::Turn, |signal| Self::Change(signal.clone(), seen as u64, time(2)))
             }
             code::SOCKET => SocketOp::read(values).map_or(Self::Turn, Self::Socket),
             code::ASK => Ask::read(values).map_or(Self::Turn, |ask| Self::Ask(Box::new(ask))),
+            code::COMMAND => {
+                let text = |value: &Value| value.as_string().map(|text| text.to_string_lossy());
+                let payload = values.front().and_then(text);
+                Self::Command(values.iter().skip(1).filter_map(text).collect(), payload)
+            }
             _ => Self::Turn,
         }
     }

@@ -17,7 +17,7 @@ use crate::bind::Bind;
 use crate::check::CheckKind;
 use crate::compression::Compression;
 use crate::fcgi::App;
-use crate::filter::TraceFilter;
+use crate::filter::{ScriptFilters, TraceFilter};
 use crate::log::{LogForward, LogSteps, Logger};
 use crate::mail::EmailAlert;
 use crate::peers::Peers;
@@ -132,6 +132,8 @@ pub struct Proxy {
     pub balance: balance::Settings,
     /// `filter trace`, of those that `filter-sequence` leaves in.
     pub traces: Vec<Arc<TraceFilter>>,
+    /// Filters of scripts.
+    pub script_filters: Option<Box<ScriptFilters>>,
     /// `filter spoe`, in order.
     pub engines: Vec<Arc<Engine>>,
     /// What rules send (`send-spoe-group`), by the number that they have.

@@ -10,6 +10,7 @@ mod address;
 pub mod clear;
 pub mod counters;
 pub mod errors;
+pub mod events;
 pub mod extra;
 mod health;
 pub mod latency;

@@ -7,6 +7,7 @@
 mod follow;
 mod places;
 mod renew;
+mod revision;
 mod rise;
 mod secured;
 mod weight;
@@ -191,6 +192,9 @@ pub struct Server {
     limited_late: AtomicBool,
     /// Whether it was added at run time.
     pub dynamic: AtomicBool,
+    /// Tells it from others of its name and number before it: how many times a server was added
+    /// after others had been removed, until this one came. Set when it is added at run time.
+    pub revision: AtomicU32,
     /// Whether it was removed: nothing finds it any more, and what still knows its place finds it
     /// in maintenance.
     pub removed: AtomicBool,
@@ -302,6 +306,7 @@ impl Server {
             counts_apart: AtomicBool::new(false),
             limited_late: AtomicBool::new(false),
             dynamic: AtomicBool::new(false),
+            revision: AtomicU32::new(0),
             removed: AtomicBool::new(false),
             referenced: AtomicBool::new(false),
             queue: Queue::default(),

@@ -7,6 +7,8 @@ pub enum Whose<'a> {
     Frontend(&'a str),
     /// A backend's.
     Backend(&'a str),
+    /// Those of a frontend's listener.
+    Listener(&'a str, &'a str),
     /// Those of a backend's server.
     Server(&'a str, &'a str),
     /// The process's.

@@ -11,7 +11,7 @@ use runtime::timer;
 
 use crate::proxy::Admission;
 use crate::server::Operational;
-use crate::{Admin, Proxy, Server};
+use crate::{Admin, Proxy, Server, events};
 
 /// A message: syslog level (0 emerg, 1 alert, 5 notice) and text.
 pub type Note = (u8, String);
@@ -142,7 +142,7 @@ pub fn administer(
 ) -> bool {
     let before = server.admin();
     let was_down = server.operational() == Operational::Stopped;
-    let requeued = server.queue.len();
+    let (shown, requeued) = (events::shown(server), server.queue.len());
     if !server.change_admin(set, clear, now_ms) {
         return false;
     }
@@ -156,6 +156,10 @@ pub fn administer(
         (true, false) => leave_maintenance(server, now_ms),
         _ => {}
     }
+    // That of who follows another is the other's.
+    let cause = Some(via).filter(|via| !via.starts_with(" via ")).unwrap_or_default().trim_start();
+    events::administered(proxy, server, before, requeued, cause);
+    events::moved(proxy, server, shown, requeued, || events::Cause::Admin(cause.to_owned()));
     let change = Administrative { before, after, was_down, requeued, via };
     for (level, text) in administrative(proxy, server, &change) {
         tell(proxy, level, &text);
@@ -182,7 +186,7 @@ fn decide_via(
     now_ms: u64,
     tell: Tell<'_>,
 ) {
-    let requeued = server.queue.len();
+    let (shown, requeued) = (events::shown(server), server.queue.len());
     let was = server.operational();
     let changed = match (was, state) {
         // Its weight rises already.
@@ -193,6 +197,8 @@ fn decide_via(
     if !changed {
         return;
     }
+    let cause = || events::Cause::Other(why.trim_start_matches([',', ' ']).to_owned());
+    events::moved(proxy, server, shown, requeued, cause);
     let (level, text) = match state {
         Operational::Stopped => {
             server.queue.wake_all();
@@ -347,7 +353,7 @@ pub fn resolves_again(server: &Server) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::net::SocketAddr;
     use std::sync::Arc;
 
@@ -382,6 +388,11 @@ mod tests {
             disabled: false,
             checked: true,
         })
+    }
+
+    /// A backend and two servers of it.
+    pub(crate) fn two_servers() -> (Arc<Proxy>, Arc<Server>, Arc<Server>) {
+        (backend(), server("a", false), server("b", false))
     }
 
     /// What an administrator does to a server, or to the one that follows it, and what is told of

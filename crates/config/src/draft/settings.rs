@@ -174,6 +174,8 @@ pub enum FilterKind<'a> {
     Cache(&'a Word),
     /// With the name of the engine, if it has one, and that of its file.
     Spoe(Option<&'a Word>, &'a Word),
+    /// A script's (`lua.…`), with what stands behind its name.
+    Script(Vec<&'a Word>),
 }
 
 /// Which of the two directions a filter of compression is for.

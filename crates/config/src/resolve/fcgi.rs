@@ -180,7 +180,10 @@ fn check_filters(proxy: &Pending<'_>, context: &mut Context<'_>) {
                 }
             }
             FilterKind::Compression(_) | FilterKind::Cache(_) => {}
-            FilterKind::Trace(_) | FilterKind::Bandwidth(_) | FilterKind::Spoe(..) => {
+            FilterKind::Trace(_)
+            | FilterKind::Bandwidth(_)
+            | FilterKind::Spoe(..)
+            | FilterKind::Script(_) => {
                 other = other.or(Some(filter));
             }
         }

@@ -41,7 +41,8 @@ pub(crate) fn filters(proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Arc
             | FilterKind::Compression(_)
             | FilterKind::Cache(_)
             | FilterKind::Fcgi(_)
-            | FilterKind::Spoe(..) => {}
+            | FilterKind::Spoe(..)
+            | FilterKind::Script(_) => {}
             FilterKind::Bandwidth(limit) => {
                 let active = if limit.upload { on_request } else { on_response };
                 let mut filter = BandwidthFilter { active, ..limit.clone() };

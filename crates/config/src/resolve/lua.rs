@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use diag::Diagnostic;
-use lua::{Known, Program, Script};
+use lua::{Known, Mailing, Program, Script};
 use runtime::shard;
 use sample::pattern::{Method, PatternSets, View};
 use sample::vars::Variables;
@@ -63,11 +63,28 @@ impl lua::Loading for Maps<'_, '_> {
     }
 }
 
+/// The e-mails of a proxy, for scripts that send them.
+fn mailing(proxy: &plan::Proxy) -> Option<(Box<str>, Mailing)> {
+    let alert = proxy.email_alert.as_ref()?;
+    let mailers = &alert.mailers.mailers;
+    let own = Mailing {
+        tells_checks: proxy.options.log_health_checks,
+        level: alert.level,
+        servers: mailers.iter().map(|mailer| (mailer.name.clone(), mailer.address)).collect(),
+        limit: mailers.first().map(|mailer| mailer.limit).unwrap_or_default(),
+        hello: alert.hello.clone(),
+        from: alert.from.clone(),
+        to: alert.to.clone(),
+    };
+    Some((proxy.state.name.clone(), own))
+}
+
 /// What scripts may name at run time, and what they run once the configuration is read.
 pub(super) fn finish(
     program: &Program,
     variables: &Variables,
     lists: &Arc<PatternSets>,
+    proxies: &[Arc<plan::Proxy>],
     context: &mut Context<'_>,
 ) {
     let (names, mut tables) = (&context.names, HashMap::new());
@@ -78,6 +95,7 @@ pub(super) fn finish(
         stick_counters: names.stick_counters,
         variables: variables.aside(),
         lists: lists.clone(),
+        mailing: proxies.iter().filter_map(|proxy| mailing(proxy)).collect(),
     });
     if context.diagnostics.has_errors() {
         return;

@@ -38,6 +38,7 @@ mod resolvers;
 mod reverse;
 mod rule_sets;
 mod rules;
+mod script_filters;
 mod sections;
 mod server_line;
 mod server_settings;
@@ -473,7 +474,7 @@ fn finish<'a>(
     context.patterns.borrow_mut().finish();
     let patterns = Arc::new(context.patterns.take());
     if let (Some(program), true) = (context.names.lua.clone(), context.around.is_none()) {
-        lua::finish(&program, &variables, &patterns, context);
+        lua::finish(&program, &variables, &patterns, &resolved, context);
     }
     let traces = traces::read(draft, context);
     Plan {

@@ -23,6 +23,7 @@ use crate::resolve::log_sections::log_forward;
 use crate::resolve::mail::email_alert;
 use crate::resolve::rule_sets::Rules;
 use crate::resolve::rules::{check_modes, compile, loops, no_backend};
+use crate::resolve::script_filters::script_filters;
 use crate::resolve::server_settings::server_settings;
 use crate::resolve::servers::{MadeServer, state_file};
 use crate::resolve::{Context, Pending, fcgi, peers, spoe, warnings};
@@ -125,6 +126,7 @@ pub(crate) fn resolve(
         forwarded: formats.forwarded,
         balance,
         traces,
+        script_filters: script_filters(proxy, context),
         engines: made.iter().map(spoe::Made::engine).collect(),
         sendings,
         compression,

@@ -15,7 +15,7 @@ use crate::draft::settings::{CompressionFilter, FilterDraft, FilterKind, Setting
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[Keyword] = &[
-    proxy("filter",          FLB, "<name> [param*]",                        "what bytes pass through: trace, bwlim-in, bwlim-out; which are compressed: comp-req, comp-res, compression; which are kept: cache; an application: fcgi-app; an agent: spoe", filter)
+    proxy("filter",          FLB, "<name> [param*]",                        "what bytes pass through: trace, bwlim-in, bwlim-out; which are compressed: comp-req, comp-res, compression; which are kept: cache; an application: fcgi-app; an agent: spoe; a script: lua.<name>", filter)
         .partial("other filters are not supported yet"),
     proxy("filter-sequence", FLB, "{ request | response } <filter_list>",   "which filters are used, and in which order",          filter_sequence),
 ];
@@ -57,7 +57,8 @@ fn filter<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
         "fcgi-app" => FilterKind::Fcgi(fcgi_app(settings, args)?),
         "cache" => cache(settings, args)?,
         "spoe" => spoe(args)?,
-        name if OTHERS.contains(&name) || name.starts_with("lua.") => {
+        name if name.starts_with("lua.") => FilterKind::Script(std::iter::from_fn(|| args.next()).collect()),
+        name if OTHERS.contains(&name) => {
             return Err(not_supported(&format!("filter {name}")).at(word.span()));
         }
         name => {

@@ -2,7 +2,6 @@
 //! through piece by piece, so that a large one holds nobody up.
 
 use std::fmt::Write;
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use base::clock::now_ms;
@@ -123,39 +122,11 @@ fn summary(table: &Table, out: &mut String) {
     let _ = writeln!(out, "# table: {name}, type: {kind}, size:{size}, used:{}", table.used());
 }
 
-/// The key that a word is in a table.
-fn key_of(word: &str, table: &Table) -> Result<Vec<u8>, String> {
-    let leading = |text: &str| {
-        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-        text[..digits].parse::<u64>().unwrap_or(0) as u32
-    };
-    match table.settings.kind {
-        KeyType::Ip4 => match (word.parse::<Ipv4Addr>(), word.parse::<Ipv6Addr>().ok()) {
-            (Ok(address), _) => Ok(address.octets().to_vec()),
-            (_, Some(address)) if address.to_ipv4().is_some() => {
-                Ok(address.to_ipv4().unwrap_or(Ipv4Addr::UNSPECIFIED).octets().to_vec())
-            }
-            _ => Err("Invalid key".into()),
-        },
-        KeyType::Ip6 => match (word.parse::<Ipv6Addr>(), word.parse::<Ipv4Addr>()) {
-            (Ok(address), _) => Ok(address.octets().to_vec()),
-            (_, Ok(address)) => Ok(address.to_ipv6_mapped().octets().to_vec()),
-            _ => Err("Invalid key".into()),
-        },
-        KeyType::Int => Ok(leading(word).to_be_bytes().to_vec()),
-        KeyType::Str => Ok(word.as_bytes().to_vec()),
-        KeyType::Bin => {
-            Err("Inserting keys into tables of type other than ip, ipv6, string and integer is not supported"
-                .into())
-        }
-    }
-}
-
 fn by_key(call: &Call<'_>, table: &Arc<Table>, deed: Deed) -> Result<Reply, String> {
     if call.arg(2).is_empty() {
         return Err("Key value expected".into());
     }
-    let key = key_of(call.arg(2), table).map_err(|text| match deed {
+    let key = table.settings.kind.key_of(call.arg(2)).map_err(|text| match deed {
         Deed::Show => text.replace("Inserting", "Showing").replace("into", "from"),
         Deed::Clear => text.replace("Inserting", "Removing").replace("into", "from"),
         Deed::Set => text,
@@ -352,20 +323,8 @@ fn line(entry: &Entry<'_>, now: u64, out: &mut String) {
 fn key(entry: &Entry<'_>, out: &mut String) {
     let mut bytes = Vec::new();
     entry.key(&mut bytes);
-    let written = match entry.table().settings.kind {
-        KeyType::Ip4 => {
-            <[u8; 4]>::try_from(&bytes[..]).map(|bytes| write!(out, "{}", Ipv4Addr::from(bytes))).is_ok()
-        }
-        KeyType::Ip6 => {
-            <[u8; 16]>::try_from(&bytes[..]).map(|bytes| write!(out, "{}", Ipv6Addr::from(bytes))).is_ok()
-        }
-        KeyType::Int => {
-            <[u8; 4]>::try_from(&bytes[..]).map(|bytes| write!(out, "{}", u32::from_be_bytes(bytes))).is_ok()
-        }
-        KeyType::Str | KeyType::Bin => false,
-    };
-    if written {
-        return;
+    if let Some(text) = entry.table().settings.kind.written(&bytes) {
+        return out.push_str(&text);
     }
     if entry.table().settings.kind == KeyType::Bin {
         for byte in bytes {

@@ -2,7 +2,7 @@
 
 use state::statistic::{Statistic, Whose};
 
-use super::column::COLUMNS;
+use super::column::{COLUMNS, Row};
 use super::field::Value;
 use super::info;
 use super::stat::{self, Filter, Show};
@@ -27,6 +27,7 @@ pub fn statistics(runtime: &Runtime, whose: Whose<'_>) -> Vec<(&'static str, Sta
             let named = values.iter().filter_map(|(at, value)| Some((info::FIELDS[*at].name, field(value)?)));
             return named.collect();
         }
+        Whose::Listener(frontend, name) => return of_listener(runtime, frontend, name),
         Whose::Frontend(name) => (name, 1, None),
         Whose::Backend(name) => (name, 2, None),
         Whose::Server(backend, name) => (backend, 4, Some(name)),
@@ -40,6 +41,19 @@ pub fn statistics(runtime: &Runtime, whose: Whose<'_>) -> Vec<(&'static str, Sta
     let server = server.and_then(|name| view.state.server(name)).map(|server| server.id);
     let filter = Filter { kinds: Some(kinds), server, ..Filter::default() };
     let row = stat::rows(view, &filter, Show::now(runtime, true)).next();
-    let Some(row) = row else { return Vec::new() };
+    row.map(|row| values(&row)).unwrap_or_default()
+}
+
+/// Those of a listener, whether it counts or not.
+fn of_listener(runtime: &Runtime, frontend: &str, name: &str) -> Vec<(&'static str, Statistic)> {
+    let shown = runtime.view();
+    let Some(view) = shown.proxy(frontend, |state| state.is_frontend) else { return Vec::new() };
+    let listeners = view.state.listeners.load();
+    let listener = listeners.iter().find(|listener| *listener.name == *name);
+    let row = listener.map(|listener| stat::listener_row(view, listener, Show::now(runtime, true)));
+    row.map(|row| values(&row)).unwrap_or_default()
+}
+
+fn values(row: &Row) -> Vec<(&'static str, Statistic)> {
     COLUMNS.iter().zip(&row.values).filter_map(|(column, value)| Some((column.name, field(value)?))).collect()
 }

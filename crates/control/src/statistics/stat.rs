@@ -262,7 +262,7 @@ fn frontend_row(view: &ProxyView, show: Show) -> Row {
     row
 }
 
-fn listener_row(view: &ProxyView, listener: &Listener, show: Show) -> Row {
+pub(crate) fn listener_row(view: &ProxyView, listener: &Listener, show: Show) -> Row {
     let mut row = Row::new(Kind::Listener, &view.state, listener.id, listener.name.to_string());
     let uncounted = Sharded::default();
     let shards = listener.counters.get().unwrap_or(&uncounted);

@@ -13,8 +13,13 @@ use crate::function::Kind;
 pub(crate) struct Registered {
     /// Whether files are being loaded: nothing is registered afterwards.
     pub(crate) is_open: bool,
+    /// Whether what was registered to be run before the first connection is being run: tasks may
+    /// still be.
+    pub(crate) is_starting: bool,
     /// Functions, by what they are for.
     pub(crate) functions: Vec<(Kind, Box<str>, Function)>,
+    /// Filters: their names, their classes, and what makes one of a line of the configuration.
+    pub(crate) filters: Vec<(Box<str>, Table, Function)>,
     /// What is run once the configuration is read.
     pub(crate) inits: Vec<Function>,
     /// Commands of the runtime socket: their words, what is said of them, and what they do.
@@ -40,6 +45,7 @@ pub(crate) fn core(lua: &Lua, number: usize, called: &Arc<Called>) -> mlua::Resu
         function(lua, |lua, (name, run)| register(lua, Kind::Converter, name, run))?,
     )?;
     core.set("register_service", function(lua, register_service)?)?;
+    core.set("register_filter", function(lua, register_filter)?)?;
     core.set("register_cli", function(lua, register_cli)?)?;
     core.set("register_init", function(lua, register_init)?)?;
     for (name, level) in [("Debug", 7), ("Info", 6), ("Warning", 4), ("Alert", 1)] {
@@ -87,9 +93,7 @@ fn register(lua: &Lua, kind: Kind, name: String, run: Function) -> mlua::Result<
         Kind::Converter => "core.register_converters",
         Kind::HttpService | Kind::TcpService => "core.register_service",
     };
-    if name.is_empty() || name.contains(|c: char| c.is_ascii_whitespace() || "(),".contains(c)) {
-        return Err(mlua::Error::runtime(format!("{what}: `{name}` cannot be written in a configuration")));
-    }
+    check_name(what, &name)?;
     opened(lua, what, |registered| registered.functions.push((kind, name.into(), run)))
 }
 
@@ -106,6 +110,19 @@ fn register_action(
         )));
     }
     register(lua, Kind::Action { sets, words: words.unwrap_or(0) }, name, run)
+}
+
+fn register_filter(lua: &Lua, (name, class, make): (String, Table, Function)) -> mlua::Result<()> {
+    check_name("core.register_filter", &name)?;
+    opened(lua, "core.register_filter", |registered| registered.filters.push((name.into(), class, make)))
+}
+
+/// What is registered has a name that a configuration can say.
+fn check_name(what: &str, name: &str) -> mlua::Result<()> {
+    if name.is_empty() || name.contains(|c: char| c.is_ascii_whitespace() || "(),".contains(c)) {
+        return Err(mlua::Error::runtime(format!("{what}: `{name}` cannot be written in a configuration")));
+    }
+    Ok(())
 }
 
 fn register_service(lua: &Lua, (name, mode, run): (String, String, Function)) -> mlua::Result<()> {

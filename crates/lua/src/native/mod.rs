@@ -4,10 +4,15 @@
 
 mod core;
 mod debug;
+mod events;
+mod filters;
 mod objects;
+mod patterns;
 mod process;
 mod request;
+mod servers;
 mod service;
+mod tables;
 mod tasks;
 
 use std::sync::Arc;
@@ -20,6 +25,7 @@ use crate::settings::Settings;
 
 pub(crate) use self::core::{Registered, core};
 pub(crate) use self::debug::debug;
+pub(crate) use self::filters::FOR_HTTP;
 
 /// A function of the host. Its error comes back as a mark and a text, of which the prelude makes an
 /// error of Lua: scripts expect texts.
@@ -37,14 +43,41 @@ fn function<A: FromLuaMulti, R: IntoLuaMulti>(
     })
 }
 
+/// Where the script is that called what runs: its file and line, or nothing.
+fn place(lua: &Lua) -> String {
+    for level in 0..MOST_LEVELS {
+        let found = lua.inspect_stack(level, |debug| {
+            let source = debug.source();
+            let is_script = source.source.as_deref().is_some_and(|name| name.starts_with('@'));
+            let (name, line) = (source.short_src?, debug.current_line()?);
+            is_script.then(|| format!("{name}:{line}: "))
+        });
+        match found {
+            Some(Some(place)) => return place,
+            Some(None) => {}
+            None => break,
+        }
+    }
+    String::new()
+}
+
+/// So many calls are looked through for one of a script.
+const MOST_LEVELS: usize = 16;
+
 /// The functions of the prelude.
 pub(crate) fn table(lua: &Lua, settings: &Arc<Settings>, called: &Arc<Called>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     request::fill(lua, &table, settings, called)?;
     service::fill(lua, &table)?;
     objects::fill(lua, &table)?;
-    process::fill(lua, &table, settings, called)?;
+    process::fill(lua, settings, called)?;
+    servers::fill(lua, &table, called)?;
     tasks::fill(lua, &table, called)?;
+    events::fill(lua, &table, called)?;
+    patterns::fill(lua, &table, called)?;
+    tables::fill(lua, &table, called)?;
+    filters::fill(lua, &table)?;
+    table.set("place", function(lua, |lua, ()| Ok(place(lua)))?)?;
     table.set("classes", lua.create_table()?)?;
     table.set("failed", Value::NULL)?;
     table.set("may_fork", settings.may_fork)?;

@@ -13,6 +13,7 @@ use super::function;
 use crate::bridge::{self, Reply, Setting};
 use crate::called::Called;
 use crate::convert;
+use crate::payload::Payload;
 use crate::settings::Settings;
 use crate::state;
 
@@ -28,6 +29,7 @@ pub(super) fn fill(
     table.set("headers", function(lua, headers)?)?;
     table.set("edit", function(lua, edit)?)?;
     table.set("channel", function(lua, channel)?)?;
+    table.set("channel_fact", function(lua, channel_fact)?)?;
     table.set("done", function(lua, done)?)?;
     table.set("set", function(lua, set)?)?;
     let own = settings.clone();
@@ -79,20 +81,58 @@ fn channel(
     lua: &Lua,
     (call, of_response, offset, length, is_line): (u64, bool, Option<i64>, Option<i64>, bool),
 ) -> mlua::Result<Value> {
-    let found = bridge::view(call, |env| {
-        let all = if of_response { env.response_bytes } else { env.request_bytes };
-        let start = match offset.unwrap_or(0) {
-            below if below < 0 => all.len().saturating_sub(below.unsigned_abs() as usize),
-            start => (start as usize).min(all.len()),
-        };
-        let rest = &all[start..];
-        let most =
-            length.and_then(|length| usize::try_from(length).ok()).unwrap_or(rest.len()).min(rest.len());
-        let part = &rest[..most];
-        let end = if is_line { part.iter().position(|byte| *byte == b'\n').map(|end| end + 1) } else { None };
-        lua.create_string(&part[..end.unwrap_or(part.len())]).map(Value::String)
+    let (offset, length) = (offset.unwrap_or(0), length.and_then(|length| usize::try_from(length).ok()));
+    let mut found = None;
+    let show = |input: &[u8], part: Option<std::ops::Range<usize>>, may_receive: bool| {
+        let Some(part) = part.filter(|_| !input.is_empty() || may_receive) else { return Ok(Value::Nil) };
+        let bytes = &input[part];
+        let end = if is_line { bytes.iter().position(|byte| *byte == b'\n') } else { None };
+        lua.create_string(&bytes[..end.map_or(bytes.len(), |end| end + 1)]).map(Value::String)
+    };
+    let is_filtered = bridge::with(call, |bridge| {
+        bridge.payload(of_response, false, &mut |own| {
+            found = Some(show(&own.input, own.part(offset, length), own.may_receive()));
+        })
     })?;
+    if !is_filtered {
+        found = bridge::view(call, |env| {
+            let own = Payload { input: bytes_of(env, of_response).to_vec(), ..Payload::default() };
+            // A place behind the end is the end, for rules.
+            let end = own.input.len()..own.input.len();
+            show(&own.input, Some(own.part(offset, length).unwrap_or(end)), true)
+        })?;
+    }
     found.unwrap_or(Ok(Value::Nil))
+}
+
+fn bytes_of<'e>(env: &sample::Env<'e>, of_response: bool) -> &'e [u8] {
+    if of_response { env.response_bytes } else { env.request_bytes }
+}
+
+/// How many bytes came in, or were passed on, whether that is all that fits, and whether more may come:
+/// for rules, of what they see.
+fn channel_fact(_: &Lua, (call, of_response, what): (u64, bool, String)) -> mlua::Result<Value> {
+    let mut found = None;
+    bridge::with(call, |bridge| {
+        bridge.payload(of_response, false, &mut |own| {
+            found = Some(match &*what {
+                "input" => Value::Integer(own.input.len() as i64),
+                "output" => Value::Integer(own.output.len() as i64),
+                "full" => Value::Boolean(own.is_full()),
+                _ => Value::Boolean(own.may_receive()),
+            });
+        })
+    })?;
+    if let Some(found) = found {
+        return Ok(found);
+    }
+    let seen = bridge::view(call, |env| bytes_of(env, of_response).len())?.unwrap_or(0);
+    Ok(match &*what {
+        "input" => Value::Integer(seen as i64),
+        "output" => Value::Integer(0),
+        "full" => Value::Boolean(false),
+        _ => Value::Boolean(true),
+    })
 }
 
 /// A name and its arguments, as words.

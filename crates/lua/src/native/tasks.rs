@@ -7,30 +7,33 @@ use mlua::{Function, Lua, LuaString, Table, Value, Variadic};
 use super::core::Registered;
 use super::function;
 use crate::asked::Handle;
-use crate::called::Called;
+use crate::called::{Called, Shared};
 use crate::host::Task;
-use crate::state::Home;
+use crate::signal::Signal;
+use crate::state::{Home, State};
 
 /// Adds the functions to the prelude's table.
 pub(super) fn fill(lua: &Lua, table: &Table, called: &Arc<Called>) -> mlua::Result<()> {
     let shared = called.shared.clone();
     let register = move |lua: &Lua, (run, args): (Function, Variadic<Value>)| {
+        let args = args.into_iter().collect();
         if let Some(mut registered) = lua.app_data_mut::<Registered>()
-            && registered.is_open
+            && (registered.is_open || registered.is_starting)
         {
-            registered.tasks.push((run, args.into_iter().collect()));
+            registered.tasks.push((run, args));
             return Ok(());
         }
-        let state = lua.app_data_ref::<Home>().and_then(|home| home.0.upgrade());
-        match (state, shared.host()) {
-            (Some(state), Some(host)) => {
-                host.spawn(Task::new(&state, run, args.into_iter().collect()));
-                Ok(())
-            }
-            _ => Err(mlua::Error::runtime("core.register_task: the workers have not started")),
-        }
+        spawn(lua, &shared, |state| Task::new(state, run, args))
     };
     table.set("register_task", function(lua, register)?)?;
+    let shared = called.shared.clone();
+    type Following = (mlua::UserDataRef<Signal>, Function, Variadic<Value>);
+    table.set(
+        "run_task",
+        function(lua, move |lua, (over, run, args): Following| {
+            spawn(lua, &shared, |state| Task::new(state, run, args.into_iter().collect()).tell(over.clone()))
+        })?,
+    )?;
     table.set("socket", function(lua, |_, ()| Ok(Handle::default()))?)?;
     table.set(
         "part",
@@ -42,4 +45,16 @@ pub(super) fn fill(lua: &Lua, table: &Table, called: &Arc<Called>) -> mlua::Resu
             lua.create_string(part)
         })?,
     )
+}
+
+/// Has a task run on the calling worker.
+fn spawn(lua: &Lua, shared: &Shared, make: impl FnOnce(&Arc<State>) -> Task) -> mlua::Result<()> {
+    let state = lua.app_data_ref::<Home>().and_then(|home| home.0.upgrade());
+    match (state, shared.host()) {
+        (Some(state), Some(host)) => {
+            host.spawn(make(&state));
+            Ok(())
+        }
+        _ => Err(mlua::Error::runtime("core.register_task: the workers have not started")),
+    }
 }

@@ -148,18 +148,40 @@ local TXN = {
 	set_priority_offset = function(self, offset) return set(self[0], "offset", offset) end,
 }
 
--- Channels: what rules on a stream's content see of it
+-- Channels: what rules on a stream's content see of it, and what filters of TCP change
+
+local function fact(what)
+	return function(self) return native.channel_fact(self[0], self.is_response, what) end
+end
 
 local Channel = class("Channel", {
 	data = function(self, offset, length) return native.channel(self[0], self.is_response, offset, length, false) end,
 	dup = function(self) return native.channel(self[0], self.is_response, nil, nil, false) end,
 	line = function(self, offset, length) return native.channel(self[0], self.is_response, offset, length, true) end,
-	input = function(self) return #native.channel(self[0], self.is_response, nil, nil, false) end,
-	get_in_len = function(self) return #native.channel(self[0], self.is_response, nil, nil, false) end,
-	output = function() return 0 end,
-	get_out_len = function() return 0 end,
-	is_full = function() return false end,
+	get = function(self)
+		local all = native.channel(self[0], self.is_response, nil, nil, false)
+		native.payload_remove(self[0], self.is_response, false)
+		return all
+	end,
+	getline = function(self)
+		local line = native.channel(self[0], self.is_response, nil, nil, true)
+		native.payload_remove(self[0], self.is_response, false, 0, line and #line or 0)
+		return line
+	end,
+	input = fact("input"),
+	get_in_len = fact("input"),
+	output = fact("output"),
+	get_out_len = fact("output"),
+	is_full = fact("full"),
+	may_recv = fact("open"),
 	is_resp = function(self) return self.is_response end,
+	append = function(self, text) return native.payload_append(self[0], self.is_response, false, text) end,
+	prepend = function(self, text) return native.payload_insert(self[0], self.is_response, false, text, 0) end,
+	insert = function(self, text, offset) return native.payload_insert(self[0], self.is_response, false, text, offset) end,
+	remove = function(self, offset, length) return native.payload_remove(self[0], self.is_response, false, offset, length) end,
+	set = function(self, text, offset, length) return native.payload_set(self[0], self.is_response, false, text, offset, length) end,
+	send = function(self, text) return native.payload_send(self[0], self.is_response, false, text) end,
+	forward = function(self, length) return native.payload_forward(self[0], self.is_response, false, length) end,
 })
 local RequestChannel = { __index = function(_, key)
 	if key == "is_response" then return false end
@@ -205,4 +227,8 @@ local function act(run, call, ...)
 	return run(setmetatable({ [0] = call }, Transaction), ...)
 end
 
-return { act = act, with_parts = with_parts, parts = parts }
+local function channel(call, of_response)
+	return setmetatable({ [0] = call }, of_response and ResponseChannel or RequestChannel)
+end
+
+return { act = act, with_parts = with_parts, parts = parts, channel = channel, Transaction = Transaction }

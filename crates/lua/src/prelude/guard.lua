@@ -4,11 +4,15 @@
 local native = ...
 
 local error, pairs, type = error, pairs, type
-local FAILED = native.failed
+local FAILED, place = native.failed, native.place
+
+local function fail(text)
+	error(place() .. text, 0)
+end
 
 local function check(first, ...)
 	if first == FAILED and first ~= nil then
-		error((...), 2)
+		fail((...))
 	end
 	return first, ...
 end
@@ -24,6 +28,7 @@ local function guard(functions)
 end
 
 guard(native)
+native.fail = fail
 guard(core)
 guard(Map)
 guard(Regex)

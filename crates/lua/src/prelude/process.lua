@@ -3,11 +3,11 @@
 
 local native, scheduling = ...
 
-local setmetatable, type, error, tostring, pairs, next = setmetatable, type, error, tostring, pairs, next
-local select, tonumber, rawget = select, tonumber, rawget
+local setmetatable, type, error, tostring, pairs, ipairs = setmetatable, type, error, tostring, pairs, ipairs
+local select, tonumber, rawget, running = select, tonumber, rawget, coroutine.running
 local wait = scheduling.wait
 
-local SLEEP, FINISH, CHANGE, SOCKET, ASK = 2, 7, 8, 9, 10
+local SLEEP, FINISH, CHANGE, SOCKET, ASK, COMMAND = 2, 7, scheduling.CHANGE, 9, 10, 11
 
 local function class(name, members)
 	native.classes[name] = members
@@ -20,6 +20,26 @@ core.yield = function() wait(scheduling.TURN) end
 core.done = function(...) wait(FINISH, ...) end
 core.set_nice = function() end
 core.register_task = function(run, ...) native.register_task(run, ...) end
+core.use_native_mailers_config = native.use_mailers
+
+-- What wakes a coroutine that waits: each has a signal, which others that it names give.
+
+local bells = setmetatable({}, { __mode = "k" })
+
+local function bell_of(co)
+	local bell = bells[co]
+	if bell == nil then
+		bell = { signal = native.signal(), seen = 0 }
+		bells[co] = bell
+	end
+	return bell
+end
+
+core.wait = function(milliseconds)
+	local bell = bell_of((running()))
+	wait(CHANGE, bell.signal, bell.seen, milliseconds)
+	bell.seen = bell.signal:count()
+end
 
 -- Concat
 
@@ -48,7 +68,18 @@ local Queue = class("Queue", {
 		self.last = self.last + 1
 		self[self.last] = item
 		self.signal:notify()
+		local waiting = self.waiting
+		if waiting then
+			self.waiting = nil
+			for bell in pairs(waiting) do
+				bell:notify()
+			end
+		end
 		return true
+	end,
+	alarm = function(self)
+		self.waiting = self.waiting or {}
+		self.waiting[bell_of((running())).signal] = true
 	end,
 	pop = function(self)
 		if self.first > self.last then
@@ -83,11 +114,23 @@ local function of_server(what)
 	return function(self, value) return native.server(self.backend, self.name, what, value) end
 end
 
-local Server = class("Server", {
+local command = native.command
+
+local function place(server) return server.backend .. "/" .. server.name end
+
+local function server(backend, name)
+	local proxy = proxies(true)[backend]
+	return proxy and proxy.servers[name]
+end
+
+-- Of commands of the runtime socket scripts get nothing where they were carried out, else why not.
+local Server = {
 	get_name = function(self) return self.name end,
 	get_puid = of_server("puid"),
+	get_rid = of_server("rid"),
 	is_draining = of_server("draining"),
 	is_backup = of_server("backup"),
+	is_dynamic = of_server("dynamic"),
 	get_cur_sess = of_server("sessions"),
 	get_pend_conn = of_server("pending"),
 	get_maxconn = function(self) return native.server(self.backend, self.name, "maxconn") end,
@@ -95,16 +138,67 @@ local Server = class("Server", {
 	get_weight = function(self) return native.server(self.backend, self.name, "weight") end,
 	set_weight = of_server("weight"),
 	get_addr = function(self) return native.server(self.backend, self.name, "addr") end,
+	set_addr = function(self, address, port)
+		if port == nil then
+			return command("set", "server", place(self), "addr", address)
+		end
+		return command("set", "server", place(self), "addr", address, "port", tostring(port))
+	end,
 	set_drain = function(self) native.server(self.backend, self.name, "drain") end,
 	set_maint = function(self) native.server(self.backend, self.name, "maint") end,
 	set_ready = function(self) native.server(self.backend, self.name, "ready") end,
 	get_stats = function(self) return native.statistics(true, self.backend, self.name) end,
 	get_proxy = function(self) return proxies(true)[self.backend] end,
+	shut_sess = function(self) return command("shutdown", "sessions", "server", place(self)) end,
+	check_enable = function(self) return command("enable", "health", place(self)) end,
+	check_disable = function(self) return command("disable", "health", place(self)) end,
+	check_force_up = function(self) return command("set", "server", place(self), "health", "up") end,
+	check_force_nolb = function(self) return command("set", "server", place(self), "health", "stopping") end,
+	check_force_down = function(self) return command("set", "server", place(self), "health", "down") end,
+	agent_enable = function(self) return command("enable", "agent", place(self)) end,
+	agent_disable = function(self) return command("disable", "agent", place(self)) end,
+	agent_force_up = function(self) return command("set", "server", place(self), "agent", "up") end,
+	agent_force_down = function(self) return command("set", "server", place(self), "agent", "down") end,
+	tracking = function(self)
+		local pair = native.server(self.backend, self.name, "tracked")
+		return pair and server(pair[1], pair[2])
+	end,
+	get_trackers = function(self)
+		local all = {}
+		for index, pair in pairs(native.server(self.backend, self.name, "trackers") or {}) do
+			all[index] = server(pair[1], pair[2])
+		end
+		return all
+	end,
+}
+local OfServer = class("Server", Server)
+
+local Listener = class("Listener", {
+	get_stats = function(self) return native.statistics(false, self.frontend, self.name, true) end,
+})
+
+-- Stick tables: large ones are walked through in turns.
+
+local StickTable = class("StickTable", {
+	info = function(self) return native.table_info(self.name) end,
+	lookup = function(self, key) return native.table_lookup(self.name, key) end,
+	dump = function(self, filters)
+		local found, from = {}, 0
+		while from do
+			from = native.table_walk(self.name, from, found, filters)
+			if from then
+				wait(scheduling.TURN)
+			end
+		end
+		return found
+	end,
 })
 
 local function of_proxy(what)
 	return function(self) return native.proxy(self.of_backend, self.name, what) end
 end
+
+local ProxyMailers = class("ProxyMailers", {})
 
 local Proxy = class("Proxy", {
 	get_name = function(self) return self.name end,
@@ -114,7 +208,61 @@ local Proxy = class("Proxy", {
 	get_stats = function(self) return native.statistics(self.of_backend, self.name) end,
 	get_srv_act = of_proxy("act"),
 	get_srv_bck = of_proxy("bck"),
+	get_mailers = function(self)
+		local mailers = native.proxy(self.of_backend, self.name, "mailers")
+		return mailers and setmetatable(mailers, ProxyMailers)
+	end,
+	pause = function(self) return command("disable", "frontend", self.name) end,
+	resume = function(self) return command("enable", "frontend", self.name) end,
+	stop = function(self) return command("shutdown", "frontend", self.name) end,
+	shut_bcksess = function(self)
+		for _, own in pairs(self.servers) do
+			if own:is_backup() then
+				own:shut_sess()
+			end
+		end
+	end,
 })
+
+-- Pattern lists: what is no member of the class is a key.
+
+local PORTION = 256
+
+local Patref = {
+	get_name = function(self) return native.pattern_name(rawget(self, "list")) end,
+	is_map = function(self) return native.pattern_is_map(rawget(self, "list")) end,
+	purge = function(self) return native.pattern_purge(rawget(self, "list")) end,
+	prepare = function(self) return native.pattern_prepare(rawget(self, "list")) end,
+	commit = function(self) return native.pattern_commit(rawget(self, "list")) end,
+	giveup = function(self) return native.pattern_giveup(rawget(self, "list")) end,
+	add = function(self, key, value) return native.pattern_add(rawget(self, "list"), key, value) end,
+	add_bulk = function(self, all) return native.pattern_add_bulk(rawget(self, "list"), all) end,
+	del = function(self, key) return native.pattern_del(rawget(self, "list"), key) end,
+	set = function(self, key, value, force) return native.pattern_set(rawget(self, "list"), key, value, force) end,
+}
+local OfPatref = class("Patref", Patref)
+OfPatref.__index = function(self, key)
+	return Patref[key] or native.pattern_find(rawget(self, "list"), key)
+end
+OfPatref.__pairs = function(self)
+	local list, from, at, lines = rawget(self, "list"), 0, 0, {}
+	return function()
+		at = at + 1
+		if lines[at] == nil then
+			lines, at = native.pattern_lines(list, from, PORTION), 1
+			from = from + PORTION
+		end
+		local line = lines[at]
+		if line then
+			return line[1], line[2]
+		end
+	end
+end
+
+core.get_patref = function(name)
+	local list = native.pattern_list(name)
+	return setmetatable({ list = list }, OfPatref)
+end
 
 -- A table that is made by names when it is asked for: they may come and go.
 local function by_name(names, make)
@@ -150,7 +298,18 @@ end
 local function servers_of(backend)
 	return by_name(
 		function() return native.proxy(true, backend, "servers") end,
-		function(name) return setmetatable({ name = name, backend = backend }, Server) end
+		function(name)
+			local server = setmetatable({ name = name, backend = backend }, OfServer)
+			server.puid = server:get_puid()
+			return server
+		end
+	)
+end
+
+local function listeners_of(frontend)
+	return by_name(
+		function() return native.proxy(false, frontend, "listeners") end,
+		function(name) return setmetatable({ name = name, frontend = frontend }, Listener) end
 	)
 end
 
@@ -161,6 +320,10 @@ local function all(of_backend)
 			local proxy = setmetatable({ name = name, of_backend = of_backend }, Proxy)
 			proxy.uuid = proxy:get_uuid()
 			proxy.servers = of_backend and servers_of(name) or {}
+			proxy.listeners = proxy:get_cap() == "backend" and {} or listeners_of(name)
+			if native.has_table(name) then
+				proxy.stktable = setmetatable({ name = name }, StickTable)
+			end
 			return proxy
 		end
 	)
@@ -258,3 +421,46 @@ local HTTPClient = class("HTTPClient", {
 })
 
 core.httpclient = function() return setmetatable({}, HTTPClient) end
+
+-- Certificates
+
+CertCache = {
+	set = function(given)
+		if type(given) ~= "table" or type(given.filename) ~= "string" then
+			native.fail("CertCache.set takes a table with a `filename`")
+		end
+		local name, parts = given.filename, {}
+		if given.crt or given.key then
+			parts[1] = { name, (given.crt or "") .. "\n" .. (given.key or "") }
+		end
+		for _, end_ in pairs({ "issuer", "ocsp", "sctl" }) do
+			if given[end_] then
+				parts[#parts + 1] = { name .. "." .. end_, given[end_] }
+			end
+		end
+		for _, part in ipairs(parts) do
+			local why = wait(COMMAND, part[2], "set", "ssl", "cert", part[1])
+			if why then
+				wait(COMMAND, nil, "abort", "ssl", "cert", name)
+				native.fail("CertCache.set: " .. why)
+			end
+		end
+		local why = wait(COMMAND, nil, "commit", "ssl", "cert", name)
+		if why then
+			wait(COMMAND, nil, "abort", "ssl", "cert", name)
+			native.fail("CertCache.set: " .. why)
+		end
+	end,
+}
+
+ACME = {
+	challenge_ready = function(certificate, domain)
+		local why, answer = command("acme", "challenge_ready", tostring(certificate), "domain", tostring(domain))
+		if why then
+			native.fail("ACME.challenge_ready: " .. why)
+		end
+		return tonumber(answer and answer:match("deploy: (%d+)") or 0)
+	end,
+}
+
+return { server = server, Server = Server, Patref = Patref }

@@ -64,4 +64,4 @@ coroutine.yield = function(...)
 	return yield(MARK, ...)
 end
 
-return { loop = loop, wait = wait, TURN = TURN }
+return { loop = loop, wait = wait, TURN = TURN, CHANGE = 8 }

@@ -34,6 +34,13 @@ impl Downstream {
         }
     }
 
+    /// Puts other bytes in the place of what was received of a stream of TCP.
+    pub(crate) fn replace_received(&mut self, bytes: &[u8]) {
+        if let Self::H1(socket) = self {
+            socket.replace(bytes);
+        }
+    }
+
     /// Whether nothing is left of what was received.
     #[inline]
     pub(crate) fn is_drained(&self) -> bool {

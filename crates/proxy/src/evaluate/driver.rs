@@ -79,7 +79,9 @@ pub(super) async fn run(
             }
             Outcome::Hold(Hold::Script(call)) => {
                 let Some(own) = x.as_deref_mut() else { continue };
-                let verdict = match script::begin(client, own, about, &call) {
+                let begun = script::begin(client, own, about, &call);
+                script::put_back(client, own, about);
+                let verdict = match begun {
                     Ok(verdict) => verdict,
                     Err(begun) => {
                         let verdict = Box::pin(script::go_on(client, own, about, &call, begun)).await?;

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lua::{Answer, Bridge, Failure, Function, Running, Step, Wait};
+use lua::{Answer, Bridge, Failure, Function, Payload, Running, Step, Wait};
 use rules::{Edit, Final, Reply, ScriptCall, Side};
 use runtime::timer;
 use sample::{Cause, Env, Phase};
@@ -14,6 +14,12 @@ use super::about::{About, longest_head, watches};
 use crate::client::{Client, Watch};
 use crate::exchange::scripting::{self, Ended};
 use crate::exchange::{Exchange, Stop, view};
+
+/// What an action returns that is to be called again (`act.YIELD`).
+const AGAIN: i64 = 2;
+
+/// After how many ms that is, where it does not say.
+const UNSAID: u64 = 100;
 
 /// What an action came to.
 pub(super) enum Verdict {
@@ -34,12 +40,19 @@ struct Seat<'a> {
     /// The longest that a head may become.
     limit: usize,
     is_response: bool,
+    /// What was received of a stream of TCP.
+    received: Option<&'a [u8]>,
 }
 
 impl<'a> Seat<'a> {
-    fn new(client: &'a Client, x: &'a mut Exchange, about: &About<'_>) -> Self {
+    fn new(client: &'a Client, x: &'a mut Exchange, about: &'a About<'_>) -> Self {
         let (limit, is_response) = (longest_head(client, x, about), about.is_response());
-        Self { client, x: RefCell::new(x), limit, is_response }
+        let received = match about {
+            About::Stream { .. } => Some(client.side.received()),
+            About::Answer { upstream, .. } => Some(upstream.received()),
+            _ => None,
+        };
+        Self { client, x: RefCell::new(x), limit, is_response, received }
     }
 }
 
@@ -67,6 +80,18 @@ impl Bridge for Seat<'_> {
         scripting::of(&mut self.x.borrow_mut()).ended = Some(reply.map_or(Ended::Closed, Ended::Answered));
     }
 
+    fn payload(&self, of_response: bool, of_message: bool, with: &mut dyn FnMut(&mut Payload)) -> bool {
+        let Some(received) = self.received.filter(|_| !of_message && of_response == self.is_response) else {
+            return false;
+        };
+        let tune = &self.client.worker.shared.plan.global.tune;
+        let limit = tune.bufsize.saturating_sub(tune.maxrewrite).max(received.len());
+        let mut x = self.x.borrow_mut();
+        let begin = || Payload { input: received.to_vec(), ..Payload::new(limit) };
+        with(scripting::of(&mut x).edited.get_or_insert_with(begin));
+        true
+    }
+
     fn log(&self, level: u8, text: &[u8]) -> bool {
         scripting::log(self.client, &self.x.borrow(), level, text)
     }
@@ -80,6 +105,36 @@ impl Bridge for Seat<'_> {
 pub(crate) fn function(call: &ScriptCall) -> Option<&Function> {
     let function: &dyn std::any::Any = &*call.function;
     function.downcast_ref()
+}
+
+/// Puts what an action made of the bytes of a stream in the place of those that were received, and sends
+/// what it passed on before them.
+#[inline]
+pub(super) fn put_back(client: &mut Client, x: &mut Exchange, about: &mut About<'_>) {
+    let edited = x.scripting.as_mut().and_then(|scripting| scripting.edited.take());
+    if let Some(edited) = edited {
+        put_edited(client, x, about, edited);
+    }
+}
+
+#[cold]
+fn put_edited(client: &mut Client, x: &mut Exchange, about: &mut About<'_>, edited: Payload) {
+    match about {
+        About::Answer { upstream, .. } => {
+            if upstream.received() != edited.input {
+                upstream.replace_received(&edited.input);
+                x.response_body.seen.clone_from(&edited.input);
+            }
+            x.download.staged.extend_from_slice(&edited.output);
+        }
+        _ => {
+            if client.side.received() != edited.input {
+                client.side.replace_received(&edited.input);
+            }
+            x.txn.bytes_in += edited.output.len() as u64;
+            scripting::of(x).forwarded.extend_from_slice(&edited.output);
+        }
+    }
 }
 
 /// Begins an action: most come to their end at once.
@@ -104,18 +159,26 @@ pub(super) fn begin(
 pub(super) async fn go_on(
     client: &mut Client,
     x: &mut Exchange,
-    about: &About<'_>,
+    about: &mut About<'_>,
     call: &Arc<ScriptCall>,
     begun: (Running, Wait),
 ) -> Result<Verdict, Stop> {
     let (mut running, mut wait) = begun;
     loop {
         let leaving = watches(client, x, about);
+        let anew = function(call).filter(|_| matches!(wait, Wait::Again(_)));
         let answer = await_for(client, leaving, wait).await?;
         let step = {
             let seat = Seat::new(client, x, about);
-            running.resume(&seat, answer)
+            match anew {
+                None => running.resume(&seat, answer),
+                Some(function) => {
+                    running = function.call();
+                    running.begin_action(&seat, function, &call.words)
+                }
+            }
         };
+        put_back(client, x, about);
         match take(client, x, about, call, running, step) {
             Ok(verdict) => return Ok(verdict),
             Err((still, next)) => (running, wait) = (still, next),
@@ -134,6 +197,10 @@ fn take(
 ) -> Result<Verdict, (Running, Wait)> {
     match step {
         Step::Done(values) if values.is_empty() => Ok(Verdict::Next),
+        Step::Done(values) if lua::number(&values) == AGAIN => {
+            let pause = scripting::of(x).wake_in.take().unwrap_or(UNSAID);
+            Err((running, Wait::Again(pause)))
+        }
         Step::Done(values) => Ok(verdict(x, about, lua::number(&values))),
         Step::Wait(Wait::End) => Ok(Verdict::Stop(ended(x, about))),
         Step::Wait(wait) => Err((running, wait)),
@@ -155,7 +222,7 @@ pub(crate) fn tell(
     failure: &Failure,
 ) {
     let name = function(call).map_or("", |function| &function.name);
-    let seat = Seat { client, x: RefCell::new(x), limit: 0, is_response: false };
+    let seat = Seat { client, x: RefCell::new(x), limit: 0, is_response: false, received: None };
     running.tell(&seat, &format!("Lua {what} '{name}': {}.", failure.text()));
 }
 
@@ -202,7 +269,7 @@ pub(crate) async fn await_for(client: &mut Client, leaving: bool, wait: Wait) ->
             let watch = Watch { leaving, ..Watch::KILL };
             client.wait(watch, |_, _| std::task::Poll::Ready(())).await?;
         }
-        Wait::Change(..) | Wait::Socket(_) | Wait::Ask(_) => {
+        Wait::Change(..) | Wait::Socket(_) | Wait::Ask(_) | Wait::Command(..) => {
             client.timer.set(timer::NEVER);
             let watch = Watch { leaving, ..Watch::KILL };
             let mut done = (client.worker.shared.services.perform)(wait);
@@ -210,7 +277,7 @@ pub(crate) async fn await_for(client: &mut Client, leaving: bool, wait: Wait) ->
         }
         // What services alone wait for.
         Wait::Start | Wait::Flush | Wait::Input(_) => {}
-        Wait::Sleep(ms) => client.pause(Duration::from_millis(ms), leaving).await?,
+        Wait::Sleep(ms) | Wait::Again(ms) => client.pause(Duration::from_millis(ms), leaving).await?,
     }
     Ok(Answer::Nothing)
 }

@@ -9,6 +9,7 @@ pub(crate) mod coded;
 pub(crate) mod ending;
 mod engaged;
 mod extra;
+pub(crate) mod filtering;
 pub(crate) mod filters;
 pub(crate) mod finish;
 pub(crate) mod report;
@@ -71,6 +72,8 @@ pub(crate) struct Exchange {
     pub(crate) caching: Option<Box<Caching>>,
     /// What scripts have to do with it, where any had.
     pub(crate) scripting: Option<Box<scripting::Scripting>>,
+    /// The filters of scripts that see it, where a proxy has any.
+    pub(crate) filtering: Option<Box<filtering::Filtering>>,
     /// The request as it came, where it may have to be made once more.
     pub(crate) original: Option<Box<http::Head>>,
     /// From the client to the server.
@@ -266,6 +269,7 @@ impl Exchange {
         self.fastcgi = None;
         self.caching = None;
         self.scripting = None;
+        self.filtering = None;
         self.original = None;
         self.coded = None;
         self.backend = None;

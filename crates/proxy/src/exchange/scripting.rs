@@ -48,6 +48,12 @@ pub(crate) struct Scripting {
     pub(crate) ended: Option<Ended>,
     /// The service that answers it.
     pub(crate) service: Option<Service>,
+    /// What an action makes of the bytes of a stream, as long as it runs.
+    pub(crate) edited: Option<lua::Payload>,
+    /// What actions passed on of a stream before it had a server.
+    pub(crate) forwarded: Vec<u8>,
+    /// After how many ms an action that says so is called again.
+    pub(crate) wake_in: Option<u64>,
 }
 
 /// How a script ended an exchange (`txn:done`).
@@ -71,6 +77,7 @@ pub(crate) fn set(client: &Client, x: &mut Exchange, setting: lua::Setting) {
         lua::Setting::Tos(tos) => client.side.set_tos(tos),
         lua::Setting::PriorityClass(class) => x.txn.priority.0 = class,
         lua::Setting::PriorityOffset(offset) => x.txn.priority.1 = offset,
+        lua::Setting::WakeIn(ms) => of(x).wake_in = Some(ms),
     }
 }
 

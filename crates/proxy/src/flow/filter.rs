@@ -91,9 +91,23 @@ thread_local! {
 pub(crate) struct Filters {
     /// What a cache keeps of the payload, which passes it as it is.
     kept: Option<Box<Keeping>>,
+    /// What waits for filters of scripts, which come before the other.
+    pub(super) scripts: Option<Box<Waiting>>,
     filter: Option<Filter>,
     /// What came out of them and is not staged yet.
     made: Vec<u8>,
+}
+
+/// What waits for filters of scripts ([`super::scripted`]).
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    pub(super) taken: Vec<u8>,
+    /// Whether the sender has said all.
+    pub(super) is_ended: bool,
+    /// Whether that was told.
+    pub(super) is_told: bool,
+    /// Whether they hold back as much as they may.
+    pub(super) is_full: bool,
 }
 
 /// What a cache keeps.
@@ -117,7 +131,26 @@ impl Filters {
             return None;
         }
         let made = MADE.with_borrow_mut(Vec::pop).unwrap_or_default();
-        Some(Box::new(Self { kept, filter, made }))
+        Some(Box::new(Self { kept, scripts: None, filter, made }))
+    }
+
+    /// Those, if there are any, with filters of scripts before them.
+    pub(crate) fn with_scripts(own: Option<Box<Self>>) -> Box<Self> {
+        let none = || {
+            let made = MADE.with_borrow_mut(Vec::pop).unwrap_or_default();
+            Box::new(Self { kept: None, scripts: None, filter: None, made })
+        };
+        let mut own = own.unwrap_or_else(none);
+        own.scripts = Some(Box::default());
+        own
+    }
+
+    /// Takes what filters of scripts gave.
+    pub(super) fn behind_scripts(&mut self, data: &[u8]) {
+        match &mut self.filter {
+            Some(filter) => filter.data(data, &mut self.made),
+            None => self.made.extend_from_slice(data),
+        }
     }
 
     /// What is counted of compression, if there is any.
@@ -130,7 +163,7 @@ impl Filters {
 
     /// Whether payload passes as it is.
     pub(super) fn changes_nothing(&self) -> bool {
-        self.filter.is_none()
+        self.filter.is_none() && self.scripts.is_none()
     }
 
     /// Has the cache take `data`, which passes as it is.
@@ -143,7 +176,9 @@ impl Filters {
     /// Takes `data`, where something changes it ([`changes_nothing`](Self::changes_nothing)).
     pub(super) fn data(&mut self, data: &[u8]) {
         self.pass(data);
-        if let Some(filter) = &mut self.filter {
+        if let Some(waiting) = &mut self.scripts {
+            waiting.taken.extend_from_slice(data);
+        } else if let Some(filter) = &mut self.filter {
             filter.data(data, &mut self.made);
         }
     }

@@ -10,6 +10,7 @@
 mod filter;
 mod gate;
 mod pump;
+mod scripted;
 mod send;
 mod sink;
 mod socket;
@@ -63,6 +64,8 @@ pub(crate) enum FlowError {
     Write(ConnectionError),
     /// The chunked coding is broken.
     Coding,
+    /// A filter of a script failed.
+    Filter,
 }
 
 impl FlowError {
@@ -213,7 +216,7 @@ impl Flow {
             _ if self.filters.is_some() => false,
             Framing::Length(n) => n >= SPLICE_FROM,
             Framing::Chunked(_) | Framing::UntilClose => true,
-            Framing::Done => false,
+            Framing::Done | Framing::Held => false,
         }
     }
 

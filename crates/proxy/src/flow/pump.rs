@@ -34,7 +34,7 @@ impl Flow {
                 }
             }
             Framing::Chunked(decoder) => decoder.skip(n),
-            Framing::UntilClose | Framing::Done => {}
+            Framing::UntilClose | Framing::Done | Framing::Held => {}
         }
     }
 
@@ -69,7 +69,7 @@ impl Flow {
 
     fn admit_verbatim(&mut self, buffer: &mut Buffer, fresh: usize) -> Result<(), FlowError> {
         let (used, kept) = match &mut self.framing {
-            Framing::Done => (0, 0),
+            Framing::Done | Framing::Held => (0, 0),
             Framing::UntilClose => (fresh, fresh),
             Framing::Length(left) => {
                 let taken = (fresh as u64).min(*left);
@@ -146,6 +146,10 @@ impl Flow {
     /// staged.
     #[cold]
     fn admit_filtered(&mut self, buffer: &mut Buffer, coding: Coding) -> Result<(), FlowError> {
+        if matches!(self.framing, Framing::Held) {
+            // What lies behind is another message's.
+            return Ok(());
+        }
         let Some(mut filters) = self.filters.take() else { return Err(FlowError::Coding) };
         let taken = if filters.changes_nothing() {
             let mut staged = std::mem::take(&mut self.staged);
@@ -158,11 +162,14 @@ impl Flow {
         } else {
             self.take_payload(buffer, |data| filters.data(data))
         };
-        if taken.is_ok() && self.is_received() {
+        if taken.is_ok() && self.is_received() && filters.scripts.is_none() {
             filters.end();
         }
         filters.give(coding, &mut self.staged);
         self.filters = Some(filters);
+        if taken.is_ok() && self.is_received() && self.leaves_end_to_scripts() {
+            return taken;
+        }
         if taken.is_ok() && self.is_received() {
             coding.finish(&mut self.trailers, &mut self.staged);
         }
@@ -294,6 +301,10 @@ impl Flow {
             }
             if self.is_received() {
                 return self.poll_finished(context, to);
+            }
+            if self.filters.is_some() && self.waits_for_scripts() {
+                self.release(context, to);
+                return Poll::Pending;
             }
             match self.poll_receive(context, &mut from, buffer) {
                 Poll::Ready(Ok(())) => {}
@@ -553,6 +564,9 @@ impl Flow {
         }
         self.framing = Framing::Done;
         self.trailers = from.take_trailers().filter(|_| !self.drops_trailers);
+        if self.filters.is_some() && self.leaves_end_to_scripts() {
+            return Ok(());
+        }
         if let Path::Payload(coding) | Path::Filtered(coding) = self.path {
             if let Some(filters) = &mut self.filters {
                 filters.end();

@@ -27,6 +27,18 @@ impl Socket {
         self.input.as_ref().map_or(&[][..], Buffer::filled)
     }
 
+    /// Puts other bytes in the place of what was received.
+    #[cold]
+    pub(crate) fn replace(&mut self, bytes: &[u8]) {
+        let input = self.input();
+        input.clear();
+        input.compact();
+        if input.room_len() < bytes.len() {
+            *input = Buffer::holding(bytes.len());
+        }
+        input.push(bytes);
+    }
+
     /// Whether nothing is left of what was received.
     #[inline]
     pub(crate) fn is_drained(&self) -> bool {

@@ -86,6 +86,8 @@ pub(super) enum Framing {
     Chunked(Box<ChunkDecoder>),
     /// The sender closes.
     UntilClose,
+    /// It has ended, and filters of scripts have not passed that on yet.
+    Held,
 }
 
 impl Framing {
@@ -116,7 +118,7 @@ impl Framing {
     pub(super) fn decode(&mut self, input: &[u8], at: usize) -> Result<ChunkEvent, ()> {
         let left = input.len() - at;
         match self {
-            Self::Done => Ok(ChunkEvent::Done { consumed: at }),
+            Self::Done | Self::Held => Ok(ChunkEvent::Done { consumed: at }),
             Self::Chunked(decoder) => decoder.decode(input, at).map_err(drop),
             _ if left == 0 => Ok(ChunkEvent::More),
             Self::UntilClose => Ok(ChunkEvent::Data { range: at..input.len() }),

@@ -18,6 +18,7 @@ use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::flow::FlowError;
 use crate::message::deadlines::{Deadlines, Expired, client_owes};
+use crate::message::scripted;
 use crate::message::splice::splice_pipe;
 use crate::message::upload::poll_upload;
 use crate::server::Upstream;
@@ -159,7 +160,10 @@ fn poll_download(
     upstream: &mut Upstream,
     context: &mut Context<'_>,
 ) -> Poll<Result<(), Fault>> {
-    let pumped = x.download.poll_pump(context, upstream.source(), &mut client.side.sink());
+    let pumped = match x.filtering {
+        None => x.download.poll_pump(context, upstream.source(), &mut client.side.sink()),
+        Some(_) => scripted::poll_download(client, x, upstream, context),
+    };
     pumped.map_err(|error| download_fault(client, x, &error))
 }
 
@@ -176,6 +180,7 @@ fn download_fault(client: &mut Client, x: &mut Exchange, error: &FlowError) -> F
             x.txn.server_error = error;
             Fault::Truncated
         }
+        FlowError::Filter => Fault::BadResponseBody,
         FlowError::Coding if x.phase == Phase::Data => Fault::BadResponseBody,
         FlowError::Coding => Fault::BadResponse(http::ErrorKind::TransferEncoding),
     }

@@ -13,7 +13,7 @@ use crate::exchange::{Exchange, Stop};
 use crate::exchange::{unique_id, view};
 use crate::fault::Fault;
 use crate::flow::{Coding, Filter, Filters, Path};
-use crate::message::{caching, compression};
+use crate::message::{caching, compression, scripted};
 
 /// How `h1-case-adjust` wants `name` to be written.
 pub(crate) fn adjusted<'a>(table: &'a [(Box<str>, Box<str>)], name: &[u8]) -> Option<&'a [u8]> {
@@ -38,6 +38,10 @@ pub(crate) fn of_request(client: &mut Client, x: &mut Exchange, backend: &Proxy)
     }
     frame_request(x)?;
     compression::of_request(client, x, backend);
+    if x.filtering.is_some() && scripted::sees(x, false) && x.request_body.length != BodyLength::None {
+        let is_coded = x.coded.as_ref().is_some_and(|coded| coded.request.is_some());
+        scripted::frame(x, false, x.request_body.length, is_coded);
+    }
     let pretend = backend.options.http_pretend_keepalive;
     if x.txn.request.has_upgrade() {
         return Ok(());
@@ -280,10 +284,20 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
     x.server_closes = !x.txn.response.keep_alive() || length == BodyLength::UntilClose;
     let is_framed = frame_response(x)?;
     let filter = if is_framed { compression::of_response(client, x) } else { None };
-    let shown = if filter.is_some() { BodyLength::Chunked } else { length };
+    let mut shown = if filter.is_some() { BodyLength::Chunked } else { length };
+    let is_scripted = x.filtering.is_some() && is_framed && is_scripted(x);
+    if is_scripted {
+        shown = scripted::frame(x, true, length, filter.is_some());
+    } else if x.filtering.is_some() && x.head_only && !x.is_tunnel {
+        // What a filter says of the body holds for a response without it too.
+        scripted::frame(x, true, length, false);
+    }
     let mut path = frame_for_client(client, x, shown, is_framed);
     if is_bodiless(x) && !x.is_tunnel && length != BodyLength::None {
         path = Path::Payload(Coding::Nothing);
+    }
+    if is_scripted {
+        path = scripted::path(x, true, shown, path);
     }
     let (framing, path) = match (x.response_body.is_bare, length, path) {
         // It ends with its stream, and has to be told to the client in another way.
@@ -293,7 +307,12 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
         (true, BodyLength::Chunked, path) => (BodyLength::UntilClose, path),
         (_, length, path) => (length, path),
     };
-    if filter.is_some() || x.caching.is_some() {
+    if is_scripted {
+        // What a cache keeps would not pass them again.
+        x.caching.iter_mut().for_each(|caching| caching::pass(caching));
+        let filters = Filters::of(None, false, filter);
+        x.download.start_filtered(framing, path, Filters::with_scripts(filters));
+    } else if filter.is_some() || x.caching.is_some() {
         start_filtered(x, framing, path, filter);
     } else {
         x.download.start(framing, path);
@@ -311,6 +330,13 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
         x.txn.response.write_to(staged);
     }
     Ok(())
+}
+
+/// Whether filters of scripts see the payload of the response.
+#[cold]
+fn is_scripted(x: &Exchange) -> bool {
+    let has_body = !x.is_tunnel && !is_bodiless(x) && x.response_body.length != BodyLength::None;
+    has_body && scripted::sees(x, true)
 }
 
 /// The payload of the response goes through compression, into a cache, or both.

@@ -14,6 +14,7 @@ use sample::transaction::TimeoutSlot;
 use crate::client::{Client, Watch};
 use crate::exchange::Exchange;
 use crate::fault::Fault;
+use crate::message::scripted;
 use crate::server::Upstream;
 
 /// Has rules see what of the response's body is there, without waiting for more.
@@ -54,7 +55,10 @@ pub(crate) async fn hold(
 pub(crate) async fn send_first(client: &mut Client, x: &mut Exchange, upstream: &mut Upstream) {
     poll_fn(|context: &mut Context<'_>| {
         // What goes wrong here shows again when the stream goes on.
-        let _ = x.upload.poll_pump(context, client.side.source(), &mut upstream.sink());
+        let _ = match x.filtering {
+            None => x.upload.poll_pump(context, client.side.source(), &mut upstream.sink()),
+            Some(_) => scripted::poll_upload(client, x, upstream, context),
+        };
         Poll::Ready(())
     })
     .await;
@@ -130,7 +134,10 @@ pub(crate) async fn more(
     client.timer.set(until_ms.min(silent_at));
     let more = |client: &mut Client, context: &mut Context<'_>| {
         // What goes wrong here shows again when the stream goes on.
-        let _ = x.upload.poll_pump(context, client.side.source(), &mut upstream.sink());
+        let _ = match x.filtering {
+            None => x.upload.poll_pump(context, client.side.source(), &mut upstream.sink()),
+            Some(_) => scripted::poll_upload(client, x, upstream, context),
+        };
         if let Poll::Ready(read) = upstream.poll_fill(context) {
             return Poll::Ready(Some(read));
         }

@@ -11,6 +11,7 @@ pub(crate) mod fields;
 pub(crate) mod inspect;
 pub(crate) mod request;
 pub(crate) mod response;
+pub(crate) mod scripted;
 pub(crate) mod splice;
 pub(crate) mod upload;
 pub(crate) mod websocket;

@@ -15,9 +15,9 @@ use crate::client::{Client, Watch};
 use crate::exchange::filters;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
-use crate::flow::{Coding, FlowError, Path};
+use crate::flow::{Coding, Filters, FlowError, Path};
 use crate::message::splice::splice_pipe;
-use crate::message::{compression, fastcgi, inspect};
+use crate::message::{compression, fastcgi, inspect, scripted};
 use crate::server::{Refused, Upstream, fcgi};
 
 /// Holds the request back until its body is there, where the configuration asks for it.
@@ -213,7 +213,16 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
         length => client.side.path(length, upstream.is_bare()),
     };
     let framing = client.side.framing(length);
-    match compression::filter_of_request(client, &mut x.coded).filter(|_| !x.request_body.is_dropped) {
+    let filters = compression::filter_of_request(client, &mut x.coded);
+    let is_scripted = x.filtering.is_some() && scripted::sees(x, false) && length != BodyLength::None;
+    match filters.filter(|_| !x.request_body.is_dropped) {
+        filters if is_scripted && !x.request_body.is_dropped => {
+            let is_coded = filters.is_some();
+            let shown = scripted::shown(x, false, length, is_coded);
+            let path = if upstream.is_bare() { Path::Payload(Coding::Bare) } else { Path::Verbatim };
+            let path = scripted::path(x, false, shown, path);
+            x.upload.start_filtered(framing, path, Filters::with_scripts(filters));
+        }
         None => x.upload.start(framing, path),
         Some(filters) => {
             let path = Path::Payload(if upstream.is_bare() { Coding::Bare } else { Coding::Chunked });
@@ -314,7 +323,10 @@ pub(crate) fn poll_upload(
 ) -> Result<bool, Fault> {
     x.upload.moved = false;
     let before = x.upload.received;
-    let pumped = x.upload.poll_pump(context, client.side.source(), &mut upstream.sink());
+    let pumped = match x.filtering {
+        None => x.upload.poll_pump(context, client.side.source(), &mut upstream.sink()),
+        Some(_) => scripted::poll_upload(client, x, upstream, context),
+    };
     x.txn.bytes_in += x.upload.received - before;
     match pumped {
         Poll::Ready(Ok(())) | Poll::Pending => Ok(x.upload.moved),
@@ -337,6 +349,6 @@ fn upload_fault(client: &Client, x: &mut Exchange, upstream: &Upstream, error: &
             client.session.error.set(error);
             Fault::ClientAborted
         }
-        FlowError::Coding => Fault::BadRequestBody,
+        FlowError::Coding | FlowError::Filter => Fault::BadRequestBody,
     }
 }

@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::evaluate::{self, cacheable};
 use crate::exchange::{Arrival, Exchange, Next, Stop, Upgrade, ending, finish, report, sockets, trace};
 use crate::fault::Fault;
-use crate::message::{caching, conclude, download, fastcgi, fields, request, upload};
+use crate::message::{caching, conclude, download, fastcgi, fields, request, scripted, upload};
 use crate::observe;
 use crate::routing::{cookie, route, stick};
 use crate::server::local::LocalProxy;
@@ -54,6 +54,9 @@ pub(crate) async fn exchange(mut client: Boxed<Client>, arrival: Arrival) -> (Bo
         // Whether it was reset is known only now.
         x.txn.client_stream = client.side.stream_facts();
     }
+    if x.filtering.is_some() {
+        scripted::end(&client, &mut x);
+    }
     observe::over(&client, &x);
     finish::finish(&mut client, &mut x);
     client.idle_from = x.txn.times.closed;
@@ -81,6 +84,10 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     }
     report::step(client, x, LogOrigin::Request);
     trace::begin(x, &client.frontend);
+    if client.frontend.script_filters.is_some() {
+        let frontend = client.frontend.clone();
+        Box::pin(scripted::begin(client, x, &frontend)).await?;
+    }
     if !client.frontend.engines.is_empty() {
         evaluate::spoe::begin(client, x).await?;
     }
@@ -95,6 +102,9 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
         }
     };
     trace::backend(x, &client.frontend, &backend);
+    if backend.script_filters.is_some() && backend.index != client.frontend.index {
+        Box::pin(scripted::begin(client, x, &backend)).await?;
+    }
     evaluate::spoe::join(client, x, &backend);
     if let Err(stop) = evaluate::of_backend(client, x, &backend).await {
         return Err(denied(client, x, &backend, stop));
@@ -108,6 +118,9 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     }
     if !x.mirrors.is_empty() {
         mirror::begin(client, x);
+    }
+    if x.filtering.is_some() {
+        Box::pin(scripted::heads(client, x, false)).await?;
     }
     fields::of_request(client, x, &backend)?;
     if let Some(app) = &backend.fcgi {
@@ -127,12 +140,18 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
         return Err(Stop::Cached);
     }
     stick::of_response(client, x, &backend, lease.server());
+    if x.filtering.is_some() {
+        Box::pin(scripted::begin_response(client, x)).await?;
+    }
     evaluate::of_response(client, x, &backend, &mut upstream).await?;
     if backend.options.checkcache {
         cacheable::check(client, x, &backend)?;
     }
     cookie::of_response(client, x, &backend, &lease);
     evaluate::after_response(client, x, &upstream).await?;
+    if x.filtering.is_some() {
+        Box::pin(scripted::heads(client, x, true)).await?;
+    }
     fields::of_response(client, x)?;
     trace::forwards_response(x);
     observe::answer(client, x);

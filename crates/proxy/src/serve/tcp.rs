@@ -23,6 +23,7 @@ use crate::exchange::trace;
 use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::flow::Path;
+use crate::message::scripted;
 use crate::observe;
 use crate::routing::assign::{self, Lease};
 use crate::routing::attempt;
@@ -58,6 +59,10 @@ pub(crate) async fn relay(mut client: Boxed<Client>) -> Option<(Boxed<Client>, B
             }
             Stop::Upgrade(upgrade) if may_upgrade(&client) => {
                 x.upgrade = upgrade;
+                if x.filtering.is_some() {
+                    // What goes on is another kind of stream.
+                    scripted::end(&client, &mut x);
+                }
                 let timeouts = &client.frontend.timeouts;
                 client.timer.set_after(now_ms(), timeouts.http_request.or(timeouts.client));
                 client.session.requests.set(0);
@@ -74,6 +79,9 @@ pub(crate) async fn relay(mut client: Boxed<Client>) -> Option<(Boxed<Client>, B
         discard(&client, &mut x);
     }
     x.txn.ending.client_closed = true;
+    if x.filtering.is_some() {
+        scripted::end(&client, &mut x);
+    }
     observe::over(&client, &x);
     finish::finish(&mut client, &mut x);
     x.give();
@@ -91,6 +99,10 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     observe::tcp_begins(client, x);
     report::accepted(client, x);
     trace::begin(x, &client.frontend);
+    if client.frontend.script_filters.is_some() {
+        let frontend = client.frontend.clone();
+        Box::pin(scripted::begin(client, x, &frontend)).await?;
+    }
     if !client.frontend.engines.is_empty() {
         evaluate::spoe::begin(client, x).await?;
     }
@@ -105,6 +117,9 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
         return Err(Stop::Upgrade(Upgrade::ByBackend));
     }
     trace::backend(x, &client.frontend, &backend);
+    if backend.script_filters.is_some() && backend.index != client.frontend.index {
+        Box::pin(scripted::begin(client, x, &backend)).await?;
+    }
     evaluate::spoe::join(client, x, &backend);
     report::step(client, x, LogOrigin::Request);
     evaluate::of_tcp_backend(client, x, &backend).await?;
@@ -132,8 +147,15 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     x.phase = Phase::Data;
     client.entry.activity.set(Activity::Tunnel);
     x.upload.start(BodyLength::UntilClose, Path::Verbatim);
-    x.upload.staged.append(&mut x.choice.preamble);
     x.download.start(BodyLength::UntilClose, Path::Verbatim);
+    if x.filtering.is_some() {
+        Box::pin(scripted::begin_response(client, x)).await?;
+        scripted::begin_stream(x);
+    }
+    x.upload.staged.append(&mut x.choice.preamble);
+    if let Some(scripting) = &mut x.scripting {
+        x.upload.staged.append(&mut scripting.forwarded);
+    }
     report::early(client, x, LogOrigin::Connect);
     if let Err(stop) = evaluate::of_tcp_response(client, x, &backend, &mut upstream).await {
         x.txn.bytes_in += x.upload.received;

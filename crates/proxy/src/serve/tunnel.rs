@@ -17,8 +17,8 @@ use crate::exchange::filters;
 use crate::exchange::finish::{self, Moved};
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
-use crate::flow::{Flow, FlowError, Path, Sink, Source};
-use crate::message::{download, splice};
+use crate::flow::{Flow, FlowError, Path, Sink};
+use crate::message::{download, scripted, splice};
 use crate::server::Upstream;
 
 /// How long each side may be silent, and how long once it is half closed.
@@ -55,8 +55,7 @@ impl Limits {
 }
 
 /// One direction, and where it stands.
-struct Leg<'a> {
-    flow: &'a mut Flow,
+struct Leg {
     /// Whether our side towards the receiver was closed after the last byte.
     shut: bool,
     /// Whether the receiver is told nothing then: its connection is reset (`option nolinger`).
@@ -99,27 +98,27 @@ impl Clock {
     }
 
     /// Counts anew after bytes moved, or a direction `ended` with them.
-    fn moved(&mut self, up: &Leg<'_>, down: &Leg<'_>, ended: bool) {
+    fn moved(&mut self, (up, upload): (&Leg, &Flow), (down, download): (&Leg, &Flow), ended: bool) {
         let limits = self.limits;
         let now = timer::now_ms();
         let at = |limit: Option<Duration>| limit.map_or(NEVER, |limit| now + millis(limit));
         // A side that was told our end has its own, shorter time to end as well.
         let client_limit = if down.shut { limits.client_fin.or(limits.client) } else { limits.client };
         let server_limit = if up.shut { limits.server_fin.or(limits.server) } else { limits.server };
-        let received = (up.flow.received, down.flow.received);
+        let received = (upload.received, download.received);
         // Bytes sent to a side are no sign of its life where its stream is independent.
         let silent = |independent: bool, same: bool, blocked: bool| independent && same && !blocked;
         let same = (received.0 == self.seen.0, received.1 == self.seen.1);
-        if up.shut || ended || !silent(limits.independent.0, same.0, down.flow.is_blocked()) {
+        if up.shut || ended || !silent(limits.independent.0, same.0, download.is_blocked()) {
             self.client_at = if up.shut { NEVER } else { at(client_limit) };
             self.client_from = now;
         }
-        if down.shut || ended || !silent(limits.independent.1, same.1, up.flow.is_blocked()) {
+        if down.shut || ended || !silent(limits.independent.1, same.1, upload.is_blocked()) {
             self.server_at = if down.shut { NEVER } else { at(server_limit) };
             self.server_from = now;
         }
         // Who is not read from, for the other side does not take it, is not silent.
-        match (up.flow.is_blocked(), down.flow.is_blocked()) {
+        match (upload.is_blocked(), download.is_blocked()) {
             (true, false) => self.client_at = NEVER,
             (false, true) => self.server_at = NEVER,
             _ => {}
@@ -163,22 +162,20 @@ impl Clock {
     /// it is sent goes on, unless it does not take it.
     fn expired(
         &mut self,
-        up: &mut Leg<'_>,
-        to_server: &mut Sink<'_>,
-        down: &mut Leg<'_>,
-        to_client: &mut Sink<'_>,
+        (up, upload, to_server): (&mut Leg, &Flow, &mut Sink<'_>),
+        (down, download, to_client): (&mut Leg, &Flow, &mut Sink<'_>),
     ) -> (Fault, bool) {
         let both = self.client_at == self.server_at;
         if self.client_at <= self.server_at {
             up.cut(to_server);
-            if both || down.flow.is_blocked() {
+            if both || download.is_blocked() {
                 down.cut(to_client);
             }
             self.ended(true, false);
             return (Fault::ClientTimeout, both);
         }
         down.cut(to_client);
-        if up.flow.is_blocked() {
+        if upload.is_blocked() {
             up.cut(to_server);
         }
         self.ended(false, true);
@@ -205,8 +202,8 @@ pub(crate) async fn run(
     filters::install(x, false);
     (x.upload.pipe, x.download.pipe) = pipes(client, x);
     let breaks = !x.txn.is_http && x.backend.as_ref().is_some_and(|backend| backend.options.nolinger_backend);
-    let mut up = Leg { flow: &mut x.upload, shut: false, breaks };
-    let mut down = Leg { flow: &mut x.download, shut: false, breaks: false };
+    let mut up = Leg { shut: false, breaks };
+    let mut down = Leg { shut: false, breaks: false };
     let mut clock = Clock::new(limits);
     let before = (x.txn.bytes_in, x.txn.bytes_out);
     let mut armed = false;
@@ -214,11 +211,13 @@ pub(crate) async fn run(
     let mut late: Option<Late> = None;
     let outcome = poll_fn(|context: &mut Context<'_>| {
         loop {
-            up.flow.moved = false;
-            down.flow.moved = false;
+            x.upload.moved = false;
+            x.download.moved = false;
             let ended = (up.shut, down.shut);
-            let first = up.poll(context, client.side.source(), upstream.sink());
-            let second = down.poll(context, upstream.source(), client.side.sink());
+            let first = up.poll(|| poll_upload(client, x, upstream, context));
+            up.note(&first, &mut upstream.sink());
+            let second = down.poll(|| poll_download(client, x, upstream, context));
+            down.note(&second, &mut client.side.sink());
             // A server that has ended its side is owed an end, no reset.
             up.breaks &= !down.shut || up.shut;
             if up.breaks && up.shut {
@@ -245,15 +244,18 @@ pub(crate) async fn run(
                 (Poll::Ready(Err(FlowError::Coding)), _) | (_, Poll::Ready(Err(FlowError::Coding))) => {
                     return Poll::Ready(Err(Fault::Truncated));
                 }
+                (Poll::Ready(Err(FlowError::Filter)), _) | (_, Poll::Ready(Err(FlowError::Filter))) => {
+                    return Poll::Ready(Err(Fault::Internal));
+                }
                 _ => {}
             }
             // An end passed on is no byte, but from now on another time counts.
             let (up_ended, down_ended) = (up.shut && !ended.0, down.shut && !ended.1);
             server_first |= down_ended && !up.shut;
             let ended = up_ended || down_ended;
-            if up.flow.moved || down.flow.moved || !armed {
+            if x.upload.moved || x.download.moved || !armed {
                 armed = true;
-                clock.moved(&up, &down, ended);
+                clock.moved((&up, &x.upload), (&down, &x.download), ended);
                 clock.arm(client);
                 let moved = Moved {
                     counted: &mut x.counted,
@@ -262,7 +264,7 @@ pub(crate) async fn run(
                     trackers: Some(&x.txn.trackers),
                     answered: true,
                 };
-                let (received, sent) = (up.flow.received, down.flow.sent);
+                let (received, sent) = (x.upload.received, x.download.sent);
                 finish::count_moved(client, moved, before.0 + received, before.1 + sent);
             } else if ended {
                 clock.ended(up_ended, down_ended);
@@ -275,8 +277,10 @@ pub(crate) async fn run(
                 return Poll::Pending;
             }
             let halves = (up.shut, down.shut);
-            let (fault, both) =
-                clock.expired(&mut up, &mut upstream.sink(), &mut down, &mut client.side.sink());
+            let (fault, both) = clock.expired(
+                (&mut up, &x.upload, &mut upstream.sink()),
+                (&mut down, &x.download, &mut client.side.sink()),
+            );
             clock.arm(client);
             late.get_or_insert(Late { fault, halves, both });
         }
@@ -345,7 +349,35 @@ fn pipes(client: &Client, x: &Exchange) -> (Option<Pipe>, Option<Pipe>) {
     (pipe(request), pipe(response))
 }
 
-impl Leg<'_> {
+/// Moves what the client sends on.
+#[inline]
+fn poll_upload(
+    client: &mut Client,
+    x: &mut Exchange,
+    upstream: &mut Upstream,
+    context: &mut Context<'_>,
+) -> Poll<Result<(), FlowError>> {
+    match x.filtering {
+        None => x.upload.poll_pump(context, client.side.source(), &mut upstream.sink()),
+        Some(_) => scripted::poll_upload(client, x, upstream, context),
+    }
+}
+
+/// Moves what the server sends on.
+#[inline]
+fn poll_download(
+    client: &mut Client,
+    x: &mut Exchange,
+    upstream: &mut Upstream,
+    context: &mut Context<'_>,
+) -> Poll<Result<(), FlowError>> {
+    match x.filtering {
+        None => x.download.poll_pump(context, upstream.source(), &mut client.side.sink()),
+        Some(_) => scripted::poll_download(client, x, upstream, context),
+    }
+}
+
+impl Leg {
     /// Ends this direction: the receiver is told, and nothing more is taken from the other.
     fn cut(&mut self, to: &mut Sink<'_>) {
         if !self.shut {
@@ -360,20 +392,15 @@ impl Leg<'_> {
         self.shut = true;
     }
 
-    /// Moves this direction on; `Ready` once it has ended and the receiver was told.
-    fn poll(
-        &mut self,
-        context: &mut Context<'_>,
-        from: Source<'_>,
-        mut to: Sink<'_>,
-    ) -> Poll<Result<(), FlowError>> {
-        if self.shut {
-            return Poll::Ready(Ok(()));
+    /// Moves this direction on, as `pump` does, until it has ended.
+    fn poll(&self, pump: impl FnOnce() -> Poll<Result<(), FlowError>>) -> Poll<Result<(), FlowError>> {
+        if self.shut { Poll::Ready(Ok(())) } else { pump() }
+    }
+
+    /// Tells the receiver once all was sent.
+    fn note(&mut self, pumped: &Poll<Result<(), FlowError>>, to: &mut Sink<'_>) {
+        if matches!(pumped, Poll::Ready(Ok(()))) {
+            self.cut(to);
         }
-        let pumped = self.flow.poll_pump(context, from, &mut to);
-        if let Poll::Ready(Ok(())) = pumped {
-            self.end(&mut to);
-        }
-        pumped
     }
 }

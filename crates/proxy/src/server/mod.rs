@@ -218,6 +218,13 @@ impl Upstream {
         }
     }
 
+    /// Puts other bytes in the place of what was received of a stream of TCP.
+    pub(crate) fn replace_received(&mut self, bytes: &[u8]) {
+        if let Self::H1(connection) = self {
+            connection.socket.replace(bytes);
+        }
+    }
+
     /// Has `flow` take in what is here of the body.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ use super::entries::{Entries, Entry, Slot, Texts};
 use super::exact::Keys;
 use super::index::Index;
 use super::method::Method;
+use super::watch::{Change, Watcher, Watchers};
 use crate::value::{Type, Value};
 
 /// Where a list comes from.
@@ -105,6 +106,7 @@ pub struct List {
     contents: OnceLock<Box<ShardedLock<Contents>>>,
     /// Whether it was ever changed: an ACL looks into the words it was written with until then.
     changed: AtomicBool,
+    watchers: Watchers,
 }
 
 impl Contents {
@@ -199,6 +201,7 @@ impl List {
             fixed,
             contents: OnceLock::new(),
             changed: AtomicBool::new(false),
+            watchers: Watchers::default(),
         }
     }
 
@@ -328,6 +331,7 @@ impl List {
     /// Adds a line at the end.
     pub fn add(&self, key: &[u8], value: Option<&[u8]>) {
         self.change(|contents| contents.add(key, value));
+        self.watchers.tell(Change::Add);
     }
 
     /// Adds `key` unless it is there (`http-request add-acl`).
@@ -340,6 +344,7 @@ impl List {
                 contents.add(key, None);
             }
         });
+        self.watchers.tell(Change::Add);
     }
 
     /// Sets the value of every line with `key`, or adds one (`http-request set-map`).
@@ -352,21 +357,45 @@ impl List {
         if self.read(same) {
             return;
         }
-        self.change(|contents| {
+        let is_new = self.change(|contents| {
             let slots = contents.with_key(key);
             slots.iter().for_each(|slot| contents.entries.set_value(*slot, value));
             if slots.is_empty() {
                 contents.add(key, Some(value));
             }
+            slots.is_empty()
         });
+        self.watchers.tell(if is_new { Change::Add } else { Change::Set });
     }
 
     /// Sets the value of every line with `key`; says whether there was one.
     pub fn set(&self, key: &[u8], value: &[u8]) -> bool {
-        self.change(|contents| {
+        let is_there = self.change(|contents| {
             let slots = contents.with_key(key);
             slots.iter().for_each(|slot| contents.entries.set_value(*slot, value));
             !slots.is_empty()
+        });
+        self.told(is_there, Change::Set)
+    }
+
+    /// Tells whoever wants to know, where something was changed.
+    fn told(&self, was_changed: bool, change: Change) -> bool {
+        if was_changed {
+            self.watchers.tell(change);
+        }
+        was_changed
+    }
+
+    /// Has `who` told of these changes (a sum of their numbers), as long as it lives.
+    pub fn watch(&self, changes: u8, who: &Arc<dyn Watcher>) {
+        self.watchers.add(changes, who);
+    }
+
+    /// The first line with `key`.
+    pub fn line_of(&self, key: &[u8]) -> Option<Line> {
+        self.read(|contents| {
+            let slot = contents.keys.find(key, &contents.entries)?;
+            contents.entries.get(slot).map(Line::from)
         })
     }
 
@@ -375,27 +404,30 @@ impl List {
         if self.read(|contents| contents.keys.find(key, &contents.entries).is_none()) {
             return false;
         }
-        self.change(|contents| {
+        let was_there = self.change(|contents| {
             let slots = contents.with_key(key);
             slots.iter().for_each(|slot| contents.remove(*slot));
             !slots.is_empty()
-        })
+        });
+        self.told(was_there, Change::Delete)
     }
 
     /// Sets the value of the line with that id; says whether there is one.
     pub fn set_id(&self, id: u64, value: &[u8]) -> bool {
-        self.change(|contents| {
+        let is_there = self.change(|contents| {
             let found = contents.entries.find_id(id);
             found.inspect(|slot| contents.entries.set_value(*slot, value)).is_some()
-        })
+        });
+        self.told(is_there, Change::Set)
     }
 
     /// Removes the line with that id; says whether there was one.
     pub fn remove_id(&self, id: u64) -> bool {
-        self.change(|contents| {
+        let was_there = self.change(|contents| {
             let found = contents.entries.find_id(id);
             found.inspect(|slot| contents.remove(*slot)).is_some()
-        })
+        });
+        self.told(was_there, Change::Delete)
     }
 
     /// Replaces all lines at once (`commit map`): no lookup sees a mixture. What is new is made
@@ -416,6 +448,7 @@ impl List {
         }
         let old = self.change(|contents| std::mem::replace(contents, new));
         drop(old);
+        self.watchers.tell(if lines.is_empty() { Change::Clear } else { Change::Commit });
     }
 
     /// Removes all lines.

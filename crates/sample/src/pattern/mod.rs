@@ -16,9 +16,11 @@ mod ranges;
 mod regexes;
 mod sets;
 mod substrings;
+mod watch;
 
 pub(crate) use index::Index;
 pub use list::{Found, Line, List, NewLine, Origin, View};
 pub use method::Method;
 pub use ranges::Range;
 pub use sets::PatternSets;
+pub use watch::{Change, Watcher};

@@ -14,6 +14,7 @@ mod layout;
 mod rate;
 mod shard;
 mod updates;
+mod written;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Relaxed};

@@ -1,0 +1,205 @@
+//! Filters that scripts registered (`core.register_filter`): as a line of the configuration declares
+//! them, and the one of a stream, whose functions are called as the stream goes on.
+//!
+//! Their functions do not wait: each runs to its end at once, within the time of a turn.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mlua::{Function, IntoLuaMulti, Table, Value};
+
+use crate::bridge::{Bridge, Nobody};
+use crate::failure::Failure;
+use crate::native::FOR_HTTP;
+use crate::running::{Running, Step};
+use crate::state::State;
+
+/// A filter as scripts registered it, in each of their states: its class, and what makes one of a line
+/// of the configuration.
+#[derive(Debug)]
+pub struct FilterClass {
+    pub(crate) name: Box<str>,
+    pub(crate) homes: Vec<(Arc<State>, Table, Function)>,
+}
+
+/// A filter as a line of the configuration declares it.
+#[derive(Debug)]
+pub struct FilterDeclared {
+    name: Box<str>,
+    /// Whether it can filter streams of HTTP.
+    pub is_for_http: bool,
+    homes: Vec<(Arc<State>, Table)>,
+}
+
+/// The functions that a filter may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Callback {
+    /// A direction begins.
+    Start = 0,
+    /// A direction has ended.
+    End = 1,
+    /// The head of a message is about to leave.
+    Headers = 2,
+    /// Payload of a message came in.
+    Payload = 3,
+    /// The payload of a message has ended.
+    MessageEnd = 4,
+    /// Bytes of a stream came in.
+    Bytes = 5,
+}
+
+impl Callback {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start_analyze",
+            Self::End => "end_analyze",
+            Self::Headers => "http_headers",
+            Self::Payload => "http_payload",
+            Self::MessageEnd => "http_end",
+            Self::Bytes => "tcp_payload",
+        }
+    }
+
+    /// Whether it is about a message of HTTP, and not about a channel.
+    fn is_of_message(self) -> bool {
+        matches!(self, Self::Headers | Self::Payload | Self::MessageEnd)
+    }
+}
+
+impl FilterClass {
+    /// Makes one of a line with these words; `None` where the script wants none.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn declare(&self, words: &[String]) -> Result<Option<FilterDeclared>, String> {
+        let mut declared = FilterDeclared { name: self.name.clone(), is_for_http: false, homes: Vec::new() };
+        for (state, class, make) in &self.homes {
+            let mut running = Running::new(state.clone(), None);
+            let declare: Function = state.filters.get("declare").map_err(|error| error.to_string())?;
+            let args = || {
+                let args = state.lua.create_sequence_from(words.iter().map(|word| &**word))?;
+                Ok::<_, mlua::Error>([
+                    Value::Table(class.clone()),
+                    Value::Function(make.clone()),
+                    Value::Table(args),
+                ])
+            };
+            let args = args().map_err(|error| error.to_string())?;
+            let values = match running.begin_alone(&Nobody, &declare, &args) {
+                Step::Done(values) => values,
+                Step::Failed(failure) => return Err(failure.text()),
+                Step::Wait(_) => return Err("nothing can be waited for here".to_owned()),
+            };
+            match (values.front(), values.get(1)) {
+                (Some(Value::Table(own)), flags) => {
+                    declared.is_for_http = flags.and_then(Value::as_integer).unwrap_or(0) & FOR_HTTP != 0;
+                    declared.homes.push((state.clone(), own.clone()));
+                }
+                (_, Some(Value::String(why))) => return Err(why.to_string_lossy()),
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some(declared))
+    }
+}
+
+impl FilterDeclared {
+    /// Its name, without `lua.`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The filter of a stream; `None` where it wants none of it.
+    ///
+    /// # Errors
+    /// It failed, which is logged.
+    pub fn start(self: &Arc<Self>, bridge: &dyn Bridge) -> Result<Option<Filter>, Failure> {
+        let state = match &*self.homes {
+            [(only, _)] => only,
+            homes => {
+                let number = runtime::shard::current_worker() + 1;
+                &homes.iter().find(|(state, _)| state.number == number).unwrap_or(&homes[0]).0
+            }
+        };
+        let Some((_, own)) = self.homes.iter().find(|(home, _)| Arc::ptr_eq(home, state)) else {
+            return Ok(None);
+        };
+        let mut running = Running::new(state.clone(), allowed(state));
+        let step = match state.filters.get::<Function>("begin") {
+            Ok(begin) => running.begin_alone(bridge, &begin, &[Value::Table(own.clone())]),
+            Err(error) => Step::Failed(Failure::Error(error.to_string())),
+        };
+        let values = self.done(&running, bridge, step)?;
+        let (Some(object @ Value::Table(_)), Some(has)) =
+            (values.front().cloned(), values.get(1).and_then(Value::as_integer))
+        else {
+            return Ok(None);
+        };
+        Ok(Some(Filter { declared: self.clone(), state: state.clone(), object, has: has as u8 }))
+    }
+
+    /// What a function returned, which must have come to its end.
+    fn done(&self, running: &Running, bridge: &dyn Bridge, step: Step) -> Result<mlua::MultiValue, Failure> {
+        let (failure, why) = match step {
+            Step::Done(values) => return Ok(values),
+            Step::Failed(failure) => (failure.clone(), failure.text()),
+            Step::Wait(_) => (Failure::Error(NO_WAITING.to_owned()), NO_WAITING.to_owned()),
+        };
+        running.tell(bridge, &format!("Lua filter '{}': {why}.", self.name));
+        Err(failure)
+    }
+}
+
+/// What is told where a function of a filter waits.
+const NO_WAITING: &str = "yield not allowed";
+
+/// The time that a function of a filter has: it holds up others of its worker, so that it has no more
+/// than a turn.
+fn allowed(state: &State) -> Option<Duration> {
+    let settings = &state.settings;
+    settings.session.into_iter().chain(settings.burst).min()
+}
+
+/// The filter of a stream.
+#[derive(Debug, Clone)]
+pub struct Filter {
+    declared: Arc<FilterDeclared>,
+    state: Arc<State>,
+    object: Value,
+    /// Which functions it has.
+    has: u8,
+}
+
+impl Filter {
+    /// Whether it has that function.
+    pub fn has(&self, callback: Callback) -> bool {
+        self.has & (1 << callback as u8) != 0
+    }
+
+    /// Calls a function about one direction; the number that it returned, if it did.
+    ///
+    /// # Errors
+    /// It failed, which is logged.
+    pub fn call(
+        &self,
+        bridge: &dyn Bridge,
+        callback: Callback,
+        of_response: bool,
+    ) -> Result<Option<i64>, Failure> {
+        let mut running = Running::new(self.state.clone(), allowed(&self.state));
+        let number = running.number();
+        let made = (|| {
+            let call: Function = self.state.filters.get("call")?;
+            let about = (number, self.object.clone(), callback.name(), callback.is_of_message(), of_response);
+            let args = about.into_lua_multi(&self.state.lua)?;
+            Ok::<_, mlua::Error>((call, args.into_iter().collect::<Vec<Value>>()))
+        })();
+        let step = match made {
+            Ok((call, args)) => running.begin_alone(bridge, &call, &args),
+            Err(error) => Step::Failed(Failure::Error(error.to_string())),
+        };
+        let values = self.declared.done(&running, bridge, step)?;
+        Ok(values.front().and_then(Value::as_integer))
+    }
+}

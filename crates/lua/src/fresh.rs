@@ -1,0 +1,92 @@
+//! Makes a state of the interpreter: Lua's libraries as far as scripts may use them, the functions of
+//! the host, and the prelude over them.
+
+use std::sync::{Arc, Mutex};
+
+use mlua::{Lua, LuaOptions, StdLib, Table};
+
+use crate::budget;
+use crate::called::{Called, Shared};
+use crate::native;
+use crate::settings::{Libraries, Settings};
+use crate::state::State;
+
+/// A state without scripts; `number` is what they see as `core.thread`.
+pub(crate) fn state(
+    number: usize,
+    settings: &Arc<Settings>,
+    shared: &Arc<Shared>,
+    max_memory: usize,
+    workers: usize,
+) -> mlua::Result<State> {
+    let lua = Lua::new_with(libraries(settings.libraries), LuaOptions::default())?;
+    if max_memory > 0 {
+        lua.set_memory_limit(max_memory)?;
+    }
+    prepare_libraries(&lua, settings)?;
+    let called = Arc::new(Called::new(shared.clone()));
+    native::core(&lua, number, &called)?;
+    let native = native::table(&lua, settings, &called)?;
+    lua.load(include_str!("prelude/guard.lua")).set_name("=guard").call::<()>(&native)?;
+    let scheduling: Table = part(&lua, "scheduling", include_str!("prelude/scheduling.lua"), (&native,))?;
+    let classes: Table = part(&lua, "classes", include_str!("prelude/classes.lua"), (&native, &scheduling))?;
+    let services: Table =
+        part(&lua, "services", include_str!("prelude/services.lua"), (&native, &scheduling, &classes))?;
+    let process: Table = part(&lua, "process", include_str!("prelude/process.lua"), (&native, &scheduling))?;
+    lua.load(include_str!("prelude/events.lua")).set_name("=events").call::<()>((
+        &native,
+        &scheduling,
+        &process,
+    ))?;
+    let filters: Table =
+        part(&lua, "filters", include_str!("prelude/filters.lua"), (&native, &scheduling, &classes))?;
+    let default = if number == 0 { (10_000 / workers.max(1) as u32).max(500) } else { 10_000 };
+    budget::watch(&lua, settings.forced_yield.unwrap_or(default))?;
+    Ok(State {
+        #[cfg(test)]
+        classes: native.get("classes")?,
+        run: scheduling.get("loop")?,
+        act: classes.get("act")?,
+        serve_http: services.get("serve_http")?,
+        serve_tcp: services.get("serve_tcp")?,
+        serve_command: services.get("serve_command")?,
+        filters,
+        lua,
+        number,
+        settings: settings.clone(),
+        spare: Mutex::default(),
+    })
+}
+
+fn part(lua: &Lua, name: &str, text: &str, args: impl mlua::IntoLuaMulti) -> mlua::Result<Table> {
+    lua.load(text).set_name(format!("={name}")).call(args)
+}
+
+fn libraries(wanted: Libraries) -> StdLib {
+    let all = [
+        (wanted.table, StdLib::TABLE),
+        (wanted.io, StdLib::IO),
+        (wanted.os, StdLib::OS),
+        (wanted.string, StdLib::STRING),
+        (wanted.math, StdLib::MATH),
+        (wanted.utf8, StdLib::UTF8),
+        (wanted.package, StdLib::PACKAGE),
+    ];
+    all.iter().filter(|(is_wanted, _)| *is_wanted).fold(StdLib::COROUTINE, |all, (_, one)| all | *one)
+}
+
+/// Adds paths. Libraries in C are not loaded: nothing would
+/// bound what they do.
+fn prepare_libraries(lua: &Lua, settings: &Settings) -> mlua::Result<()> {
+    let globals = lua.globals();
+    if let Ok(package) = globals.get::<Table>("package")
+        && !settings.paths.is_empty()
+    {
+        let old: String = package.get("path")?;
+        package.set("path", format!("{};{old}", settings.paths.join(";")))?;
+    }
+    if settings.libraries.debug {
+        globals.set("debug", native::debug(lua)?)?;
+    }
+    Ok(())
+}

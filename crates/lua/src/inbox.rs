@@ -1,0 +1,152 @@
+//! What waits for a handler of events: a queue that what happens is put in, on whatever thread, and
+//! that the handler's task takes from.
+//!
+//! The queue is bounded. A handler that does not keep up misses events until it has caught up, and
+//! one message says so.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use sample::pattern;
+use state::events::{self, Event, OrderEvent, Subscriber};
+
+use crate::signal::Signal;
+
+/// So many events wait for one handler.
+const MOST: usize = 4096;
+
+/// Something that happened.
+#[derive(Debug, Clone)]
+pub(crate) enum Happened {
+    /// To a server.
+    Server(Arc<Event>),
+    /// To a certificate that is ordered.
+    Order(Arc<OrderEvent>),
+    /// To a pattern list, at this second.
+    Pattern(pattern::Change, i64),
+}
+
+/// What waits for one handler.
+pub(crate) struct Inbox {
+    waiting: Mutex<Waiting>,
+    pub(crate) signal: Signal,
+    /// Says that events are missed.
+    warn: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    events: VecDeque<Happened>,
+    /// Whether events are missed until there is nothing left of those before.
+    is_paused: bool,
+    /// Whether nothing is wanted any more.
+    is_closed: bool,
+}
+
+impl std::fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inbox").field("waiting", &self.waiting).finish_non_exhaustive()
+    }
+}
+
+impl Inbox {
+    pub(crate) fn new(warn: impl Fn(&str) + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { waiting: Mutex::default(), signal: Signal::default(), warn: Box::new(warn) })
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn put(&self, happened: Happened) {
+        let mut waiting = self.waiting();
+        if waiting.is_closed || waiting.is_paused {
+            return;
+        }
+        if waiting.events.len() >= MOST {
+            waiting.is_paused = true;
+            drop(waiting);
+            return (self.warn)(
+                "Lua event handler is too slow: events are missed until it has caught up with those before.",
+            );
+        }
+        waiting.events.push_back(happened);
+        drop(waiting);
+        self.signal.notify();
+    }
+
+    /// The next event.
+    pub(crate) fn take(&self) -> Option<Happened> {
+        let mut waiting = self.waiting();
+        let next = waiting.events.pop_front();
+        if waiting.events.is_empty() {
+            waiting.is_paused = false;
+        }
+        next
+    }
+
+    /// Nothing is wanted any more.
+    fn close(&self) {
+        let mut waiting = self.waiting();
+        waiting.is_closed = true;
+        waiting.events.clear();
+        drop(waiting);
+        self.signal.notify();
+    }
+
+    /// Ends its subscriptions.
+    pub(crate) fn end(self: Arc<Self>) {
+        let subscriber: Arc<dyn Subscriber> = self.clone();
+        events::unsubscribe(&subscriber);
+        self.close();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.waiting().is_closed
+    }
+}
+
+impl Subscriber for Inbox {
+    fn take(&self, event: &Arc<Event>) {
+        self.put(Happened::Server(event.clone()));
+    }
+
+    fn take_order(&self, event: &Arc<OrderEvent>) {
+        self.put(Happened::Order(event.clone()));
+    }
+}
+
+impl pattern::Watcher for Inbox {
+    fn changed(&self, change: pattern::Change) {
+        self.put(Happened::Pattern(change, base::clock::WallTime::now().seconds));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use super::*;
+
+    #[test]
+    fn a_slow_handler_misses_events_until_it_has_caught_up_and_is_told_once() {
+        let warned = Arc::new(AtomicUsize::new(0));
+        let count = warned.clone();
+        let inbox = Inbox::new(move |_| {
+            count.fetch_add(1, Relaxed);
+        });
+        let put = || inbox.put(Happened::Pattern(pattern::Change::Add, 1));
+        (0..2 * MOST).for_each(|_| put());
+        assert_eq!(warned.load(Relaxed), 1);
+        let taken = std::iter::from_fn(|| {
+            // What comes meanwhile is missed.
+            put();
+            inbox.take()
+        });
+        // The last of those before ends the pause, so that the one put behind it counts again.
+        assert_eq!(taken.take(MOST + 1).count(), MOST + 1);
+        inbox.close();
+        put();
+        assert!(inbox.take().is_none());
+    }
+}

@@ -1,0 +1,67 @@
+//! Who is told when a pattern list changes (scripts, `Patref.event_sub`).
+
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+/// What happened to a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Change {
+    /// A line was added.
+    Add = 1,
+    /// A line was removed.
+    Delete = 2,
+    /// A value was set.
+    Set = 4,
+    /// All lines were removed.
+    Clear = 8,
+    /// All lines were replaced.
+    Commit = 16,
+}
+
+/// Who is told. It must not wait.
+pub trait Watcher: Send + Sync {
+    /// The list has changed.
+    fn changed(&self, change: Change);
+}
+
+/// Who is told of which changes.
+type Watching = (u8, Weak<dyn Watcher>);
+
+/// Those who are told of one list: most have none.
+#[derive(Default)]
+pub(super) struct Watchers(OnceLock<Mutex<Vec<Watching>>>);
+
+impl std::fmt::Debug for Watchers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Watchers")
+    }
+}
+
+impl Watchers {
+    /// Has `who` told of these changes (a sum of their numbers), as long as it lives.
+    pub(super) fn add(&self, changes: u8, who: &Arc<dyn Watcher>) {
+        let all = self.0.get_or_init(Mutex::default);
+        let mut all = all.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        all.retain(|(_, who)| who.strong_count() > 0);
+        all.push((changes, Arc::downgrade(who)));
+    }
+
+    #[inline]
+    pub(super) fn tell(&self, change: Change) {
+        if let Some(all) = self.0.get() {
+            tell(all, change);
+        }
+    }
+}
+
+#[cold]
+fn tell(all: &Mutex<Vec<Watching>>, change: Change) {
+    let all = all.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let who: Vec<_> = all
+        .iter()
+        .filter(|(changes, _)| changes & change as u8 != 0)
+        .filter_map(|(_, who)| who.upgrade())
+        .collect();
+    drop(all);
+    who.iter().for_each(|who| who.changed(change));
+}
