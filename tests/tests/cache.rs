@@ -650,6 +650,7 @@ fn the_recipe_keeps_pages_and_lets_them_be_purged() {
     let server = format!("127.0.0.1:{}", origin.port());
     let text = text
         .replace("bind :80", &format!("bind 127.0.0.1:{port}"))
+        .replace("/var/cache/weir", "files")
         .replace("192.0.2.10:8080", &server)
         .replace("192.0.2.11:8080", &server);
     let _weir = Weir::start(&text, &[port]);

@@ -14,7 +14,7 @@ use state::proxy::Admission;
 use state::sessions::{self, Activity, Kill};
 use state::transition::{self, WARNING};
 
-use crate::checks;
+use crate::{caches, checks};
 use crate::hand_over::Exposed;
 use crate::messages::Messages;
 use crate::peers::Sections;
@@ -90,6 +90,7 @@ impl SoftStop {
             self.closing = true;
             exposed.close();
             close_listeners(shared, messages);
+            caches::let_go(&shared.plan, None);
             peers.stop();
         }
         if shared.process.connections.load(Relaxed) == 0 && peers.have_stopped() {

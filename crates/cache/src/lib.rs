@@ -2,6 +2,9 @@
 //! be answered from a cache, which responses may be kept and for how long, and the store that all
 //! workers share.
 //!
+//! What memory lets go of may stand in files (`disk`): their format, and which there are, is known
+//! here; the crate `disk` reads and writes them.
+//!
 //! No I/O and no clock: instants are passed in, as milliseconds of the monotonic clock and seconds
 //! of the calendar. `proxy` looks up, fills and delivers; `control` shows; `config` makes the
 //! stores.
@@ -9,31 +12,46 @@
 #![forbid(unsafe_code)]
 
 mod condition;
+mod file;
+mod files;
 mod filling;
 mod flight;
 mod freshness;
+mod growing;
 mod hints;
 mod key;
+mod loading;
 mod object;
 mod order;
+mod promote;
 mod purge;
 mod range;
 mod request;
 mod room;
 mod settings;
 mod store;
+mod validation;
 mod vary;
 
+#[cfg(test)]
+mod model_tests;
+
 pub use condition::is_unchanged;
+pub use file::{BLOCK, Clocks, Described, HEADER, Header, SUM, Wrong, describe, read, sum};
+pub use files::{Change, Counts, Entry, Files};
 pub use filling::Filling;
 pub use flight::{Follow, Landed, Lead, Turn};
 pub use freshness::{Lifetime, Now};
+pub use growing::{Feed, Piece};
 pub use hints::hints;
 pub use key::write_key;
-pub use object::{Object, Shown};
+pub use loading::{Load, Loading};
+pub use object::{Body, Object, Shown};
+pub use promote::Reserved;
 pub use purge::Purge;
 pub use range::{Ranged, ranged};
 pub use request::Request;
-pub use settings::{Hints, Settings};
+pub use settings::{Disk, Hints, Settings};
 pub use store::{Found, Store};
+pub use validation::{ask_for_whole, ask_whether, is_about, may_validate};
 pub use vary::Variant;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use cache::Object;
+use cache::{Feed, Object};
 use http::{BodyLength, ChunkDecoder, ChunkEvent, Head};
 
 use net::Stream;
@@ -165,6 +165,8 @@ pub(crate) struct Stored {
     /// What a cache has instead of all that, and what of its body is still to be sent.
     pub(crate) object: Option<Arc<Object>>,
     rest: Range<usize>,
+    /// What a cache gets of another request's response, and how much that will be, where it is known.
+    pub(crate) feed: Option<Box<(Feed, Option<u64>)>>,
     /// Whether more will be put in by who makes it.
     is_open: bool,
     /// Whether what there was has been taken, and the next portion is to be made.
@@ -179,6 +181,7 @@ impl Stored {
         self.bytes.clear();
         self.pieces = None;
         self.object = None;
+        self.feed = None;
         self.is_open = false;
         self.rest = 0..0;
         self.is_taken = false;
@@ -190,6 +193,13 @@ impl Stored {
         self.clear();
         self.rest = 0..object.body.len();
         self.object = Some(object);
+    }
+
+    /// Makes it what comes out of `feed`, so many bytes where that is known.
+    pub(crate) fn come(&mut self, feed: Feed, length: Option<u64>) {
+        self.clear();
+        self.feed = Some(Box::new((feed, length)));
+        self.open();
     }
 
     /// Leaves this part of an object's body.

@@ -37,6 +37,9 @@ pub(crate) fn of_request(client: &mut Client, x: &mut Exchange, backend: &Proxy)
         x.choice.said_early = true;
     }
     frame_request(x)?;
+    if x.caching.is_some() {
+        caching::ask(x);
+    }
     compression::of_request(client, x, backend);
     let pretend = backend.options.http_pretend_keepalive;
     if x.txn.request.has_upgrade() {

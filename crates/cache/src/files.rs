@@ -1,0 +1,617 @@
+//! What of a cache stands in files (`disk`): where each response is, which was used the longest time
+//! ago, and the work for the threads that read and write. No I/O: the crate `disk` asks for work
+//! ([`Files::next_change`], [`Files::next_read`]) and tells what came of it.
+//!
+//! Looking up takes no lock. A file that is not wanted any more is known as gone before anything
+//! else is done about it, so that nobody gets what was purged.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+
+use arc_swap::ArcSwapOption;
+use http::Head;
+
+use crate::file::{self, Described, Header};
+use crate::loading::Load;
+use crate::object::{Object, Times};
+use crate::purge::{OwnedPurge, Purge};
+use crate::request::Request;
+use crate::settings::{Disk, Settings};
+use crate::vary::Variant;
+
+/// Memory that an entry takes beside its key, what it varies on and its tags.
+const ENTRY: usize = size_of::<Entry>() + 128;
+
+/// So many reads may wait; who comes then goes to the server.
+const MOST_READS: usize = 1024;
+
+/// So many purges are remembered while files are looked through; after more of them nothing that
+/// was not seen yet is used.
+const MOST_PURGES: usize = 64;
+
+/// The same of keys whose responses changed meanwhile.
+const MOST_KEYS: usize = 1 << 20;
+
+/// The files of one store.
+#[derive(Debug)]
+pub struct Files {
+    /// What the section says.
+    pub settings: Disk,
+    /// The name of the section.
+    pub name: Box<str>,
+    /// The field that names tags.
+    tags: Option<http::Name>,
+    /// Memory that entries may take.
+    most_memory: usize,
+    /// Bytes that may wait to be written.
+    most_waiting: u64,
+    buckets: Box<[ArcSwapOption<Vec<Arc<Entry>>>]>,
+    order: Mutex<Order>,
+    changes: Queue<Change>,
+    reads: Queue<(Arc<Entry>, Arc<Load>)>,
+    /// Whether files are read and written: the directory is this process's, and was looked through.
+    is_open: AtomicBool,
+    /// Whether all is over.
+    is_closed: AtomicBool,
+    /// Whether threads were started.
+    is_served: AtomicBool,
+    /// What happened. Written by workers and by the threads that read and write.
+    pub counts: Counts,
+}
+
+/// What happened to files.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Responses that were read.
+    pub hits: AtomicU64,
+    /// Responses that were written.
+    pub written: AtomicU64,
+    /// Those that made room for others.
+    pub evicted: AtomicU64,
+    /// Those that were not written, as too much waited to be.
+    pub passed: AtomicU64,
+    /// Files that were not what they should be.
+    pub wrong: AtomicU64,
+    /// What the system refused.
+    pub errors: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Order {
+    by_use: BTreeMap<(u64, u64), Arc<Entry>>,
+    /// The last number given.
+    number: u64,
+    /// Bytes of all files.
+    bytes: u64,
+    /// Bytes of memory of all entries.
+    memory: usize,
+    /// Bytes that wait to be written.
+    waiting: u64,
+    /// What changed while files are looked through.
+    meanwhile: Meanwhile,
+}
+
+/// What was taken out while files are looked through: it may be in one that was not seen yet.
+#[derive(Debug, Default)]
+struct Meanwhile {
+    is_over: bool,
+    all: bool,
+    keys: HashSet<u64>,
+    purges: Vec<OwnedPurge>,
+}
+
+impl Meanwhile {
+    fn note_key(&mut self, hash: u64) {
+        if !self.is_over && !self.all && self.keys.len() < MOST_KEYS {
+            self.keys.insert(hash);
+        } else {
+            self.all |= !self.is_over;
+        }
+    }
+
+    fn note(&mut self, purge: &Purge<'_>) {
+        if self.is_over {
+            return;
+        }
+        match purge {
+            Purge::All => self.all = true,
+            _ if self.purges.len() >= MOST_PURGES => self.all = true,
+            purge => self.purges.push(OwnedPurge::of(purge)),
+        }
+    }
+
+    fn means(&self, entry: &Entry) -> bool {
+        self.all
+            || self.keys.contains(&entry.hash)
+            || self.purges.iter().any(|purge| purge.borrow().means_file(&entry.key, &entry.tags))
+    }
+}
+
+/// A response in a file.
+#[derive(Debug)]
+pub struct Entry {
+    pub(crate) hash: u64,
+    pub(crate) key: Box<[u8]>,
+    pub(crate) variant: Variant,
+    /// Its tags, spaces between them.
+    tags: Box<[u8]>,
+    pub(crate) times: Times,
+    /// The number of its file.
+    pub number: u64,
+    /// Bytes of the file.
+    pub size: u64,
+    /// When it was used last. Written by any worker.
+    used_ms: AtomicU64,
+    /// Under what instant it stands in the order of use. Written under the lock of that.
+    placed_ms: AtomicU64,
+    /// Whether the file is there as a whole.
+    is_there: AtomicBool,
+    /// Whether nobody may get it any more.
+    is_gone: AtomicBool,
+    /// Who reads it.
+    load: Mutex<Weak<Load>>,
+}
+
+/// What is to be done to files.
+#[derive(Debug)]
+pub enum Change {
+    /// A response is to be written.
+    Write(Arc<Entry>, Arc<Object>),
+    /// The file with this number is to be removed.
+    Remove(u64),
+}
+
+/// Work that waits for a thread.
+#[derive(Debug)]
+struct Queue<T> {
+    jobs: Mutex<VecDeque<T>>,
+    bell: Condvar,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self { jobs: Mutex::default(), bell: Condvar::new() }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl<T> Queue<T> {
+    /// False: `most` wait already.
+    fn push(&self, job: T, most: usize) -> bool {
+        let mut jobs = locked(&self.jobs);
+        let has_place = jobs.len() < most;
+        if has_place {
+            jobs.push_back(job);
+            drop(jobs);
+            self.bell.notify_one();
+        }
+        has_place
+    }
+
+    fn next(&self, is_closed: &AtomicBool) -> Option<T> {
+        let mut jobs = locked(&self.jobs);
+        loop {
+            if let Some(job) = jobs.pop_front() {
+                return Some(job);
+            }
+            if is_closed.load(Relaxed) {
+                return None;
+            }
+            jobs = self.bell.wait(jobs).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+    }
+
+    /// Takes what waits and need not be done, and has who waits for work look again.
+    fn take(&self, is_needed: impl Fn(&T) -> bool) -> VecDeque<T> {
+        let mut jobs = locked(&self.jobs);
+        let (needed, rest) = std::mem::take(&mut *jobs).into_iter().partition(is_needed);
+        *jobs = needed;
+        self.bell.notify_all();
+        rest
+    }
+}
+
+impl Files {
+    pub(crate) fn new(disk: Disk, settings: &Settings) -> Arc<Self> {
+        let memory = u64::from(settings.blocks) * Settings::BLOCK;
+        let most_memory = usize::try_from(memory / 4).unwrap_or(usize::MAX);
+        let count = (most_memory / ENTRY).next_power_of_two().clamp(16, 1 << 20);
+        let tags = settings.tags.as_deref().map(|name| http::Name::new(name.as_bytes()));
+        Arc::new(Self {
+            most_memory,
+            most_waiting: (memory / 8).max(2 * settings.max_object),
+            settings: disk,
+            name: settings.name.clone(),
+            tags,
+            buckets: (0..count).map(|_| ArcSwapOption::empty()).collect(),
+            order: Mutex::default(),
+            changes: Queue::default(),
+            reads: Queue::default(),
+            is_open: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+            is_served: AtomicBool::new(false),
+            counts: Counts::default(),
+        })
+    }
+
+    fn bucket(&self, hash: u64) -> &ArcSwapOption<Vec<Arc<Entry>>> {
+        &self.buckets[hash as usize & (self.buckets.len() - 1)]
+    }
+
+    fn order(&self) -> MutexGuard<'_, Order> {
+        locked(&self.order)
+    }
+
+    /// What is in a file for a request, fresh or of use all the same, as `is_of_use` says.
+    pub(crate) fn find(
+        &self,
+        request: &Request,
+        head: &Head,
+        now_ms: u64,
+        is_of_use: impl Fn(&Times) -> bool,
+    ) -> Option<Arc<Entry>> {
+        if !self.is_open.load(Relaxed) {
+            return None;
+        }
+        let bucket = self.bucket(request.hash).load();
+        let mut accepts = None;
+        let found = bucket.iter().flat_map(|bucket| bucket.iter()).find(|entry| {
+            entry.hash == request.hash
+                && entry.key == request.key
+                && entry.is_there.load(Relaxed)
+                && entry.variant.suits(head, &mut accepts)
+                && is_of_use(&entry.times)
+        })?;
+        found.used_ms.fetch_max(now_ms, Relaxed);
+        Some(found.clone())
+    }
+
+    /// Has an entry read. `None`: too much waits to be read.
+    pub(crate) fn load(&self, entry: &Arc<Entry>) -> Option<Arc<Load>> {
+        let mut load = locked(&entry.load);
+        if let Some(load) = load.upgrade() {
+            return Some(load);
+        }
+        let new = Load::new();
+        if !self.is_open.load(Relaxed) || !self.reads.push((entry.clone(), new.clone()), MOST_READS) {
+            return None;
+        }
+        *load = Arc::downgrade(&new);
+        Some(new)
+    }
+
+    /// Offers a response that memory lets go of; `is_alone` where nobody sends it: its memory is
+    /// then counted here until it is written.
+    pub(crate) fn offer(&self, object: &Arc<Object>, is_alone: bool) {
+        let is_filed = object.file.as_ref().is_some_and(|entry| !entry.is_gone());
+        if is_filed || object.is_hints || !self.is_open.load(Relaxed) {
+            return;
+        }
+        let size = file::size(object);
+        let mut order = self.order();
+        if size > self.settings.size / 2 || order.waiting + size > self.most_waiting {
+            self.counts.passed.fetch_add(1, Relaxed);
+            return;
+        }
+        order.number += 1;
+        let used = object.used_ms.load(Relaxed);
+        let (key, variant, tags) = (object.key.clone(), object.variant.clone(), self.tags_of(&object.head));
+        let entry = Entry::new(object.hash, key, variant, tags, object.times, order.number, size, used);
+        self.remove_shadowed(&entry, &mut order);
+        order.waiting += size;
+        let entry = self.add(entry, &mut order);
+        drop(order);
+        if is_alone {
+            object.release();
+        }
+        self.changes.push(Change::Write(entry, object.clone()), usize::MAX);
+    }
+
+    /// Puts an entry in, for which others make room.
+    fn add(&self, entry: Entry, order: &mut Order) -> Arc<Entry> {
+        let entry = Arc::new(entry);
+        order.bytes += entry.size;
+        order.memory += entry.memory();
+        while order.bytes > self.settings.size || order.memory > self.most_memory {
+            let Some(oldest) = order.least_used() else { break };
+            self.counts.evicted.fetch_add(1, Relaxed);
+            self.take_out(&oldest, order);
+        }
+        order.by_use.insert((entry.placed_ms.load(Relaxed), entry.number), entry.clone());
+        let bucket = self.bucket(entry.hash);
+        let old = bucket.load();
+        let others = old.iter().flat_map(|bucket| bucket.iter());
+        bucket.store(Some(Arc::new(std::iter::once(&entry).chain(others).cloned().collect())));
+        entry
+    }
+
+    /// Takes an entry out, and has its file removed.
+    fn take_out(&self, entry: &Arc<Entry>, order: &mut Order) {
+        if entry.is_gone.swap(true, Relaxed) {
+            return;
+        }
+        let bucket = self.bucket(entry.hash);
+        let old = bucket.load_full();
+        let all = old.iter().flat_map(|bucket| bucket.iter());
+        let new: Vec<_> = all.filter(|other| !Arc::ptr_eq(other, entry)).cloned().collect();
+        bucket.store((!new.is_empty()).then(|| Arc::new(new)));
+        order.by_use.remove(&(entry.placed_ms.load(Relaxed), entry.number));
+        order.bytes -= entry.size;
+        order.memory -= entry.memory();
+        // One that is being written is removed by who writes it.
+        if entry.is_there.load(Relaxed) {
+            self.changes.push(Change::Remove(entry.number), usize::MAX);
+        }
+    }
+
+    fn remove_shadowed(&self, new: &Entry, order: &mut Order) {
+        let bucket = self.bucket(new.hash).load_full();
+        let is_shadowed = |old: &&Arc<Entry>| {
+            old.key == new.key && (new.variant.is_for_all() || old.variant == new.variant)
+        };
+        for old in bucket.iter().flat_map(|bucket| bucket.iter()).filter(is_shadowed) {
+            self.take_out(old, order);
+        }
+    }
+
+    /// What is kept of that key changed: what `is_meant` of it is gone.
+    pub(crate) fn remove(&self, hash: u64, key: &[u8], is_meant: impl Fn(&Variant) -> bool) -> usize {
+        let mut order = self.order();
+        order.meanwhile.note_key(hash);
+        let bucket = self.bucket(hash).load_full();
+        let wanted = |entry: &&Arc<Entry>| *entry.key == *key && is_meant(&entry.variant);
+        let gone: Vec<_> = bucket.iter().flat_map(|bucket| bucket.iter()).filter(wanted).collect();
+        gone.iter().for_each(|entry| self.take_out(entry, &mut order));
+        gone.len()
+    }
+
+    /// Takes out what `purge` says, but for what `is_counted` says is in memory too; how many that
+    /// were.
+    pub(crate) fn purge(&self, purge: &Purge<'_>, is_counted: impl Fn(&Arc<Entry>) -> bool) -> usize {
+        let all = {
+            let mut order = self.order();
+            order.meanwhile.note(purge);
+            // Looked at without the lock, which many would hold for long.
+            order.by_use.values().cloned().collect::<Vec<_>>()
+        };
+        let wanted = all.iter().filter(|entry| purge.means_file(&entry.key, &entry.tags));
+        let mut count = 0;
+        for entry in wanted {
+            count += usize::from(!entry.is_gone() && !is_counted(entry));
+            self.take_out(entry, &mut self.order());
+        }
+        count
+    }
+
+    /// Every entry.
+    pub fn entries(&self) -> Vec<Arc<Entry>> {
+        self.order().by_use.values().cloned().collect()
+    }
+
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.order().bytes
+    }
+
+    /// Whether files are read and written now.
+    pub fn is_open(&self) -> bool {
+        self.is_open.load(Relaxed)
+    }
+
+    fn tags_of(&self, head: &Head) -> Box<[u8]> {
+        let Some(name) = &self.tags else { return Box::default() };
+        let lines: Vec<&[u8]> = head.get_all(name).collect();
+        lines.join(&b' ').into()
+    }
+}
+
+/// What the threads do that read and write.
+impl Files {
+    /// Whether threads were started.
+    pub fn is_served(&self) -> bool {
+        self.is_served.load(Relaxed)
+    }
+
+    /// Whether threads are to be started, which is so once.
+    pub fn begin(&self) -> bool {
+        !self.is_served.swap(true, Relaxed)
+    }
+
+    /// Adds what was found in a file of an earlier process, of that many bytes. False: it is not
+    /// wanted, and to be removed.
+    pub(crate) fn found(&self, hash: u64, described: &Described, header: &Header, now_ms: u64) -> bool {
+        let Described { key, variant, head, times } = described;
+        let tags = self.tags_of(head);
+        let entry = Entry::new(
+            hash,
+            key.clone(),
+            variant.clone(),
+            tags,
+            *times,
+            header.number,
+            header.size(),
+            times.stored_ms,
+        );
+        entry.is_there.store(true, Relaxed);
+        let mut order = self.order();
+        order.number = order.number.max(header.number);
+        let bucket = self.bucket(hash).load_full();
+        let is_newer = |other: &Arc<Entry>| {
+            other.key == entry.key && other.variant == entry.variant && other.number > entry.number
+        };
+        if times.is_over(now_ms)
+            || order.meanwhile.means(&entry)
+            || bucket.iter().flat_map(|bucket| bucket.iter()).any(is_newer)
+            || entry.size > self.settings.size
+        {
+            return false;
+        }
+        self.remove_shadowed(&entry, &mut order);
+        self.add(entry, &mut order);
+        true
+    }
+
+    /// All files of earlier processes were looked through, of which none had a higher number: from now
+    /// on there are others.
+    pub fn open(&self, number: u64) {
+        let mut order = self.order();
+        order.number = order.number.max(number);
+        order.meanwhile = Meanwhile { is_over: true, ..Meanwhile::default() };
+        drop(order);
+        if !self.is_closed.load(Relaxed) {
+            self.is_open.store(true, Relaxed);
+        }
+    }
+
+    /// Nothing is read or written from now on: another process has the directory, or will.
+    pub fn close(&self) {
+        self.is_closed.store(true, Relaxed);
+        self.is_open.store(false, Relaxed);
+        // What was purged is not to be there for the next process.
+        drop(self.changes.take(|change| matches!(change, Change::Remove(_))));
+        self.reads.take(|_| false).into_iter().for_each(|(_, load)| load.end(None));
+        let mut order = self.order();
+        for entry in order.by_use.values() {
+            entry.is_gone.store(true, Relaxed);
+        }
+        let number = order.number;
+        *order = Order { number, ..Order::default() };
+        self.buckets.iter().for_each(|bucket| bucket.store(None));
+    }
+
+    /// Whether that is so.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed.load(Relaxed)
+    }
+
+    /// The next change that is to be made; `None` once all is over. Waits for one.
+    pub fn next_change(&self) -> Option<Change> {
+        self.changes.next(&self.is_closed)
+    }
+
+    /// The next response that is to be read; `None` once all is over. Waits for one. Who waits for
+    /// it hears when `Load` is dropped, or told.
+    pub fn next_read(&self) -> Option<(Arc<Entry>, Arc<Load>)> {
+        self.reads.next(&self.is_closed)
+    }
+
+    /// A change that waits, if one does.
+    #[cfg(test)]
+    pub(crate) fn waiting_change(&self) -> Option<Change> {
+        locked(&self.changes.jobs).pop_front()
+    }
+
+    /// A read that waits, if one does.
+    #[cfg(test)]
+    pub(crate) fn waiting_read(&self) -> Option<(Arc<Entry>, Arc<Load>)> {
+        locked(&self.reads.jobs).pop_front()
+    }
+
+    /// What must hold between changes.
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        let order = self.order();
+        assert_eq!(order.bytes, order.by_use.values().map(|entry| entry.size).sum::<u64>());
+        assert_eq!(order.memory, order.by_use.values().map(|entry| entry.memory()).sum::<usize>());
+        assert!(order.bytes <= self.settings.size && order.memory <= self.most_memory);
+        let in_buckets: usize =
+            self.buckets.iter().map(|bucket| bucket.load().as_ref().map_or(0, |bucket| bucket.len())).sum();
+        assert_eq!(in_buckets, order.by_use.len());
+    }
+
+    /// What was to be written has been, or not. False: the file is to be removed.
+    pub fn written(&self, entry: &Arc<Entry>, is_written: bool) -> bool {
+        let mut order = self.order();
+        order.waiting = order.waiting.saturating_sub(entry.size);
+        if !is_written {
+            self.take_out(entry, &mut order);
+        }
+        let stays = is_written && !entry.is_gone() && !self.is_closed();
+        if stays {
+            self.counts.written.fetch_add(1, Relaxed);
+            entry.is_there.store(true, Relaxed);
+        }
+        stays
+    }
+
+    /// A file is not what it should be: it is removed.
+    pub fn wrong(&self, entry: &Arc<Entry>) {
+        self.counts.wrong.fetch_add(1, Relaxed);
+        self.take_out(entry, &mut self.order());
+    }
+}
+
+impl Order {
+    fn least_used(&mut self) -> Option<Arc<Entry>> {
+        const MOST_PASSED_OVER: usize = 64;
+        for _ in 0..MOST_PASSED_OVER {
+            let first = self.by_use.first_entry()?;
+            let (placed, number) = *first.key();
+            let used = first.get().used_ms.load(Relaxed);
+            if used <= placed {
+                return Some(first.get().clone());
+            }
+            let entry = first.remove();
+            entry.placed_ms.store(used, Relaxed);
+            self.by_use.insert((used, number), entry);
+        }
+        self.by_use.first_key_value().map(|(_, entry)| entry.clone())
+    }
+}
+
+impl Entry {
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        hash: u64,
+        key: Box<[u8]>,
+        variant: Variant,
+        tags: Box<[u8]>,
+        times: Times,
+        number: u64,
+        size: u64,
+        used_ms: u64,
+    ) -> Self {
+        Self {
+            hash,
+            key,
+            variant,
+            tags,
+            times,
+            number,
+            size,
+            used_ms: AtomicU64::new(used_ms),
+            placed_ms: AtomicU64::new(used_ms),
+            is_there: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
+            load: Mutex::default(),
+        }
+    }
+
+    /// Whether nobody may get it any more.
+    pub fn is_gone(&self) -> bool {
+        self.is_gone.load(Relaxed)
+    }
+
+    /// The first 32 bits of the hash of its key.
+    pub fn hash(&self) -> u32 {
+        (self.hash >> 32) as u32
+    }
+
+    /// What it varies on, as one number; 0 for nothing.
+    pub fn variant(&self) -> u64 {
+        self.variant.number()
+    }
+
+    /// Seconds until it is not fresh any more; negative since.
+    pub fn expires(&self, now_ms: u64) -> i64 {
+        (self.times.expires_ms as i64 - now_ms as i64).div_euclid(1000)
+    }
+
+    fn memory(&self) -> usize {
+        ENTRY + self.key.len() + self.variant.memory() + self.tags.len()
+    }
+}
