@@ -236,8 +236,7 @@ fn a_directory_goes_to_the_next_process() {
     let all = fill(&weir, port, 30);
     let files = told(&weir, "files");
     let text = configuration(origin.port(), port, &own.0, "");
-    let socket = weir.directory().join("runtime");
-    let arguments = ["-db", "-x", &socket.display().to_string(), "-sf", &weir.pid().to_string()];
+    let arguments = ["-db", "-sf", &weir.pid().to_string()];
     let next = Weir::start_with(&text, &arguments, &[port]);
     in_use(&next);
     assert_eq!(told(&next, "files"), files);

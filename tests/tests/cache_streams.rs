@@ -148,9 +148,10 @@ fn a_stream_of_http2_is_reset_where_the_response_breaks_off() {
     frames.get(1, "/");
     assert!(eventually(|| weir.stat("p,FRONTEND", "cache_lookups") == "2"));
     send(&say, [head("Content-Length: 10\r\n"), b"first".into()].concat());
+    assert_eq!(frames.next_of(DATA).payload, b"first");
     say.send(Step::Close).expect("the server listens");
     let end = frames.find(|frame| frame.kind == RST_STREAM || frame.kind == DATA && frame.flags & 1 != 0);
-    assert!(end.is_none_or(|frame| frame.kind == RST_STREAM));
+    assert!(end.is_some_and(|frame| frame.kind == RST_STREAM));
 }
 
 #[test]

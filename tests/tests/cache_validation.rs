@@ -89,9 +89,24 @@ fn what_did_not_change_is_not_sent_again() {
     assert_eq!(own.origin.requests(), 2);
     let shown = weir.ask("show cache");
     assert_eq!(shown.matches("type:full").count(), 1, "{shown}");
-    // The connection to the server is kept for the next request.
-    ok(get(port, "/other"));
-    assert_eq!(own.origin.connections(), 1);
+}
+
+#[test]
+fn the_connection_that_a_304_came_over_is_kept() {
+    let own = versioned("Cache-Control: max-age=60\r\n");
+    let (_weir, port) = around(&own.origin, " revalidation on\n", "");
+    let mut client = Client::connect(port);
+    let mut ask = |path: &str| {
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"));
+        ok(client.response())
+    };
+    ask("/");
+    assert!(eventually(|| {
+        ask("/");
+        own.origin.requests() > 1
+    }));
+    ask("/other");
+    assert_eq!((own.origin.requests(), own.origin.connections()), (3, 1));
 }
 
 #[test]

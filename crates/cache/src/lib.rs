@@ -53,5 +53,5 @@ pub use range::{Ranged, ranged};
 pub use request::Request;
 pub use settings::{Disk, Hints, Settings};
 pub use store::{Found, Store};
-pub use validation::{ask_for_whole, ask_whether, is_about, may_validate};
+pub use validation::{Conditions, ask_for_whole, ask_whether, is_about, may_validate};
 pub use vary::Variant;

@@ -259,7 +259,7 @@ impl World {
         if let Some(stale) = stale {
             let mut asking = head.clone();
             assert!(may_validate(&asking));
-            ask_whether(&mut asking, &stale);
+            _ = ask_whether(&mut asking, &stale);
             let own = format!("\"{tag}\"");
             if asking.get_known(http::KnownName::IfNoneMatch) == Some(own.as_bytes()) {
                 let told = response(304, &tag, lifetime, PATHS[path]);

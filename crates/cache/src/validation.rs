@@ -33,8 +33,27 @@ pub fn may_validate(request: &Head) -> bool {
     OTHERS.into_iter().all(|name| request.get_known(name).is_none())
 }
 
-/// Has the request ask whether `object` is still what it was (RFC 9111, 4.3.1).
-pub fn ask_whether(request: &mut Head, object: &Object) {
+/// What a request says of what its client has.
+#[derive(Debug)]
+pub struct Conditions(Box<Head>);
+
+impl Conditions {
+    /// Puts that in the place of what the request says now.
+    pub fn restore(&self, request: &mut Head) {
+        ask_for_whole(request);
+        self.0.fields().for_each(|(name, value)| _ = request.append(name, value));
+    }
+}
+
+/// Has the request ask whether `object` is still what it was (RFC 9111, 4.3.1); what it said itself.
+pub fn ask_whether(request: &mut Head, object: &Object) -> Conditions {
+    let mut own = Head::new();
+    own.start_request(b"GET", b"/");
+    for name in CONDITIONS {
+        for value in request.get_all(&name.into()) {
+            own.push_known(name, value, false);
+        }
+    }
     ask_for_whole(request);
     let of = [KnownName::Etag, KnownName::LastModified];
     for (condition, validator) in CONDITIONS.into_iter().zip(of) {
@@ -42,6 +61,7 @@ pub fn ask_whether(request: &mut Head, object: &Object) {
             request.push_known(condition, value, false);
         }
     }
+    Conditions(Box::new(own))
 }
 
 /// Has the request ask for all of it, whatever its client has.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use cache::{Feed, Filling, Lead, Object, Request, Store};
+use cache::{Conditions, Feed, Filling, Lead, Object, Request, Store};
 
 /// What a cache has to do with an exchange.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub(crate) struct Caching {
     pub(crate) fallback: Option<Arc<Object>>,
     /// What is stale, about which the server is asked (`revalidation`).
     pub(crate) stale: Option<Arc<Object>>,
+    /// What the client said itself of what it has, where the server is asked that.
+    pub(crate) conditions: Option<Conditions>,
     /// What is kept of the response, until its body is on its way.
     pub(crate) filling: Option<Filling>,
     /// Who waits for the response, or gets what is stale until it is there.
@@ -40,7 +42,7 @@ pub(crate) enum Given {
 impl Caching {
     /// Nothing was found yet.
     pub(crate) fn new(store: Arc<Store>, request: Request) -> Self {
-        let (found, fallback, stale, filling, lead) = (None, None, None, None, None);
-        Self { store, request, found, fallback, stale, filling, lead, has_read: false, revalidates: false }
+        let (found, fallback, stale, conditions, filling, lead) = (None, None, None, None, None, None);
+        Self { store, request, found, fallback, stale, conditions, filling, lead, has_read: false, revalidates: false }
     }
 }

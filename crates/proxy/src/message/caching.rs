@@ -269,7 +269,7 @@ pub(crate) fn ask(x: &mut Exchange) {
             && cache::may_validate(&x.txn.request)
     });
     if let Some(stale) = &caching.stale {
-        cache::ask_whether(&mut x.txn.request, stale);
+        caching.conditions = Some(cache::ask_whether(&mut x.txn.request, stale));
     }
 }
 

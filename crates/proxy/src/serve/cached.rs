@@ -70,10 +70,13 @@ fn is_clients(fault: Fault) -> bool {
 /// # Errors
 /// Rules on responses say otherwise.
 pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
-    let Some((store, given)) = x.caching.take().and_then(|caching| Some((caching.store, caching.found?)))
-    else {
+    let Some(mut caching) = x.caching.take() else { return Err(Fault::Internal.into()) };
+    let (store, Some(given)) = (caching.store, caching.found.take()) else {
         return Err(Fault::Internal.into());
     };
+    if let Some(own) = &caching.conditions {
+        own.restore(&mut x.txn.request);
+    }
     let ranges = store.settings.ranges;
     x.txn.cache = Some(store);
     x.txn.service = Some("<CACHE>");
