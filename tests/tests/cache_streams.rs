@@ -62,7 +62,8 @@ fn ask(port: u16) -> Client {
 
 /// Clients that ask for the same, all of them looked up; the first one is the first to ask.
 fn crowd(weir: &Weir, port: u16, count: usize) -> Vec<Client> {
-    let looked_up = |count: usize| assert!(eventually(|| weir.stat("p,FRONTEND", "cache_lookups") == count.to_string()));
+    let looked_up =
+        |count: usize| assert!(eventually(|| weir.stat("p,FRONTEND", "cache_lookups") == count.to_string()));
     let mut all = vec![ask(port)];
     looked_up(1);
     all.extend((1..count).map(|_| ask(port)));
@@ -117,7 +118,8 @@ fn those_who_wait_get_the_response_as_it_comes() {
 
 #[test]
 fn what_breaks_off_is_never_taken_for_the_whole() {
-    for (fields, first) in [("Content-Length: 10\r\n", "first"), ("Transfer-Encoding: chunked\r\n", "5\r\nfirst\r\n")]
+    for (fields, first) in
+        [("Content-Length: 10\r\n", "first"), ("Transfer-Encoding: chunked\r\n", "5\r\nfirst\r\n")]
     {
         let (origin, say, _count) = led();
         let (weir, port) = around(&origin, "", " retries 0\n");

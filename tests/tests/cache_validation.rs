@@ -155,7 +155,8 @@ fn a_304_about_something_else_has_the_server_asked_for_the_whole() {
         if head.to_ascii_lowercase().contains("if-none-match") {
             return b"HTTP/1.1 304 Not Modified\r\nETag: \"another\"\r\n\r\n".to_vec();
         }
-        b"HTTP/1.1 200 OK\r\nCache-Control: max-age=1\r\nETag: \"one\"\r\nContent-Length: 4\r\n\r\nbody".to_vec()
+        b"HTTP/1.1 200 OK\r\nCache-Control: max-age=1\r\nETag: \"one\"\r\nContent-Length: 4\r\n\r\nbody"
+            .to_vec()
     });
     let (_weir, port) = around(&origin, " revalidation on\n", "");
     ok(get(port, "/"));
@@ -211,7 +212,8 @@ fn an_error_while_asking_is_helped_out_of() {
     let fails = Arc::new(AtomicUsize::new(0));
     let failing = fails.clone();
     let origin = Origin::start(move |_, _| match failing.load(Ordering::SeqCst) {
-        0 => b"HTTP/1.1 200 OK\r\nCache-Control: max-age=1\r\nETag: \"one\"\r\nContent-Length: 4\r\n\r\nbody".to_vec(),
+        0 => b"HTTP/1.1 200 OK\r\nCache-Control: max-age=1\r\nETag: \"one\"\r\nContent-Length: 4\r\n\r\nbody"
+            .to_vec(),
         _ => b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n".to_vec(),
     });
     let (_weir, port) = around(&origin, " revalidation on\n stale-if-error 1000\n", " retries 0\n");

@@ -27,7 +27,9 @@ fn open(directory: &str, plan: &Plan, messages: Messages) -> Option<Directory> {
     match Directory::open(Path::new(directory), owner) {
         Ok(opened) => Some(opened),
         Err(error) => {
-            let text = format!("cannot open the directory {directory} of a cache, which keeps responses in memory alone: {error}");
+            let text = format!(
+                "cannot open the directory {directory} of a cache, which keeps responses in memory alone: {error}"
+            );
             messages.say(Severity::Warning, &text);
             None
         }
@@ -72,9 +74,8 @@ pub(crate) fn serve(shared: &Arc<Shared>, is_first: bool, messages: Messages) {
 
 /// Lets go of all directories of `plan` that `new` has no use for: other caches may have them.
 pub(crate) fn let_go(plan: &Plan, new: Option<&Plan>) {
-    let stays = |store: &&Arc<Store>| {
-        new.is_some_and(|new| new.caches.iter().any(|other| Arc::ptr_eq(other, store)))
-    };
+    let stays =
+        |store: &&Arc<Store>| new.is_some_and(|new| new.caches.iter().any(|other| Arc::ptr_eq(other, store)));
     for files in stores(plan).filter(|store| !stays(store)).filter_map(|store| store.files.as_ref()) {
         files.close();
     }

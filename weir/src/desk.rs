@@ -13,12 +13,12 @@ use plan::bind::BindAddress;
 use proxy::{Shared, Worker};
 use tokio::task::AbortHandle;
 
-use crate::{caches, checks};
 use crate::common::Common;
 use crate::emails::Emails;
 use crate::listeners::{Bound, Owner};
 use crate::messages::Messages;
 use crate::services;
+use crate::{caches, checks};
 
 /// What a plan has at work.
 pub(crate) struct Desk {

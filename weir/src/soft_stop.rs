@@ -14,10 +14,10 @@ use state::proxy::Admission;
 use state::sessions::{self, Activity, Kill};
 use state::transition::{self, WARNING};
 
-use crate::{caches, checks};
 use crate::hand_over::Exposed;
 use crate::messages::Messages;
 use crate::peers::Sections;
+use crate::{caches, checks};
 
 /// How often a stopping process looks whether its connections have ended.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);

@@ -141,18 +141,22 @@ pub fn describe(object: &Object, number: u64, now: Clocks) -> Vec<u8> {
         put(&mut text, name);
         put(&mut text, value);
     }
-    let described = (text.len() - HEADER) as u32;
-    let sum = XxHash3_64::oneshot_with_seed(number, &text[HEADER..]);
+    let header = header(number, object.body.len() as u64, &text[HEADER..]);
+    text[..HEADER].copy_from_slice(&header);
+    text
+}
+
+/// The header before a description and a body of so many bytes, [`HEADER`] bytes.
+pub fn header(number: u64, body: u64, described: &[u8]) -> Vec<u8> {
     let mut header = Vec::with_capacity(HEADER);
     header.extend_from_slice(MAGIC);
     header.extend_from_slice(&VERSION.to_le_bytes());
-    header.extend_from_slice(&described.to_le_bytes());
-    header.extend_from_slice(&(object.body.len() as u64).to_le_bytes());
+    header.extend_from_slice(&(described.len() as u32).to_le_bytes());
+    header.extend_from_slice(&body.to_le_bytes());
     header.extend_from_slice(&number.to_le_bytes());
-    header.extend_from_slice(&sum.to_le_bytes());
+    header.extend_from_slice(&XxHash3_64::oneshot_with_seed(number, described).to_le_bytes());
     header.extend_from_slice(&XxHash3_64::oneshot(&header).to_le_bytes());
-    text[..HEADER].copy_from_slice(&header);
-    text
+    header
 }
 
 /// Reads the description that follows a header.

@@ -150,6 +150,9 @@ impl Filling {
         self.growing = self.growing.take().filter(|growing| growing.is_read());
         if self.growing.is_none() {
             self.room = self.store.no_room();
+        } else {
+            // Where there is none, they may lag behind by less.
+            _ = self.grow(WINDOW, now_ms);
         }
     }
 
@@ -163,7 +166,8 @@ impl Filling {
             return;
         };
         let Plan { number, hash, key, variant, mut head, lifetime, fixed } = *plan;
-        let body = growing.as_ref().map_or_else(|| std::mem::take(&mut self.body), |growing| growing.collect());
+        let body =
+            growing.as_ref().map_or_else(|| std::mem::take(&mut self.body), |growing| growing.collect());
         head.append(b"content-length", body.len().to_string().as_bytes());
         head.shrink(0);
         // The line that was just added counts with the head.
@@ -210,8 +214,11 @@ impl Filling {
     }
 }
 
-/// Of a response that turned out too long to be kept, so much stays at least for those who get it
-/// already.
+/// Of a response that turned out too long to be kept, so many bytes stay for those who get it already,
+/// if there is memory.
+const WINDOW: usize = 1 << 20;
+
+/// And so many where there is none.
 const LEAST_WINDOW: usize = 64 * 1024;
 
 /// Bytes that `content-length` adds to a head, and what its memory may grow by for it.

@@ -37,7 +37,7 @@ mod vary;
 mod model_tests;
 
 pub use condition::is_unchanged;
-pub use file::{BLOCK, Clocks, Described, HEADER, Header, SUM, Wrong, describe, read, sum};
+pub use file::{BLOCK, Clocks, Described, HEADER, Header, SUM, Wrong, describe, header, read, sum};
 pub use files::{Change, Counts, Entry, Files};
 pub use filling::Filling;
 pub use flight::{Follow, Landed, Lead, Turn};

@@ -28,8 +28,7 @@ impl Store {
         fresh_only: bool,
     ) -> Option<Loading> {
         let files = self.files.as_ref()?;
-        let is_of_use =
-            |times: &Times| now_ms < times.expires_ms || !fresh_only && !times.is_over(now_ms);
+        let is_of_use = |times: &Times| now_ms < times.expires_ms || !fresh_only && !times.is_over(now_ms);
         let entry = files.find(request, head, now_ms, is_of_use)?;
         Some(Loading::new(files.load(&entry)?))
     }
@@ -42,7 +41,13 @@ impl Store {
 
     /// Memory for what a file has, for which others make room; `None` where there is not so much, or
     /// where the file is not that of `entry`.
-    pub fn reserve(&self, entry: &Entry, described: &Described, header: &Header, now_ms: u64) -> Option<Reserved> {
+    pub fn reserve(
+        &self,
+        entry: &Entry,
+        described: &Described,
+        header: &Header,
+        now_ms: u64,
+    ) -> Option<Reserved> {
         if described.key != entry.key || described.variant != entry.variant || header.number != entry.number {
             return None;
         }

@@ -86,7 +86,8 @@ pub fn is_about(response: &Head, object: &Object) -> bool {
 fn freshened(kept: &Head, response: &Head) -> Head {
     // What tells of the body, and of who gets it, is that of what is kept.
     const STAY: &[&[u8]] = &[b"content-encoding", b"content-range", b"content-type", b"vary"];
-    let is_told = |name: &[u8]| !is_of_message(name) && !STAY.iter().any(|own| own.eq_ignore_ascii_case(name));
+    let is_told =
+        |name: &[u8]| !is_of_message(name) && !STAY.iter().any(|own| own.eq_ignore_ascii_case(name));
     let mut head = kept.clone();
     head.remove_if(|name, _| is_told(name) && response.get(&Name::new(name)).is_some());
     for (name, value) in response.fields().filter(|(name, _)| is_told(name)) {
@@ -107,7 +108,8 @@ impl Store {
             }
             Lifetime::of(&judged, &self.settings, now)
         };
-        let stale = Lifetime { left: 0, age: 0, modified: old.times.modified, while_revalidate: 0, if_error: 0 };
+        let stale =
+            Lifetime { left: 0, age: 0, modified: old.times.modified, while_revalidate: 0, if_error: 0 };
         let times = Times::of(lifetime.unwrap_or(stale), now);
         let (key, variant, body) = (old.key.clone(), old.variant.clone(), old.body.clone());
         // The memory of the body is counted already, and that of the head as it was.

@@ -37,16 +37,22 @@ pub fn cache_key(bytes: &[u8]) {
     assert_eq!(keys[0] == keys[1], resources[0] == resources[1], "{resources:?}");
 }
 
-/// What is read out of a file is what a file of that is written like; nothing else is read.
+/// What is read out of a file is what a file of that is written like; nothing else is read. The
+/// bytes are a file; what is behind its header is read once more with a header that is right.
 pub fn cache_file(bytes: &[u8]) {
+    file(bytes);
+    if let Some(described) = bytes.get(HEADER..) {
+        file(&[&cache::header(1, 0, described), described].concat());
+    }
+}
+
+fn file(bytes: &[u8]) {
     let now = Clocks { ms: 1_000_000, wall_ms: 1_700_000_000_000 };
     let Ok(header) = Header::read(bytes) else { return };
     let described = bytes.get(HEADER..).and_then(|rest| rest.get(..header.described as usize));
     let Some(Ok(described)) = described.map(|text| cache::read(&header, text, now)) else { return };
-    let settings = Settings {
-        disk: Some(Disk { directory: "/".into(), size: 1 << 40 }),
-        ..Settings::new("fuzz", 1024)
-    };
+    let settings =
+        Settings { disk: Some(Disk { directory: "/".into(), size: 1 << 40 }), ..Settings::new("fuzz", 1024) };
     let store = Store::new(settings);
     if store.found_file(&described, &header, now.ms) {
         let entry = store.files.iter().flat_map(|files| files.entries()).next().expect("the file");

@@ -41,7 +41,9 @@ fn refuse_shared_directories(made: &[(&Section, Option<Settings>)], context: &mu
     let directory = |settings: &Option<Settings>| Some(settings.as_ref()?.disk.as_ref()?.directory.clone());
     for (at, (section, settings)) in made.iter().enumerate() {
         let Some(own) = directory(settings) else { continue };
-        if let Some((other, _)) = made[..at].iter().find(|(_, other)| directory(other).is_some_and(|dir| dir == own)) {
+        if let Some((other, _)) =
+            made[..at].iter().find(|(_, other)| directory(other).is_some_and(|dir| dir == own))
+        {
             let line = |section: &Section| {
                 let mut lines = section.statements.iter().filter(|line| line.keyword.name == "disk");
                 lines.next_back().map_or(section.name.span(), |line| line.span)
@@ -131,8 +133,15 @@ fn read(section: &Section, context: &mut Context<'_>) -> Option<Settings> {
 }
 
 /// What says how responses that are kept are used.
-const OF_RESPONSES: &[&str] =
-    &["collapsed-forwarding", "disk", "process-range", "purge-tags", "revalidation", "stale-if-error", "stale-while-revalidate"];
+const OF_RESPONSES: &[&str] = &[
+    "collapsed-forwarding",
+    "disk",
+    "process-range",
+    "purge-tags",
+    "revalidation",
+    "stale-if-error",
+    "stale-while-revalidate",
+];
 
 /// Checks the filters of a proxy whose rules name `used`; whether it keeps responses at all.
 pub(crate) fn check_filters(proxy: &Pending<'_>, used: &[Arc<Store>], context: &mut Context<'_>) -> bool {

@@ -43,6 +43,17 @@ impl Caching {
     /// Nothing was found yet.
     pub(crate) fn new(store: Arc<Store>, request: Request) -> Self {
         let (found, fallback, stale, conditions, filling, lead) = (None, None, None, None, None, None);
-        Self { store, request, found, fallback, stale, conditions, filling, lead, has_read: false, revalidates: false }
+        Self {
+            store,
+            request,
+            found,
+            fallback,
+            stale,
+            conditions,
+            filling,
+            lead,
+            has_read: false,
+            revalidates: false,
+        }
     }
 }

@@ -107,8 +107,7 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(),
         match given {
             Given::Kept(object) => {
                 let whole = object.body.len();
-                let ranged =
-                    if ranges { ranged(&x.txn.request, &object.head, whole) } else { Ranged::Whole };
+                let ranged = if ranges { ranged(&x.txn.request, &object.head, whole) } else { Ranged::Whole };
                 x.reply.hold(object);
                 if let Some(part) = give_range(&mut x.txn.response, ranged, whole) {
                     x.reply.narrow(part);
@@ -163,7 +162,7 @@ fn give_feed(x: &mut Exchange, mut feed: Feed, ranges: bool) -> BodyLength {
         }
     }
     match length {
-        Some(length) => _ = head.set_content_length(length),
+        Some(length) => head.set_content_length(length),
         None => _ = head.append(b"transfer-encoding", b"chunked"),
     }
     x.reply.come(feed, length);
