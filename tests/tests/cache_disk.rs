@@ -5,7 +5,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use weir_tests::client::{Response, exchange, get};
+use weir_tests::chunks::chunked;
+use weir_tests::client::{Client, Response, exchange, get};
 use weir_tests::{Origin, Weir, eventually, free_port, scratch};
 
 /// A directory that goes with the test.
@@ -306,4 +307,111 @@ fn a_reload_in_place_keeps_the_files() {
     in_use(&weir);
     let hits = all.iter().filter(|path| ok(get(port, path), path)).count();
     assert!(hits >= 15, "{hits}");
+}
+
+/// Bytes of which no two parts are alike.
+fn long(seed: usize) -> Vec<u8> {
+    (0..3_000_000usize).map(|at| ((at * 7) ^ (at >> 8) ^ (at >> 16) ^ seed) as u8).collect()
+}
+
+/// A server of long responses: `/plain…` with their length, others in chunks.
+fn longs() -> Origin {
+    Origin::start(|head, _| {
+        let path = head.split(' ').nth(1).unwrap_or_default();
+        let body = long(path.len());
+        let mut response = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\nETag: \"x\"\r\n".to_vec();
+        if path.starts_with("/plain") {
+            response.extend_from_slice(format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes());
+            response.extend_from_slice(&body);
+        } else {
+            response.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
+            response.extend_from_slice(&chunked(&body, 50_000, ""));
+        }
+        response
+    })
+}
+
+/// Asks for a path that is not kept yet, and waits until it is in its file.
+fn keep_long(weir: &Weir, port: u16, path: &str) {
+    let before = told(weir, "written");
+    let first = get(port, path).expect("a response");
+    assert_eq!((first.status, first.header("x-hit")), (200, Some("0")));
+    assert!(eventually(|| told(weir, "written") == before + 1), "{}", weir.ask("show cache"));
+}
+
+fn is_whole(response: Option<Response>, path: &str) -> bool {
+    let response = response.expect("a response");
+    assert_eq!(response.status, 200, "{}", response.head);
+    response.header("x-hit") == Some("1") && response.body == long(path.len())
+}
+
+#[test]
+fn what_memory_does_not_hold_is_sent_out_of_its_file() {
+    let (origin, own) = (longs(), Scratch::new());
+    let (weir, port) = start(&origin, &own);
+    for path in ["/plain", "/chunked"] {
+        keep_long(&weir, port, path);
+        for _ in 0..3 {
+            assert!(is_whole(get(port, path), path), "{path}");
+        }
+        let ask = |fields: &str| {
+            exchange(port, &format!("GET {path} HTTP/1.1\r\nHost: test\r\n{fields}\r\n")).expect("a response")
+        };
+        let part = ask("Range: bytes=65530-200000\r\n");
+        assert_eq!((part.status, part.header("content-range")), (206, Some("bytes 65530-200000/3000000")));
+        assert!(part.body == long(path.len())[65_530..=200_000]);
+        assert_eq!(ask("If-None-Match: \"x\"\r\n").status, 304);
+        let mut client = Client::connect(port);
+        client.send(format!(
+            "HEAD {path} HTTP/1.1\r\nHost: test\r\n\r\nGET {path} HTTP/1.1\r\nHost: test\r\n\r\n"
+        ));
+        assert!(client.read_head().to_ascii_lowercase().contains("content-length: 3000000"));
+        assert!(is_whole(client.response(), path));
+    }
+    assert_eq!(origin.requests(), 2);
+    assert_eq!(weir.ask("clear cache c key test/plain").trim(), "1 objects removed");
+    keep_long(&weir, port, "/plain");
+    // And after a crash.
+    weir.signal("KILL");
+    drop(weir);
+    let (_weir, port) = start(&origin, &own);
+    assert!(is_whole(get(port, "/plain"), "/plain"));
+    assert!(is_whole(get(port, "/chunked"), "/chunked"));
+    assert_eq!(origin.requests(), 3);
+}
+
+#[test]
+fn a_wrong_block_breaks_a_long_response_off() {
+    let (origin, own) = (longs(), Scratch::new());
+    let (weir, port) = start(&origin, &own);
+    keep_long(&weir, port, "/plain");
+    let files = own.files();
+    let mut bytes = fs::read(&files[0]).expect("a file");
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    fs::write(&files[0], bytes).expect("a file");
+    let mut client = Client::connect(port);
+    client.send("GET /plain HTTP/1.1\r\nHost: test\r\n\r\n");
+    assert!(client.read_head().starts_with("HTTP/1.1 200"));
+    let got = client.read_to_end();
+    assert!(got.len() < 3_000_000 && long(6).starts_with(&got), "{}", got.len());
+    assert!(eventually(|| own.files().is_empty()));
+    keep_long(&weir, port, "/plain");
+    assert!(is_whole(get(port, "/plain"), "/plain"));
+}
+
+#[test]
+fn what_is_sent_out_of_a_file_comes_to_its_end_while_the_next_process_has_the_directory() {
+    let (origin, own) = (longs(), Scratch::new());
+    let (weir, port) = start(&origin, &own);
+    keep_long(&weir, port, "/plain");
+    let mut slow = Client::connect(port);
+    slow.send("GET /plain HTTP/1.1\r\nHost: test\r\n\r\n");
+    assert!(slow.read_head().starts_with("HTTP/1.1 200"));
+    let arguments = ["-db", "-sf", &weir.pid().to_string()];
+    let next = Weir::start_with(&configuration(origin.port(), port, &own.0, ""), &arguments, &[port]);
+    in_use(&next);
+    assert!(slow.read_bytes(3_000_000) == long(6));
+    assert!(is_whole(get(port, "/plain"), "/plain"));
+    assert_eq!(origin.requests(), 1);
 }

@@ -11,6 +11,7 @@ use http::Head;
 use twox_hash::XxHash3_64;
 
 use crate::object::{Object, Times};
+use crate::spool::Spooled;
 use crate::vary::Variant;
 
 /// Bytes of the header.
@@ -106,43 +107,60 @@ pub struct Described {
     pub(crate) times: Times,
 }
 
+/// Whether a field is left out of a description: the length of the body is that of the file's.
+fn is_left_out(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"content-length")
+}
+
 /// Bytes of the file of `object`.
 pub(crate) fn size(object: &Object) -> u64 {
+    size_of(&object.key, &object.variant, &object.head, object.body.len() as u64)
+}
+
+/// Bytes of a file.
+pub(crate) fn size_of(key: &[u8], variant: &Variant, head: &Head, body: u64) -> u64 {
     let option = |bytes: Option<usize>| 1 + bytes.map_or(0, |length| 4 + length);
-    let Variant { codings, referer, origin } = &object.variant;
+    let Variant { codings, referer, origin } = variant;
     let variant = option(codings.map(|_| 2))
         + option(referer.as_ref().map(|own| own.len()))
         + option(origin.as_ref().map(|own| own.len()));
-    let fields: usize = object.head.fields().map(|(name, value)| 8 + name.len() + value.len()).sum();
-    let head = 2 + 4 + object.head.reason().len() + fields;
-    let described = 4 + object.key.len() + variant + 4 + 8 + 4 * 8 + head;
-    let body = object.body.len() as u64;
+    let fields = head.fields().filter(|(name, _)| !is_left_out(name));
+    let fields: usize = fields.map(|(name, value)| 8 + name.len() + value.len()).sum();
+    let described = 4 + key.len() + variant + 4 + 8 + 4 * 8 + 2 + 4 + head.reason().len() + fields;
     HEADER as u64 + described as u64 + body + body.div_ceil(BLOCK as u64) * SUM as u64
 }
 
 /// The header of the file with that number, and the description of `object`.
 pub fn describe(object: &Object, number: u64, now: Clocks) -> Vec<u8> {
-    let mut text = Vec::with_capacity(HEADER + object.head.written_len() + object.key.len() + 128);
-    text.resize(HEADER, 0);
-    put(&mut text, &object.key);
-    let Variant { codings, referer, origin } = &object.variant;
+    let described = described(&object.key, &object.variant, &object.head, &object.times, now);
+    let mut text = header(number, object.body.len() as u64, &described);
+    text.extend_from_slice(&described);
+    text
+}
+
+/// The description of what is on its way.
+pub fn describe_spooled(own: &Spooled, now: Clocks) -> Vec<u8> {
+    described(&own.key, &own.variant, &own.head, &own.times, now)
+}
+
+fn described(key: &[u8], variant: &Variant, head: &Head, times: &Times, now: Clocks) -> Vec<u8> {
+    let mut text = Vec::with_capacity(head.written_len() + key.len() + 128);
+    put(&mut text, key);
+    let Variant { codings, referer, origin } = variant;
     put_option(&mut text, codings.map(u16::to_le_bytes).as_ref().map(|codings| &codings[..]));
     put_option(&mut text, referer.as_deref());
     put_option(&mut text, origin.as_deref());
-    let times = &object.times;
     text.extend_from_slice(&times.age.to_le_bytes());
     text.extend_from_slice(&times.modified.to_le_bytes());
     for ms in [times.stored_ms, times.expires_ms, times.revalidate_ms, times.error_ms] {
         text.extend_from_slice(&(now.wall_ms + ms as i64 - now.ms as i64).to_le_bytes());
     }
-    text.extend_from_slice(&object.head.status().to_le_bytes());
-    put(&mut text, object.head.reason());
-    for (name, value) in object.head.fields() {
+    text.extend_from_slice(&head.status().to_le_bytes());
+    put(&mut text, head.reason());
+    for (name, value) in head.fields().filter(|(name, _)| !is_left_out(name)) {
         put(&mut text, name);
         put(&mut text, value);
     }
-    let header = header(number, object.body.len() as u64, &text[HEADER..]);
-    text[..HEADER].copy_from_slice(&header);
     text
 }
 
@@ -192,10 +210,11 @@ pub fn read(header: &Header, bytes: &[u8], now: Clocks) -> Result<Described, Wro
     head.start_response(status, Some(get(&mut rest)?));
     while !rest.is_empty() {
         let (name, value) = (get(&mut rest)?, get(&mut rest)?);
-        if !head.append(name, value) {
+        if is_left_out(name) || !head.append(name, value) {
             return Err(Wrong);
         }
     }
+    head.append(b"content-length", header.body.to_string().as_bytes());
     head.shrink(0);
     Ok(Described { key, variant: Variant { codings, referer, origin }, head, times })
 }

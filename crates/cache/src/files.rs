@@ -6,7 +6,7 @@
 //! else is done about it, so that nobody gets what was purged.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
 use arc_swap::ArcSwapOption;
@@ -14,10 +14,12 @@ use http::Head;
 
 use crate::file::{self, Described, Header};
 use crate::loading::Load;
+use crate::long::{Fetch, Long};
 use crate::object::{Object, Times};
 use crate::purge::{OwnedPurge, Purge};
 use crate::request::Request;
 use crate::settings::{Disk, Settings};
+use crate::spool::Spooled;
 use crate::vary::Variant;
 
 /// Memory that an entry takes beside its key, what it varies on and its tags.
@@ -46,10 +48,14 @@ pub struct Files {
     most_memory: usize,
     /// Bytes that may wait to be written.
     most_waiting: u64,
+    /// Bytes of a body that memory may hold.
+    most_in_memory: u64,
     buckets: Box<[ArcSwapOption<Vec<Arc<Entry>>>]>,
     order: Mutex<Order>,
     changes: Queue<Change>,
-    reads: Queue<(Arc<Entry>, Arc<Load>)>,
+    reads: Queue<Read>,
+    /// How many long responses are being sent. Written by who begins and who ends.
+    longs: AtomicUsize,
     /// Whether files are read and written: the directory is this process's, and was looked through.
     is_open: AtomicBool,
     /// Whether all is over.
@@ -88,6 +94,8 @@ struct Order {
     memory: usize,
     /// Bytes that wait to be written.
     waiting: u64,
+    /// Bytes of files that are being written and are no entries yet.
+    reserved: u64,
     /// What changed while files are looked through.
     meanwhile: Meanwhile,
 }
@@ -149,6 +157,8 @@ pub struct Entry {
     is_there: AtomicBool,
     /// Whether nobody may get it any more.
     is_gone: AtomicBool,
+    /// Whether memory does not hold it.
+    pub(crate) is_long: bool,
     /// Who reads it.
     load: Mutex<Weak<Load>>,
 }
@@ -160,6 +170,23 @@ pub enum Change {
     Write(Arc<Entry>, Arc<Object>),
     /// The file with this number is to be removed.
     Remove(u64),
+    /// A response comes, whose file is to be begun.
+    Create(Arc<Spooled>),
+    /// These bytes of it are to be added.
+    Append(Arc<Spooled>, Vec<u8>),
+    /// It is whole, with a body of so many bytes.
+    Commit(Arc<Spooled>, Arc<Entry>, u64),
+    /// It does not come to its end.
+    Abort(u64),
+}
+
+/// What is to be read.
+#[derive(Debug)]
+pub enum Read {
+    /// A response, or the head of a long one.
+    Load(Arc<Entry>, Arc<Load>),
+    /// A block of a long one.
+    Block(Arc<Long>, u64, Arc<Fetch>),
 }
 
 /// Work that waits for a thread.
@@ -192,13 +219,13 @@ impl<T> Queue<T> {
         has_place
     }
 
-    fn next(&self, is_closed: &AtomicBool) -> Option<T> {
+    fn next(&self, is_over: impl Fn() -> bool) -> Option<T> {
         let mut jobs = locked(&self.jobs);
         loop {
             if let Some(job) = jobs.pop_front() {
                 return Some(job);
             }
-            if is_closed.load(Relaxed) {
+            if is_over() {
                 return None;
             }
             jobs = self.bell.wait(jobs).unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -213,6 +240,12 @@ impl<T> Queue<T> {
         self.bell.notify_all();
         rest
     }
+
+    /// Has who waits for work look again.
+    fn ring(&self) {
+        let _jobs = locked(&self.jobs);
+        self.bell.notify_all();
+    }
 }
 
 impl Files {
@@ -223,6 +256,7 @@ impl Files {
         let tags = settings.tags.as_deref().map(|name| http::Name::new(name.as_bytes()));
         Arc::new(Self {
             most_memory,
+            most_in_memory: settings.max_object,
             most_waiting: (memory / 8).max(2 * settings.max_object),
             settings: disk,
             name: settings.name.clone(),
@@ -231,6 +265,7 @@ impl Files {
             order: Mutex::default(),
             changes: Queue::default(),
             reads: Queue::default(),
+            longs: AtomicUsize::new(0),
             is_open: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             is_served: AtomicBool::new(false),
@@ -252,7 +287,7 @@ impl Files {
         request: &Request,
         head: &Head,
         now_ms: u64,
-        is_of_use: impl Fn(&Times) -> bool,
+        is_of_use: impl Fn(&Entry) -> bool,
     ) -> Option<Arc<Entry>> {
         if !self.is_open.load(Relaxed) {
             return None;
@@ -264,7 +299,7 @@ impl Files {
                 && entry.key == request.key
                 && entry.is_there.load(Relaxed)
                 && entry.variant.suits(head, &mut accepts)
-                && is_of_use(&entry.times)
+                && is_of_use(entry)
         })?;
         found.used_ms.fetch_max(now_ms, Relaxed);
         Some(found.clone())
@@ -277,7 +312,8 @@ impl Files {
             return Some(load);
         }
         let new = Load::new();
-        if !self.is_open.load(Relaxed) || !self.reads.push((entry.clone(), new.clone()), MOST_READS) {
+        if !self.is_open.load(Relaxed) || !self.reads.push(Read::Load(entry.clone(), new.clone()), MOST_READS)
+        {
             return None;
         }
         *load = Arc::downgrade(&new);
@@ -316,17 +352,21 @@ impl Files {
         let entry = Arc::new(entry);
         order.bytes += entry.size;
         order.memory += entry.memory();
-        while order.bytes > self.settings.size || order.memory > self.most_memory {
-            let Some(oldest) = order.least_used() else { break };
-            self.counts.evicted.fetch_add(1, Relaxed);
-            self.take_out(&oldest, order);
-        }
+        self.make_room(order);
         order.by_use.insert((entry.placed_ms.load(Relaxed), entry.number), entry.clone());
         let bucket = self.bucket(entry.hash);
         let old = bucket.load();
         let others = old.iter().flat_map(|bucket| bucket.iter());
         bucket.store(Some(Arc::new(std::iter::once(&entry).chain(others).cloned().collect())));
         entry
+    }
+
+    fn make_room(&self, order: &mut Order) {
+        while order.bytes + order.reserved > self.settings.size || order.memory > self.most_memory {
+            let Some(oldest) = order.least_used() else { break };
+            self.counts.evicted.fetch_add(1, Relaxed);
+            self.take_out(&oldest, order);
+        }
     }
 
     /// Takes an entry out, and has its file removed.
@@ -409,6 +449,86 @@ impl Files {
     }
 }
 
+/// Long responses, which go to their files as they come, and out of them in blocks.
+impl Files {
+    /// The number of a new file, where files are written.
+    pub(crate) fn next_number(&self) -> Option<u64> {
+        self.is_open().then(|| {
+            let mut order = self.order();
+            order.number += 1;
+            order.number
+        })
+    }
+
+    /// Sets so many bytes of files aside, for which others make room; false where that would be more
+    /// than half of all.
+    pub(crate) fn reserve(&self, bytes: u64) -> bool {
+        let mut order = self.order();
+        let has_place = order.reserved + bytes <= self.settings.size / 2;
+        if has_place {
+            order.reserved += bytes;
+            self.make_room(&mut order);
+        }
+        has_place
+    }
+
+    pub(crate) fn release(&self, bytes: u64) {
+        let mut order = self.order();
+        order.reserved = order.reserved.saturating_sub(bytes);
+    }
+
+    /// Has `change` made, which has so many bytes in memory; false where too much waits.
+    pub(crate) fn change(&self, change: Change, bytes: u64) -> bool {
+        if bytes > 0 {
+            let mut order = self.order();
+            if order.waiting + bytes > self.most_waiting || self.is_closed() {
+                self.counts.passed.fetch_add(1, Relaxed);
+                return false;
+            }
+            order.waiting += bytes;
+        }
+        self.changes.push(change, usize::MAX)
+    }
+
+    /// So many bytes do not wait any more.
+    pub fn changed(&self, bytes: u64) {
+        let mut order = self.order();
+        order.waiting = order.waiting.saturating_sub(bytes);
+    }
+
+    /// What came whole, with a body of so many bytes, is an entry from now on. False: files are not
+    /// written any more.
+    pub(crate) fn commit(&self, own: &Arc<Spooled>, body: u64, reserved: u64) -> bool {
+        if !self.is_open() || own.has_failed() {
+            return false;
+        }
+        let (key, variant, tags) = (own.key.clone(), own.variant.clone(), self.tags_of(&own.head));
+        let (times, size) = (own.times, own.size(body));
+        let entry = Entry::new(own.hash, key, variant, tags, times, own.number, size, times.stored_ms);
+        let entry = Entry { is_long: true, ..entry };
+        let mut order = self.order();
+        order.reserved = order.reserved.saturating_sub(reserved);
+        self.remove_shadowed(&entry, &mut order);
+        let entry = self.add(entry, &mut order);
+        drop(order);
+        self.changes.push(Change::Commit(own.clone(), entry, body), usize::MAX)
+    }
+
+    /// One more or one less that is being sent.
+    pub(crate) fn hold(&self, more: isize) {
+        if more > 0 {
+            self.longs.fetch_add(1, Relaxed);
+        } else if self.longs.fetch_sub(1, Relaxed) == 1 && self.is_closed() {
+            self.reads.ring();
+        }
+    }
+
+    /// Has a block read.
+    pub(crate) fn fetch(&self, long: &Arc<Long>, block: u64, fetch: &Arc<Fetch>) {
+        self.reads.push(Read::Block(long.clone(), block, fetch.clone()), usize::MAX);
+    }
+}
+
 /// What the threads do that read and write.
 impl Files {
     /// Whether threads were started.
@@ -437,6 +557,7 @@ impl Files {
             times.stored_ms,
         );
         entry.is_there.store(true, Relaxed);
+        let entry = Entry { is_long: header.body > self.most_in_memory, ..entry };
         let mut order = self.order();
         order.number = order.number.max(header.number);
         let bucket = self.bucket(hash).load_full();
@@ -473,7 +594,11 @@ impl Files {
         self.is_open.store(false, Relaxed);
         // What was purged is not to be there for the next process.
         drop(self.changes.take(|change| matches!(change, Change::Remove(_))));
-        self.reads.take(|_| false).into_iter().for_each(|(_, load)| load.end(None));
+        for read in self.reads.take(|read| matches!(read, Read::Block(..))) {
+            if let Read::Load(_, load) = read {
+                load.end(None);
+            }
+        }
         let mut order = self.order();
         for entry in order.by_use.values() {
             entry.is_gone.store(true, Relaxed);
@@ -490,13 +615,14 @@ impl Files {
 
     /// The next change that is to be made; `None` once all is over. Waits for one.
     pub fn next_change(&self) -> Option<Change> {
-        self.changes.next(&self.is_closed)
+        self.changes.next(|| self.is_closed())
     }
 
     /// The next response that is to be read; `None` once all is over. Waits for one. Who waits for
     /// it hears when `Load` is dropped, or told.
-    pub fn next_read(&self) -> Option<(Arc<Entry>, Arc<Load>)> {
-        self.reads.next(&self.is_closed)
+    pub fn next_read(&self) -> Option<Read> {
+        // What is being sent comes to its end.
+        self.reads.next(|| self.is_closed() && self.longs.load(Relaxed) == 0)
     }
 
     /// A change that waits, if one does.
@@ -507,7 +633,7 @@ impl Files {
 
     /// A read that waits, if one does.
     #[cfg(test)]
-    pub(crate) fn waiting_read(&self) -> Option<(Arc<Entry>, Arc<Load>)> {
+    pub(crate) fn waiting_read(&self) -> Option<Read> {
         locked(&self.reads.jobs).pop_front()
     }
 
@@ -526,7 +652,9 @@ impl Files {
     /// What was to be written has been, or not. False: the file is to be removed.
     pub fn written(&self, entry: &Arc<Entry>, is_written: bool) -> bool {
         let mut order = self.order();
-        order.waiting = order.waiting.saturating_sub(entry.size);
+        // Of a long one each part was counted by itself.
+        let waited = if entry.is_long { 0 } else { entry.size };
+        order.waiting = order.waiting.saturating_sub(waited);
         if !is_written {
             self.take_out(entry, &mut order);
         }
@@ -587,6 +715,7 @@ impl Entry {
             placed_ms: AtomicU64::new(used_ms),
             is_there: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
+            is_long: false,
             load: Mutex::default(),
         }
     }
@@ -594,6 +723,11 @@ impl Entry {
     /// Whether nobody may get it any more.
     pub fn is_gone(&self) -> bool {
         self.is_gone.load(Relaxed)
+    }
+
+    /// Whether memory does not hold it: it is sent out of its file.
+    pub fn is_long(&self) -> bool {
+        self.is_long
     }
 
     /// The first 32 bits of the hash of its key.

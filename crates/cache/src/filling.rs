@@ -12,6 +12,7 @@ use crate::object::{Body, Object, Times, blocks_of, memory};
 use crate::request::Request;
 use crate::room::Room;
 use crate::settings::Hints;
+use crate::spool::Spool;
 use crate::store::{Store, kept_head};
 use crate::vary::Variant;
 
@@ -41,6 +42,8 @@ pub struct Filling {
     body: Vec<u8>,
     /// What came of it, where others may.
     growing: Option<Arc<Growing>>,
+    /// Its way into a file, where memory does not hold it.
+    spool: Option<Spool>,
     /// Bytes that came, and those that there is memory for.
     came: usize,
     counted: usize,
@@ -72,28 +75,52 @@ impl Store {
             return None;
         }
         let fixed = memory(&kept, &request.key, &variant);
-        if fixed + length.unwrap_or(0) > self.settings.max_object {
+        let is_long = fixed + length.unwrap_or(0) > self.settings.max_object;
+        if is_long && !self.files.as_ref().is_some_and(|files| files.is_open()) {
             return None;
         }
         let number = self.enter(request, &variant, now.ms)?;
         let (hash, key) = (request.hash, request.key.clone());
         let plan = Plan { number, hash, key, variant, head: kept, lifetime, fixed };
-        Filling::new(self.clone(), plan, length, now)
+        match is_long {
+            false => Filling::new(self.clone(), plan, length, now),
+            true => Filling::long(self.clone(), plan, length, now),
+        }
     }
 }
 
 impl Filling {
     pub(crate) fn new(store: Arc<Store>, plan: Plan, length: Option<u64>, began: Now) -> Option<Self> {
         let (plan, room) = (Some(Box::new(plan)), store.no_room());
-        let (body, growing, lead) = (Vec::new(), None, None);
-        let mut own = Self { store, plan, length, body, growing, came: 0, counted: 0, room, lead, began };
+        let (body, growing, spool, lead) = (Vec::new(), None, None, None);
+        let mut own =
+            Self { store, plan, length, body, growing, spool, came: 0, counted: 0, room, lead, began };
         let length = usize::try_from(length.unwrap_or(0)).ok()?;
         own.grow(length, began.ms).then_some(own)
     }
 
-    /// Has those who wait for `lead` wait for this.
+    /// One that goes into a file as it comes.
+    fn long(store: Arc<Store>, plan: Plan, length: Option<u64>, began: Now) -> Option<Self> {
+        let mut own = Self::new(store, plan, None, began)?;
+        own.length = length;
+        own.spool(length).then_some(own)
+    }
+
+    /// Begins to write it into a file; false where that cannot be.
+    fn spool(&mut self, length: Option<u64>) -> bool {
+        let (Some(plan), Some(files)) = (&self.plan, &self.store.files) else { return false };
+        let of = (plan.hash, plan.key.clone(), plan.variant.clone(), plan.head.clone());
+        self.spool = Spool::begin(files, of, Times::of(plan.lifetime, self.began), length);
+        self.spool.is_some()
+    }
+
+    /// Has those who wait for `lead` wait for this, if that makes sense: what memory does not hold is
+    /// asked for by each on their own until it is whole.
     pub fn lead(&mut self, lead: Option<Lead>) {
-        self.lead = lead;
+        match lead {
+            Some(lead) if self.spool.is_some() => lead.pass(self.began.ms),
+            lead => self.lead = lead,
+        }
     }
 
     /// Takes the next bytes of the body. `now_ms` is of the monotonic clock.
@@ -102,7 +129,7 @@ impl Filling {
             return;
         }
         let wanted = self.came + data.len();
-        if self.plan.is_some() && wanted > self.counted {
+        if self.plan.is_some() && self.spool.is_none() && wanted > self.counted {
             // Twice as much as there is, so that it is not moved often.
             let spare = self.counted.max(4096).min(self.most().saturating_sub(wanted));
             if wanted > self.most() || !self.grow(wanted + spare, now_ms) {
@@ -110,7 +137,11 @@ impl Filling {
             }
         }
         self.came = wanted;
-        if self.plan.is_none() {
+        if self.spool.as_mut().is_some_and(|spool| !spool.push(data)) {
+            self.spool = None;
+            self.leave();
+        }
+        if self.plan.is_none() || self.spool.is_some() {
             if let Some(growing) = &self.growing {
                 growing.push(data, Some(self.counted.max(LEAST_WINDOW)));
             }
@@ -140,10 +171,18 @@ impl Filling {
         self.growing = Some(growing);
     }
 
-    /// It is too long to be kept. Those who get it already go on, in as much memory as there is.
+    /// It is too long to be kept in memory. Those who get it already go on, in as much of that as there
+    /// is.
     fn outgrow(&mut self, now_ms: u64) {
-        self.leave();
-        self.body = Vec::new();
+        let so_far = match &self.growing {
+            Some(growing) => growing.collect(),
+            None => std::mem::take(&mut self.body),
+        };
+        if !self.spool(None) || self.spool.as_mut().is_some_and(|spool| !spool.push(&so_far)) {
+            self.spool = None;
+            self.leave();
+        }
+        drop(so_far);
         if let Some(lead) = self.lead.take() {
             lead.pass(now_ms);
         }
@@ -159,12 +198,15 @@ impl Filling {
     /// The body has come to its end: the response is kept. `now_ms` is of the monotonic clock.
     pub fn finish(&mut self, now_ms: u64) {
         let growing = self.growing.take();
-        let Some(plan) = self.plan.take() else {
-            if let Some(growing) = growing {
-                growing.pass(std::mem::replace(&mut self.room, self.store.no_room()));
+        let Some(plan) = self.plan.take() else { return self.pass_by(growing) };
+        if let Some(spool) = self.spool.take() {
+            self.pass_by(growing);
+            match spool.finish(&self.store, plan.number) {
+                true => self.store.remove_shadowed(plan.hash, &plan.key, &plan.variant),
+                false => _ = self.store.order().end(plan.hash, plan.number),
             }
             return;
-        };
+        }
         let Plan { number, hash, key, variant, mut head, lifetime, fixed } = *plan;
         let body =
             growing.as_ref().map_or_else(|| std::mem::take(&mut self.body), |growing| growing.collect());
@@ -185,6 +227,13 @@ impl Filling {
         }
         if let Some(lead) = self.lead.take().filter(|_| is_kept) {
             lead.keep();
+        }
+    }
+
+    /// What memory does not keep is whole for those who get it.
+    fn pass_by(&mut self, growing: Option<Arc<Growing>>) {
+        if let Some(growing) = growing {
+            growing.pass(std::mem::replace(&mut self.room, self.store.no_room()));
         }
     }
 

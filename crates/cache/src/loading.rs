@@ -5,7 +5,27 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
+use crate::long::{FileFeed, Long};
 use crate::object::Object;
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub enum Loaded {
+    /// It is in memory.
+    Kept(Arc<Object>),
+    /// It is sent out of its file.
+    Long(Arc<Long>),
+}
+
+impl Loaded {
+    /// How a long response is sent, where it is fresh; `None` of one that is in memory.
+    pub fn feed(self, now_ms: u64) -> Option<FileFeed> {
+        match self {
+            Self::Long(long) if long.entry.times.expires_ms > now_ms => Some(FileFeed::new(long)),
+            Self::Long(_) | Self::Kept(_) => None,
+        }
+    }
+}
 
 /// One reading.
 #[derive(Debug, Default)]
@@ -16,7 +36,7 @@ pub struct Load {
 #[derive(Debug, Default)]
 struct State {
     /// What came of it.
-    outcome: Option<Option<Arc<Object>>>,
+    outcome: Option<Option<Loaded>>,
     /// Those who wait, by when they came.
     waiting: BTreeMap<u64, Waker>,
     /// How many came.
@@ -41,7 +61,7 @@ impl Load {
     }
 
     /// It is read, or cannot be.
-    pub fn end(&self, outcome: Option<Arc<Object>>) {
+    pub fn end(&self, outcome: Option<Loaded>) {
         let waiting = {
             let mut state = self.state();
             state.outcome.get_or_insert(outcome);
@@ -57,7 +77,7 @@ impl Loading {
     }
 
     /// Ready once the response is read; `None` where it cannot be.
-    pub fn poll_loaded(&mut self, context: &mut Context<'_>) -> Poll<Option<Arc<Object>>> {
+    pub fn poll_loaded(&mut self, context: &mut Context<'_>) -> Poll<Option<Loaded>> {
         let mut state = self.load.state();
         if let Some(outcome) = &state.outcome {
             return Poll::Ready(outcome.clone());

@@ -8,7 +8,7 @@ use http::Head;
 use crate::file::{Described, Header};
 use crate::files::Entry;
 use crate::loading::Loading;
-use crate::object::{Body, Object, Times, blocks_of, memory};
+use crate::object::{Body, Object, blocks_of, memory};
 use crate::request::Request;
 use crate::room::Room;
 use crate::store::{Bucket, Store};
@@ -28,7 +28,10 @@ impl Store {
         fresh_only: bool,
     ) -> Option<Loading> {
         let files = self.files.as_ref()?;
-        let is_of_use = |times: &Times| now_ms < times.expires_ms || !fresh_only && !times.is_over(now_ms);
+        // What memory does not hold helps nobody once it is stale.
+        let is_of_use = |entry: &Entry| {
+            now_ms < entry.times.expires_ms || !fresh_only && !entry.is_long && !entry.times.is_over(now_ms)
+        };
         let entry = files.find(request, head, now_ms, is_of_use)?;
         Some(Loading::new(files.load(&entry)?))
     }
@@ -48,7 +51,10 @@ impl Store {
         header: &Header,
         now_ms: u64,
     ) -> Option<Reserved> {
-        if described.key != entry.key || described.variant != entry.variant || header.number != entry.number {
+        if !Self::is_that(entry, described, header) {
+            return None;
+        }
+        if entry.is_long {
             return None;
         }
         let bytes = memory(&described.head, &described.key, &described.variant) + header.body;
@@ -56,6 +62,14 @@ impl Store {
             return None;
         }
         self.take(blocks_of(bytes), now_ms).map(Reserved)
+    }
+
+    /// Whether what a file has is what it is known to have.
+    pub fn is_that(entry: &Entry, described: &Described, header: &Header) -> bool {
+        described.key == entry.key
+            && described.variant == entry.variant
+            && header.number == entry.number
+            && header.size() == entry.size
     }
 
     /// Puts in memory what was read from a file. `None`: it was taken out meanwhile, or something newer

@@ -265,6 +265,13 @@ impl Store {
         }
     }
 
+    /// What memory has in the place of something newer, which stands in a file.
+    pub(crate) fn remove_shadowed(&self, hash: u64, key: &[u8], variant: &Variant) {
+        let is_shadowed =
+            |object: &Object| *object.key == *key && (variant.is_for_all() || object.variant == *variant);
+        _ = self.remove_if(hash, is_shadowed);
+    }
+
     /// Blocks that nothing takes.
     pub fn free(&self) -> u32 {
         self.free.load(Relaxed)

@@ -60,7 +60,7 @@ impl Directory {
         }
     }
 
-    /// Makes a new file.
+    /// Makes a new file, in the place of one that was not written to its end.
     ///
     /// # Errors
     /// What the system refuses.

@@ -10,6 +10,7 @@
 
 mod directory;
 mod scan;
+mod spools;
 mod threads;
 mod transfer;
 

@@ -7,11 +7,12 @@ use std::thread;
 use std::time::Duration;
 
 use base::clock::now_ms;
-use cache::{Change, Entry, Files, Object, Store};
+use cache::{Change, Entry, Files, Loaded, Long, Object, Read, Store};
 
 use crate::directory::{Directory, name};
 use crate::scan::{now, scan};
-use crate::transfer::{self, Failed};
+use crate::spools::Spools;
+use crate::transfer::{self, Failed, OpenFile};
 
 /// Told what the system refuses.
 pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
@@ -84,10 +85,12 @@ impl Work {
                 return;
             }
         }
+        let mut spools = Spools::default();
         while let Some(change) = self.files.next_change() {
             match change {
                 Change::Write(entry, object) => self.write(&entry, &object),
                 Change::Remove(number) => self.remove(number),
+                change => self.spool(&mut spools, change),
             }
         }
         // From here on the directory may be another process's.
@@ -108,6 +111,40 @@ impl Work {
         }
     }
 
+    /// Takes what comes of a response that goes into its file as it comes.
+    fn spool(&self, spools: &mut Spools, change: Change) {
+        let failed = |spools: &mut Spools, number, error: &io::Error| {
+            self.refused("write to", error);
+            spools.abort(&self.directory, number);
+        };
+        match change {
+            Change::Create(own) => {
+                if let Err(error) = spools.create(&self.directory, &own, now()) {
+                    own.fail();
+                    failed(spools, own.number, &error);
+                }
+            }
+            Change::Append(own, bytes) => {
+                if let Err(error) = spools.append(own.number, &bytes) {
+                    own.fail();
+                    failed(spools, own.number, &error);
+                }
+                self.files.changed(bytes.len() as u64);
+            }
+            Change::Commit(own, entry, body) => {
+                let written = spools.commit(&self.directory, own.number, body);
+                if let Err(error) = &written {
+                    failed(spools, own.number, error);
+                }
+                if !self.files.written(&entry, matches!(written, Ok(true))) {
+                    self.remove(own.number);
+                }
+            }
+            Change::Abort(number) => spools.abort(&self.directory, number),
+            Change::Write(..) | Change::Remove(_) => {}
+        }
+    }
+
     fn remove(&self, number: u64) {
         if let Err(error) = self.directory.remove(&name(number)) {
             self.refused("remove a file from", &error);
@@ -116,12 +153,21 @@ impl Work {
 
     /// Reads what is asked for to the end.
     fn read(&self) {
-        while let Some((entry, load)) = self.files.next_read() {
-            load.end(self.load(&entry));
+        while let Some(read) = self.files.next_read() {
+            match read {
+                Read::Load(entry, load) => load.end(self.load(&entry)),
+                Read::Block(long, block, fetch) => {
+                    let data = long.blocks.read(block);
+                    if data.is_none() {
+                        self.wrong(&long.entry);
+                    }
+                    fetch.end(data);
+                }
+            }
         }
     }
 
-    fn load(&self, entry: &Arc<Entry>) -> Option<Arc<Object>> {
+    fn load(&self, entry: &Arc<Entry>) -> Option<Loaded> {
         if entry.is_gone() {
             return None;
         }
@@ -130,8 +176,7 @@ impl Work {
             // It was removed meanwhile.
             Err(Failed::Wrong) if entry.is_gone() => None,
             Err(Failed::Wrong) => {
-                self.files.wrong(entry);
-                self.say(&format!("a file of {} was not what was written, and is removed", self.place()));
+                self.wrong(entry);
                 None
             }
             Err(Failed::System(error)) => {
@@ -141,17 +186,30 @@ impl Work {
         }
     }
 
-    fn load_from(&self, entry: &Arc<Entry>) -> Result<Option<Arc<Object>>, Failed> {
+    fn wrong(&self, entry: &Arc<Entry>) {
+        self.files.wrong(entry);
+        self.say(&format!("a file of {} was not what was written, and is removed", self.place()));
+    }
+
+    fn load_from(&self, entry: &Arc<Entry>) -> Result<Option<Loaded>, Failed> {
         let Some(store) = self.store.upgrade() else { return Ok(None) };
         let mut file = self.directory.read(&name(entry.number))?;
         let (header, described) = transfer::describe(&mut file, entry.number, now())?;
+        if !Store::is_that(entry, &described, &header) {
+            return Err(Failed::Wrong);
+        }
+        if entry.is_long() {
+            let blocks = Box::new(OpenFile { file, header });
+            self.files.counts.hits.fetch_add(1, Relaxed);
+            return Ok(Some(Loaded::Long(Long::new(&self.files, entry, described, header.body, blocks))));
+        }
         let Some(reserved) = store.reserve(entry, &described, &header, now_ms()) else { return Ok(None) };
         let body = transfer::body(&mut file, &header)?;
         let object = store.promote(entry, described, body, reserved, now_ms());
         if object.is_some() {
             self.files.counts.hits.fetch_add(1, Relaxed);
         }
-        Ok(object)
+        Ok(object.map(Loaded::Kept))
     }
 
     fn place(&self) -> String {

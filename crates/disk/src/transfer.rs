@@ -2,8 +2,9 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt as _;
 
-use cache::{BLOCK, Clocks, Described, HEADER, Header, Object, SUM, Wrong};
+use cache::{BLOCK, Blocks, Clocks, Described, HEADER, Header, Object, SUM, Wrong};
 
 use crate::directory::{Directory, name};
 
@@ -78,6 +79,25 @@ pub(crate) fn describe(file: &mut File, number: u64, now: Clocks) -> Result<(Hea
     let mut text = vec![0; header.described as usize];
     file.read_exact(&mut text)?;
     Ok((header, cache::read(&header, &text, now)?))
+}
+
+/// A file whose body is read block by block.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    pub(crate) file: File,
+    pub(crate) header: Header,
+}
+
+impl Blocks for OpenFile {
+    fn read(&self, block: u64) -> Option<Vec<u8>> {
+        let start = block.checked_mul(BLOCK as u64)?;
+        let length = self.header.body.checked_sub(start)?.min(BLOCK as u64) as usize;
+        let at = self.header.blocks_at() + block * (BLOCK + SUM) as u64;
+        let mut data = vec![0; length + SUM];
+        self.file.read_exact_at(&mut data, at).ok()?;
+        let sum = data.split_off(length);
+        (cache::sum(self.header.number, block, &data)[..] == sum[..]).then_some(data)
+    }
 }
 
 /// Reads the body that follows.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use cache::{Conditions, Feed, Filling, Lead, Object, Request, Store};
+use cache::{Conditions, Feed, FileFeed, Filling, Lead, Object, Request, Store};
 
 /// What a cache has to do with an exchange.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub(crate) enum Given {
     Kept(Arc<Object>),
     /// The response to another request, as it comes.
     Coming(Feed),
+    /// A response that stands in a file and is sent out of it.
+    Filed(FileFeed),
 }
 
 impl Caching {

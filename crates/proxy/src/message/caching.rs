@@ -122,12 +122,19 @@ pub(crate) async fn read(
 ) -> Result<Looked, Fault> {
     client.timer.set(now_ms().saturating_add(PATIENCE));
     let watch = Watch { leaving, late: Fault::Internal };
-    match client.wait(watch, |_, context| loading.poll_loaded(context)).await {
-        Ok(_) | Err(Fault::Internal) => {}
+    let loaded = match client.wait(watch, |_, context| loading.poll_loaded(context)).await {
+        Ok(loaded) => loaded,
+        Err(Fault::Internal) => None,
         Err(fault) => return Err(fault),
-    }
+    };
     let Some(mut caching) = x.caching.take() else { return Ok(Looked::Done) };
-    let looked = find(x, &mut caching, hints);
+    let looked = match loaded.and_then(|loaded| loaded.feed(now_ms())) {
+        Some(feed) => {
+            caching.found = Some(Given::Filed(feed));
+            Looked::Done
+        }
+        None => find(x, &mut caching, hints),
+    };
     if caching.found.is_some() {
         count(client, x, of_frontend, |counters| counters.hits.add(1));
     }

@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 
-use cache::{Feed, Ranged, is_unchanged, ranged};
+use cache::{Feed, FileFeed, Ranged, is_unchanged, ranged};
 use http::{BodyLength, KnownName};
 use runtime::timer::now_ms;
 use sample::{Cause, Phase};
@@ -12,6 +12,7 @@ use crate::client::Client;
 use crate::evaluate;
 use crate::exchange::{Exchange, Given, Stop};
 use crate::fault::Fault;
+use crate::flow::Body;
 use crate::message::{caching, compression};
 
 use super::revalidate;
@@ -86,10 +87,12 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(),
     let kept = match &given {
         Given::Kept(object) => &object.head,
         Given::Coming(feed) => feed.head(),
+        Given::Filed(feed) => feed.head(),
     };
     let (modified, age) = match &given {
         Given::Kept(object) => (object.modified(), object.age(now_ms())),
         Given::Coming(feed) => (feed.modified(), feed.age(now_ms())),
+        Given::Filed(feed) => (feed.modified(), feed.age(now_ms())),
     };
     let unchanged = is_unchanged(&x.txn.request, kept, modified);
     let head = &mut x.txn.response;
@@ -116,6 +119,7 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(),
                 x.response_body.length = BodyLength::Length(x.reply.len());
             }
             Given::Coming(feed) => x.response_body.length = give_feed(x, feed, ranges),
+            Given::Filed(feed) => x.response_body.length = give_file(x, feed, ranges),
         }
     }
     x.txn.has_response = true;
@@ -165,8 +169,22 @@ fn give_feed(x: &mut Exchange, mut feed: Feed, ranges: bool) -> BodyLength {
         Some(length) => head.set_content_length(length),
         None => _ = head.append(b"transfer-encoding", b"chunked"),
     }
-    x.reply.come(feed, length);
+    x.reply.come(Body::Coming(feed), length);
     length.map_or(BodyLength::Chunked, BodyLength::Length)
+}
+
+/// Has the body come out of its file; how it ends.
+fn give_file(x: &mut Exchange, mut feed: FileFeed, ranges: bool) -> BodyLength {
+    let whole = usize::try_from(feed.length()).unwrap_or(usize::MAX);
+    let ranged = if ranges { ranged(&x.txn.request, feed.head(), whole) } else { Ranged::Whole };
+    let mut length = feed.length();
+    if let Some(part) = give_range(&mut x.txn.response, ranged, whole) {
+        length = part.len() as u64;
+        feed.narrow(part.start as u64..part.end as u64);
+        x.txn.response.set_content_length(length);
+    }
+    x.reply.come(Body::Filed(feed), Some(length));
+    BodyLength::Length(length)
 }
 
 /// What rules see of the body: as much as of any other.

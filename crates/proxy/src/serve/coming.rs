@@ -1,5 +1,5 @@
-//! Sending a response while another request still fetches it (`collapsed-forwarding`): its head has
-//! been prepared by `cached`, its body leaves as it comes. What breaks off is told from what is whole
+//! Sending a response piece by piece: while another request still fetches it (`collapsed-forwarding`),
+//! or out of its file (`disk`). Its head has been prepared by `cached`. What breaks off is told from what is whole
 //! on every side. Called by `reply`.
 
 use cache::Piece;
