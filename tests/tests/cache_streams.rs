@@ -45,7 +45,9 @@ fn led() -> (Origin, mpsc::Sender<Step>, Arc<AtomicUsize>) {
             }
         }
         counter.fetch_add(1, Ordering::SeqCst);
-        while let Ok(Step::Send(bytes)) = said.lock().expect("the steps").recv() {
+        // To the end: no other connection gets a step that is meant for this one.
+        let said = said.lock().expect("the steps");
+        while let Ok(Step::Send(bytes)) = said.recv() {
             if stream.write_all(&bytes).is_err() {
                 return;
             }

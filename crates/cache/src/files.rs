@@ -25,6 +25,9 @@ use crate::vary::Variant;
 /// Memory that an entry takes beside its key, what it varies on and its tags.
 const ENTRY: usize = size_of::<Entry>() + 128;
 
+/// So many bytes may wait to be written at least: a long response may come in one go.
+const LEAST_WAITING: u64 = 8 << 20;
+
 /// So many reads may wait; who comes then goes to the server.
 const MOST_READS: usize = 1024;
 
@@ -257,7 +260,7 @@ impl Files {
         Arc::new(Self {
             most_memory,
             most_in_memory: settings.max_object,
-            most_waiting: (memory / 8).max(2 * settings.max_object),
+            most_waiting: (memory / 8).max(2 * settings.max_object).max(LEAST_WAITING),
             settings: disk,
             name: settings.name.clone(),
             tags,
