@@ -56,15 +56,22 @@ impl Drop for Long {
 /// A block that is being read.
 #[derive(Debug, Default)]
 pub struct Fetch {
-    state: Mutex<(Option<Option<Arc<[u8]>>>, Option<Waker>)>,
+    state: Mutex<Fetched>,
+}
+
+#[derive(Debug, Default)]
+struct Fetched {
+    /// What came of it.
+    data: Option<Option<Arc<[u8]>>>,
+    waiting: Option<Waker>,
 }
 
 impl Fetch {
     /// It is there, or will not be.
     pub fn end(&self, data: Option<Vec<u8>>) {
         let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        state.0.get_or_insert(data.map(Into::into));
-        let waker = state.1.take();
+        state.data.get_or_insert(data.map(Into::into));
+        let waker = state.waiting.take();
         drop(state);
         if let Some(waker) = waker {
             waker.wake();
@@ -73,10 +80,10 @@ impl Fetch {
 
     fn poll(&self, context: &mut Context<'_>) -> Poll<Option<Arc<[u8]>>> {
         let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(data) = &state.0 {
+        if let Some(data) = &state.data {
             return Poll::Ready(data.clone());
         }
-        state.1 = Some(context.waker().clone());
+        state.waiting = Some(context.waker().clone());
         Poll::Pending
     }
 }

@@ -378,7 +378,7 @@ impl World {
         }
         let told = response(200, &tag, lifetime, PATHS[path]);
         // Of some the server tells the length.
-        let told_length = (length % 2 == 0).then_some(length.max(8) as u64);
+        let told_length = length.is_multiple_of(2).then_some(length.max(8) as u64);
         let Some(mut filling) = self.store.begin(&request, &told, told_length, at(ms)) else { return };
         body_of(number, length).chunks(700).for_each(|piece| filling.push(piece, ms));
         filling.finish(ms);
