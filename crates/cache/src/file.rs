@@ -10,8 +10,8 @@
 use http::Head;
 use twox_hash::XxHash3_64;
 
-use crate::object::{Object, Times};
-use crate::spool::Spooled;
+use crate::object::Object;
+use crate::times::Times;
 use crate::vary::Variant;
 
 /// Bytes of the header.
@@ -138,12 +138,7 @@ pub fn describe(object: &Object, number: u64, now: Clocks) -> Vec<u8> {
     text
 }
 
-/// The description of what is on its way.
-pub fn describe_spooled(own: &Spooled, now: Clocks) -> Vec<u8> {
-    described(&own.key, &own.variant, &own.head, &own.times, now)
-}
-
-fn described(key: &[u8], variant: &Variant, head: &Head, times: &Times, now: Clocks) -> Vec<u8> {
+pub(crate) fn described(key: &[u8], variant: &Variant, head: &Head, times: &Times, now: Clocks) -> Vec<u8> {
     let mut text = Vec::with_capacity(head.written_len() + key.len() + 128);
     put(&mut text, key);
     let Variant { codings, referer, origin } = variant;

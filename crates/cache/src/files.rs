@@ -5,25 +5,25 @@
 //! Looking up takes no lock. A file that is not wanted any more is known as gone before anything
 //! else is done about it, so that nobody gets what was purged.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use arc_swap::ArcSwapOption;
 use http::Head;
 
+use crate::blocks::{Blocks, Fetch, Fetches};
+use crate::entry::{ENTRY, Entry};
 use crate::file::{self, Described, Header};
+use crate::jobs::{Change, Queue, Read, locked};
 use crate::loading::Load;
-use crate::long::{Fetch, Long};
-use crate::object::{Object, Times};
+use crate::long::Long;
+use crate::object::Object;
 use crate::purge::{OwnedPurge, Purge};
 use crate::request::Request;
 use crate::settings::{Disk, Settings};
-use crate::spool::Spooled;
+use crate::spooled::Spooled;
 use crate::vary::Variant;
-
-/// Memory that an entry takes beside its key, what it varies on and its tags.
-const ENTRY: usize = size_of::<Entry>() + 128;
 
 /// So many bytes may wait to be written at least: a long response may come in one go.
 const LEAST_WAITING: u64 = 8 << 20;
@@ -57,6 +57,9 @@ pub struct Files {
     order: Mutex<Order>,
     changes: Queue<Change>,
     reads: Queue<Read>,
+    /// What is being read, by the numbers of files: no more than may wait. Held for a moment only, by
+    /// who comes for what memory does not have.
+    loads: Mutex<HashMap<u64, Weak<Load>>>,
     /// How many long responses are being sent. Written by who begins and who ends.
     longs: AtomicUsize,
     /// Whether files are read and written: the directory is this process's, and was looked through.
@@ -139,118 +142,6 @@ impl Meanwhile {
     }
 }
 
-/// A response in a file.
-#[derive(Debug)]
-pub struct Entry {
-    pub(crate) hash: u64,
-    pub(crate) key: Box<[u8]>,
-    pub(crate) variant: Variant,
-    /// Its tags, spaces between them.
-    tags: Box<[u8]>,
-    pub(crate) times: Times,
-    /// The number of its file.
-    pub number: u64,
-    /// Bytes of the file.
-    pub size: u64,
-    /// When it was used last. Written by any worker.
-    used_ms: AtomicU64,
-    /// Under what instant it stands in the order of use. Written under the lock of that.
-    placed_ms: AtomicU64,
-    /// Whether the file is there as a whole.
-    is_there: AtomicBool,
-    /// Whether nobody may get it any more.
-    is_gone: AtomicBool,
-    /// Whether memory does not hold it.
-    pub(crate) is_long: bool,
-    /// Who reads it.
-    load: Mutex<Weak<Load>>,
-}
-
-/// What is to be done to files.
-#[derive(Debug)]
-pub enum Change {
-    /// A response is to be written.
-    Write(Arc<Entry>, Arc<Object>),
-    /// The file with this number is to be removed.
-    Remove(u64),
-    /// A response comes, whose file is to be begun.
-    Create(Arc<Spooled>),
-    /// These bytes of it are to be added.
-    Append(Arc<Spooled>, Vec<u8>),
-    /// It is whole, with a body of so many bytes.
-    Commit(Arc<Spooled>, Arc<Entry>, u64),
-    /// It does not come to its end.
-    Abort(u64),
-}
-
-/// What is to be read.
-#[derive(Debug)]
-pub enum Read {
-    /// A response, or the head of a long one.
-    Load(Arc<Entry>, Arc<Load>),
-    /// A block of a long one.
-    Block(Arc<Long>, u64, Arc<Fetch>),
-}
-
-/// Work that waits for a thread.
-#[derive(Debug)]
-struct Queue<T> {
-    jobs: Mutex<VecDeque<T>>,
-    bell: Condvar,
-}
-
-impl<T> Default for Queue<T> {
-    fn default() -> Self {
-        Self { jobs: Mutex::default(), bell: Condvar::new() }
-    }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-impl<T> Queue<T> {
-    /// False: `most` wait already.
-    fn push(&self, job: T, most: usize) -> bool {
-        let mut jobs = locked(&self.jobs);
-        let has_place = jobs.len() < most;
-        if has_place {
-            jobs.push_back(job);
-            drop(jobs);
-            self.bell.notify_one();
-        }
-        has_place
-    }
-
-    fn next(&self, is_over: impl Fn() -> bool) -> Option<T> {
-        let mut jobs = locked(&self.jobs);
-        loop {
-            if let Some(job) = jobs.pop_front() {
-                return Some(job);
-            }
-            if is_over() {
-                return None;
-            }
-            jobs = self.bell.wait(jobs).unwrap_or_else(|poisoned| poisoned.into_inner());
-        }
-    }
-
-    /// Takes what waits and need not be done, and has who waits for work look again.
-    fn take(&self, is_needed: impl Fn(&T) -> bool) -> VecDeque<T> {
-        let mut jobs = locked(&self.jobs);
-        let (needed, rest) = std::mem::take(&mut *jobs).into_iter().partition(is_needed);
-        *jobs = needed;
-        self.bell.notify_all();
-        rest
-    }
-
-    /// Has who waits for work look again.
-    fn ring(&self) {
-        let _jobs = locked(&self.jobs);
-        self.bell.notify_all();
-    }
-}
-
 impl Files {
     pub(crate) fn new(disk: Disk, settings: &Settings) -> Arc<Self> {
         let memory = u64::from(settings.blocks) * Settings::BLOCK;
@@ -268,6 +159,7 @@ impl Files {
             order: Mutex::default(),
             changes: Queue::default(),
             reads: Queue::default(),
+            loads: Mutex::default(),
             longs: AtomicUsize::new(0),
             is_open: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
@@ -310,8 +202,8 @@ impl Files {
 
     /// Has an entry read. `None`: too much waits to be read.
     pub(crate) fn load(&self, entry: &Arc<Entry>) -> Option<Arc<Load>> {
-        let mut load = locked(&entry.load);
-        if let Some(load) = load.upgrade() {
+        let mut loads = locked(&self.loads);
+        if let Some(load) = loads.get(&entry.number).and_then(Weak::upgrade) {
             return Some(load);
         }
         let new = Load::new();
@@ -319,7 +211,8 @@ impl Files {
         {
             return None;
         }
-        *load = Arc::downgrade(&new);
+        loads.retain(|_, load| load.strong_count() > 0);
+        loads.insert(entry.number, Arc::downgrade(&new));
         Some(new)
     }
 
@@ -518,7 +411,7 @@ impl Files {
     }
 
     /// One more or one less that is being sent.
-    pub(crate) fn hold(&self, more: isize) {
+    fn hold(&self, more: isize) {
         if more > 0 {
             self.longs.fetch_add(1, Relaxed);
         } else if self.longs.fetch_sub(1, Relaxed) == 1 && self.is_closed() {
@@ -526,9 +419,38 @@ impl Files {
         }
     }
 
-    /// Has a block read.
-    pub(crate) fn fetch(&self, long: &Arc<Long>, block: u64, fetch: &Arc<Fetch>) {
-        self.reads.push(Read::Block(long.clone(), block, fetch.clone()), usize::MAX);
+    /// A response of so many bytes that is sent out of the file of `entry`.
+    pub fn long(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        described: Described,
+        length: u64,
+        blocks: Arc<dyn Blocks>,
+    ) -> Arc<Long> {
+        self.hold(1);
+        let source = OpenFile { files: self.clone(), entry: entry.clone(), blocks };
+        Long::new(described, length, Box::new(source))
+    }
+}
+
+/// A file out of which something is sent.
+#[derive(Debug)]
+struct OpenFile {
+    files: Arc<Files>,
+    entry: Arc<Entry>,
+    blocks: Arc<dyn Blocks>,
+}
+
+impl Fetches for OpenFile {
+    fn fetch(&self, block: u64, fetch: &Arc<Fetch>) {
+        let read = Read::Block(self.entry.clone(), self.blocks.clone(), block, fetch.clone());
+        self.files.reads.push(read, usize::MAX);
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        self.files.hold(-1);
     }
 }
 
@@ -691,64 +613,5 @@ impl Order {
             self.by_use.insert((used, number), entry);
         }
         self.by_use.first_key_value().map(|(_, entry)| entry.clone())
-    }
-}
-
-impl Entry {
-    #[allow(clippy::too_many_arguments)]
-    fn new(
-        hash: u64,
-        key: Box<[u8]>,
-        variant: Variant,
-        tags: Box<[u8]>,
-        times: Times,
-        number: u64,
-        size: u64,
-        used_ms: u64,
-    ) -> Self {
-        Self {
-            hash,
-            key,
-            variant,
-            tags,
-            times,
-            number,
-            size,
-            used_ms: AtomicU64::new(used_ms),
-            placed_ms: AtomicU64::new(used_ms),
-            is_there: AtomicBool::new(false),
-            is_gone: AtomicBool::new(false),
-            is_long: false,
-            load: Mutex::default(),
-        }
-    }
-
-    /// Whether nobody may get it any more.
-    pub fn is_gone(&self) -> bool {
-        self.is_gone.load(Relaxed)
-    }
-
-    /// Whether memory does not hold it: it is sent out of its file.
-    pub fn is_long(&self) -> bool {
-        self.is_long
-    }
-
-    /// The first 32 bits of the hash of its key.
-    pub fn hash(&self) -> u32 {
-        (self.hash >> 32) as u32
-    }
-
-    /// What it varies on, as one number; 0 for nothing.
-    pub fn variant(&self) -> u64 {
-        self.variant.number()
-    }
-
-    /// Seconds until it is not fresh any more; negative since.
-    pub fn expires(&self, now_ms: u64) -> i64 {
-        (self.times.expires_ms as i64 - now_ms as i64).div_euclid(1000)
-    }
-
-    fn memory(&self) -> usize {
-        ENTRY + self.key.len() + self.variant.memory() + self.tags.len()
     }
 }

@@ -8,12 +8,13 @@ use http::Head;
 use crate::flight::Lead;
 use crate::freshness::{Lifetime, Now};
 use crate::growing::Growing;
-use crate::object::{Body, Object, Times, blocks_of, memory};
+use crate::object::{Body, Object, blocks_of, memory};
 use crate::request::Request;
 use crate::room::Room;
 use crate::settings::Hints;
 use crate::spool::Spool;
 use crate::store::{Store, kept_head};
+use crate::times::Times;
 use crate::vary::Variant;
 
 /// What the object will be, apart from its body.

@@ -11,7 +11,9 @@
 
 #![forbid(unsafe_code)]
 
+mod blocks;
 mod condition;
+mod entry;
 mod file;
 mod files;
 mod filling;
@@ -19,6 +21,7 @@ mod flight;
 mod freshness;
 mod growing;
 mod hints;
+mod jobs;
 mod key;
 mod loading;
 mod long;
@@ -31,33 +34,36 @@ mod request;
 mod room;
 mod settings;
 mod spool;
+mod spooled;
 mod store;
+mod times;
 mod validation;
 mod vary;
 
 #[cfg(test)]
 mod model_tests;
 
+pub use blocks::{Blocks, Fetch};
 pub use condition::is_unchanged;
-pub use file::{
-    BLOCK, Clocks, Described, HEADER, Header, SUM, Wrong, describe, describe_spooled, header, read, sum,
-};
-pub use files::{Change, Counts, Entry, Files, Read};
+pub use entry::Entry;
+pub use file::{BLOCK, Clocks, Described, HEADER, Header, SUM, Wrong, describe, header, read, sum};
+pub use files::{Counts, Files};
 pub use filling::Filling;
 pub use flight::{Follow, Landed, Lead, Turn};
 pub use freshness::{Lifetime, Now};
 pub use growing::{Feed, Piece};
 pub use hints::hints;
+pub use jobs::{Change, Read};
 pub use key::write_key;
 pub use loading::{Load, Loaded, Loading};
-pub use long::{Blocks, Fetch, FileFeed, Long};
+pub use long::{FileFeed, Long};
 pub use object::{Body, Object, Shown};
 pub use promote::Reserved;
 pub use purge::Purge;
 pub use range::{Ranged, ranged};
 pub use request::Request;
 pub use settings::{Disk, Hints, Settings};
-pub use spool::Spooled;
+pub use spooled::Spooled;
 pub use store::{Found, Store};
 pub use validation::{Conditions, ask_for_whole, ask_whether, is_about, may_validate};
 pub use vary::Variant;

@@ -21,7 +21,7 @@ impl Loaded {
     /// How a long response is sent, where it is fresh; `None` of one that is in memory.
     pub fn feed(self, now_ms: u64) -> Option<FileFeed> {
         match self {
-            Self::Long(long) if long.entry.times.expires_ms > now_ms => Some(FileFeed::new(long)),
+            Self::Long(long) if long.is_fresh(now_ms) => Some(FileFeed::new(long)),
             Self::Long(_) | Self::Kept(_) => None,
         }
     }

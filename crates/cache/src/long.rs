@@ -1,90 +1,36 @@
 //! A response that is sent out of its file, as memory does not hold it whole: block by block, each
 //! read by a thread that may wait for the disk while the one before is being sent.
 
-use std::fmt::Debug;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use http::Head;
 
+use crate::blocks::{Fetch, Fetches};
 use crate::file::{BLOCK, Described};
-use crate::files::{Entry, Files};
 use crate::growing::Piece;
-use crate::object::Times;
-
-/// The body in an open file.
-pub trait Blocks: Debug + Send + Sync {
-    /// Reads a block. May wait for the disk. `None`: it is not what it should be, or cannot be read.
-    fn read(&self, block: u64) -> Option<Vec<u8>>;
-}
+use crate::times::Times;
 
 /// A response in an open file.
 #[derive(Debug)]
 pub struct Long {
-    files: Arc<Files>,
-    /// What is known of the file.
-    pub entry: Arc<Entry>,
     head: Head,
     times: Times,
     length: u64,
-    /// What reads it.
-    pub blocks: Box<dyn Blocks>,
+    source: Box<dyn Fetches>,
 }
 
 impl Long {
     /// A response of so many bytes.
-    pub fn new(
-        files: &Arc<Files>,
-        entry: &Arc<Entry>,
-        described: Described,
-        length: u64,
-        blocks: Box<dyn Blocks>,
-    ) -> Arc<Self> {
-        files.hold(1);
+    pub(crate) fn new(described: Described, length: u64, source: Box<dyn Fetches>) -> Arc<Self> {
         let Described { head, times, .. } = described;
-        Arc::new(Self { files: files.clone(), entry: entry.clone(), head, times, length, blocks })
-    }
-}
-
-impl Drop for Long {
-    fn drop(&mut self) {
-        self.files.hold(-1);
-    }
-}
-
-/// A block that is being read.
-#[derive(Debug, Default)]
-pub struct Fetch {
-    state: Mutex<Fetched>,
-}
-
-#[derive(Debug, Default)]
-struct Fetched {
-    /// What came of it.
-    data: Option<Option<Arc<[u8]>>>,
-    waiting: Option<Waker>,
-}
-
-impl Fetch {
-    /// It is there, or will not be.
-    pub fn end(&self, data: Option<Vec<u8>>) {
-        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        state.data.get_or_insert(data.map(Into::into));
-        let waker = state.waiting.take();
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        Arc::new(Self { head, times, length, source })
     }
 
-    fn poll(&self, context: &mut Context<'_>) -> Poll<Option<Arc<[u8]>>> {
-        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(data) = &state.data {
-            return Poll::Ready(data.clone());
-        }
-        state.waiting = Some(context.waker().clone());
-        Poll::Pending
+    /// Whether it may be used by all who ask.
+    pub(crate) fn is_fresh(&self, now_ms: u64) -> bool {
+        now_ms < self.times.expires_ms
     }
 }
 
@@ -161,7 +107,7 @@ impl FileFeed {
 
     fn fetch(&self, block: u64) -> Arc<Fetch> {
         let fetch = Arc::new(Fetch::default());
-        self.long.files.fetch(&self.long, block, &fetch);
+        self.long.source.fetch(block, &fetch);
         fetch
     }
 }

@@ -11,8 +11,8 @@ use proptest::prelude::*;
 
 use crate::{
     BLOCK, Blocks, Change, Clocks, Described, Disk, Feed, FileFeed, Filling, Found, HEADER, Header, Loaded,
-    Long, Now, Object, Piece, Purge, Read, Request, Settings, Store, Turn, ask_whether, describe,
-    describe_spooled, header, is_about, may_validate, read, sum,
+    Now, Object, Piece, Purge, Read, Request, Settings, Store, Turn, ask_whether, describe, header, is_about,
+    may_validate, read, sum,
 };
 
 const WALL: i64 = 1_700_000_000;
@@ -90,7 +90,7 @@ impl Files {
                     self.0.insert(entry.number, bytes);
                     assert!(files.written(&entry, true));
                 }
-                Change::Create(own) => self.1 = describe_spooled(&own, clocks(ms)),
+                Change::Create(own) => self.1 = own.describe(clocks(ms)),
                 Change::Append(_, bytes) => {
                     files.changed(bytes.len() as u64);
                     self.2.extend(bytes);
@@ -142,8 +142,8 @@ impl Files {
             if entry.is_long() {
                 let described = self.described(entry.number, ms);
                 let long = described.and_then(|(header, described)| {
-                    let blocks = Box::new(Whole(self.body(&header)?));
-                    Some(Loaded::Long(Long::new(files, &entry, described, header.body, blocks)))
+                    let blocks = Arc::new(Whole(self.body(&header)?));
+                    Some(Loaded::Long(files.long(&entry, described, header.body, blocks)))
                 });
                 if long.is_none() {
                     files.wrong(&entry);
@@ -297,7 +297,7 @@ impl World {
                 Poll::Ready(Piece::End) => return body,
                 Poll::Ready(Piece::Cut) => panic!("what was whole is cut"),
                 Poll::Pending => match self.store.files.as_ref().and_then(|files| files.waiting_read()) {
-                    Some(Read::Block(long, block, fetch)) => fetch.end(long.blocks.read(block)),
+                    Some(Read::Block(_, blocks, block, fetch)) => fetch.end(blocks.read(block)),
                     other => panic!("{other:?}"),
                 },
             }

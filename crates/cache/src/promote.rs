@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use http::Head;
 
+use crate::entry::Entry;
 use crate::file::{Described, Header};
-use crate::files::Entry;
 use crate::loading::Loading;
 use crate::object::{Body, Object, blocks_of, memory};
 use crate::request::Request;

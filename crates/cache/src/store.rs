@@ -8,16 +8,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use arc_swap::ArcSwapOption;
 use http::{Head, KnownName};
 
-use crate::files::{Entry, Files};
+use crate::entry::Entry;
+use crate::files::Files;
 use crate::flight::{Flights, Turn};
 use crate::freshness::{Lifetime, Now};
 use crate::hints::hints;
-use crate::object::{Body, Object, Times, blocks_of, memory};
+use crate::object::{Body, Object, blocks_of, memory};
 use crate::order::Order;
 use crate::purge::{self, Purge};
 use crate::request::{Request, is_of_message};
 use crate::room::{Free, Room};
 use crate::settings::{Hints, Settings};
+use crate::times::Times;
 use crate::vary::Variant;
 
 /// Objects whose keys have hashes that end alike; the newest first.

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use http::{Head, KnownName, Name};
 
 use crate::freshness::{Lifetime, Now};
-use crate::object::{Object, Times, blocks_of, memory};
+use crate::object::{Object, blocks_of, memory};
 use crate::request::is_of_message;
 use crate::store::{Bucket, Store};
+use crate::times::Times;
 
 /// Conditions that say what a cache has.
 const CONDITIONS: [KnownName; 2] = [KnownName::IfNoneMatch, KnownName::IfModifiedSince];

@@ -29,7 +29,7 @@ impl Spools {
     /// What the system refuses.
     pub(crate) fn create(&mut self, directory: &Directory, own: &Spooled, now: Clocks) -> io::Result<()> {
         let mut file = directory.create(&unfinished(own.number))?;
-        let described = cache::describe_spooled(own, now);
+        let described = own.describe(now);
         // Without its header it is no file of a response.
         let written = file.write_all(&[&[0; HEADER][..], &described].concat());
         self.0.insert(own.number, Spool { file, described });

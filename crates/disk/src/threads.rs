@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use base::clock::now_ms;
-use cache::{Change, Entry, Files, Loaded, Long, Object, Read, Store};
+use cache::{Change, Entry, Files, Loaded, Object, Read, Store};
 
 use crate::directory::{Directory, name};
 use crate::scan::{now, scan};
@@ -156,10 +156,10 @@ impl Work {
         while let Some(read) = self.files.next_read() {
             match read {
                 Read::Load(entry, load) => load.end(self.load(&entry)),
-                Read::Block(long, block, fetch) => {
-                    let data = long.blocks.read(block);
+                Read::Block(entry, blocks, block, fetch) => {
+                    let data = blocks.read(block);
                     if data.is_none() {
-                        self.wrong(&long.entry);
+                        self.wrong(&entry);
                     }
                     fetch.end(data);
                 }
@@ -199,9 +199,9 @@ impl Work {
             return Err(Failed::Wrong);
         }
         if entry.is_long() {
-            let blocks = Box::new(OpenFile { file, header });
+            let blocks = Arc::new(OpenFile { file, header });
             self.files.counts.hits.fetch_add(1, Relaxed);
-            return Ok(Some(Loaded::Long(Long::new(&self.files, entry, described, header.body, blocks))));
+            return Ok(Some(Loaded::Long(self.files.long(entry, described, header.body, blocks))));
         }
         let Some(reserved) = store.reserve(entry, &described, &header, now_ms()) else { return Ok(None) };
         let body = transfer::body(&mut file, &header)?;
