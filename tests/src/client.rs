@@ -65,6 +65,18 @@ impl Client {
         bytes
     }
 
+    /// The next bytes, so many; fewer when the connection ended first.
+    pub fn read_bytes(&mut self, count: usize) -> Vec<u8> {
+        let mut buffer = [0; 16 * 1024];
+        while self.pending.len() < count {
+            match self.stream.read(&mut buffer) {
+                Ok(n) if n > 0 => self.pending.extend_from_slice(&buffer[..n]),
+                _ => break,
+            }
+        }
+        self.pending.drain(..count.min(self.pending.len())).collect()
+    }
+
     /// The next response, its body by `Content-Length`, by chunks, or until the end; `None` when
     /// the connection ended first.
     pub fn response(&mut self) -> Option<Response> {

@@ -22,7 +22,7 @@ use net::{netscaler, proxy_protocol};
 use plan::Plan;
 use sample::{Env, Transaction};
 
-pub use self::cache::{cache_key, cache_vary};
+pub use self::cache::{cache_file, cache_key, cache_vary};
 pub use self::fcgi::fcgi_records;
 pub use self::h2::{h2_request, hpack};
 pub use self::h2_connection::h2_connection;
@@ -60,6 +60,7 @@ pub const TARGETS: &[Target] = &[
     ("peers_session", peers_session),
     ("fcgi_records", fcgi_records),
     ("spop_frames", spop_frames),
+    ("cache_file", cache_file),
     ("cache_key", cache_key),
     ("cache_vary", cache_vary),
 ];

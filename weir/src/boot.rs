@@ -29,7 +29,7 @@ use crate::messages::Messages;
 use crate::peers::Sections;
 use crate::reload::Reloader;
 use crate::signals::{self, Ending};
-use crate::{confine, master, sharing, states, system, traces, version, view};
+use crate::{caches, confine, master, sharing, states, system, traces, version, view};
 
 /// Starts what the plan says and returns when all is over.
 pub(crate) fn run(plan: Plan, args: Args, resumed: Option<master::State>) -> ExitCode {
@@ -91,6 +91,7 @@ fn start(
     }
     // Files belong to who starts the program, wherever it goes then.
     proxy::log::open_mirrors(&plan)?;
+    caches::prepare(&plan, messages);
     traces::begin(&plan)?;
     for told in acme::keep_account_keys(&plan)?.into_iter().chain(acme::complete_pairs(&plan)?) {
         messages.say(Severity::Notice, &told);
@@ -214,7 +215,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     sharing::begin(counters, &common.runtime, messages)?;
     let placement = plan.global.placement.clone();
     let limit = plan.global.blocked_traffic;
-    let desk = Arc::new(Desk::new(&common, plan)?);
+    let desk = Arc::new(Desk::new(&common, plan, None)?);
     let process_in_use = Arc::new(InUse::new(desk.clone()));
     let reloader = Arc::new(Reloader::new(common.clone(), process_in_use.clone(), args));
     common.runtime.reload_by(reloader.clone());

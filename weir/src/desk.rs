@@ -13,12 +13,12 @@ use plan::bind::BindAddress;
 use proxy::{Shared, Worker};
 use tokio::task::AbortHandle;
 
-use crate::checks;
 use crate::common::Common;
 use crate::emails::Emails;
 use crate::listeners::{Bound, Owner};
 use crate::messages::Messages;
 use crate::services;
+use crate::{caches, checks};
 
 /// What a plan has at work.
 pub(crate) struct Desk {
@@ -77,7 +77,7 @@ impl Desk {
     ///
     /// # Errors
     /// There are no threads left for e-mails.
-    pub(crate) fn new(common: &Common, plan: Arc<Plan>) -> Result<Self, String> {
+    pub(crate) fn new(common: &Common, plan: Arc<Plan>, former: Option<&Plan>) -> Result<Self, String> {
         let Common { process, runtime, teller, messages, .. } = common;
         // Of this plan alone: addresses in it are places.
         let generation = Arc::new(std::sync::OnceLock::new());
@@ -105,6 +105,10 @@ impl Desk {
         let emails = Emails::start(&shared.plan, &checks::refused_emails(&shared, *messages))
             .map_err(|error| format!("cannot start the threads for e-mails: {error}"))?;
         teller.bind(&shared, emails);
+        if let Some(former) = former {
+            caches::let_go(former, Some(&shared.plan));
+        }
+        caches::serve(&shared, former.is_none(), *messages);
         let checks = Arc::new(checks::gather(&shared, teller, *messages));
         crate::servers::keep(&shared, runtime, &checks, &sections);
         Ok(Self { shared, sections, checks, is_old: Arc::default() })

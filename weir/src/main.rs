@@ -3,6 +3,7 @@
 
 mod args;
 mod boot;
+mod caches;
 mod changes;
 mod check;
 mod checks;

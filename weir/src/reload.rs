@@ -176,7 +176,7 @@ impl Reloader {
             }
         }
         traces::change(&old.shared.plan, &plan)?;
-        let new = Arc::new(Desk::new(common, plan)?);
+        let new = Arc::new(Desk::new(common, plan, Some(&old.shared.plan))?);
         sharing::exchange(&common.runtime);
         common.runtime.replace(view::of(&new.shared.plan, &common.limits));
         sharing::exchange(&common.runtime);

@@ -14,10 +14,10 @@ use state::proxy::Admission;
 use state::sessions::{self, Activity, Kill};
 use state::transition::{self, WARNING};
 
-use crate::checks;
 use crate::hand_over::Exposed;
 use crate::messages::Messages;
 use crate::peers::Sections;
+use crate::{caches, checks};
 
 /// How often a stopping process looks whether its connections have ended.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
@@ -90,6 +90,7 @@ impl SoftStop {
             self.closing = true;
             exposed.close();
             close_listeners(shared, messages);
+            caches::let_go(&shared.plan, None);
             peers.stop();
         }
         if shared.process.connections.load(Relaxed) == 0 && peers.have_stopped() {

@@ -2,17 +2,19 @@
 //! the beginning. What does not come to its end is not kept.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use http::Head;
 
 use crate::flight::Lead;
 use crate::freshness::{Lifetime, Now};
-use crate::object::{Object, blocks_of, memory};
+use crate::growing::Growing;
+use crate::object::{Body, Object, blocks_of, memory};
 use crate::request::Request;
 use crate::room::Room;
 use crate::settings::Hints;
+use crate::spool::Spool;
 use crate::store::{Store, kept_head};
+use crate::times::Times;
 use crate::vary::Variant;
 
 /// What the object will be, apart from its body.
@@ -35,7 +37,17 @@ pub struct Filling {
     store: Arc<Store>,
     /// Gone once it is kept, or cannot be.
     plan: Option<Box<Plan>>,
+    /// Its length, where the server tells.
+    length: Option<u64>,
+    /// What came of it, where nobody reads it meanwhile.
     body: Vec<u8>,
+    /// What came of it, where others may.
+    growing: Option<Arc<Growing>>,
+    /// Its way into a file, where memory does not hold it.
+    spool: Option<Spool>,
+    /// Bytes that came, and those that there is memory for.
+    came: usize,
+    counted: usize,
     /// What was taken for it.
     room: Room,
     /// Who is waited for by others.
@@ -64,83 +76,165 @@ impl Store {
             return None;
         }
         let fixed = memory(&kept, &request.key, &variant);
-        if fixed + length.unwrap_or(0) > self.settings.max_object {
+        let is_long = fixed + length.unwrap_or(0) > self.settings.max_object;
+        if is_long && !self.files.as_ref().is_some_and(|files| files.is_open()) {
             return None;
         }
         let number = self.enter(request, &variant, now.ms)?;
         let (hash, key) = (request.hash, request.key.clone());
         let plan = Plan { number, hash, key, variant, head: kept, lifetime, fixed };
-        Filling::new(self.clone(), plan, length, now)
+        match is_long {
+            false => Filling::new(self.clone(), plan, length, now),
+            true => Filling::long(self.clone(), plan, length, now),
+        }
     }
 }
 
 impl Filling {
     pub(crate) fn new(store: Arc<Store>, plan: Plan, length: Option<u64>, began: Now) -> Option<Self> {
         let (plan, room) = (Some(Box::new(plan)), store.no_room());
-        let mut own = Self { store, plan, body: Vec::new(), room, lead: None, began };
+        let (body, growing, spool, lead) = (Vec::new(), None, None, None);
+        let mut own =
+            Self { store, plan, length, body, growing, spool, came: 0, counted: 0, room, lead, began };
         let length = usize::try_from(length.unwrap_or(0)).ok()?;
-        own.grow(length).then_some(own)
+        own.grow(length, began.ms).then_some(own)
     }
 
-    /// Has those who wait for `lead` wait for this.
+    /// One that goes into a file as it comes.
+    fn long(store: Arc<Store>, plan: Plan, length: Option<u64>, began: Now) -> Option<Self> {
+        let mut own = Self::new(store, plan, None, began)?;
+        own.length = length;
+        own.spool(length).then_some(own)
+    }
+
+    /// Begins to write it into a file; false where that cannot be.
+    fn spool(&mut self, length: Option<u64>) -> bool {
+        let (Some(plan), Some(files)) = (&self.plan, &self.store.files) else { return false };
+        let of = (plan.hash, plan.key.clone(), plan.variant.clone(), plan.head.clone());
+        self.spool = Spool::begin(files, of, Times::of(plan.lifetime, self.began), length);
+        self.spool.is_some()
+    }
+
+    /// Has those who wait for `lead` wait for this, if that makes sense: what memory does not hold is
+    /// asked for by each on their own until it is whole.
     pub fn lead(&mut self, lead: Option<Lead>) {
-        self.lead = lead;
+        match lead {
+            Some(lead) if self.spool.is_some() => lead.pass(self.began.ms),
+            lead => self.lead = lead,
+        }
     }
 
     /// Takes the next bytes of the body. `now_ms` is of the monotonic clock.
     pub fn push(&mut self, data: &[u8], now_ms: u64) {
-        if self.plan.is_none() {
+        if data.is_empty() {
             return;
         }
-        let wanted = self.body.len() + data.len();
-        if wanted > self.body.capacity() {
+        let wanted = self.came + data.len();
+        if self.plan.is_some() && self.spool.is_none() && wanted > self.counted {
             // Twice as much as there is, so that it is not moved often.
-            let room = self.most().saturating_sub(wanted);
-            let spare = self.body.capacity().max(4096).min(room);
-            if wanted > self.most() || !self.grow(wanted + spare) {
-                self.give_up();
-                if let Some(lead) = self.lead.take() {
-                    lead.pass(now_ms);
-                }
-                return;
+            let spare = self.counted.max(4096).min(self.most().saturating_sub(wanted));
+            if wanted > self.most() || !self.grow(wanted + spare, now_ms) {
+                self.outgrow(now_ms);
             }
         }
-        self.body.extend_from_slice(data);
+        self.came = wanted;
+        if self.spool.as_mut().is_some_and(|spool| !spool.push(data)) {
+            self.spool = None;
+            self.leave();
+        }
+        if self.plan.is_none() || self.spool.is_some() {
+            if let Some(growing) = &self.growing {
+                growing.push(data, Some(self.counted.max(LEAST_WINDOW)));
+            }
+            return;
+        }
+        self.open();
+        match &self.growing {
+            Some(growing) => growing.push(data, None),
+            None => {
+                if wanted > self.body.capacity() {
+                    self.body.reserve_exact(self.counted - self.body.len());
+                }
+                self.body.extend_from_slice(data);
+            }
+        }
+    }
+
+    /// From its first bytes on, those who wait for it get it as it comes.
+    fn open(&mut self) {
+        let (Some(plan), Some(lead)) = (&self.plan, &self.lead) else { return };
+        if self.growing.is_some() || self.store.settings.wait_ms == 0 {
+            return;
+        }
+        let growing =
+            Growing::new(plan.head.clone(), plan.variant.clone(), self.length, plan.lifetime, self.began);
+        lead.open(growing.clone());
+        self.growing = Some(growing);
+    }
+
+    /// It is too long to be kept in memory. Those who get it already go on, in as much of that as there
+    /// is.
+    fn outgrow(&mut self, now_ms: u64) {
+        let so_far = match &self.growing {
+            Some(growing) => growing.collect(),
+            None => std::mem::take(&mut self.body),
+        };
+        if !self.spool(None) || self.spool.as_mut().is_some_and(|spool| !spool.push(&so_far)) {
+            self.spool = None;
+            self.leave();
+        }
+        drop(so_far);
+        if let Some(lead) = self.lead.take() {
+            lead.pass(now_ms);
+        }
+        self.growing = self.growing.take().filter(|growing| growing.is_read());
+        if self.growing.is_none() {
+            self.room = self.store.no_room();
+        } else {
+            // Where there is none, they may lag behind by less.
+            _ = self.grow(WINDOW, now_ms);
+        }
     }
 
     /// The body has come to its end: the response is kept. `now_ms` is of the monotonic clock.
     pub fn finish(&mut self, now_ms: u64) {
-        let Some(plan) = self.plan.take() else { return };
+        let growing = self.growing.take();
+        let Some(plan) = self.plan.take() else { return self.pass_by(growing) };
+        if let Some(spool) = self.spool.take() {
+            self.pass_by(growing);
+            match spool.finish(&self.store, plan.number) {
+                true => self.store.remove_shadowed(plan.hash, &plan.key, &plan.variant),
+                false => _ = self.store.order().end(plan.hash, plan.number),
+            }
+            return;
+        }
         let Plan { number, hash, key, variant, mut head, lifetime, fixed } = *plan;
-        let body = std::mem::take(&mut self.body).into_boxed_slice();
+        let body =
+            growing.as_ref().map_or_else(|| std::mem::take(&mut self.body), |growing| growing.collect());
         head.append(b"content-length", body.len().to_string().as_bytes());
         head.shrink(0);
         // The line that was just added counts with the head.
         let room = self.room.split(blocks_of(fixed + body.len() as u64 + LENGTH_LINE));
-        let began = self.began.ms;
-        let object = Object {
-            hash,
-            key,
-            variant,
-            head,
-            body,
-            is_hints: false,
-            room,
-            number: 0,
-            age: lifetime.age,
-            modified: lifetime.modified,
-            stored_ms: began,
-            expires_ms: began + u64::from(lifetime.left) * 1000,
-            revalidate_ms: began + (u64::from(lifetime.left) + u64::from(lifetime.while_revalidate)) * 1000,
-            error_ms: began + (u64::from(lifetime.left) + u64::from(lifetime.if_error)) * 1000,
-            used_ms: AtomicU64::new(now_ms),
-            placed_ms: AtomicU64::new(now_ms),
-        };
+        let times = Times::of(lifetime, self.began);
+        let body = Body::new(body.into_boxed_slice(), room);
+        let object = Object::new(hash, key, variant, head, body, times, self.store.no_room(), now_ms);
         // Who waits for what was taken out meanwhile asks anew.
-        if self.store.insert(number, object)
-            && let Some(lead) = self.lead.take()
-        {
+        let (object, is_kept) = match self.store.insert(number, object) {
+            Ok(object) => (object, true),
+            Err(object) => (Arc::new(*object), false),
+        };
+        if let Some(growing) = growing {
+            growing.end(object);
+        }
+        if let Some(lead) = self.lead.take().filter(|_| is_kept) {
             lead.keep();
+        }
+    }
+
+    /// What memory does not keep is whole for those who get it.
+    fn pass_by(&mut self, growing: Option<Arc<Growing>>) {
+        if let Some(growing) = growing {
+            growing.pass(std::mem::replace(&mut self.room, self.store.no_room()));
         }
     }
 
@@ -150,32 +244,41 @@ impl Filling {
         usize::try_from(self.store.settings.max_object.saturating_sub(fixed)).unwrap_or(usize::MAX)
     }
 
-    /// Has memory for so many bytes of the body.
-    fn grow(&mut self, capacity: usize) -> bool {
+    /// Counts memory for so many bytes of the body.
+    fn grow(&mut self, wanted: usize, now_ms: u64) -> bool {
         let fixed = self.plan.as_ref().map_or(0, |plan| plan.fixed);
-        let missing = blocks_of(fixed + capacity as u64 + LENGTH_LINE).saturating_sub(self.room.blocks());
+        let missing = blocks_of(fixed + wanted as u64 + LENGTH_LINE).saturating_sub(self.room.blocks());
         if missing > 0 {
-            let Some(more) = self.store.take(missing) else { return false };
+            let Some(more) = self.store.take(missing, now_ms) else { return false };
             self.room.add(more);
         }
-        self.body.reserve_exact(capacity - self.body.len());
+        self.counted = self.counted.max(wanted);
         true
     }
 
     /// It is not kept.
-    fn give_up(&mut self) {
-        let Some(plan) = self.plan.take() else { return };
-        self.body = Vec::new();
-        self.room = self.store.no_room();
-        self.store.order().end(plan.hash, plan.number);
+    fn leave(&mut self) {
+        if let Some(plan) = self.plan.take() {
+            self.store.order().end(plan.hash, plan.number);
+        }
     }
 }
+
+/// Of a response that turned out too long to be kept, so many bytes stay for those who get it already,
+/// if there is memory.
+const WINDOW: usize = 1 << 20;
+
+/// And so many where there is none.
+const LEAST_WINDOW: usize = 64 * 1024;
 
 /// Bytes that `content-length` adds to a head, and what its memory may grow by for it.
 const LENGTH_LINE: u64 = 128;
 
 impl Drop for Filling {
     fn drop(&mut self) {
-        self.give_up();
+        self.leave();
+        if let Some(growing) = self.growing.take() {
+            growing.cut();
+        }
     }
 }

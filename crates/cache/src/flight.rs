@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
+use crate::growing::{Feed, Growing};
+
 /// For so long nobody waits for the response of a resource that was not kept, in seconds.
 const PASSED: u64 = 2;
 
@@ -24,6 +26,8 @@ pub enum Landed {
     Passed,
     /// Its client left: another one may try.
     Abandoned,
+    /// It has begun: those whom it suits get it as it comes.
+    Begun,
 }
 
 /// The first requests that are on their way.
@@ -45,6 +49,8 @@ struct Flight {
 #[derive(Debug, Default)]
 struct State {
     landed: Option<Landed>,
+    /// What comes of it, from its first bytes on.
+    begun: Option<Arc<Growing>>,
     /// Those who wait, by when they came.
     waiting: BTreeMap<u64, Waker>,
     /// How many came.
@@ -58,6 +64,8 @@ pub enum Turn {
     Leads(Lead),
     /// Another request's, which may be waited for.
     Follows(Follow),
+    /// Another request's, whose response has begun to come.
+    Joins(Feed),
     /// Everybody goes on their own.
     Alone,
 }
@@ -96,18 +104,38 @@ impl Flights {
         noted >> 32 == hash >> 32 && now_ms / 1000 < (noted & u64::from(u32::MAX))
     }
 
-    pub(crate) fn board(self: &Arc<Self>, hash: u64, key: &[u8], now_ms: u64) -> Turn {
+    /// Whose turn it is; `suits` says whether what comes of another request will do.
+    pub(crate) fn board(
+        self: &Arc<Self>,
+        hash: u64,
+        key: &[u8],
+        now_ms: u64,
+        suits: impl Fn(&Growing) -> bool,
+    ) -> Turn {
         if self.was_passed(hash, now_ms) {
             return Turn::Alone;
         }
         let mut open = locked(&self.open);
         let flights = open.entry(hash).or_default();
-        if let Some(flight) = flights.iter().find(|flight| *flight.key == *key) {
-            return Turn::Follows(Follow { flight: flight.clone(), number: None });
+        for flight in flights.iter().filter(|flight| *flight.key == *key) {
+            match &locked(&flight.state).begun {
+                None => return Turn::Follows(Follow { flight: flight.clone(), number: None }),
+                Some(growing) if suits(growing) => return Turn::Joins(growing.feed()),
+                Some(_) => {}
+            }
         }
         let flight = Arc::new(Flight { key: key.into(), state: Mutex::default() });
         flights.push(flight.clone());
         Turn::Leads(Lead { flights: self.clone(), hash, flight })
+    }
+
+    /// Nobody else gets what has begun to come under such keys.
+    pub(crate) fn forget(&self, is_meant: impl Fn(&[u8]) -> bool) {
+        let is_begun = |flight: &Flight| locked(&flight.state).begun.is_some();
+        locked(&self.open).retain(|_, flights| {
+            flights.retain(|flight| !is_meant(&flight.key) || !is_begun(flight));
+            !flights.is_empty()
+        });
     }
 
     fn land(&self, hash: u64, flight: &Arc<Flight>, landed: Landed) {
@@ -129,6 +157,16 @@ impl Flights {
 }
 
 impl Lead {
+    /// Its response has begun to come.
+    pub(crate) fn open(&self, growing: Arc<Growing>) {
+        let waiting = {
+            let mut state = locked(&self.flight.state);
+            state.begun = Some(growing);
+            std::mem::take(&mut state.waiting)
+        };
+        waiting.into_values().for_each(Waker::wake);
+    }
+
     /// Its response is kept.
     pub fn keep(self) {
         self.flights.land(self.hash, &self.flight, Landed::Kept);
@@ -151,11 +189,14 @@ impl Drop for Lead {
 }
 
 impl Follow {
-    /// Ready once the first request has its response, or will have none.
+    /// Ready once the response to the first request comes, is there, or will not be.
     pub fn poll_landed(&mut self, context: &mut Context<'_>) -> Poll<Landed> {
         let mut state = locked(&self.flight.state);
         if let Some(landed) = state.landed {
             return Poll::Ready(landed);
+        }
+        if state.begun.is_some() {
+            return Poll::Ready(Landed::Begun);
         }
         let number = *self.number.get_or_insert_with(|| {
             state.came += 1;
@@ -182,10 +223,10 @@ mod tests {
     #[test]
     fn who_waits_no_more_leaves_nothing() {
         let flights = Arc::new(Flights::new());
-        let Turn::Leads(lead) = flights.board(1, b"key", 0) else { panic!("nobody leads") };
+        let Turn::Leads(lead) = flights.board(1, b"key", 0, |_| true) else { panic!("nobody leads") };
         let mut context = Context::from_waker(Waker::noop());
         let follow = |context: &mut Context<'_>| {
-            let Turn::Follows(mut follow) = flights.board(1, b"key", 0) else { panic!("two lead") };
+            let Turn::Follows(mut follow) = flights.board(1, b"key", 0, |_| true) else { panic!("two lead") };
             assert_eq!(follow.poll_landed(context), Poll::Pending);
             follow
         };

@@ -2,38 +2,68 @@
 //! be answered from a cache, which responses may be kept and for how long, and the store that all
 //! workers share.
 //!
+//! What memory lets go of may stand in files (`disk`): their format, and which there are, is known
+//! here; the crate `disk` reads and writes them.
+//!
 //! No I/O and no clock: instants are passed in, as milliseconds of the monotonic clock and seconds
 //! of the calendar. `proxy` looks up, fills and delivers; `control` shows; `config` makes the
 //! stores.
 
 #![forbid(unsafe_code)]
 
+mod blocks;
 mod condition;
+mod entry;
+mod file;
+mod files;
 mod filling;
 mod flight;
 mod freshness;
+mod growing;
 mod hints;
+mod jobs;
 mod key;
+mod loading;
+mod long;
 mod object;
 mod order;
+mod promote;
 mod purge;
 mod range;
 mod request;
 mod room;
 mod settings;
+mod spool;
+mod spooled;
 mod store;
+mod times;
+mod validation;
 mod vary;
 
+#[cfg(test)]
+mod model_tests;
+
+pub use blocks::{Blocks, Fetch};
 pub use condition::is_unchanged;
+pub use entry::Entry;
+pub use file::{BLOCK, Clocks, Described, HEADER, Header, SUM, Wrong, describe, header, read, sum};
+pub use files::{Counts, Files};
 pub use filling::Filling;
 pub use flight::{Follow, Landed, Lead, Turn};
 pub use freshness::{Lifetime, Now};
+pub use growing::{Feed, Piece};
 pub use hints::hints;
+pub use jobs::{Change, Read};
 pub use key::write_key;
-pub use object::{Object, Shown};
+pub use loading::{Load, Loaded, Loading};
+pub use long::{FileFeed, Long};
+pub use object::{Body, Object, Shown};
+pub use promote::Reserved;
 pub use purge::Purge;
 pub use range::{Ranged, ranged};
 pub use request::Request;
-pub use settings::{Hints, Settings};
+pub use settings::{Disk, Hints, Settings};
+pub use spooled::Spooled;
 pub use store::{Found, Store};
+pub use validation::{Conditions, ask_for_whole, ask_whether, is_about, may_validate};
 pub use vary::Variant;

@@ -1,12 +1,41 @@
 //! A response that is kept. One copy serves all workers; whoever sends it holds it meanwhile.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use http::Head;
 
+use crate::entry::Entry;
 use crate::room::Room;
 use crate::settings::Settings;
+use crate::times::Times;
 use crate::vary::Variant;
+
+/// A body, and the memory that it takes as long as anybody holds it.
+#[derive(Debug)]
+pub struct Body {
+    bytes: Box<[u8]>,
+    room: Room,
+}
+
+impl Body {
+    pub(crate) fn new(bytes: Box<[u8]>, room: Room) -> Arc<Self> {
+        Arc::new(Self { bytes, room })
+    }
+
+    pub(crate) fn blocks(&self) -> u32 {
+        self.room.blocks()
+    }
+}
+
+impl std::ops::Deref for Body {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
 
 /// A response, or the hints that are left of one.
 #[derive(Debug)]
@@ -17,26 +46,17 @@ pub struct Object {
     /// What is sent of its head: without the fields that told of one message or connection, and with
     /// the length of its body. Of hints, the `Link` fields alone.
     pub head: Head,
-    /// The body.
-    pub body: Box<[u8]>,
+    /// The body. A response and what it was before its head was freshened share it.
+    pub body: Arc<Body>,
     /// Whether only hints are left of it.
     pub is_hints: bool,
-    /// What it takes of the store's memory.
+    /// The file that has it too, if it came from one.
+    pub(crate) file: Option<Arc<Entry>>,
+    /// What it takes of the store's memory beside that of its body.
     pub(crate) room: Room,
     /// Its number, in the order in which objects came.
     pub(crate) number: u64,
-    /// How old it was when it came, in seconds.
-    pub(crate) age: u32,
-    /// What `If-Modified-Since` is compared with, in seconds since 1970.
-    pub(crate) modified: i64,
-    /// When it came, in ms of the monotonic clock.
-    pub(crate) stored_ms: u64,
-    /// From when on it is not fresh any more.
-    pub(crate) expires_ms: u64,
-    /// Until when it is used while a fresh one is fetched.
-    pub(crate) revalidate_ms: u64,
-    /// Until when it is used where none can be fetched.
-    pub(crate) error_ms: u64,
+    pub(crate) times: Times,
     /// When it was used last. Written by any worker, at most once in a millisecond each.
     pub(crate) used_ms: AtomicU64,
     /// Under what instant it stands in the order of use. Written under the lock of that.
@@ -61,25 +81,57 @@ pub struct Shown {
 }
 
 impl Object {
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn new(
+        hash: u64,
+        key: Box<[u8]>,
+        variant: Variant,
+        head: Head,
+        body: Arc<Body>,
+        times: Times,
+        room: Room,
+        used_ms: u64,
+    ) -> Self {
+        let (used_ms, placed_ms) = (AtomicU64::new(used_ms), AtomicU64::new(used_ms));
+        let (is_hints, number, file) = (false, 0, None);
+        Self { hash, key, variant, head, body, is_hints, file, room, number, times, used_ms, placed_ms }
+    }
+
+    /// Blocks that it takes.
+    pub(crate) fn blocks(&self) -> u32 {
+        self.room.blocks() + self.body.blocks()
+    }
+
+    /// Its memory counts elsewhere from now on.
+    pub(crate) fn release(&self) {
+        self.room.release();
+        self.body.room.release();
+    }
+
+    /// What `If-Modified-Since` is compared with, in seconds since 1970.
+    pub fn modified(&self) -> i64 {
+        self.times.modified
+    }
+
     /// How old it is, in seconds (RFC 9111, 4.2.3).
     pub fn age(&self, now_ms: u64) -> u64 {
-        u64::from(self.age) + now_ms.saturating_sub(self.stored_ms) / 1000
+        u64::from(self.times.age) + now_ms.saturating_sub(self.times.stored_ms) / 1000
     }
 
     /// Whether it may be used by all who ask.
     #[inline]
     pub fn is_fresh(&self, now_ms: u64) -> bool {
-        now_ms < self.expires_ms
+        now_ms < self.times.expires_ms
     }
 
     /// Whether it may be used while a fresh one is fetched (RFC 5861, 3).
     pub fn may_wait(&self, now_ms: u64) -> bool {
-        now_ms < self.revalidate_ms
+        now_ms < self.times.revalidate_ms
     }
 
     /// Whether it may be used where none can be fetched (RFC 5861, 4).
     pub fn may_help(&self, now_ms: u64) -> bool {
-        now_ms < self.error_ms
+        now_ms < self.times.error_ms
     }
 
     /// Notes that it was used.
@@ -102,8 +154,8 @@ impl Object {
             variant: self.variant.number(),
             is_hints: self.is_hints,
             size: self.size(),
-            blocks: self.room.blocks(),
-            expires: (self.expires_ms as i64 - now_ms as i64).div_euclid(1000),
+            blocks: self.blocks(),
+            expires: (self.times.expires_ms as i64 - now_ms as i64).div_euclid(1000),
         }
     }
 }

@@ -44,7 +44,7 @@ impl Order {
         object.number = self.number;
         let object = Arc::new(object);
         if object.is_hints {
-            self.hint_blocks += object.room.blocks();
+            self.hint_blocks += object.blocks();
             self.hints.insert(object.number, object.clone());
         } else {
             self.by_use.insert((object.placed_ms.load(Relaxed), object.number), object.clone());
@@ -57,7 +57,7 @@ impl Order {
         if !object.is_hints {
             self.by_use.remove(&(object.placed_ms.load(Relaxed), object.number));
         } else if self.hints.remove(&object.number).is_some() {
-            self.hint_blocks -= object.room.blocks();
+            self.hint_blocks -= object.blocks();
         }
     }
 
@@ -128,7 +128,7 @@ impl Order {
     /// What must hold between changes; gives the blocks that objects take.
     #[cfg(test)]
     pub(crate) fn check(&self) -> u32 {
-        let taken = |object: &Arc<Object>| object.room.blocks();
+        let taken = |object: &Arc<Object>| object.blocks();
         assert_eq!(self.hint_blocks, self.hints.values().map(taken).sum::<u32>());
         assert!(self.filling.values().all(|marks| !marks.is_empty()));
         self.all().map(taken).sum()

@@ -47,10 +47,51 @@ impl Purge<'_> {
     }
 }
 
+impl Purge<'_> {
+    /// Whether what is in a file under that key, with these tags, is meant.
+    pub(crate) fn means_file(&self, key: &[u8], tags: &[u8]) -> bool {
+        match self {
+            Self::Tag(tag) => has(tags, tag),
+            Self::Key(_) | Self::Prefix(_) | Self::All => self.may_mean(key),
+        }
+    }
+}
+
+/// The same, kept.
+#[derive(Debug)]
+pub(crate) enum OwnedPurge {
+    Key(Box<[u8]>),
+    Prefix(Box<[u8]>),
+    Tag(Box<[u8]>),
+    All,
+}
+
+impl OwnedPurge {
+    pub(crate) fn of(purge: &Purge<'_>) -> Self {
+        match *purge {
+            Purge::Key(key) => Self::Key(key.into()),
+            Purge::Prefix(prefix) => Self::Prefix(prefix.into()),
+            Purge::Tag(tag) => Self::Tag(tag.into()),
+            Purge::All => Self::All,
+        }
+    }
+
+    pub(crate) fn borrow(&self) -> Purge<'_> {
+        match self {
+            Self::Key(key) => Purge::Key(key),
+            Self::Prefix(prefix) => Purge::Prefix(prefix),
+            Self::Tag(tag) => Purge::Tag(tag),
+            Self::All => Purge::All,
+        }
+    }
+}
+
 /// Tags stand in a list, with commas or spaces between them.
 fn has_tag(object: &Object, name: &Name, tag: &[u8]) -> bool {
     let mut lines = object.head.get_all(name);
-    lines.any(|line| {
-        list_values(line).flat_map(|value| value.split(|byte| *byte == b' ')).any(|own| own == tag)
-    })
+    lines.any(|line| has(line, tag))
+}
+
+fn has(line: &[u8], tag: &[u8]) -> bool {
+    list_values(line).flat_map(|value| value.split(|byte| *byte == b' ')).any(|own| own == tag)
 }

@@ -3,8 +3,6 @@
 
 use http::{Head, KnownName};
 
-use crate::object::Object;
-
 /// What a request gets of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ranged {
@@ -16,19 +14,20 @@ pub enum Ranged {
     Outside,
 }
 
-/// The part of `object` that `request` asks for.
-pub fn ranged(request: &Head, object: &Object) -> Ranged {
+/// The part that `request` asks for of what is kept, whose head this is and whose body has so many
+/// bytes.
+pub fn ranged(request: &Head, kept: &Head, length: usize) -> Ranged {
     let Some(asked) = request.get_known(KnownName::Range) else { return Ranged::Whole };
-    if request.method_id() != http::Method::Get || !is_meant(request, object) {
+    if request.method_id() != http::Method::Get || !is_meant(request, kept) {
         return Ranged::Whole;
     }
-    part(asked, object.body.len())
+    part(asked, length)
 }
 
-/// Whether the range is of this very object (`If-Range`; RFC 9110, 13.1.5).
-fn is_meant(request: &Head, object: &Object) -> bool {
+/// Whether the range is of this very response (`If-Range`; RFC 9110, 13.1.5).
+fn is_meant(request: &Head, kept: &Head) -> bool {
     let Some(condition) = request.get_known(KnownName::IfRange) else { return true };
-    let own = |name| object.head.get_known(name);
+    let own = |name| kept.get_known(name);
     if condition.starts_with(b"\"") {
         return own(KnownName::Etag) == Some(condition);
     }

@@ -12,6 +12,15 @@ pub enum Hints {
     Only,
 }
 
+/// `disk`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disk {
+    /// The directory.
+    pub directory: Box<str>,
+    /// Bytes that its files may take.
+    pub size: u64,
+}
+
 /// A section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -41,6 +50,10 @@ pub struct Settings {
     pub wait_ms: u64,
     /// `process-range`.
     pub ranges: bool,
+    /// `revalidation`: servers are asked whether what is stale is still what it was.
+    pub revalidation: bool,
+    /// `disk`: where responses stand that memory does not hold.
+    pub disk: Option<Disk>,
     /// `purge-tags`: the field of responses that names their tags, in lower case.
     pub tags: Option<Box<str>>,
 }
@@ -64,6 +77,8 @@ impl Settings {
             stale_if_error: 0,
             wait_ms: 0,
             ranges: false,
+            revalidation: false,
+            disk: None,
             tags: None,
         }
     }

@@ -2,21 +2,24 @@
 //! whole. Storing and making room are done under one lock ([`Order`]).
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use arc_swap::ArcSwapOption;
 use http::{Head, KnownName};
 
+use crate::entry::Entry;
+use crate::files::Files;
 use crate::flight::{Flights, Turn};
 use crate::freshness::{Lifetime, Now};
 use crate::hints::hints;
-use crate::object::{Object, blocks_of, memory};
+use crate::object::{Body, Object, blocks_of, memory};
 use crate::order::Order;
 use crate::purge::{self, Purge};
 use crate::request::{Request, is_of_message};
 use crate::room::{Free, Room};
 use crate::settings::{Hints, Settings};
+use crate::times::Times;
 use crate::vary::Variant;
 
 /// Objects whose keys have hashes that end alike; the newest first.
@@ -48,6 +51,16 @@ pub struct Store {
     free: Free,
     order: Mutex<Order>,
     flights: Arc<Flights>,
+    /// What stands in files, where the section has a directory.
+    pub files: Option<Arc<Files>>,
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        if let Some(files) = &self.files {
+            files.close();
+        }
+    }
 }
 
 impl Store {
@@ -60,6 +73,7 @@ impl Store {
             free: Arc::new(AtomicU32::new(settings.blocks)),
             order: Mutex::default(),
             flights: Arc::new(Flights::new()),
+            files: settings.disk.clone().map(|disk| Files::new(disk, &settings)),
             settings,
         })
     }
@@ -69,6 +83,10 @@ impl Store {
         let mut request = Request::read(head)?;
         request.hash = self.hasher.hash_one(&*request.key);
         Some(request)
+    }
+
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        self.hasher.hash_one(key)
     }
 
     /// Has `request`, made for another store, stand for the same resource here.
@@ -103,12 +121,32 @@ impl Store {
             hinting = hinting.or(Some(object));
         }
         match hinting {
-            Some(object) if !object.is_hints && (object.may_wait(now_ms) || object.may_help(now_ms)) => {
+            Some(object) if !object.is_hints && self.is_of_use(object, now_ms) => {
                 Found::Stale(object.clone())
             }
             Some(object) if self.settings.hints != Hints::Off => Found::Hints(object.clone()),
             _ => Found::Nothing,
         }
+    }
+
+    /// Whether what is not fresh any more may be of use.
+    fn is_of_use(&self, object: &Object, now_ms: u64) -> bool {
+        object.may_wait(now_ms)
+            || object.may_help(now_ms)
+            || self.settings.revalidation && object.has_validator()
+    }
+
+    /// Whether that very object is there. Under the lock of the order.
+    pub(crate) fn has(&self, object: &Arc<Object>) -> bool {
+        let bucket = self.bucket(object.hash).load();
+        bucket.iter().flat_map(|bucket| bucket.iter()).any(|own| Arc::ptr_eq(own, object))
+    }
+
+    /// Whether a response to the same stands in memory already. Under the lock of the order.
+    pub(crate) fn has_like(&self, new: &Object) -> bool {
+        let bucket = self.bucket(new.hash).load();
+        let mut own = bucket.iter().flat_map(|bucket| bucket.iter());
+        own.any(|object| object.key == new.key && object.variant == new.variant && !object.is_hints)
     }
 
     /// What the response is for; `None` where it may not be kept for what it varies on.
@@ -155,22 +193,31 @@ impl Store {
         fresh.len() + filled < self.settings.max_variants
     }
 
-    /// Whose turn it is to fetch what is requested.
-    pub fn board(&self, request: &Request, now_ms: u64) -> Turn {
+    /// Whose turn it is to fetch what is requested, by a request with this head.
+    pub fn board(&self, request: &Request, head: &Head, now_ms: u64) -> Turn {
         if !request.may_store || !request.may_use {
             return Turn::Alone;
         }
-        self.flights.board(request.hash, &request.key, now_ms)
+        self.flights.board(request.hash, &request.key, now_ms, |growing| growing.suits(head))
     }
 
     /// Makes what nobody may use any more of a request for which the server did something
     /// (RFC 9111, 4.4): all variants.
     pub fn remove(&self, request: &Request) {
-        self.order().forget(|key| *key == *request.key);
+        self.forget(|key| *key == *request.key);
+        if let Some(files) = &self.files {
+            files.remove(request.hash, &request.key, |_| true);
+        }
         _ = self.remove_if(request.hash, |object| object.key == request.key);
     }
 
-    fn remove_if(&self, hash: u64, is_wanted: impl Fn(&Object) -> bool) -> usize {
+    /// What is on its way under such keys is not kept, and nobody else gets it.
+    fn forget(&self, is_meant: impl Fn(&[u8]) -> bool) {
+        self.order().forget(&is_meant);
+        self.flights.forget(is_meant);
+    }
+
+    pub(crate) fn remove_if(&self, hash: u64, is_wanted: impl Fn(&Object) -> bool) -> usize {
         let mut gone = Bucket::new();
         let mut order = self.order();
         let bucket = self.bucket(hash).load_full();
@@ -185,15 +232,46 @@ impl Store {
     pub fn purge(&self, purge: &Purge<'_>) -> usize {
         if let Purge::Key(key) = purge {
             let key = purge::key(key);
-            self.order().forget(|own| *own == *key);
-            return self.remove_if(self.hasher.hash_one(&*key), |object| *object.key == *key);
+            let hash = self.hasher.hash_one(&*key);
+            self.forget(|own| *own == *key);
+            let filed = self.purge_files(purge);
+            return filed + self.remove_if(hash, |object| *object.key == *key);
         }
         let tags = self.settings.tags.as_deref().map(|name| http::Name::new(name.as_bytes()));
-        self.order().forget(|key| purge.may_mean(key));
+        self.forget(|key| purge.may_mean(key));
         // Looked at without the lock, which many objects would hold for long.
+        let filed = self.purge_files(purge);
         let all = self.objects();
         let wanted = all.iter().filter(|object| purge.means(object, tags.as_ref()));
-        wanted.map(|wanted| self.remove_if(wanted.hash, |object| std::ptr::eq(object, &**wanted))).sum()
+        let count: usize =
+            wanted.map(|wanted| self.remove_if(wanted.hash, |object| std::ptr::eq(object, &**wanted))).sum();
+        filed + count
+    }
+
+    /// Takes out of the files what `purge` says; how much of that was not in memory too.
+    fn purge_files(&self, purge: &Purge<'_>) -> usize {
+        let Some(files) = &self.files else { return 0 };
+        let is_in_memory = |entry: &Arc<Entry>| {
+            let bucket = self.bucket(entry.hash).load();
+            let mut own = bucket.iter().flat_map(|bucket| bucket.iter());
+            own.any(|object| object.file.as_ref().is_some_and(|file| Arc::ptr_eq(file, entry)))
+        };
+        files.purge(purge, is_in_memory)
+    }
+
+    /// What stands in files in the place of `new`, which is newer, is gone.
+    pub(crate) fn remove_files(&self, new: &Object) {
+        if let Some(files) = &self.files {
+            let is_shadowed = |old: &Variant| new.variant.is_for_all() || *old == new.variant;
+            files.remove(new.hash, &new.key, is_shadowed);
+        }
+    }
+
+    /// What memory has in the place of something newer, which stands in a file.
+    pub(crate) fn remove_shadowed(&self, hash: u64, key: &[u8], variant: &Variant) {
+        let is_shadowed =
+            |object: &Object| *object.key == *key && (variant.is_for_all() || object.variant == *variant);
+        _ = self.remove_if(hash, is_shadowed);
     }
 
     /// Blocks that nothing takes.
@@ -221,10 +299,10 @@ impl Store {
     }
 
     /// Takes so many blocks, for which others make room; `None` where there are not so many.
-    pub(crate) fn take(&self, blocks: u32) -> Option<Room> {
+    pub(crate) fn take(&self, blocks: u32, now_ms: u64) -> Option<Room> {
         loop {
             let taken = Room::take(&self.free, blocks);
-            if taken.is_some() || !self.make_room(blocks) {
+            if taken.is_some() || !self.make_room(blocks, now_ms) {
                 return taken;
             }
         }
@@ -232,20 +310,25 @@ impl Store {
 
     /// Takes out what was used the longest time ago, until there would be so many blocks if nobody
     /// held any of it. False: there is nothing that could be taken out.
-    fn make_room(&self, blocks: u32) -> bool {
+    fn make_room(&self, blocks: u32, now_ms: u64) -> bool {
         // What leaves is freed when the lock is.
         let mut gone = Bucket::new();
         let mut order = self.order();
         let mut free = self.free();
         while free < blocks {
             let Some(object) = order.least_used().or_else(|| order.oldest_hints()) else { break };
-            free += object.room.blocks();
+            free += object.blocks();
             self.take_out(&object, &mut order, &mut gone);
         }
         drop(order);
         let has_made = free >= blocks || !gone.is_empty();
         let wholes = gone.iter().filter(|object| self.settings.hints == Hints::On && !object.is_hints);
         let left: Vec<Object> = wholes.filter_map(|object| self.hints_of(object)).collect();
+        if let Some(files) = &self.files {
+            for object in gone.iter().filter(|object| !object.times.is_over(now_ms)) {
+                files.offer(object, Arc::strong_count(object) == 1);
+            }
+        }
         drop(gone);
         left.into_iter().for_each(|hints| self.add_hints(hints));
         has_made
@@ -253,24 +336,13 @@ impl Store {
 
     /// What stays of an object that made room; `None` where it has no hints.
     fn hints_of(&self, object: &Object) -> Option<Object> {
-        Some(Object {
-            hash: object.hash,
-            key: object.key.clone(),
-            variant: object.variant.clone(),
-            head: hint_head(&object.head)?,
-            body: Box::default(),
-            is_hints: true,
-            room: self.no_room(),
-            number: 0,
-            age: object.age,
-            modified: object.modified,
-            stored_ms: object.stored_ms,
-            expires_ms: object.expires_ms,
-            revalidate_ms: 0,
-            error_ms: 0,
-            used_ms: AtomicU64::new(0),
-            placed_ms: AtomicU64::new(0),
-        })
+        Some(self.hints_object(
+            object.hash,
+            object.key.clone(),
+            object.variant.clone(),
+            hint_head(&object.head)?,
+            object.times,
+        ))
     }
 
     /// Keeps hints, for which older ones make room, as far as there may be any.
@@ -283,7 +355,7 @@ impl Store {
         let mut free = self.free();
         while order.hint_blocks + blocks > most || free < blocks {
             let Some(oldest) = order.oldest_hints() else { return };
-            free += oldest.room.blocks();
+            free += oldest.blocks();
             self.take_out(&oldest, &mut order, &mut gone);
         }
         // Nobody holds hints for long.
@@ -303,42 +375,35 @@ impl Store {
         now: Now,
     ) {
         let Some(head) = hint_head(head) else { return };
-        self.add_hints(Object {
-            hash: request.hash,
-            key: request.key.clone(),
-            variant,
-            head,
-            body: Box::default(),
-            is_hints: true,
-            room: self.no_room(),
-            number: 0,
-            age: lifetime.age,
-            modified: lifetime.modified,
-            stored_ms: now.ms,
-            expires_ms: now.ms + u64::from(lifetime.left) * 1000,
-            revalidate_ms: 0,
-            error_ms: 0,
-            used_ms: AtomicU64::new(now.ms),
-            placed_ms: AtomicU64::new(now.ms),
-        });
+        let times = Times::of(lifetime, now);
+        self.add_hints(self.hints_object(request.hash, request.key.clone(), variant, head, times));
     }
 
-    /// Puts an object in the place of those that it stands for. False: what was filled under that
-    /// number was taken out meanwhile.
-    pub(crate) fn insert(&self, filled: u64, object: Object) -> bool {
+    fn hints_object(&self, hash: u64, key: Box<[u8]>, variant: Variant, head: Head, times: Times) -> Object {
+        let (body, times) = (Body::new(Box::default(), self.no_room()), times.of_hints());
+        let own = Object::new(hash, key, variant, head, body, times, self.no_room(), times.stored_ms);
+        Object { is_hints: true, ..own }
+    }
+
+    /// Puts an object in the place of those that it stands for.
+    ///
+    /// # Errors
+    /// What was filled under that number was taken out meanwhile: the object comes back.
+    pub(crate) fn insert(&self, filled: u64, object: Object) -> Result<Arc<Object>, Box<Object>> {
         let mut gone = Bucket::new();
         let mut order = self.order();
-        let is_wanted = order.end(object.hash, filled);
-        if is_wanted {
-            self.take_out_shadowed(&object, &mut order, &mut gone);
-            self.put_in(object, &mut order);
+        if !order.end(object.hash, filled) {
+            return Err(Box::new(object));
         }
+        self.take_out_shadowed(&object, &mut order, &mut gone);
+        let object = self.put_in(object, &mut order);
         drop(order);
-        is_wanted
+        self.remove_files(&object);
+        Ok(object)
     }
 
     /// Takes out what nobody would find any more behind `new`.
-    fn take_out_shadowed(&self, new: &Object, order: &mut Order, gone: &mut Bucket) {
+    pub(crate) fn take_out_shadowed(&self, new: &Object, order: &mut Order, gone: &mut Bucket) {
         let bucket = self.bucket(new.hash).load_full();
         let is_shadowed = |object: &&Arc<Object>| {
             object.key == new.key
@@ -350,16 +415,17 @@ impl Store {
         }
     }
 
-    fn put_in(&self, object: Object, order: &mut Order) {
+    pub(crate) fn put_in(&self, object: Object, order: &mut Order) -> Arc<Object> {
         let object = order.add(object);
         let bucket = self.bucket(object.hash);
         let old = bucket.load();
         let others = old.iter().flat_map(|bucket| bucket.iter());
         let new: Bucket = std::iter::once(&object).chain(others).cloned().collect();
         bucket.store(Some(Arc::new(new)));
+        object
     }
 
-    fn take_out(&self, object: &Arc<Object>, order: &mut Order, gone: &mut Bucket) {
+    pub(crate) fn take_out(&self, object: &Arc<Object>, order: &mut Order, gone: &mut Bucket) {
         let bucket = self.bucket(object.hash);
         let old = bucket.load_full();
         let new: Bucket = old

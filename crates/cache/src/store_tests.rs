@@ -241,7 +241,7 @@ fn one_leads_and_the_others_follow() {
     let store = store(|_| {});
     let request = store.request(&get("h", "/", &[])).unwrap();
     let other = store.request(&get("h", "/other", &[])).unwrap();
-    let follow = || match store.board(&request, 0) {
+    let follow = || match store.board(&request, &get("h", "/", &[]), 0) {
         Turn::Follows(follow) => follow,
         turn => panic!("{turn:?}"),
     };
@@ -251,8 +251,8 @@ fn one_leads_and_the_others_follow() {
         (drop, Landed::Abandoned),
         (|lead| lead.pass(0), Landed::Passed),
     ] {
-        let Turn::Leads(lead) = store.board(&request, 0) else { panic!("nobody leads") };
-        assert!(matches!(store.board(&other, 0), Turn::Leads(_)));
+        let Turn::Leads(lead) = store.board(&request, &get("h", "/", &[]), 0) else { panic!("nobody leads") };
+        assert!(matches!(store.board(&other, &get("h", "/other", &[]), 0), Turn::Leads(_)));
         let (mut one, mut two) = (follow(), follow());
         assert_eq!(one.poll_landed(&mut context), Poll::Pending);
         assert_eq!(one.poll_landed(&mut context), Poll::Pending);
@@ -262,8 +262,8 @@ fn one_leads_and_the_others_follow() {
         assert_eq!(two.poll_landed(&mut context), Poll::Ready(landed));
     }
     // What is not for others is not waited for, for a while.
-    assert!(matches!(store.board(&request, 1_999), Turn::Alone));
-    assert!(matches!(store.board(&request, 2_000), Turn::Leads(_)));
+    assert!(matches!(store.board(&request, &get("h", "/", &[]), 1_999), Turn::Alone));
+    assert!(matches!(store.board(&request, &get("h", "/", &[]), 2_000), Turn::Leads(_)));
 }
 
 #[test]

@@ -475,6 +475,27 @@ const HAPROXY: &[(&str, &[&str])] = &[
         &["[WARNING] [4] : 'process-range' has no effect with 'early-hints only'; no response is kept then"],
     ),
     (
+        "cache c\n total-max-size 1\n disk /d\n",
+        &["[ALERT] [3] : 'size' and the size of the directory come next, such as 'size 10g'"],
+    ),
+    (
+        "cache c\n total-max-size 1\n disk /d size 4k\n",
+        &["[ALERT] [3] : a directory of 4096 bytes is too small: at least 1m"],
+    ),
+    (
+        "cache c\n total-max-size 1\n disk /d size 1m\ncache e\n total-max-size 1\n disk /d size 2m\n",
+        &[
+            "[ALERT] [6] : two caches cannot have the directory '/d'; each has a directory of its own; the first has it here at [test.cfg:3]",
+        ],
+    ),
+    (
+        "cache c\n total-max-size 1\n disk /d size 1m\n early-hints only\n revalidation on\n",
+        &[
+            "[WARNING] [3] : 'disk' has no effect with 'early-hints only'; no response is kept then",
+            "[WARNING] [5] : 'revalidation' has no effect with 'early-hints only'; no response is kept then",
+        ],
+    ),
+    (
         "cache c\n total-max-size 1\ncache c\n total-max-size 1\n",
         &["[ALERT] [3] : Duplicate cache name 'c'."],
     ),

@@ -1,7 +1,7 @@
 //! Targets of the crate `cache`: keys, and what responses vary on. Their inputs are messages of
 //! HTTP/1, one behind the other.
 
-use cache::{Found, Now, Settings, Store};
+use cache::{Clocks, Disk, Found, HEADER, Header, Now, Settings, Store};
 use http::{Head, KnownName, ParseOptions, Status, uri};
 
 /// The head at the start of `bytes`, and what follows it.
@@ -37,6 +37,29 @@ pub fn cache_key(bytes: &[u8]) {
     assert_eq!(keys[0] == keys[1], resources[0] == resources[1], "{resources:?}");
 }
 
+/// What is read out of a file is what a file of that is written like; nothing else is read. The
+/// bytes are a file; what is behind its header is read once more with a header that is right.
+pub fn cache_file(bytes: &[u8]) {
+    file(bytes);
+    if let Some(described) = bytes.get(HEADER..) {
+        file(&[&cache::header(1, 0, described), described].concat());
+    }
+}
+
+fn file(bytes: &[u8]) {
+    let now = Clocks { ms: 1_000_000, wall_ms: 1_700_000_000_000 };
+    let Ok(header) = Header::read(bytes) else { return };
+    let described = bytes.get(HEADER..).and_then(|rest| rest.get(..header.described as usize));
+    let Some(Ok(described)) = described.map(|text| cache::read(&header, text, now)) else { return };
+    let settings =
+        Settings { disk: Some(Disk { directory: "/".into(), size: 1 << 40 }), ..Settings::new("fuzz", 1024) };
+    let store = Store::new(settings);
+    if store.found_file(&described, &header, now.ms) {
+        let entry = store.files.iter().flat_map(|files| files.entries()).next().expect("the file");
+        assert_eq!((entry.number, entry.size), (header.number, header.size()));
+    }
+}
+
 /// What is kept for one request goes to another only if that says the same where the response
 /// varies, and accepts its codings as far as it says so in plain words.
 pub fn cache_vary(bytes: &[u8]) {
@@ -52,7 +75,7 @@ pub fn cache_vary(bytes: &[u8]) {
     filling.finish(1);
     let Some(asked) = store.request(&second) else { return };
     let Found::Fresh(object) = store.find(&asked, &second, 2) else { return };
-    assert_eq!(&*object.body, b"body");
+    assert_eq!(&object.body[..], b"body");
     assert_eq!(resource(&first), resource(&second));
     assert_eq!(response.status(), 200);
     assert!(first.get_known(KnownName::Authorization).is_none());

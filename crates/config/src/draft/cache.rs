@@ -25,6 +25,10 @@ pub struct CacheDraft<'a> {
     pub wait_ms: u64,
     /// `process-range`.
     pub ranges: bool,
+    /// `revalidation`.
+    pub revalidation: bool,
+    /// `disk`: the directory and its size in bytes.
+    pub disk: Option<(&'a Word, u64)>,
     /// `purge-tags`.
     pub tags: Option<&'a Word>,
 }

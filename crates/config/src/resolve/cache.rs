@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use cache::{Hints, Settings, Store};
+use cache::{Disk, Hints, Settings, Store};
 use diag::Diagnostic;
 use syntax::Word;
 
@@ -29,8 +29,31 @@ pub(crate) fn stores(draft: &Draft, context: &mut Context<'_>) -> Vec<Arc<Store>
         let settings = read(section, context);
         made.push((section, settings));
     }
+    refuse_shared_directories(&made, context);
     let settings = made.into_iter().filter_map(|(_, settings)| settings);
     settings.map(|settings| lives_on::cache(settings, context.previous)).collect()
+}
+
+/// A directory is one cache's.
+fn refuse_shared_directories(made: &[(&Section, Option<Settings>)], context: &mut Context<'_>) {
+    let directory = |settings: &Option<Settings>| Some(settings.as_ref()?.disk.as_ref()?.directory.clone());
+    for (at, (section, settings)) in made.iter().enumerate() {
+        let Some(own) = directory(settings) else { continue };
+        if let Some((other, _)) =
+            made[..at].iter().find(|(_, other)| directory(other).is_some_and(|dir| dir == own))
+        {
+            let line = |section: &Section| {
+                let mut lines = section.statements.iter().filter(|line| line.keyword.name == "disk");
+                lines.next_back().map_or(section.name.span(), |line| line.span)
+            };
+            context.diagnostics.push(
+                Diagnostic::alert(format!("two caches cannot have the directory `{own}`"))
+                    .at(line(section))
+                    .related(line(other), "the first has it here")
+                    .help("each has a directory of its own"),
+            );
+        }
+    }
 }
 
 fn read(section: &Section, context: &mut Context<'_>) -> Option<Settings> {
@@ -91,6 +114,8 @@ fn read(section: &Section, context: &mut Context<'_>) -> Option<Settings> {
     settings.stale_if_error = draft.stale_if_error;
     settings.wait_ms = draft.wait_ms;
     settings.ranges = draft.ranges;
+    settings.revalidation = draft.revalidation;
+    settings.disk = draft.disk.map(|(directory, size)| Disk { directory: directory.as_str().into(), size });
     settings.tags = draft.tags.map(|word| word.as_str().to_ascii_lowercase().into());
     if settings.hints == Hints::Only {
         for statement in section.statements.iter().filter(|own| OF_RESPONSES.contains(&own.keyword.name)) {
@@ -106,8 +131,15 @@ fn read(section: &Section, context: &mut Context<'_>) -> Option<Settings> {
 }
 
 /// What says how responses that are kept are used.
-const OF_RESPONSES: &[&str] =
-    &["collapsed-forwarding", "process-range", "purge-tags", "stale-if-error", "stale-while-revalidate"];
+const OF_RESPONSES: &[&str] = &[
+    "collapsed-forwarding",
+    "disk",
+    "process-range",
+    "purge-tags",
+    "revalidation",
+    "stale-if-error",
+    "stale-while-revalidate",
+];
 
 /// Checks the filters of a proxy whose rules name `used`; whether it keeps responses at all.
 pub(crate) fn check_filters(proxy: &Pending<'_>, used: &[Arc<Store>], context: &mut Context<'_>) -> bool {

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use base::clock::now_ms;
-use cache::{Object, Purge, Store};
+use cache::{Counts, Entry, Files, Object, Purge, Store};
 
 use crate::call::{Call, Reply, error};
 
@@ -44,12 +45,58 @@ fn pieces(store: Arc<Store>) -> impl Iterator<Item = String> {
     let at = Arc::as_ptr(&store);
     let first =
         format!("{at:p}: {} (shctx:{at:p}, available blocks:{})\n", store.settings.name, store.free());
+    let files = store.files.clone();
     let mut objects = store.objects().into_iter();
     let rest = std::iter::from_fn(move || {
         let portion: Vec<Arc<Object>> = objects.by_ref().take(PORTION).collect();
         (!portion.is_empty()).then(|| lines(&portion))
     });
+    let on_disk = files.into_iter().flat_map(of_files);
+    std::iter::once(first).chain(rest).chain(on_disk)
+}
+
+/// What is told of the files of a cache.
+fn of_files(files: Arc<Files>) -> impl Iterator<Item = String> {
+    let count = |count: &AtomicU64| count.load(Relaxed);
+    let Counts { hits, written, evicted, passed, wrong, errors } = &files.counts;
+    let mut entries = files.entries().into_iter();
+    let first = format!(
+        "disk {}: {}, files:{} size:{}/{} hits:{} written:{} evicted:{} passed:{} wrong:{} errors:{}\n",
+        files.settings.directory,
+        if files.is_open() { "in use" } else { "not in use" },
+        entries.len(),
+        files.bytes(),
+        files.settings.size,
+        count(hits),
+        count(written),
+        count(evicted),
+        count(passed),
+        count(wrong),
+        count(errors),
+    );
+    let rest = std::iter::from_fn(move || {
+        let portion: Vec<Arc<Entry>> = entries.by_ref().take(PORTION).collect();
+        (!portion.is_empty()).then(|| lines_of_files(&portion))
+    });
     std::iter::once(first).chain(rest)
+}
+
+/// The lines of those that are fresh.
+fn lines_of_files(entries: &[Arc<Entry>]) -> String {
+    let mut out = String::new();
+    for entry in entries.iter().filter(|entry| entry.expires(now_ms()) > 0) {
+        // Writing to text cannot fail.
+        let _ = writeln!(
+            out,
+            "{:016x} hash:{} vary:0x{:016x} type:disk size:{}, expire:{}",
+            entry.number,
+            entry.hash(),
+            entry.variant(),
+            entry.size,
+            entry.expires(now_ms())
+        );
+    }
+    out
 }
 
 /// The lines of those that are fresh, as in HAProxy.

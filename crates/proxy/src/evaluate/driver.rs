@@ -107,8 +107,15 @@ pub(super) async fn run(
             Outcome::Hold(Hold::UseCache { store, hints }) => {
                 let Some(x) = x.as_deref_mut() else { continue };
                 let of_frontend = is_of_frontend(client, about);
-                match caching::look_up(client, x, of_frontend, store, hints) {
-                    Looked::Done => {}
+                let mut looked = caching::look_up(client, x, of_frontend, store, hints);
+                if let Looked::Read(loading) = looked {
+                    let leaving = watches(client, x, about);
+                    let read = caching::read(client, x, of_frontend, leaving, loading, hints);
+                    looked = Box::pin(read).await?;
+                    note_wait(Some(x), about);
+                }
+                match looked {
+                    Looked::Done | Looked::Read(_) => {}
                     Looked::Hint(hint) => {
                         Box::pin(do_hold(client, Some(x), about, Hold::EarlyHint(hint))).await?;
                     }

@@ -29,7 +29,7 @@ use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::flow::Analyser;
 use crate::message::upload;
-use crate::message::{inspect, request};
+use crate::message::{caching, inspect, request};
 use crate::server::Upstream;
 use about::About;
 use driver::Ended;
@@ -163,7 +163,7 @@ async fn on_request(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Res
     if proxy.stats.is_some() {
         Box::pin(statistics::statistics(client, x, proxy)).await?;
     }
-    if x.caching.as_ref().is_some_and(|caching| caching.found.is_some()) {
+    if x.caching.is_some() && caching::has_found(x) {
         // Rules behind the one that found it had their say.
         return Err(Stop::Cached);
     }

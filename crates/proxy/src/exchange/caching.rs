@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use cache::{Filling, Lead, Object, Request, Store};
+use cache::{Conditions, Feed, FileFeed, Filling, Lead, Object, Request, Store};
 
 /// What a cache has to do with an exchange.
 #[derive(Debug)]
@@ -13,21 +13,49 @@ pub(crate) struct Caching {
     /// What the request is there.
     pub(crate) request: Request,
     /// What was found, to be delivered.
-    pub(crate) found: Option<Arc<Object>>,
+    pub(crate) found: Option<Given>,
     /// What is delivered if no server gives anything (`stale-if-error`).
     pub(crate) fallback: Option<Arc<Object>>,
+    /// What is stale, about which the server is asked (`revalidation`).
+    pub(crate) stale: Option<Arc<Object>>,
+    /// What the client said itself of what it has, where the server is asked that.
+    pub(crate) conditions: Option<Conditions>,
     /// What is kept of the response, until its body is on its way.
     pub(crate) filling: Option<Filling>,
     /// Who waits for the response, or gets what is stale until it is there.
     pub(crate) lead: Option<Lead>,
+    /// Whether files were looked into (`disk`).
+    pub(crate) has_read: bool,
     /// Whether the exchange has no client: it fetches what is stale anew.
     pub(crate) revalidates: bool,
+}
+
+/// What a cache gives.
+#[derive(Debug)]
+pub(crate) enum Given {
+    /// A response that is kept.
+    Kept(Arc<Object>),
+    /// The response to another request, as it comes.
+    Coming(Feed),
+    /// A response that stands in a file and is sent out of it.
+    Filed(FileFeed),
 }
 
 impl Caching {
     /// Nothing was found yet.
     pub(crate) fn new(store: Arc<Store>, request: Request) -> Self {
-        let (found, fallback, filling, lead) = (None, None, None, None);
-        Self { store, request, found, fallback, filling, lead, revalidates: false }
+        let (found, fallback, stale, conditions, filling, lead) = (None, None, None, None, None, None);
+        Self {
+            store,
+            request,
+            found,
+            fallback,
+            stale,
+            conditions,
+            filling,
+            lead,
+            has_read: false,
+            revalidates: false,
+        }
     }
 }

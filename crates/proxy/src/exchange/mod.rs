@@ -39,7 +39,7 @@ use crate::server::local::LocalProxy;
 use coded::Coded;
 use sockets::ServerSocket;
 
-pub(crate) use caching::Caching;
+pub(crate) use caching::{Caching, Given};
 pub(crate) use choice::{Bound, Choice, Dates, Seen};
 pub(crate) use engaged::Engaged;
 pub(crate) use extra::Extra;

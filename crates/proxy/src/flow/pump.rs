@@ -408,7 +408,10 @@ impl Flow {
                     self.framing = Framing::Done;
                 }
             }
-            ready!(self.poll_flush(context, to))?;
+            match self.gate {
+                None => ready!(self.poll_flush(context, to))?,
+                Some(_) => ready!(self.poll_send(context, &mut Buffer::small(), to))?,
+            }
             if self.is_received() {
                 return self.poll_finished(context, to);
             }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use cache::Object;
+use cache::{Feed, FileFeed, Object, Piece};
 use http::{BodyLength, ChunkDecoder, ChunkEvent, Head};
 
 use net::Stream;
@@ -157,6 +157,24 @@ pub(super) const PORTION: usize = 16 * 1024;
 /// How long pieces are made without a pause.
 const TURN: Duration = Duration::from_micros(200);
 
+/// A body that a cache gives piece by piece.
+pub(crate) enum Body {
+    /// That of another request's response, as it comes.
+    Coming(Feed),
+    /// One in a file.
+    Filed(FileFeed),
+}
+
+impl Body {
+    /// Ready once the next piece is there, or nothing will come.
+    pub(crate) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
+        match self {
+            Self::Coming(feed) => feed.poll_piece(context),
+            Self::Filed(feed) => feed.poll_piece(context),
+        }
+    }
+}
+
 /// The body of an answer made here.
 #[derive(Default)]
 pub(crate) struct Stored {
@@ -167,6 +185,9 @@ pub(crate) struct Stored {
     /// What a cache has instead of all that, and what of its body is still to be sent.
     pub(crate) object: Option<Arc<Object>>,
     rest: Range<usize>,
+    /// What a cache has of a body that is not in memory as a whole, and how much that will be, where
+    /// it is known.
+    pub(crate) feed: Option<Box<(Body, Option<u64>)>>,
     /// Whether more will be put in by who makes it.
     is_open: bool,
     /// Whether what there was has been taken, and the next portion is to be made.
@@ -181,6 +202,7 @@ impl Stored {
         self.bytes.clear();
         self.pieces = None;
         self.object = None;
+        self.feed = None;
         self.is_open = false;
         self.rest = 0..0;
         self.is_taken = false;
@@ -192,6 +214,13 @@ impl Stored {
         self.clear();
         self.rest = 0..object.body.len();
         self.object = Some(object);
+    }
+
+    /// Makes it what comes out of `feed`, so many bytes where that is known.
+    pub(crate) fn come(&mut self, feed: Body, length: Option<u64>) {
+        self.clear();
+        self.feed = Some(Box::new((feed, length)));
+        self.open();
     }
 
     /// Leaves this part of an object's body.

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use base::clock::WallTime;
-use cache::{Filling, Follow, Found, Now, Object, Request, Store, Turn};
+use cache::{Filling, Follow, Found, Landed, Loading, Now, Object, Request, Store, Turn};
 use http::{BodyLength, Method};
 use plan::Proxy;
 use runtime::timer::now_ms;
 use state::counters::Cached;
 
 use crate::client::{Client, Watch};
-use crate::exchange::{Caching, Exchange};
+use crate::exchange::{Caching, Exchange, Given};
 use crate::fault::Fault;
 use crate::flow::{Coding, Path};
 
@@ -25,6 +25,8 @@ pub(crate) enum Looked {
     Hint(Box<[u8]>),
     /// The response to another request is to be waited for.
     Wait(Follow),
+    /// What stands in a file is to be waited for.
+    Read(Loading),
 }
 
 /// Looks for what answers the request.
@@ -66,10 +68,11 @@ fn find(x: &Exchange, caching: &mut Caching, hints: bool) -> Looked {
     let mut stale = None;
     match store.find(&caching.request, &x.txn.request, now) {
         Found::Fresh(object) => {
-            caching.found = Some(object);
+            caching.found = Some(Given::Kept(object));
             return Looked::Done;
         }
         Found::Stale(object) => stale = Some(object),
+        Found::Hints(_) | Found::Nothing if !caching.has_read && store.files.is_some() => {}
         Found::Hints(object) if hints => {
             if let Some(hint) = early_hint(&object) {
                 return Looked::Hint(hint);
@@ -77,22 +80,69 @@ fn find(x: &Exchange, caching: &mut Caching, hints: bool) -> Looked {
         }
         Found::Hints(_) | Found::Nothing => {}
     }
+    if !std::mem::replace(&mut caching.has_read, true)
+        && let Some(loading) = store.find_file(&caching.request, &x.txn.request, now, stale.is_some())
+    {
+        return Looked::Read(loading);
+    }
     let waits = stale.as_ref().is_some_and(|object| object.may_wait(now));
     caching.fallback = stale.clone().filter(|object| object.may_help(now));
+    caching.stale = stale.clone().filter(|object| store.settings.revalidation && object.has_validator());
     if !waits && store.settings.wait_ms == 0 {
         return Looked::Done;
     }
-    match store.board(&caching.request, now) {
-        Turn::Follows(_) | Turn::Alone if waits => caching.found = stale,
+    match store.board(&caching.request, &x.txn.request, now) {
+        Turn::Follows(_) | Turn::Joins(_) | Turn::Alone if waits => caching.found = stale.map(Given::Kept),
+        Turn::Joins(feed) => caching.found = Some(Given::Coming(feed)),
         Turn::Leads(lead) => {
             caching.lead = Some(lead);
             // It goes to the server itself where nobody could go for it.
-            caching.found = stale.filter(|_| waits && x.original.is_some());
+            caching.found = stale.filter(|_| waits && x.original.is_some()).map(Given::Kept);
         }
         Turn::Follows(follow) => return Looked::Wait(follow),
         Turn::Alone => {}
     }
     Looked::Done
+}
+
+/// How long a file is waited for, in ms: a disk that takes longer is of no help.
+const PATIENCE: u64 = 1000;
+
+/// Waits for what stands in a file, and looks again; gives what is to be waited for then.
+///
+/// # Errors
+/// The client left, or an operator ended the request.
+pub(crate) async fn read(
+    client: &mut Client,
+    x: &mut Exchange,
+    of_frontend: bool,
+    leaving: bool,
+    mut loading: Loading,
+    hints: bool,
+) -> Result<Looked, Fault> {
+    client.timer.set(now_ms().saturating_add(PATIENCE));
+    let watch = Watch { leaving, late: Fault::Internal };
+    let loaded = match client.wait(watch, |_, context| loading.poll_loaded(context)).await {
+        Ok(loaded) => loaded,
+        Err(Fault::Internal) => None,
+        Err(fault) => return Err(fault),
+    };
+    let Some(mut caching) = x.caching.take() else { return Ok(Looked::Done) };
+    let looked = match loaded.and_then(|loaded| loaded.feed(now_ms())) {
+        Some(feed) => {
+            caching.found = Some(Given::Filed(feed));
+            Looked::Done
+        }
+        None => find(x, &mut caching, hints),
+    };
+    if caching.found.is_some() {
+        count(client, x, of_frontend, |counters| counters.hits.add(1));
+    }
+    if let Looked::Hint(_) = looked {
+        count(client, x, of_frontend, |counters| counters.hint_hits.add(1));
+    }
+    x.caching = Some(caching);
+    Ok(looked)
 }
 
 /// Waits for the response to another request, and looks again; until there is something, it is this
@@ -114,9 +164,9 @@ pub(crate) async fn wait(
         client.timer.set(until);
         let watch = Watch { leaving, late: Fault::Internal };
         match client.wait(watch, |_, context| follow.poll_landed(context)).await {
-            Ok(cache::Landed::Kept | cache::Landed::Abandoned) => {}
+            Ok(Landed::Kept | Landed::Abandoned | Landed::Begun) => {}
             // Each on their own then, also where there is no more time.
-            Ok(cache::Landed::Passed) | Err(Fault::Internal) => return Ok(()),
+            Ok(Landed::Passed) | Err(Fault::Internal) => return Ok(()),
             Err(fault) => return Err(fault),
         }
         let Some(mut caching) = x.caching.take() else { return Ok(()) };
@@ -195,13 +245,76 @@ pub(crate) fn store(x: &mut Exchange, proxy: &Proxy, store: &Arc<Store>) {
 pub(crate) fn helps(x: &mut Exchange) -> bool {
     let Some(caching) = &mut x.caching else { return false };
     if matches!(x.txn.response.status(), 500 | 502..=504) {
-        caching.found = caching.fallback.take();
+        caching.found = caching.fallback.take().map(Given::Kept);
     }
     let helps = caching.found.is_some();
     if helps {
         pass(caching);
     }
     helps
+}
+
+/// Whether what another request fetches, which was to answer this one, broke off meanwhile: the
+/// request goes to a server itself.
+#[cold]
+pub(crate) fn has_found(x: &mut Exchange) -> bool {
+    let Some(caching) = &mut x.caching else { return false };
+    if matches!(&caching.found, Some(Given::Coming(feed)) if feed.is_cut()) {
+        caching.found = None;
+    }
+    caching.found.is_some()
+}
+
+/// Has a request that goes to a server ask whether what is stale is still what it was
+/// (`revalidation`; RFC 9111, 4.3.1).
+#[cold]
+pub(crate) fn ask(x: &mut Exchange) {
+    let Some(caching) = &mut x.caching else { return };
+    caching.stale = caching.stale.take().filter(|_| {
+        caching.request.may_store
+            && x.txn.request.method_id() == Method::Get
+            && cache::may_validate(&x.txn.request)
+    });
+    if let Some(stale) = &caching.stale {
+        caching.conditions = Some(cache::ask_whether(&mut x.txn.request, stale));
+    }
+}
+
+/// What the server's response says of what is stale.
+pub(crate) enum Validated {
+    /// Nothing.
+    Nothing,
+    /// It is what it was: it answers the request.
+    Fresh,
+    /// The server speaks of something else: it is to be asked for the whole.
+    Other,
+}
+
+/// Takes what the response says of what is stale (RFC 9111, 4.3.3).
+#[cold]
+pub(crate) fn validate(x: &mut Exchange) -> Validated {
+    let Some(caching) = &mut x.caching else { return Validated::Nothing };
+    let Some(stale) = caching.stale.take() else { return Validated::Nothing };
+    if x.txn.response.status() != 304 {
+        return Validated::Nothing;
+    }
+    if !cache::is_about(&x.txn.response, &stale) {
+        caching.store.remove_object(&stale);
+        return Validated::Other;
+    }
+    let now = Now { ms: now_ms(), wall: WallTime::now().seconds };
+    let (fresh, is_kept) = caching.store.freshen(&stale, &x.txn.response, now);
+    match caching.lead.take() {
+        Some(lead) if is_kept => lead.keep(),
+        Some(lead) => lead.pass(now.ms),
+        None => {}
+    }
+    if caching.revalidates {
+        // Nobody takes it.
+        return Validated::Nothing;
+    }
+    caching.found = Some(Given::Kept(fresh));
+    Validated::Fresh
 }
 
 /// What takes the response's body in, if that leaves on `path`. What is not being kept by now will

@@ -47,6 +47,17 @@ pub(crate) fn after_response(
     if x.keep_alive && uploaded { Next::KeepAlive } else { Next::Close }
 }
 
+/// The same of the connection to the server alone, after a response without a body that goes to no
+/// client.
+#[cold]
+pub(crate) fn early(client: &Client, x: &mut Exchange, backend: &Proxy, upstream: Upstream, lease: Lease) {
+    sockets::leave(client, x);
+    x.server_closes = !x.txn.response.keep_alive();
+    let server = &lease.server().state;
+    server.last_session.put(finish::second_of(now_us()));
+    keep_upstream(client, x, backend, upstream);
+}
+
 /// Keeps the connection to the server for other requests, or for this client alone, or closes it;
 /// says whether it is kept.
 fn keep_upstream(client: &Client, x: &Exchange, backend: &Proxy, upstream: Upstream) -> bool {

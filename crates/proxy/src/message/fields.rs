@@ -37,6 +37,9 @@ pub(crate) fn of_request(client: &mut Client, x: &mut Exchange, backend: &Proxy)
         x.choice.said_early = true;
     }
     frame_request(x)?;
+    if x.caching.is_some() {
+        caching::ask(x);
+    }
     compression::of_request(client, x, backend);
     if x.filtering.is_some() && scripted::sees(x, false) && x.request_body.length != BodyLength::None {
         let is_coded = x.coded.as_ref().is_some_and(|coded| coded.request.is_some());

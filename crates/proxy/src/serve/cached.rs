@@ -3,15 +3,16 @@
 
 use std::io::Write as _;
 
-use cache::{Ranged, is_unchanged, ranged};
+use cache::{Feed, FileFeed, Ranged, is_unchanged, ranged};
 use http::{BodyLength, KnownName};
 use runtime::timer::now_ms;
 use sample::{Cause, Phase};
 
 use crate::client::Client;
 use crate::evaluate;
-use crate::exchange::{Exchange, Stop};
+use crate::exchange::{Exchange, Given, Stop};
 use crate::fault::Fault;
+use crate::flow::Body;
 use crate::message::{caching, compression};
 
 use super::revalidate;
@@ -42,7 +43,7 @@ pub(crate) fn instead_of(client: &mut Client, x: &mut Exchange, stop: Stop) -> S
         }
         Stop::Fault(_) if !x.answered && caching.fallback.is_some() => {
             caching::pass(caching);
-            caching.found = caching.fallback.take();
+            caching.found = caching.fallback.take().map(Given::Kept);
             Stop::Cached
         }
         _ => {
@@ -70,20 +71,33 @@ fn is_clients(fault: Fault) -> bool {
 /// # Errors
 /// Rules on responses say otherwise.
 pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
-    let Some((store, object)) = x.caching.take().and_then(|caching| Some((caching.store, caching.found?)))
-    else {
+    let Some(mut caching) = x.caching.take() else { return Err(Fault::Internal.into()) };
+    let (store, Some(given)) = (caching.store, caching.found.take()) else {
         return Err(Fault::Internal.into());
     };
+    if let Some(own) = &caching.conditions {
+        own.restore(&mut x.txn.request);
+    }
     let ranges = store.settings.ranges;
     x.txn.cache = Some(store);
     x.txn.service = Some("<CACHE>");
     x.txn.termination.set(Cause::Local, Phase::Request);
     let times = &mut x.txn.times;
     (times.queued, times.connected, times.response) = (times.request, times.request, times.request);
-    let unchanged = is_unchanged(&x.txn.request, &object);
+    let kept = match &given {
+        Given::Kept(object) => &object.head,
+        Given::Coming(feed) => feed.head(),
+        Given::Filed(feed) => feed.head(),
+    };
+    let (modified, age) = match &given {
+        Given::Kept(object) => (object.modified(), object.age(now_ms())),
+        Given::Coming(feed) => (feed.modified(), feed.age(now_ms())),
+        Given::Filed(feed) => (feed.modified(), feed.age(now_ms())),
+    };
+    let unchanged = is_unchanged(&x.txn.request, kept, modified);
     let head = &mut x.txn.response;
-    head.copy_from(&object.head);
-    append_age(head, object.age(now_ms()));
+    head.copy_from(kept);
+    append_age(head, age);
     x.reply.clear();
     if unchanged {
         // What the client has is described by what it has (RFC 9110, 15.4.5).
@@ -93,11 +107,20 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(),
         }
         x.response_body.length = BodyLength::None;
     } else {
-        let ranged = if ranges { ranged(&x.txn.request, &object) } else { Ranged::Whole };
-        let whole = object.body.len();
-        x.reply.hold(object);
-        give_range(x, ranged, whole);
-        x.response_body.length = BodyLength::Length(x.reply.len());
+        match given {
+            Given::Kept(object) => {
+                let whole = object.body.len();
+                let ranged = if ranges { ranged(&x.txn.request, &object.head, whole) } else { Ranged::Whole };
+                x.reply.hold(object);
+                if let Some(part) = give_range(&mut x.txn.response, ranged, whole) {
+                    x.reply.narrow(part);
+                    x.txn.response.set_content_length(x.reply.len());
+                }
+                x.response_body.length = BodyLength::Length(x.reply.len());
+            }
+            Given::Coming(feed) => x.response_body.length = give_feed(x, feed, ranges),
+            Given::Filed(feed) => x.response_body.length = give_file(x, feed, ranges),
+        }
     }
     x.txn.has_response = true;
     x.txn.status = x.txn.response.status();
@@ -110,25 +133,58 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(),
     Ok(())
 }
 
-/// Gives the part of the body that was asked for (RFC 9110, 15.3.7 and 15.5.17).
-fn give_range(x: &mut Exchange, ranged: Ranged, whole: usize) {
-    let head = &mut x.txn.response;
+/// The part of the body that was asked for, which the head tells of (RFC 9110, 15.3.7 and 15.5.17);
+/// `None` for all of it.
+fn give_range(head: &mut http::Head, ranged: Ranged, whole: usize) -> Option<std::ops::Range<usize>> {
     match ranged {
-        Ranged::Whole => return,
+        Ranged::Whole => None,
         Ranged::Part(part) => {
             let said = format!("bytes {}-{}/{whole}", part.start, part.end.saturating_sub(1));
             head.set_status(206, None);
             head.set(&KnownName::ContentRange.into(), said.as_bytes());
-            x.reply.narrow(part);
+            Some(part)
         }
         Ranged::Outside => {
             head.set_status(416, None);
             head.set(&KnownName::ContentRange.into(), format!("bytes */{whole}").as_bytes());
             head.remove_known(KnownName::ContentType);
-            x.reply.narrow(0..0);
+            Some(0..0)
         }
     }
-    x.txn.response.set_content_length(x.reply.len());
+}
+
+/// Has the body come out of `feed`; how it ends.
+fn give_feed(x: &mut Exchange, mut feed: Feed, ranges: bool) -> BodyLength {
+    let head = &mut x.txn.response;
+    let whole = feed.length();
+    let mut length = whole;
+    if let Some(whole) = whole.and_then(|whole| usize::try_from(whole).ok()).filter(|_| ranges) {
+        let ranged = ranged(&x.txn.request, feed.head(), whole);
+        if let Some(part) = give_range(head, ranged, whole) {
+            length = Some(part.len() as u64);
+            feed.narrow(part.start as u64..part.end as u64);
+        }
+    }
+    match length {
+        Some(length) => head.set_content_length(length),
+        None => _ = head.append(b"transfer-encoding", b"chunked"),
+    }
+    x.reply.come(Body::Coming(feed), length);
+    length.map_or(BodyLength::Chunked, BodyLength::Length)
+}
+
+/// Has the body come out of its file; how it ends.
+fn give_file(x: &mut Exchange, mut feed: FileFeed, ranges: bool) -> BodyLength {
+    let whole = usize::try_from(feed.length()).unwrap_or(usize::MAX);
+    let ranged = if ranges { ranged(&x.txn.request, feed.head(), whole) } else { Ranged::Whole };
+    let mut length = feed.length();
+    if let Some(part) = give_range(&mut x.txn.response, ranged, whole) {
+        length = part.len() as u64;
+        feed.narrow(part.start as u64..part.end as u64);
+        x.txn.response.set_content_length(length);
+    }
+    x.reply.come(Body::Filed(feed), Some(length));
+    BodyLength::Length(length)
 }
 
 /// What rules see of the body: as much as of any other.

@@ -12,6 +12,7 @@ use crate::client::Client;
 use crate::evaluate::{self, cacheable};
 use crate::exchange::{Arrival, Exchange, Next, Stop, Upgrade, ending, finish, report, sockets, trace};
 use crate::fault::Fault;
+use crate::message::caching::Validated;
 use crate::message::{caching, conclude, download, fastcgi, fields, request, scripted, upload};
 use crate::observe;
 use crate::routing::{cookie, route, stick};
@@ -133,8 +134,24 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     x.choice.hash = route::hash(client, x, &backend);
     trace::forwards_request(x);
     x.txn.req_vars.clear();
-    let (mut upstream, lease) = obtain_response(client, x, &backend).await?;
+    let (mut upstream, mut lease) = obtain_response(client, x, &backend).await?;
     note_status(client, x);
+    if x.caching.is_some() {
+        match caching::validate(x) {
+            Validated::Nothing => {}
+            Validated::Fresh => {
+                conclude::early(client, x, &backend, upstream, lease);
+                return Err(Stop::Cached);
+            }
+            Validated::Other => {
+                conclude::early(client, x, &backend, upstream, lease);
+                cache::ask_for_whole(&mut x.txn.request);
+                x.txn.response.clear();
+                (upstream, lease) = Box::pin(obtain_response(client, x, &backend)).await?;
+                note_status(client, x);
+            }
+        }
+    }
     if x.caching.is_some() && caching::helps(x) {
         upstream.reset();
         return Err(Stop::Cached);

@@ -5,6 +5,7 @@ mod aside;
 mod attach;
 mod boxes;
 mod cached;
+mod coming;
 pub mod feed;
 mod hedge;
 pub(crate) mod http;

@@ -14,7 +14,7 @@ use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 
 use super::sending::{self, begin_reply, end_reply, pump};
-use super::{cached, script};
+use super::{cached, coming, script};
 
 /// Ends a request that did not go the usual way: answers if nobody has, notes why.
 pub(crate) async fn after(client: &mut Client, x: &mut Exchange, stop: Stop) -> Next {
@@ -179,6 +179,7 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
     x.keep_alive = x.keep_alive && (whole || drains) && !opens && !x.txn.response.has_close();
     let sent = match x.reply.is_open() {
         false => send_reply(client, x).await,
+        true if x.reply.feed.is_some() => Box::pin(coming::send_body(client, x)).await,
         true => Box::pin(script::send_body(client, x)).await,
     };
     conclude(client, x, sent, whole)

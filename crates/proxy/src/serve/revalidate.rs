@@ -43,7 +43,10 @@ pub(super) fn begin(client: &Client, x: &mut Exchange, lead: Lead) {
     let Ok(taker) = aside::client(client, Vec::new()) else { return };
     let mut again = Exchange::take();
     again.txn.request = *original;
-    let caching = Caching { lead: Some(lead), revalidates: true, ..Caching::new(store, request) };
+    // What its client has is no matter: the cache wants to know of what it has itself, or the whole.
+    cache::ask_for_whole(&mut again.txn.request);
+    let stale = caching.stale.clone();
+    let caching = Caching { lead: Some(lead), stale, revalidates: true, ..Caching::new(store, request) };
     again.caching = Some(Box::new(caching));
     let served = serve(taker, Arrival::Stream(again));
     tokio::task::spawn_local(async move {

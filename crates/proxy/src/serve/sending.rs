@@ -18,7 +18,11 @@ use crate::observe;
 pub(super) fn length(x: &Exchange) -> BodyLength {
     let service = x.scripting.as_ref().and_then(|scripting| scripting.service.as_ref());
     let bodiless = x.head_only || matches!(x.txn.response.status(), 100..=199 | 204 | 304);
-    match service.and_then(|service| service.left) {
+    let told = match &x.reply.feed {
+        Some(feed) => feed.1,
+        None => service.and_then(|service| service.left),
+    };
+    match told {
         _ if bodiless => BodyLength::None,
         Some(length) => BodyLength::Length(length),
         None => BodyLength::Chunked,
@@ -51,7 +55,7 @@ pub(super) fn begin_reply(client: &mut Client, x: &mut Exchange) {
     }
     observe::answer(client, x);
     x.txn.bytes_out += client.side.send_head(&x.txn.response, &mut x.download);
-    if x.reply.object.is_some() {
+    if x.reply.object.is_some() || x.reply.feed.is_some() {
         filters::install(x, false);
     }
     x.download.ends = !x.keep_alive;

@@ -1,0 +1,100 @@
+//! A response that comes back from its file into memory: looking for it, and putting it in. Called by
+//! `proxy`, and by the threads of the crate `disk`.
+
+use std::sync::Arc;
+
+use http::Head;
+
+use crate::entry::Entry;
+use crate::file::{Described, Header};
+use crate::loading::Loading;
+use crate::object::{Body, Object, blocks_of, memory};
+use crate::request::Request;
+use crate::room::Room;
+use crate::store::{Bucket, Store};
+
+/// Memory for a response that is about to be read.
+#[derive(Debug)]
+pub struct Reserved(Room);
+
+impl Store {
+    /// Looks in the files for what answers a request that memory has nothing for, or only something
+    /// stale: then `fresh_only`. What is found is being read.
+    pub fn find_file(
+        &self,
+        request: &Request,
+        head: &Head,
+        now_ms: u64,
+        fresh_only: bool,
+    ) -> Option<Loading> {
+        let files = self.files.as_ref()?;
+        // What memory does not hold helps nobody once it is stale.
+        let is_of_use = |entry: &Entry| {
+            now_ms < entry.times.expires_ms || !fresh_only && !entry.is_long && !entry.times.is_over(now_ms)
+        };
+        let entry = files.find(request, head, now_ms, is_of_use)?;
+        Some(Loading::new(files.load(&entry)?))
+    }
+
+    /// Adds a file of an earlier process. False: it is to be removed.
+    pub fn found_file(&self, described: &Described, header: &Header, now_ms: u64) -> bool {
+        let hash = self.hash(&described.key);
+        self.files.as_ref().is_some_and(|files| files.found(hash, described, header, now_ms))
+    }
+
+    /// Memory for what a file has, for which others make room; `None` where there is not so much, or
+    /// where the file is not that of `entry`.
+    pub fn reserve(
+        &self,
+        entry: &Entry,
+        described: &Described,
+        header: &Header,
+        now_ms: u64,
+    ) -> Option<Reserved> {
+        if !Self::is_that(entry, described, header) {
+            return None;
+        }
+        if entry.is_long {
+            return None;
+        }
+        let bytes = memory(&described.head, &described.key, &described.variant) + header.body;
+        if bytes > self.settings.max_object.max(u64::from(self.settings.blocks) * 512) {
+            return None;
+        }
+        self.take(blocks_of(bytes), now_ms).map(Reserved)
+    }
+
+    /// Whether what a file has is what it is known to have.
+    pub fn is_that(entry: &Entry, described: &Described, header: &Header) -> bool {
+        described.key == entry.key
+            && described.variant == entry.variant
+            && header.number == entry.number
+            && header.size() == entry.size
+    }
+
+    /// Puts in memory what was read from a file. `None`: it was taken out meanwhile, or something newer
+    /// is there.
+    pub fn promote(
+        &self,
+        entry: &Arc<Entry>,
+        described: Described,
+        body: Vec<u8>,
+        reserved: Reserved,
+        now_ms: u64,
+    ) -> Option<Arc<Object>> {
+        let Described { key, variant, head, times } = described;
+        let body = Body::new(body.into_boxed_slice(), reserved.0);
+        let new = Object::new(entry.hash, key, variant, head, body, times, self.no_room(), now_ms);
+        let new = Object { file: Some(entry.clone()), ..new };
+        let mut gone = Bucket::new();
+        let mut order = self.order();
+        // Known under the lock: who purges takes out of files first, and of memory then.
+        if entry.is_gone() || self.has_like(&new) {
+            return None;
+        }
+        self.take_out_shadowed(&new, &mut order, &mut gone);
+        let new = self.put_in(new, &mut order);
+        drop(order);
+        Some(new)
+    }
+}

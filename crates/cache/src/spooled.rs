@@ -1,0 +1,51 @@
+//! What is known of a response that goes into a file as it comes. Made by `spool`, written by the crate
+//! `disk`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use http::Head;
+
+use crate::file::{self, Clocks};
+use crate::times::Times;
+use crate::vary::Variant;
+
+/// What the file is to say of the response.
+#[derive(Debug)]
+pub struct Spooled {
+    /// The number of the file.
+    pub number: u64,
+    pub(crate) hash: u64,
+    pub(crate) key: Box<[u8]>,
+    pub(crate) variant: Variant,
+    pub(crate) head: Head,
+    pub(crate) times: Times,
+    /// Whether it could not be written. Written by the thread that does.
+    has_failed: AtomicBool,
+}
+
+impl Spooled {
+    pub(crate) fn new(number: u64, of: (u64, Box<[u8]>, Variant, Head), times: Times) -> Arc<Self> {
+        let (hash, key, variant, head) = of;
+        Arc::new(Self { number, hash, key, variant, head, times, has_failed: AtomicBool::new(false) })
+    }
+
+    /// It cannot be written.
+    pub fn fail(&self) {
+        self.has_failed.store(true, Relaxed);
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Relaxed)
+    }
+
+    /// Its description.
+    pub fn describe(&self, now: Clocks) -> Vec<u8> {
+        file::described(&self.key, &self.variant, &self.head, &self.times, now)
+    }
+
+    /// Bytes of its file, with a body of so many.
+    pub(crate) fn size(&self, body: u64) -> u64 {
+        file::size_of(&self.key, &self.variant, &self.head, body)
+    }
+}

@@ -1,0 +1,66 @@
+//! Looking through the files that an earlier process left: what is whole is used again, what is not
+//! is removed. Files that are none of a cache's stay as they are.
+
+use std::io;
+
+use base::clock::{WallTime, now_ms};
+use cache::{Clocks, Store};
+
+use crate::directory::{Directory, number};
+use crate::transfer::{self, Failed};
+
+/// The instant, on both clocks.
+pub(crate) fn now() -> Clocks {
+    let wall = WallTime::now();
+    Clocks { ms: now_ms(), wall_ms: wall.seconds * 1000 + i64::from(wall.millis()) }
+}
+
+/// Adds to `store` what is in `directory`; the highest number of a file. `goes_on` is asked before
+/// each; `refused` hears what cannot be removed.
+///
+/// # Errors
+/// The directory cannot be read.
+pub(crate) fn scan(
+    directory: &Directory,
+    store: &Store,
+    goes_on: impl Fn() -> bool,
+    refused: impl Fn(&io::Error),
+) -> io::Result<u64> {
+    let remove = |name: &str| {
+        if let Err(error) = directory.remove(name) {
+            refused(&error);
+        }
+    };
+    let mut highest = 0;
+    for name in directory.names()? {
+        if !goes_on() {
+            break;
+        }
+        let unfinished = name.strip_suffix(".tmp").and_then(number);
+        let Some(number) = number(&name) else {
+            if unfinished.is_some() {
+                remove(&name);
+            }
+            continue;
+        };
+        highest = highest.max(number);
+        if !is_of_use(directory, store, &name, number) {
+            remove(&name);
+        }
+    }
+    Ok(highest)
+}
+
+/// Whether the file is used from now on.
+fn is_of_use(directory: &Directory, store: &Store, name: &str, number: u64) -> bool {
+    let described = directory
+        .read(name)
+        .map_err(Failed::from)
+        .and_then(|mut file| transfer::describe(&mut file, number, now()));
+    match described {
+        Ok((header, described)) => store.found_file(&described, &header, now_ms()),
+        Err(Failed::Wrong) => false,
+        // What cannot be read now may be next time.
+        Err(Failed::System(_)) => true,
+    }
+}

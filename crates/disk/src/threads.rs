@@ -1,0 +1,232 @@
+//! The threads of one cache: one that has the directory and changes what is in it, two that read.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use base::clock::now_ms;
+use cache::{Change, Entry, Files, Loaded, Object, Read, Store};
+
+use crate::directory::{Directory, name};
+use crate::scan::{now, scan};
+use crate::spools::Spools;
+use crate::transfer::{self, Failed, OpenFile};
+
+/// Told what the system refuses.
+pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// How often it is looked whether another process has let go of the directory.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// How many read at once.
+const READERS: usize = 2;
+
+/// The same is told once in so many ms.
+const SILENCE: u64 = 60_000;
+
+/// What the threads of one cache share.
+struct Work {
+    store: Weak<Store>,
+    files: Arc<Files>,
+    directory: Directory,
+    tell: Tell,
+    /// When something was told last, in ms of the monotonic clock; 0 for never.
+    told_ms: AtomicU64,
+}
+
+/// Starts the threads of `store`, which end with its files.
+///
+/// # Errors
+/// There are no threads left.
+pub fn serve(store: &Arc<Store>, directory: Directory, tell: Tell) -> io::Result<()> {
+    let Some(files) = store.files.clone().filter(|files| files.begin()) else { return Ok(()) };
+    let (store, told_ms) = (Arc::downgrade(store), AtomicU64::new(0));
+    let work = Arc::new(Work { store, files, directory, tell, told_ms });
+    let own = work.clone();
+    spawn(move || own.change())?;
+    for _ in 0..READERS {
+        let own = work.clone();
+        spawn(move || own.read())?;
+    }
+    Ok(())
+}
+
+fn spawn(main: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name("cache-files".into()).spawn(main).map(drop)
+}
+
+impl Work {
+    /// Has the directory, once nobody else has, looks through it, and makes changes to the end.
+    fn change(&self) {
+        let lock = loop {
+            if self.files.is_closed() {
+                return;
+            }
+            match self.directory.lock() {
+                Ok(Some(lock)) => break lock,
+                Ok(None) => {}
+                Err(error) => self.refused("use", &error),
+            }
+            thread::sleep(RETRY);
+        };
+        let scanned = match self.store.upgrade() {
+            Some(store) => {
+                let refused = |error: &io::Error| self.refused("remove a file from", error);
+                scan(&self.directory, &store, || !self.files.is_closed(), refused)
+            }
+            None => return,
+        };
+        match scanned {
+            Ok(highest) => self.files.open(highest),
+            Err(error) => {
+                self.refused("read", &error);
+                return;
+            }
+        }
+        let mut spools = Spools::default();
+        while let Some(change) = self.files.next_change() {
+            match change {
+                Change::Write(entry, object) => self.write(&entry, &object),
+                Change::Remove(number) => self.remove(number),
+                change => self.spool(&mut spools, change),
+            }
+        }
+        // From here on the directory may be another process's.
+        drop(lock);
+    }
+
+    fn write(&self, entry: &Arc<Entry>, object: &Object) {
+        // What was purged while it waited is not written.
+        let written = match entry.is_gone() {
+            true => Ok(false),
+            false => transfer::write(&self.directory, entry.number, object, now()).map(|()| true),
+        };
+        if let Err(error) = &written {
+            self.refused("write to", error);
+        }
+        if !self.files.written(entry, matches!(written, Ok(true))) {
+            self.remove(entry.number);
+        }
+    }
+
+    /// Takes what comes of a response that goes into its file as it comes.
+    fn spool(&self, spools: &mut Spools, change: Change) {
+        let failed = |spools: &mut Spools, number, error: &io::Error| {
+            self.refused("write to", error);
+            spools.abort(&self.directory, number);
+        };
+        match change {
+            Change::Create(own) => {
+                if let Err(error) = spools.create(&self.directory, &own, now()) {
+                    own.fail();
+                    failed(spools, own.number, &error);
+                }
+            }
+            Change::Append(own, bytes) => {
+                if let Err(error) = spools.append(own.number, &bytes) {
+                    own.fail();
+                    failed(spools, own.number, &error);
+                }
+                self.files.changed(bytes.len() as u64);
+            }
+            Change::Commit(own, entry, body) => {
+                let written = spools.commit(&self.directory, own.number, body);
+                if let Err(error) = &written {
+                    failed(spools, own.number, error);
+                }
+                if !self.files.written(&entry, matches!(written, Ok(true))) {
+                    self.remove(own.number);
+                }
+            }
+            Change::Abort(number) => spools.abort(&self.directory, number),
+            Change::Write(..) | Change::Remove(_) => {}
+        }
+    }
+
+    fn remove(&self, number: u64) {
+        if let Err(error) = self.directory.remove(&name(number)) {
+            self.refused("remove a file from", &error);
+        }
+    }
+
+    /// Reads what is asked for to the end.
+    fn read(&self) {
+        while let Some(read) = self.files.next_read() {
+            match read {
+                Read::Load(entry, load) => load.end(self.load(&entry)),
+                Read::Block(entry, blocks, block, fetch) => {
+                    let data = blocks.read(block);
+                    if data.is_none() {
+                        self.wrong(&entry);
+                    }
+                    fetch.end(data);
+                }
+            }
+        }
+    }
+
+    fn load(&self, entry: &Arc<Entry>) -> Option<Loaded> {
+        if entry.is_gone() {
+            return None;
+        }
+        match self.load_from(entry) {
+            Ok(loaded) => loaded,
+            // It was removed meanwhile.
+            Err(Failed::Wrong) if entry.is_gone() => None,
+            Err(Failed::Wrong) => {
+                self.wrong(entry);
+                None
+            }
+            Err(Failed::System(error)) => {
+                self.refused("read", &error);
+                None
+            }
+        }
+    }
+
+    fn wrong(&self, entry: &Arc<Entry>) {
+        self.files.wrong(entry);
+        self.say(&format!("a file of {} was not what was written, and is removed", self.place()));
+    }
+
+    fn load_from(&self, entry: &Arc<Entry>) -> Result<Option<Loaded>, Failed> {
+        let Some(store) = self.store.upgrade() else { return Ok(None) };
+        let mut file = self.directory.read(&name(entry.number))?;
+        let (header, described) = transfer::describe(&mut file, entry.number, now())?;
+        if !Store::is_that(entry, &described, &header) {
+            return Err(Failed::Wrong);
+        }
+        if entry.is_long() {
+            let blocks = Arc::new(OpenFile { file, header });
+            self.files.counts.hits.fetch_add(1, Relaxed);
+            return Ok(Some(Loaded::Long(self.files.long(entry, described, header.body, blocks))));
+        }
+        let Some(reserved) = store.reserve(entry, &described, &header, now_ms()) else { return Ok(None) };
+        let body = transfer::body(&mut file, &header)?;
+        let object = store.promote(entry, described, body, reserved, now_ms());
+        if object.is_some() {
+            self.files.counts.hits.fetch_add(1, Relaxed);
+        }
+        Ok(object.map(Loaded::Kept))
+    }
+
+    fn place(&self) -> String {
+        format!("directory {} of cache {}", self.directory.path.display(), self.files.name)
+    }
+
+    fn refused(&self, what: &str, error: &io::Error) {
+        self.files.counts.errors.fetch_add(1, Relaxed);
+        self.say(&format!("cannot {what} {}: {error}", self.place()));
+    }
+
+    /// Tells, but not again and again.
+    fn say(&self, text: &str) {
+        let (now, last) = (now_ms().max(1), self.told_ms.load(Relaxed));
+        if last == 0 || now.saturating_sub(last) >= SILENCE {
+            self.told_ms.store(now, Relaxed);
+            (self.tell)(text);
+        }
+    }
+}

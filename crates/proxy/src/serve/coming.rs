@@ -1,0 +1,64 @@
+//! Sending a response piece by piece: while another request still fetches it (`collapsed-forwarding`),
+//! or out of its file (`disk`). Its head has been prepared by `cached`. What breaks off is told from what is whole
+//! on every side. Called by `reply`.
+
+use cache::Piece;
+use runtime::timer::now_ms;
+use sample::transaction::TimeoutSlot;
+use sample::{Cause, Phase};
+
+use super::sending;
+use crate::client::{Client, Watch};
+use crate::exchange::Exchange;
+use crate::fault::Fault;
+
+/// Sends the head of the response, and its body as it comes.
+///
+/// # Errors
+/// The client does not take it, or not all of it comes.
+pub(super) async fn send_body(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
+    sending::begin_reply(client, x);
+    let sent = send_pieces(client, x).await;
+    if let Err(fault) = sent
+        && !matches!(fault, Fault::ClientAborted)
+    {
+        // The client must not take what it has for the whole.
+        client.side.reset();
+    }
+    sending::end_reply(client, x, sent)
+}
+
+async fn send_pieces(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
+    let allowed = x.timeout(TimeoutSlot::Client, client.frontend.timeouts.client);
+    let backend = x.backend.clone().unwrap_or_else(|| client.frontend.clone());
+    // Who fetches it has as long for each piece.
+    let silent = x.timeout(TimeoutSlot::Server, backend.timeouts.server);
+    let leaving = x.aborts_on_close(client, &backend);
+    let Some(mut own) = x.reply.feed.take() else { return Err(Fault::Internal) };
+    if x.download.is_received() {
+        // There is a head only.
+        x.reply.close();
+        return sending::pump(client, x, allowed).await;
+    }
+    loop {
+        client.timer.set_after(now_ms(), silent);
+        let watch = Watch { leaving, late: Fault::ServerTimeout };
+        match client.wait(watch, |_, context| own.0.poll_piece(context)).await? {
+            Piece::Bytes(bytes, range) => {
+                x.reply.put(&bytes[range]);
+                drop(bytes);
+                sending::pump(client, x, allowed).await?;
+            }
+            Piece::End => {
+                x.reply.close();
+                return sending::pump(client, x, allowed).await;
+            }
+            Piece::Cut => {
+                // What there is has left before the connection ends.
+                let _ = sending::pump(client, x, allowed).await;
+                (x.txn.termination.cause, x.txn.termination.phase) = (Cause::Server, Phase::Data);
+                return Err(Fault::Truncated);
+            }
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! `disk`: what memory lets go of stands in files, of which nothing wrong is ever sent; directories go
+//! from one process to the next; what the system refuses is told and loses no request.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use weir_tests::chunks::chunked;
+use weir_tests::client::{Client, Response, exchange, get};
+use weir_tests::{Origin, Weir, eventually, free_port, scratch};
+
+/// A directory that goes with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        Self(scratch("disk"))
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let mut all: Vec<PathBuf> = fs::read_dir(self.0.join("files"))
+            .map(|entries| entries.filter_map(|entry| Some(entry.ok()?.path())).collect())
+            .unwrap_or_default();
+        all.retain(|path| path.file_name().is_some_and(|name| name.len() == 16));
+        all.sort();
+        all
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::set_permissions(self.0.join("files"), fs::Permissions::from_mode(0o700));
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Every path has its own body of 90 kB, fresh for an hour.
+fn pages() -> Origin {
+    Origin::start(|head, _| {
+        let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+        let body = page(&path);
+        format!(
+            "HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\nCache-Tag: even{} all\r\nContent-Length: {}\r\n\r\n",
+            path.len() % 2,
+            body.len()
+        )
+        .into_bytes()
+        .into_iter()
+        .chain(body)
+        .collect()
+    })
+}
+
+fn page(path: &str) -> Vec<u8> {
+    path.bytes().cycle().take(90_000).collect()
+}
+
+fn configuration(origin: u16, port: u16, directory: &Path, section: &str) -> String {
+    format!(
+        "global\n nbthread 2\n stats socket runtime level admin\n\
+         defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n\
+         listen p\n bind 127.0.0.1:{port}\n http-request cache-use c\n http-response cache-store c\n\
+         http-response set-header x-hit %[res.cache_hit]\n server s 127.0.0.1:{origin}\n\
+         cache c\n total-max-size 1\n max-object-size 200000\n max-age 3600\n purge-tags cache-tag\n process-range on\n\
+         disk {}/files size 64m\n{section}",
+        directory.display()
+    )
+}
+
+fn start(origin: &Origin, own: &Scratch) -> (Weir, u16) {
+    let port = free_port();
+    let weir = Weir::start(&configuration(origin.port(), port, &own.0, ""), &[port]);
+    in_use(&weir);
+    (weir, port)
+}
+
+fn in_use(weir: &Weir) {
+    assert!(eventually(|| weir.ask("show cache").contains(": in use")), "{}", weir.ask("show cache"));
+}
+
+fn ok(response: Option<Response>, path: &str) -> bool {
+    let response = response.expect("a response");
+    assert_eq!(response.status, 200, "{}", response.head);
+    assert!(response.body == page(path), "{path}");
+    response.header("x-hit") == Some("1")
+}
+
+fn paths(count: usize) -> Vec<String> {
+    (0..count).map(|at| format!("/page/{at}")).collect()
+}
+
+/// One value of the line about the directory.
+fn told(weir: &Weir, name: &str) -> u64 {
+    let shown = weir.ask("show cache");
+    let line = shown.lines().find(|line| line.starts_with("disk ")).expect("a line about the directory");
+    let value = line.split_once(&format!(" {name}:")).expect(name).1;
+    value.split([' ', '/']).next().and_then(|text| text.parse().ok()).expect("a number")
+}
+
+/// Asks for so many pages, of which memory holds eleven, and waits until the others are written.
+fn fill(weir: &Weir, port: u16, count: usize) -> Vec<String> {
+    let all = paths(count);
+    for path in &all {
+        assert!(!ok(get(port, path), path));
+        // Nothing is passed over while the disk is slow.
+        assert!(eventually(|| told(weir, "files") == told(weir, "written")));
+    }
+    assert!(told(weir, "files") >= count as u64 - 11, "{}", weir.ask("show cache"));
+    all
+}
+
+#[test]
+fn what_memory_lets_go_of_comes_out_of_files() {
+    let (origin, own) = (pages(), Scratch::new());
+    let (weir, port) = start(&origin, &own);
+    let all = fill(&weir, port, 40);
+    for round in 0..2 {
+        for path in &all {
+            assert!(ok(get(port, path), path), "{path} in round {round}");
+            assert!(eventually(|| told(&weir, "files") <= told(&weir, "written")));
+        }
+    }
+    assert_eq!(origin.requests(), 40);
+    assert!(told(&weir, "hits") >= 58);
+    let shown = weir.ask("show cache");
+    assert!(shown.contains("type:disk"), "{shown}");
+    let range = exchange(port, "GET /page/3 HTTP/1.1\r\nHost: test\r\nRange: bytes=1-4\r\n\r\n");
+    assert_eq!(range.expect("a response").text(), "page");
+}
+
+#[test]
+fn files_take_no_more_than_they_may() {
+    let (origin, own) = (pages(), Scratch::new());
+    let port = free_port();
+    let text = configuration(origin.port(), port, &own.0, "").replace("size 64m", "size 1m");
+    let weir = Weir::start(&text, &[port]);
+    in_use(&weir);
+    for path in paths(40) {
+        assert!(!ok(get(port, &path), &path));
+        assert!(eventually(|| told(&weir, "files") == told(&weir, "written") - told(&weir, "evicted")));
+        assert!(told(&weir, "size") <= 1 << 20);
+    }
+    assert!(told(&weir, "evicted") > 10);
+    let bytes = || own.files().iter().filter_map(|path| Some(fs::metadata(path).ok()?.len())).sum::<u64>();
+    assert!(eventually(|| bytes() <= 1 << 20), "{}", bytes());
+    // Those that were used last are there.
+    assert!(ok(get(port, "/page/27"), "/page/27"));
+    assert!(!ok(get(port, "/page/1"), "/page/1"));
+}
+
+#[test]
+fn files_are_found_again_after_a_process_was_killed() {
+    let (origin, own) = (pages(), Scratch::new());
+    let (weir, port) = start(&origin, &own);
+    fill(&weir, port, 30);
+    let before = told(&weir, "files");
+    // What was not written to its end, and what is none of ours.
+    fs::write(own.0.join("files/00000000000000ff.tmp"), b"half").expect("a file");
+    fs::write(own.0.join("files/README"), b"of somebody else").expect("a file");
+    weir.signal("KILL");
+    drop(weir);
+    let (weir, port) = start(&origin, &own);
+    assert_eq!(told(&weir, "files"), before);
+    let asked = origin.requests();
+    let hits = paths(30).iter().filter(|path| ok(get(port, path), path)).count() as u64;
+    assert!(hits >= before, "{hits} of {before}");
+    assert_eq!(origin.requests() - asked, 30 - hits as usize);
+    assert!(!own.0.join("files/00000000000000ff.tmp").exists());
+    assert!(own.0.join("files/README").exists());
+}
+
+#[test]
+fn a_wrong_or_short_file_is_a_miss_and_is_removed() {
+    let (origin, own) = (pages(), Scratch::new());
+    let (weir, port) = start(&origin, &own);
+    let all = fill(&weir, port, 30);
+    let files = own.files();
+    assert!(files.len() >= 19);
+    for (at, path) in files.iter().enumerate() {
+        let mut bytes = fs::read(path).expect("a file");
+        let length = bytes.len();
+        match at % 5 {
+            // The header, the description, the body, the end, and all of it.
+            0 => bytes[9] ^= 1,
+            1 => bytes[60] ^= 0x20,
+            2 => bytes[length / 2] ^= 1,
+            3 => bytes.truncate(length - 1),
+            _ => bytes.clear(),
+        }
+        fs::write(path, bytes).expect("a file");
+    }
+    for path in &all {
+        ok(get(port, path), path);
+        assert!(eventually(|| told(&weir, "files") <= told(&weir, "written")));
+    }
+    assert!(told(&weir, "wrong") > 10, "{}", weir.ask("show cache"));
+    assert!(weir.messages().contains("was not what was written"), "{}", weir.messages());
+    // The same when a process starts with such files.
+    assert!(eventually(|| told(&weir, "files") > 10));
+    weir.signal("KILL");
+    drop(weir);
+    for path in own.files() {
+        let mut bytes = fs::read(&path).expect("a file");
+        bytes.truncate(bytes.len() / 2);
+        fs::write(path, bytes).expect("a file");
+    }
+    let (weir, port) = start(&origin, &own);
+    assert_eq!(told(&weir, "files"), 0);
+    assert!(own.files().is_empty());
+    all.iter().for_each(|path| assert!(!ok(get(port, path), path)));
+}
+
+#[test]
+fn purges_reach_files() {
+    let (origin, own) = (pages(), Scratch::new());
+    let (weir, port) = start(&origin, &own);
+    fill(&weir, port, 30);
+    assert_eq!(weir.ask("clear cache c key test/page/1").trim(), "1 objects removed");
+    assert!(!ok(get(port, "/page/1"), "/page/1"));
+    assert_eq!(weir.ask("clear cache c prefix test/page/2").trim(), "11 objects removed");
+    assert!(!ok(get(port, "/page/2"), "/page/2"));
+    // Paths of one length have one tag.
+    assert_eq!(weir.ask("clear cache c tag even1").trim(), "10 objects removed");
+    assert_eq!(weir.ask("clear cache c").trim(), "10 objects removed");
+    assert!(eventually(|| own.files().is_empty()));
+    // Nor do they come back when the process ends.
+    weir.signal("KILL");
+    drop(weir);
+    let (_weir, port) = start(&origin, &own);
+    assert!(!ok(get(port, "/page/3"), "/page/3"));
+}
+
+#[test]
+fn a_directory_goes_to_the_next_process() {
+    let (origin, own) = (pages(), Scratch::new());
+    let (weir, port) = start(&origin, &own);
+    let all = fill(&weir, port, 30);
+    let files = told(&weir, "files");
+    let text = configuration(origin.port(), port, &own.0, "");
+    let arguments = ["-db", "-sf", &weir.pid().to_string()];
+    let next = Weir::start_with(&text, &arguments, &[port]);
+    in_use(&next);
+    assert_eq!(told(&next, "files"), files);
+    let hits = all.iter().filter(|path| ok(get(port, path), path)).count() as u64;
+    assert!(hits >= files, "{hits} of {files}");
+}
+
+#[test]
+fn two_processes_do_not_share_a_directory() {
+    let (origin, own) = (pages(), Scratch::new());
+    let (weir, port) = start(&origin, &own);
+    fill(&weir, port, 15);
+    let other = free_port();
+    let second = Weir::start(&configuration(origin.port(), other, &own.0, ""), &[other]);
+    assert!(second.ask("show cache").contains(": not in use"));
+    assert!(!ok(get(other, "/page/0"), "/page/0"));
+    assert!(ok(get(other, "/page/0"), "/page/0"));
+    drop(weir);
+    in_use(&second);
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_costs_no_request() {
+    let (origin, own) = (pages(), Scratch::new());
+    fs::write(own.0.join("files"), b"this is no directory").expect("a file");
+    let port = free_port();
+    let weir = Weir::start(&configuration(origin.port(), port, &own.0, ""), &[port]);
+    assert!(weir.messages().contains("cannot open the directory"), "{}", weir.messages());
+    for path in paths(20) {
+        assert!(!ok(get(port, &path), &path));
+        assert!(ok(get(port, &path), &path));
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_told_and_costs_no_request() {
+    let (origin, own) = (pages(), Scratch::new());
+    let (weir, port) = start(&origin, &own);
+    // The place of each file that is about to be written is taken by a directory.
+    for number in 1..200 {
+        fs::create_dir(own.0.join(format!("files/{number:016x}.tmp"))).expect("a directory");
+    }
+    for path in paths(30) {
+        assert!(!ok(get(port, &path), &path));
+    }
+    assert!(eventually(|| told(&weir, "errors") > 10));
+    assert_eq!(told(&weir, "written"), 0);
+    assert!(weir.messages().contains("cannot write to directory"), "{}", weir.messages());
+    // Once is enough.
+    assert_eq!(weir.messages().matches("cannot write to").count(), 1);
+    assert!(ok(get(port, "/page/29"), "/page/29"));
+}
+
+#[test]
+fn a_reload_in_place_keeps_the_files() {
+    let (origin, own) = (pages(), Scratch::new());
+    let (weir, port) = start(&origin, &own);
+    let all = fill(&weir, port, 30);
+    weir.ask("reload");
+    in_use(&weir);
+    let hits = all.iter().filter(|path| ok(get(port, path), path)).count();
+    assert_eq!(hits, 30);
+    // A section that says something else is another cache, which has the directory from then on.
+    let text = configuration(origin.port(), port, &own.0, " stale-if-error 10\n");
+    fs::write(weir.directory().join("haproxy.cfg"), text).expect("a file");
+    weir.ask("reload");
+    in_use(&weir);
+    let hits = all.iter().filter(|path| ok(get(port, path), path)).count();
+    assert!(hits >= 15, "{hits}");
+}
+
+/// Bytes of which no two parts are alike.
+fn long(seed: usize) -> Vec<u8> {
+    (0..3_000_000usize).map(|at| ((at * 7) ^ (at >> 8) ^ (at >> 16) ^ seed) as u8).collect()
+}
+
+/// A server of long responses: `/plain…` with their length, others in chunks.
+fn longs() -> Origin {
+    Origin::start(|head, _| {
+        let path = head.split(' ').nth(1).unwrap_or_default();
+        let body = long(path.len());
+        let mut response = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\nETag: \"x\"\r\n".to_vec();
+        if path.starts_with("/plain") {
+            response.extend_from_slice(format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes());
+            response.extend_from_slice(&body);
+        } else {
+            response.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
+            response.extend_from_slice(&chunked(&body, 50_000, ""));
+        }
+        response
+    })
+}
+
+/// Asks for a path that is not kept yet, and waits until it is in its file.
+fn keep_long(weir: &Weir, port: u16, path: &str) {
+    let before = told(weir, "written");
+    let first = get(port, path).expect("a response");
+    assert_eq!((first.status, first.header("x-hit")), (200, Some("0")));
+    assert!(eventually(|| told(weir, "written") == before + 1), "{}", weir.ask("show cache"));
+}
+
+fn is_whole(response: Option<Response>, path: &str) -> bool {
+    let response = response.expect("a response");
+    assert_eq!(response.status, 200, "{}", response.head);
+    response.header("x-hit") == Some("1") && response.body == long(path.len())
+}
+
+#[test]
+fn what_memory_does_not_hold_is_sent_out_of_its_file() {
+    let (origin, own) = (longs(), Scratch::new());
+    let (weir, port) = start(&origin, &own);
+    for path in ["/plain", "/chunked"] {
+        keep_long(&weir, port, path);
+        for _ in 0..3 {
+            assert!(is_whole(get(port, path), path), "{path}");
+        }
+        let ask = |fields: &str| {
+            exchange(port, &format!("GET {path} HTTP/1.1\r\nHost: test\r\n{fields}\r\n")).expect("a response")
+        };
+        let part = ask("Range: bytes=65530-200000\r\n");
+        assert_eq!((part.status, part.header("content-range")), (206, Some("bytes 65530-200000/3000000")));
+        assert!(part.body == long(path.len())[65_530..=200_000]);
+        assert_eq!(ask("If-None-Match: \"x\"\r\n").status, 304);
+        let mut client = Client::connect(port);
+        client.send(format!(
+            "HEAD {path} HTTP/1.1\r\nHost: test\r\n\r\nGET {path} HTTP/1.1\r\nHost: test\r\n\r\n"
+        ));
+        assert!(client.read_head().to_ascii_lowercase().contains("content-length: 3000000"));
+        assert!(is_whole(client.response(), path));
+    }
+    assert_eq!(origin.requests(), 2);
+    assert_eq!(weir.ask("clear cache c key test/plain").trim(), "1 objects removed");
+    keep_long(&weir, port, "/plain");
+    // And after a crash.
+    weir.signal("KILL");
+    drop(weir);
+    let (_weir, port) = start(&origin, &own);
+    assert!(is_whole(get(port, "/plain"), "/plain"));
+    assert!(is_whole(get(port, "/chunked"), "/chunked"));
+    assert_eq!(origin.requests(), 3);
+}
+
+#[test]
+fn a_wrong_block_breaks_a_long_response_off() {
+    let (origin, own) = (longs(), Scratch::new());
+    let (weir, port) = start(&origin, &own);
+    keep_long(&weir, port, "/plain");
+    let files = own.files();
+    let mut bytes = fs::read(&files[0]).expect("a file");
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    fs::write(&files[0], bytes).expect("a file");
+    let mut client = Client::connect(port);
+    client.send("GET /plain HTTP/1.1\r\nHost: test\r\n\r\n");
+    assert!(client.read_head().starts_with("HTTP/1.1 200"));
+    let got = client.read_to_end();
+    assert!(got.len() < 3_000_000 && long(6).starts_with(&got), "{}", got.len());
+    assert!(eventually(|| own.files().is_empty()));
+    keep_long(&weir, port, "/plain");
+    assert!(is_whole(get(port, "/plain"), "/plain"));
+}
+
+#[test]
+fn what_is_sent_out_of_a_file_comes_to_its_end_while_the_next_process_has_the_directory() {
+    let (origin, own) = (longs(), Scratch::new());
+    let (weir, port) = start(&origin, &own);
+    keep_long(&weir, port, "/plain");
+    let mut slow = Client::connect(port);
+    slow.send("GET /plain HTTP/1.1\r\nHost: test\r\n\r\n");
+    assert!(slow.read_head().starts_with("HTTP/1.1 200"));
+    let arguments = ["-db", "-sf", &weir.pid().to_string()];
+    let next = Weir::start_with(&configuration(origin.port(), port, &own.0, ""), &arguments, &[port]);
+    in_use(&next);
+    assert!(slow.read_bytes(3_000_000) == long(6));
+    assert!(is_whole(get(port, "/plain"), "/plain"));
+    assert_eq!(origin.requests(), 1);
+}

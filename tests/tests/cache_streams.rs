@@ -1,0 +1,300 @@
+//! `collapsed-forwarding`: who waits for the response to another request gets it as it comes, and is
+//! told where that breaks off; slow readers hold nobody up.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+
+use weir_tests::client::Client;
+use weir_tests::multiplexed::{DATA, Frames, RST_STREAM};
+use weir_tests::{Origin, Weir, eventually, free_port};
+
+/// `PORT` stands for the address of the listener.
+fn around(origin: &Origin, section: &str, lines: &str) -> (Weir, u16) {
+    let port = free_port();
+    let text = format!(
+        "global\n nbthread 2\n stats socket runtime level admin\n\
+         defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n\
+         listen p\n bind 127.0.0.1:{port}\n http-request cache-use c\n http-response cache-store c\n\
+         http-response set-header x-hit %[res.cache_hit]\n{lines} server s 127.0.0.1:{}\n\
+         cache c\n total-max-size 8\n max-object-size 2000000\n collapsed-forwarding 20s\n{section}",
+        origin.port()
+    );
+    (Weir::start(&text, &[port]), port)
+}
+
+/// What a server does next with the response that it is asked for.
+enum Step {
+    Send(Vec<u8>),
+    Close,
+}
+
+/// A server that answers each request, one after the other, as a test says; and how many it has.
+fn led() -> (Origin, mpsc::Sender<Step>, Arc<AtomicUsize>) {
+    let (say, said) = mpsc::channel::<Step>();
+    let (said, count) = (Mutex::new(said), Arc::new(AtomicUsize::new(0)));
+    let counter = count.clone();
+    let origin = Origin::raw(move |mut stream: TcpStream| {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            match stream.read(&mut byte) {
+                Ok(1) => head.push(byte[0]),
+                _ => return,
+            }
+        }
+        counter.fetch_add(1, Ordering::SeqCst);
+        // To the end: no other connection gets a step that is meant for this one.
+        let said = said.lock().expect("the steps");
+        while let Ok(Step::Send(bytes)) = said.recv() {
+            if stream.write_all(&bytes).is_err() {
+                return;
+            }
+        }
+    });
+    (origin, say, count)
+}
+
+fn ask(port: u16) -> Client {
+    let mut client = Client::connect(port);
+    client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    client
+}
+
+/// Clients that ask for the same, all of them looked up; the first one is the first to ask.
+fn crowd(weir: &Weir, port: u16, count: usize) -> Vec<Client> {
+    let looked_up =
+        |count: usize| assert!(eventually(|| weir.stat("p,FRONTEND", "cache_lookups") == count.to_string()));
+    let mut all = vec![ask(port)];
+    looked_up(1);
+    all.extend((1..count).map(|_| ask(port)));
+    looked_up(count);
+    all
+}
+
+fn head(fields: &str) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nETag: \"x\"\r\n{fields}\r\n").into_bytes()
+}
+
+fn send(say: &mpsc::Sender<Step>, bytes: impl Into<Vec<u8>>) {
+    say.send(Step::Send(bytes.into())).expect("the server listens");
+}
+
+#[test]
+fn those_who_wait_get_the_response_as_it_comes() {
+    for chunked in [false, true] {
+        let (origin, say, count) = led();
+        let (weir, port) = around(&origin, "", "");
+        let mut all = crowd(&weir, port, 20);
+        let piece = |text: &str| match chunked {
+            true => format!("{:x}\r\n{text}\r\n", text.len()),
+            false => text.to_owned(),
+        };
+        let fields = if chunked { "Transfer-Encoding: chunked\r\n" } else { "Content-Length: 10\r\n" };
+        send(&say, [head(fields), piece("first").into_bytes()].concat());
+        let first = piece("first");
+        for client in &mut all {
+            let head = client.read_head();
+            assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+            // It is here while the server has not sent the rest.
+            assert_eq!(client.read_bytes(first.len()), first.as_bytes());
+        }
+        // Who comes now gets what is there, too.
+        let mut late = ask(port);
+        assert!(late.read_head().starts_with("HTTP/1.1 200"));
+        assert_eq!(late.read_bytes(first.len()), first.as_bytes());
+        all.push(late);
+        let rest = piece("other") + if chunked { "0\r\n\r\n" } else { "" };
+        send(&say, rest.clone());
+        for client in &mut all {
+            assert_eq!(client.read_bytes(rest.len()), rest.as_bytes());
+            // And goes on with its connection.
+            client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+            let again = client.response().expect("a response");
+            assert_eq!((again.status, again.text().as_str()), (200, "firstother"));
+        }
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+    }
+}
+
+#[test]
+fn what_breaks_off_is_never_taken_for_the_whole() {
+    for (fields, first) in
+        [("Content-Length: 10\r\n", "first"), ("Transfer-Encoding: chunked\r\n", "5\r\nfirst\r\n")]
+    {
+        let (origin, say, _count) = led();
+        let (weir, port) = around(&origin, "", " retries 0\n");
+        let mut all = crowd(&weir, port, 10);
+        send(&say, [head(fields), first.into()].concat());
+        for client in &mut all {
+            assert!(client.read_head().starts_with("HTTP/1.1 200"));
+            assert_eq!(client.read_bytes(first.len()), first.as_bytes());
+        }
+        say.send(Step::Close).expect("the server listens");
+        for client in &mut all {
+            // The connection ends; with chunks there is no last one.
+            assert_eq!(client.read_bytes(100), b"");
+        }
+        let shown = weir.ask("show cache");
+        assert!(!shown.contains("type:"), "{shown}");
+    }
+}
+
+#[test]
+fn a_stream_of_http2_is_reset_where_the_response_breaks_off() {
+    let (origin, say, _count) = led();
+    let (weir, port) = around(&origin, "", " retries 0\n");
+    let mut first = Client::connect(port);
+    first.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    assert!(eventually(|| weir.stat("p,FRONTEND", "cache_lookups") == "1"));
+    let mut frames = Frames::connect(port);
+    frames.get(1, "/");
+    assert!(eventually(|| weir.stat("p,FRONTEND", "cache_lookups") == "2"));
+    send(&say, [head("Content-Length: 10\r\n"), b"first".into()].concat());
+    assert_eq!(frames.next_of(DATA).payload, b"first");
+    say.send(Step::Close).expect("the server listens");
+    let end = frames.find(|frame| frame.kind == RST_STREAM || frame.kind == DATA && frame.flags & 1 != 0);
+    assert!(end.is_some_and(|frame| frame.kind == RST_STREAM));
+}
+
+#[test]
+fn those_who_have_not_begun_go_on_by_themselves() {
+    let (origin, say, count) = led();
+    let (weir, port) = around(&origin, "", " retries 0\n");
+    let mut all = crowd(&weir, port, 3);
+    // The head alone, and then the end: nobody but the first has anything of it.
+    send(&say, head("Content-Length: 10\r\n"));
+    assert!(all[0].read_head().starts_with("HTTP/1.1 200"));
+    say.send(Step::Close).expect("the server listens");
+    assert!(eventually(|| count.load(Ordering::SeqCst) == 2));
+    send(&say, [head("Content-Length: 5\r\n"), b"whole".into()].concat());
+    for client in &mut all[1..] {
+        assert_eq!(client.response().expect("a response").text(), "whole");
+    }
+    assert_eq!(count.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn a_first_client_that_leaves_cuts_those_who_have_begun() {
+    let (origin, say, count) = led();
+    let (weir, port) = around(&origin, "", " option abortonclose\n");
+    let mut others = crowd(&weir, port, 6);
+    let mut first = others.remove(0);
+    send(&say, [head("Content-Length: 10\r\n"), b"first".into()].concat());
+    for client in others.iter_mut().chain([&mut first]) {
+        assert!(client.read_head().starts_with("HTTP/1.1 200"));
+        assert_eq!(client.read_bytes(5), b"first");
+    }
+    drop(first);
+    for client in &mut others {
+        assert_eq!(client.read_bytes(100), b"");
+    }
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_slow_reader_holds_nobody_up() {
+    let body: Vec<u8> = (0..1_500_000u32).map(|at| (at ^ (at >> 8)) as u8).collect();
+    let (origin, say, count) = led();
+    let (weir, port) = around(&origin, "", "");
+    let mut all = crowd(&weir, port, 6);
+    // The last one reads nothing until all others have everything.
+    let mut slow = all.pop().expect("six of them");
+    send(&say, [head(&format!("Content-Length: {}\r\n", body.len())), body.clone()].concat());
+    for client in &mut all {
+        assert!(client.response().expect("a response").body == body);
+    }
+    let shown = weir.ask("show cache");
+    assert_eq!(shown.matches("type:full").count(), 1, "{shown}");
+    assert!(slow.response().expect("a response").body == body);
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn what_grows_too_long_to_be_kept_still_comes_whole_to_who_has_begun() {
+    let (origin, say, count) = led();
+    let (weir, port) = around(&origin, " max-object-size 100000\n", "");
+    let mut all = crowd(&weir, port, 5);
+    let chunk = |data: &[u8]| [format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat();
+    send(&say, [head("Transfer-Encoding: chunked\r\n"), chunk(b"first")].concat());
+    for client in &mut all {
+        assert!(client.read_head().starts_with("HTTP/1.1 200"));
+        assert_eq!(client.read_bytes(10), chunk(b"first"));
+    }
+    // Everybody keeps up: each piece is read before the next one comes.
+    for _ in 0..10 {
+        send(&say, chunk(&[b'x'; 30_000]));
+        for client in &mut all {
+            let mut payload = 0;
+            while payload < 30_000 {
+                let line = String::from_utf8(read_line(client)).expect("a length");
+                let length = usize::from_str_radix(line.trim(), 16).expect("a length");
+                assert_eq!(client.read_bytes(length + 2).len(), length + 2);
+                payload += length;
+            }
+        }
+    }
+    send(&say, "0\r\n\r\n");
+    for client in &mut all {
+        assert_eq!(client.read_bytes(5), b"0\r\n\r\n");
+    }
+    let shown = weir.ask("show cache");
+    assert!(!shown.contains("type:"), "{shown}");
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+}
+
+fn read_line(client: &mut Client) -> Vec<u8> {
+    let mut line = Vec::new();
+    while !line.ends_with(b"\n") {
+        let byte = client.read_bytes(1);
+        assert_eq!(byte.len(), 1, "the connection ended");
+        line.extend(byte);
+    }
+    line
+}
+
+#[test]
+fn ranges_and_conditions_hold_for_what_comes() {
+    let (origin, say, _count) = led();
+    let (weir, port) = around(&origin, " process-range on\n", "");
+    let _first = crowd(&weir, port, 1);
+    send(&say, [head("Content-Length: 10\r\n"), b"01234".into()].concat());
+    assert!(eventually(|| {
+        let mut same = Client::connect(port);
+        same.send("GET / HTTP/1.1\r\nHost: h\r\nIf-None-Match: \"x\"\r\n\r\n");
+        same.response().is_some_and(|response| response.status == 304)
+    }));
+    let mut part = Client::connect(port);
+    part.send("GET / HTTP/1.1\r\nHost: h\r\nRange: bytes=2-6\r\n\r\n");
+    let head = part.read_head();
+    assert!(head.starts_with("HTTP/1.1 206") && head.to_ascii_lowercase().contains("bytes 2-6/10"), "{head}");
+    assert_eq!(part.read_bytes(3), b"234");
+    send(&say, "56789");
+    assert_eq!(part.read_bytes(2), b"56");
+    part.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(part.response().expect("a response").text(), "0123456789");
+}
+
+#[test]
+fn what_is_purged_while_it_comes_goes_to_nobody_else() {
+    let (origin, say, count) = led();
+    let (weir, port) = around(&origin, "", "");
+    let mut all = crowd(&weir, port, 2);
+    send(&say, [head("Content-Length: 6\r\n"), b"old".into()].concat());
+    for client in &mut all {
+        assert!(client.read_head().starts_with("HTTP/1.1 200"));
+        assert_eq!(client.read_bytes(3), b"old");
+    }
+    weir.ask("clear cache c");
+    let mut new = ask(port);
+    assert!(eventually(|| count.load(Ordering::SeqCst) == 2));
+    send(&say, "old");
+    for client in &mut all {
+        assert_eq!(client.read_bytes(3), b"old");
+    }
+    say.send(Step::Close).expect("the server listens");
+    send(&say, [head("Content-Length: 3\r\n"), b"new".into()].concat());
+    assert_eq!(new.response().expect("a response").text(), "new");
+    assert_eq!(ask(port).response().expect("a response").text(), "new");
+}

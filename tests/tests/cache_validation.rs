@@ -1,0 +1,226 @@
+//! `revalidation`: what is stale is asked about by its tag or date, and a 304 makes it fresh again.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use weir_tests::client::{Client, Response, exchange_with, get};
+use weir_tests::{Origin, Weir, eventually, free_port};
+
+fn around(origin: &Origin, section: &str, lines: &str) -> (Weir, u16) {
+    let port = free_port();
+    let text = format!(
+        "global\n nbthread 2\n stats socket runtime level admin\n\
+         defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n\
+         listen p\n bind 127.0.0.1:{port}\n http-request cache-use c\n http-response cache-store c\n\
+         http-response set-header x-hit %[res.cache_hit]\n{lines} server s 127.0.0.1:{}\n\
+         cache c\n total-max-size 8\n{section}",
+        origin.port()
+    );
+    (Weir::start(&text, &[port]), port)
+}
+
+/// A server with one resource, whose version a test changes, and what it was asked with.
+struct Versioned {
+    origin: Origin,
+    version: Arc<AtomicUsize>,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+/// `told` are fields of its responses of 304 beside `ETag`.
+fn versioned(told: &'static str) -> Versioned {
+    let (version, asked) = (Arc::new(AtomicUsize::new(1)), Arc::new(Mutex::new(Vec::new())));
+    let (now, heads) = (version.clone(), asked.clone());
+    let origin = Origin::start(move |head, _| {
+        heads.lock().expect("a list").push(head.to_owned());
+        let tag = format!("\"v{}\"", now.load(Ordering::SeqCst));
+        if head.to_ascii_lowercase().contains(&format!("if-none-match: {tag}")) {
+            return format!("HTTP/1.1 304 Not Modified\r\nETag: {tag}\r\n{told}\r\n").into_bytes();
+        }
+        let body = format!("body of {tag}");
+        format!(
+            "HTTP/1.1 200 OK\r\nCache-Control: max-age=1\r\nETag: {tag}\r\nX-Version: first\r\n\
+             Last-Modified: Thu, 22 Oct 2020 16:51:12 GMT\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .into_bytes()
+    });
+    Versioned { origin, version, asked }
+}
+
+impl Versioned {
+    fn asked_with(&self, condition: &str) -> usize {
+        let asked = self.asked.lock().expect("a list");
+        asked.iter().filter(|head| head.to_ascii_lowercase().contains(condition)).count()
+    }
+}
+
+fn ok(response: Option<Response>) -> Response {
+    let response = response.expect("a response");
+    assert_eq!(response.status, 200, "{}", response.head);
+    response
+}
+
+/// Asks until the server was asked once more than `before` times.
+fn asked_again(own: &Versioned, port: u16, before: usize) -> Response {
+    let mut last = None;
+    assert!(eventually(|| {
+        last = Some(ok(get(port, "/")));
+        own.origin.requests() > before
+    }));
+    last.expect("a response")
+}
+
+#[test]
+fn what_did_not_change_is_not_sent_again() {
+    let own = versioned("Cache-Control: max-age=60\r\nX-Version: second\r\n");
+    let (weir, port) = around(&own.origin, " revalidation on\n", "");
+    assert_eq!(ok(get(port, "/")).text(), "body of \"v1\"");
+    let again = asked_again(&own, port, 1);
+    assert_eq!(again.text(), "body of \"v1\"");
+    // Its head is what the server says of it now, and it is fresh again.
+    assert_eq!((again.header("x-version"), again.header("x-hit")), (Some("second"), Some("1")));
+    assert_eq!(again.header("cache-control"), Some("max-age=60"));
+    assert_eq!(again.header("content-length"), Some("12"));
+    assert_eq!(own.asked_with("if-none-match: \"v1\""), 1);
+    assert_eq!(own.asked_with("if-modified-since: thu, 22 oct 2020 16:51:12 gmt"), 1);
+    for _ in 0..5 {
+        assert_eq!(ok(get(port, "/")).header("x-version"), Some("second"));
+    }
+    assert_eq!(own.origin.requests(), 2);
+    let shown = weir.ask("show cache");
+    assert_eq!(shown.matches("type:full").count(), 1, "{shown}");
+}
+
+#[test]
+fn the_connection_that_a_304_came_over_is_kept() {
+    let own = versioned("Cache-Control: max-age=60\r\n");
+    let (_weir, port) = around(&own.origin, " revalidation on\n", "");
+    let mut client = Client::connect(port);
+    let mut ask = |path: &str| {
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"));
+        ok(client.response())
+    };
+    ask("/");
+    assert!(eventually(|| {
+        ask("/");
+        own.origin.requests() > 1
+    }));
+    ask("/other");
+    assert_eq!((own.origin.requests(), own.origin.connections()), (3, 1));
+}
+
+#[test]
+fn what_changed_takes_its_place() {
+    let own = versioned("");
+    let (_weir, port) = around(&own.origin, " revalidation on\n", "");
+    assert_eq!(ok(get(port, "/")).text(), "body of \"v1\"");
+    own.version.store(2, Ordering::SeqCst);
+    let again = asked_again(&own, port, 1);
+    assert_eq!((again.text().as_str(), again.header("x-hit")), ("body of \"v2\"", Some("0")));
+    assert_eq!(own.asked_with("if-none-match: \"v1\""), 1);
+}
+
+#[test]
+fn servers_are_asked_as_clients_ask_where_nothing_is_said() {
+    let own = versioned("");
+    let (_weir, port) = around(&own.origin, "", "");
+    ok(get(port, "/"));
+    asked_again(&own, port, 1);
+    assert_eq!(own.asked_with("if-none-match"), 0);
+}
+
+#[test]
+fn a_clients_own_condition_is_answered_from_what_holds() {
+    let own = versioned("Cache-Control: max-age=60\r\n");
+    let (_weir, port) = around(&own.origin, " revalidation on\n", "");
+    ok(get(port, "/"));
+    let mut last = None;
+    assert!(eventually(|| {
+        last = exchange_with(port, "/", "If-None-Match: \"v0\", \"v1\"\r\n");
+        own.origin.requests() > 1
+    }));
+    let response = last.expect("a response");
+    assert_eq!((response.status, response.header("etag")), (304, Some("\"v1\"")), "{}", response.head);
+    assert_eq!(own.asked_with("if-none-match: \"v1\""), 1);
+    // What another client has is not what is there.
+    let other = ok(exchange_with(port, "/", "If-None-Match: \"v0\"\r\n"));
+    assert_eq!(other.text(), "body of \"v1\"");
+}
+
+#[test]
+fn a_304_about_something_else_has_the_server_asked_for_the_whole() {
+    let count = AtomicUsize::new(0);
+    let origin = Origin::start(move |head, _| {
+        count.fetch_add(1, Ordering::SeqCst);
+        if head.to_ascii_lowercase().contains("if-none-match") {
+            return b"HTTP/1.1 304 Not Modified\r\nETag: \"another\"\r\n\r\n".to_vec();
+        }
+        b"HTTP/1.1 200 OK\r\nCache-Control: max-age=1\r\nETag: \"one\"\r\nContent-Length: 4\r\n\r\nbody"
+            .to_vec()
+    });
+    let (_weir, port) = around(&origin, " revalidation on\n", "");
+    ok(get(port, "/"));
+    assert!(eventually(|| {
+        assert_eq!(ok(get(port, "/")).text(), "body");
+        origin.requests() >= 3
+    }));
+}
+
+#[test]
+fn what_a_304_forbids_to_keep_answers_once() {
+    let own = versioned("Cache-Control: no-store\r\n");
+    let (weir, port) = around(&own.origin, " revalidation on\n", "");
+    ok(get(port, "/"));
+    assert_eq!(asked_again(&own, port, 1).text(), "body of \"v1\"");
+    let shown = weir.ask("show cache");
+    assert!(!shown.contains("type:"), "{shown}");
+}
+
+#[test]
+fn what_is_stale_is_asked_about_behind_who_gets_it() {
+    let own = versioned("Cache-Control: max-age=60\r\nX-Version: second\r\n");
+    let (_weir, port) = around(&own.origin, " revalidation on\n stale-while-revalidate 1000\n", "");
+    ok(get(port, "/"));
+    // Also where the client that finds it has a condition of its own.
+    let ask = || exchange_with(port, "/", "If-None-Match: \"v0\"\r\n");
+    assert!(eventually(|| ok(ask()).header("x-version") == Some("second")));
+    assert_eq!(own.origin.requests(), 2);
+    assert_eq!(own.asked_with("if-none-match: \"v1\""), 1);
+    assert_eq!(own.asked_with("v0"), 0);
+}
+
+#[test]
+fn those_who_wait_get_what_was_found_to_hold() {
+    let own = versioned("Cache-Control: max-age=60\r\nX-Version: second\r\n");
+    let (_weir, port) = around(&own.origin, " revalidation on\n collapsed-forwarding 20s\n", "");
+    ok(get(port, "/"));
+    let mut all: Vec<Client> = Vec::new();
+    assert!(eventually(|| {
+        all = (0..10).map(|_| Client::connect(port)).collect();
+        for client in &mut all {
+            client.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+        }
+        all.iter_mut().for_each(|client| _ = ok(client.response()));
+        own.origin.requests() > 1
+    }));
+    assert_eq!(own.origin.requests(), 2);
+    assert_eq!(ok(get(port, "/")).header("x-version"), Some("second"));
+}
+
+#[test]
+fn an_error_while_asking_is_helped_out_of() {
+    let fails = Arc::new(AtomicUsize::new(0));
+    let failing = fails.clone();
+    let origin = Origin::start(move |_, _| match failing.load(Ordering::SeqCst) {
+        0 => b"HTTP/1.1 200 OK\r\nCache-Control: max-age=1\r\nETag: \"one\"\r\nContent-Length: 4\r\n\r\nbody"
+            .to_vec(),
+        _ => b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n".to_vec(),
+    });
+    let (_weir, port) = around(&origin, " revalidation on\n stale-if-error 1000\n", " retries 0\n");
+    ok(get(port, "/"));
+    fails.store(1, Ordering::SeqCst);
+    assert!(eventually(|| {
+        assert_eq!(ok(get(port, "/")).text(), "body");
+        origin.requests() > 1
+    }));
+}
