@@ -25,7 +25,7 @@
 #   make bench-threads      what sharing costs, groups of threads
 #   make bench-trials       reloads, dying servers, memory, floods, the runtime socket, beside haproxy (TRIALS="reload memory" SCALE=10)
 #   make bench-variables    many variables, many accesses
-#   make lint     formatting, clippy, imports between crates and modules, fields of the plan that nobody reads
+#   make lint     formatting, clippy, imports between crates and modules, fields of the plan that nobody reads, generated pages
 #   make fmt      format the sources
 
 SHELL := /bin/bash
@@ -64,6 +64,7 @@ lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) run -q -p xtask -- imports
 	$(CARGO) run -q -p xtask -- fields
+	$(CARGO) test -q -p xtask --locked
 
 fmt:
 	$(CARGO) fmt --all
