@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use crate::by_use::Used;
 use crate::times::Times;
 use crate::vary::Variant;
 
@@ -84,10 +85,24 @@ impl Entry {
 
     /// Seconds until it is not fresh any more; negative since.
     pub fn expires(&self, now_ms: u64) -> i64 {
-        (self.times.expires_ms as i64 - now_ms as i64).div_euclid(1000)
+        self.times.expires_in(now_ms)
     }
 
     pub(crate) fn memory(&self) -> usize {
         ENTRY + self.key.len() + self.variant.memory() + self.tags.len()
+    }
+}
+
+impl Used for Entry {
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn used_ms(&self) -> &AtomicU64 {
+        &self.used_ms
+    }
+
+    fn placed_ms(&self) -> &AtomicU64 {
+        &self.placed_ms
     }
 }

@@ -5,7 +5,7 @@
 //! Looking up takes no lock. A file that is not wanted any more is known as gone before anything
 //! else is done about it, so that nobody gets what was purged.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
@@ -13,6 +13,7 @@ use arc_swap::ArcSwapOption;
 use http::Head;
 
 use crate::blocks::{Blocks, Fetch, Fetches};
+use crate::by_use::ByUse;
 use crate::entry::{ENTRY, Entry};
 use crate::file::{self, Described, Header};
 use crate::jobs::{Change, Queue, Read, locked};
@@ -91,7 +92,7 @@ pub struct Counts {
 
 #[derive(Debug, Default)]
 struct Order {
-    by_use: BTreeMap<(u64, u64), Arc<Entry>>,
+    by_use: ByUse<Entry>,
     /// The last number given.
     number: u64,
     /// Bytes of all files.
@@ -249,7 +250,7 @@ impl Files {
         order.bytes += entry.size;
         order.memory += entry.memory();
         self.make_room(order);
-        order.by_use.insert((entry.placed_ms.load(Relaxed), entry.number), entry.clone());
+        order.by_use.insert(entry.clone());
         let bucket = self.bucket(entry.hash);
         let old = bucket.load();
         let others = old.iter().flat_map(|bucket| bucket.iter());
@@ -259,7 +260,7 @@ impl Files {
 
     fn make_room(&self, order: &mut Order) {
         while order.bytes + order.reserved > self.settings.size || order.memory > self.most_memory {
-            let Some(oldest) = order.least_used() else { break };
+            let Some(oldest) = order.by_use.least_used() else { break };
             self.counts.evicted.fetch_add(1, Relaxed);
             self.take_out(&oldest, order);
         }
@@ -275,7 +276,7 @@ impl Files {
         let all = old.iter().flat_map(|bucket| bucket.iter());
         let new: Vec<_> = all.filter(|other| !Arc::ptr_eq(other, entry)).cloned().collect();
         bucket.store((!new.is_empty()).then(|| Arc::new(new)));
-        order.by_use.remove(&(entry.placed_ms.load(Relaxed), entry.number));
+        order.by_use.remove(entry);
         order.bytes -= entry.size;
         order.memory -= entry.memory();
         // One that is being written is removed by who writes it.
@@ -312,7 +313,7 @@ impl Files {
             let mut order = self.order();
             order.meanwhile.note(purge);
             // Looked at without the lock, which many would hold for long.
-            order.by_use.values().cloned().collect::<Vec<_>>()
+            order.by_use.iter().cloned().collect::<Vec<_>>()
         };
         let wanted = all.iter().filter(|entry| purge.means_file(&entry.key, &entry.tags));
         let mut count = 0;
@@ -325,7 +326,7 @@ impl Files {
 
     /// Every entry.
     pub fn entries(&self) -> Vec<Arc<Entry>> {
-        self.order().by_use.values().cloned().collect()
+        self.order().by_use.iter().cloned().collect()
     }
 
     /// Bytes of all files.
@@ -525,7 +526,7 @@ impl Files {
             }
         }
         let mut order = self.order();
-        for entry in order.by_use.values() {
+        for entry in order.by_use.iter() {
             entry.is_gone.store(true, Relaxed);
         }
         let number = order.number;
@@ -566,12 +567,12 @@ impl Files {
     #[cfg(test)]
     pub(crate) fn check(&self) {
         let order = self.order();
-        assert_eq!(order.bytes, order.by_use.values().map(|entry| entry.size).sum::<u64>());
-        assert_eq!(order.memory, order.by_use.values().map(|entry| entry.memory()).sum::<usize>());
+        assert_eq!(order.bytes, order.by_use.iter().map(|entry| entry.size).sum::<u64>());
+        assert_eq!(order.memory, order.by_use.iter().map(|entry| entry.memory()).sum::<usize>());
         assert!(order.bytes <= self.settings.size && order.memory <= self.most_memory);
         let in_buckets: usize =
             self.buckets.iter().map(|bucket| bucket.load().as_ref().map_or(0, |bucket| bucket.len())).sum();
-        assert_eq!(in_buckets, order.by_use.len());
+        assert_eq!(in_buckets, order.by_use.iter().count());
     }
 
     /// What was to be written has been, or not. False: the file is to be removed.
@@ -595,23 +596,5 @@ impl Files {
     pub fn wrong(&self, entry: &Arc<Entry>) {
         self.counts.wrong.fetch_add(1, Relaxed);
         self.take_out(entry, &mut self.order());
-    }
-}
-
-impl Order {
-    fn least_used(&mut self) -> Option<Arc<Entry>> {
-        const MOST_PASSED_OVER: usize = 64;
-        for _ in 0..MOST_PASSED_OVER {
-            let first = self.by_use.first_entry()?;
-            let (placed, number) = *first.key();
-            let used = first.get().used_ms.load(Relaxed);
-            if used <= placed {
-                return Some(first.get().clone());
-            }
-            let entry = first.remove();
-            entry.placed_ms.store(used, Relaxed);
-            self.by_use.insert((used, number), entry);
-        }
-        self.by_use.first_key_value().map(|(_, entry)| entry.clone())
     }
 }

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod blocks;
+mod by_use;
 mod condition;
 mod entry;
 mod file;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use http::Head;
 
+use crate::by_use::Used;
 use crate::entry::Entry;
 use crate::room::Room;
 use crate::settings::Settings;
@@ -155,8 +156,22 @@ impl Object {
             is_hints: self.is_hints,
             size: self.size(),
             blocks: self.blocks(),
-            expires: (self.times.expires_ms as i64 - now_ms as i64).div_euclid(1000),
+            expires: self.times.expires_in(now_ms),
         }
+    }
+}
+
+impl Used for Object {
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn used_ms(&self) -> &AtomicU64 {
+        &self.used_ms
+    }
+
+    fn placed_ms(&self) -> &AtomicU64 {
+        &self.placed_ms
     }
 }
 

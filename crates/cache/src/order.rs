@@ -1,26 +1,22 @@
 //! In which order objects make room: those that were used the longest time ago first; and what is
 //! being filled.
 //!
-//! Under one lock, which who looks up never takes: a use is a store in the object, and the order
-//! learns of it when the object's turn to leave would come.
+//! Under one lock, which who looks up never takes ([`ByUse`]).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
+use crate::by_use::ByUse;
 use crate::object::Object;
 use crate::vary::Variant;
-
-/// So many objects that turn out to be in use are passed over in one go.
-const MOST_PASSED_OVER: usize = 64;
 
 /// The order.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
     /// Blocks that hints take.
     pub(crate) hint_blocks: u32,
-    /// Whole objects, by when they were used, as far as is known here, and by number.
-    by_use: BTreeMap<(u64, u64), Arc<Object>>,
+    /// Whole objects.
+    by_use: ByUse<Object>,
     /// Hints, by number.
     hints: BTreeMap<u64, Arc<Object>>,
     /// The last number given.
@@ -47,7 +43,7 @@ impl Order {
             self.hint_blocks += object.blocks();
             self.hints.insert(object.number, object.clone());
         } else {
-            self.by_use.insert((object.placed_ms.load(Relaxed), object.number), object.clone());
+            self.by_use.insert(object.clone());
         }
         object
     }
@@ -55,7 +51,7 @@ impl Order {
     /// Takes an object out.
     pub(crate) fn remove(&mut self, object: &Object) {
         if !object.is_hints {
-            self.by_use.remove(&(object.placed_ms.load(Relaxed), object.number));
+            self.by_use.remove(object);
         } else if self.hints.remove(&object.number).is_some() {
             self.hint_blocks -= object.blocks();
         }
@@ -63,18 +59,7 @@ impl Order {
 
     /// The whole object that was used the longest time ago.
     pub(crate) fn least_used(&mut self) -> Option<Arc<Object>> {
-        for _ in 0..MOST_PASSED_OVER {
-            let first = self.by_use.first_entry()?;
-            let (placed, number) = *first.key();
-            let used = first.get().used_ms.load(Relaxed);
-            if used <= placed {
-                return Some(first.get().clone());
-            }
-            let object = first.remove();
-            object.placed_ms.store(used, Relaxed);
-            self.by_use.insert((used, number), object);
-        }
-        self.by_use.first_key_value().map(|(_, object)| object.clone())
+        self.by_use.least_used()
     }
 
     /// The oldest hints.
@@ -84,7 +69,7 @@ impl Order {
 
     /// Every object.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Object>> {
-        self.by_use.values().chain(self.hints.values())
+        self.by_use.iter().chain(self.hints.values())
     }
 
     /// Notes that something is being filled, under a number; `None` where it is already.

@@ -33,6 +33,11 @@ impl Times {
         }
     }
 
+    /// Seconds until it is not fresh any more; negative since.
+    pub(crate) fn expires_in(&self, now_ms: u64) -> i64 {
+        (self.expires_ms as i64 - now_ms as i64).div_euclid(1000)
+    }
+
     /// Whether it is of no use any more by itself.
     pub(crate) fn is_over(&self, now_ms: u64) -> bool {
         now_ms >= self.expires_ms.max(self.revalidate_ms).max(self.error_ms)
