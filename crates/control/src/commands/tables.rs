@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use base::clock::now_ms;
-use state::table::{Column, Cursor, Data, Entry, Form, KeyType, Table, View};
+use state::table::{Column, Cursor, Data, Entry, Form, KeyType, Operator, Table, View};
 
 use crate::call::{Call, Reply, error};
 
@@ -39,17 +39,6 @@ impl Deed {
     }
 }
 
-/// How a stored number is compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operator {
-    Equal,
-    Other,
-    AtMost,
-    AtLeast,
-    Below,
-    Above,
-}
-
 /// A condition on stored data.
 #[derive(Debug, Clone, Copy)]
 struct Filter {
@@ -66,14 +55,7 @@ impl Filter {
             return false;
         }
         let value = entry.read(&self.column, self.element, now_ms) as i64;
-        match self.operator {
-            Operator::Equal => value == self.value,
-            Operator::Other => value != self.value,
-            Operator::AtMost => value <= self.value,
-            Operator::AtLeast => value >= self.value,
-            Operator::Below => value < self.value,
-            Operator::Above => value > self.value,
-        }
+        self.operator.holds(value, self.value)
     }
 }
 
@@ -231,15 +213,9 @@ fn filter(words: &[String], table: &Table) -> Result<Filter, String> {
         true => stored(&words[0], table)?,
         false => return Err("Unknown data type".into()),
     };
-    let operator = match words.get(1).map(String::as_str) {
-        Some("eq") => Operator::Equal,
-        Some("ne") => Operator::Other,
-        Some("le") => Operator::AtMost,
-        Some("ge") => Operator::AtLeast,
-        Some("lt") => Operator::Below,
-        Some("gt") => Operator::Above,
-        _ => return Err("Require and operator among \"eq\", \"ne\", \"le\", \"ge\", \"lt\", \"gt\"".into()),
-    };
+    let operator = words.get(1).and_then(|word| Operator::named(word)).ok_or_else(|| {
+        "Require and operator among \"eq\", \"ne\", \"le\", \"ge\", \"lt\", \"gt\"".to_owned()
+    })?;
     let value = words.get(2).and_then(|value| value.parse().ok());
     let value = value.ok_or("Require a valid integer value to compare against")?;
     Ok(Filter { column, element, operator, value })

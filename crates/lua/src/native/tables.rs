@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::clock::now_ms;
 use mlua::{Lua, LuaString, Table, Value};
-use state::table::{self, Column, Cursor, Data, Form, KeyType, View};
+use state::table::{self, Column, Cursor, Data, Form, KeyType, Operator, View};
 
 use super::function;
 use crate::called::Called;
@@ -14,42 +14,6 @@ const TURN: usize = 512;
 
 /// How many conditions may be put to a walk through a table.
 const MOST_FILTERS: usize = 4;
-
-/// How a stored number is compared.
-#[derive(Debug, Clone, Copy)]
-enum Operator {
-    Equal,
-    Other,
-    AtMost,
-    AtLeast,
-    Below,
-    Above,
-}
-
-impl Operator {
-    fn named(name: &str) -> Option<Self> {
-        Some(match name {
-            "eq" => Self::Equal,
-            "ne" => Self::Other,
-            "le" => Self::AtMost,
-            "ge" => Self::AtLeast,
-            "lt" => Self::Below,
-            "gt" => Self::Above,
-            _ => return None,
-        })
-    }
-
-    fn holds(self, value: i64, other: i64) -> bool {
-        match self {
-            Self::Equal => value == other,
-            Self::Other => value != other,
-            Self::AtMost => value <= other,
-            Self::AtLeast => value >= other,
-            Self::Below => value < other,
-            Self::Above => value > other,
-        }
-    }
-}
 
 /// Adds the functions to the prelude's table; each takes the name of a table first.
 pub(super) fn fill(lua: &Lua, native: &Table, called: &Arc<Called>) -> mlua::Result<()> {

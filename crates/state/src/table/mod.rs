@@ -11,6 +11,7 @@
 mod dictionary;
 mod entry;
 mod layout;
+mod operator;
 mod rate;
 mod shard;
 mod updates;
@@ -25,6 +26,7 @@ use runtime::shared::note_write;
 
 pub use entry::{Entry, Tracked, View};
 pub use layout::{Column, Data, Form, KeyType, MOST_ELEMENTS, TYPES};
+pub use operator::Operator;
 pub use updates::{Value, Waker};
 
 use dictionary::Dictionary;
