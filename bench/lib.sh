@@ -133,6 +133,14 @@ costs() { # user, and user + system µs of a request to what was started last, t
     echo "$(cut -d' ' -f1 "$dir/costs" | median) $(cut -d' ' -f2 "$dir/costs" | median)"
 }
 
+costs_of() { # name, and what the caller's `config` takes: user, and user + system µs of a request, medians
+    local name=$1
+    shift
+    start "$name" "$(config "$@")"
+    costs
+    stop
+}
+
 cost() { # user + system µs of a request to what was started last
     costs | cut -d' ' -f2
 }

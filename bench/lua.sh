@@ -21,14 +21,6 @@ config() { # how the file is loaded, actions
     echo "    http-request return status 200 content-type text/plain string ok"
 }
 
-costs_of() { # name, and what `config` takes: user, and user + system µs of a request, medians
-    local name=$1
-    shift
-    start "$name" "$(config "$@")"
-    costs
-    stop
-}
-
 echo "| loaded by | proxy | user µs for an action that does nothing | ÷ haproxy | user µs for a variable and a header | ÷ haproxy |"
 echo "| --- | --- | --: | --: | --: | --: |"
 for loaded in lua-load lua-load-per-thread; do

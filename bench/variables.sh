@@ -17,14 +17,6 @@ config() { # variables, lines, what a line does to what it reads: sets each vari
     echo "    http-request return status 200 content-type text/plain string ok"
 }
 
-costs_of() { # name, and what `config` takes: user, and user + system µs of a request, medians
-    local name=$1
-    shift
-    start "$name" "$(config "$@")"
-    costs
-    stop
-}
-
 echo "| 100 variables | proxy | user µs/request | CPU µs/request | CPU ÷ haproxy | user ns a line |"
 echo "| --- | --- | --: | --: | --: | --: |"
 measure() { # title, lines, what a line does
