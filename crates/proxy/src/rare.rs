@@ -6,7 +6,7 @@ use base::rare::Rare;
 use crate::exchange::finish;
 use crate::log;
 use crate::message::{request, response, splice};
-use crate::routing::connect;
+use crate::routing::unreached;
 use crate::serve::{accept, obtain};
 
 /// All of them, and those of HTTP/2.
@@ -16,9 +16,9 @@ pub fn rare() -> impl Iterator<Item = &'static Rare> {
         &response::LET_PASS,
         &finish::MALFORMED,
         &accept::NOT_ACCEPTED,
-        &connect::NO_DESCRIPTOR,
-        &connect::NO_MEMORY,
-        &connect::NO_PORT,
+        &unreached::NO_DESCRIPTOR,
+        &unreached::NO_MEMORY,
+        &unreached::NO_PORT,
         &obtain::CLOSED_MEANWHILE,
         &splice::NO_PIPE,
         &log::LOST,

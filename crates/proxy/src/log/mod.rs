@@ -10,11 +10,11 @@ mod mirror;
 mod socket;
 pub(crate) mod syslog;
 
-use base::rare;
-use base::rare::Rare;
 use std::sync::Arc;
 
 use base::clock::DateCache;
+use base::rare;
+use base::rare::Rare;
 use plan::Proxy;
 use plan::log::{LogAddress, LogServer, LogTarget, Logger};
 use sample::format::Format;

@@ -160,11 +160,7 @@ fn poll_download(
     upstream: &mut Upstream,
     context: &mut Context<'_>,
 ) -> Poll<Result<(), Fault>> {
-    let pumped = match x.filtering {
-        None => x.download.poll_pump(context, upstream.source(), &mut client.side.sink()),
-        Some(_) => scripted::poll_download(client, x, upstream, context),
-    };
-    pumped.map_err(|error| download_fault(client, x, &error))
+    scripted::poll_download(client, x, upstream, context).map_err(|error| download_fault(client, x, &error))
 }
 
 #[cold]

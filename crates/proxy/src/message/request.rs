@@ -1,12 +1,12 @@
 //! Receiving the head of a request, and what is noted of it before any rule.
 
-use base::rare;
-use base::rare::Rare;
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};
 
 use base::clock::WallTime;
+use base::rare;
+use base::rare::Rare;
 use http::Method;
 use runtime::timer::{self, now_us};
 use sample::track::{self, Event, Trackers};

@@ -1,11 +1,11 @@
 //! The response's head: waiting for it while the request is still on its way, and taking it for what
 //! it is. Its body is the matter of [`download`](crate::message::download).
 
-use base::rare;
-use base::rare::Rare;
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
+use base::rare;
+use base::rare::Rare;
 use http::BodyLength;
 use plan::Proxy;
 use plan::server::Observe;

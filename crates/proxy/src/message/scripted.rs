@@ -288,9 +288,36 @@ pub(crate) fn begin_stream(x: &mut Exchange) {
     }
 }
 
-/// Moves the request on, and what filters make of it.
-#[cold]
+/// Moves the request on, and what filters make of it where there are any.
+#[inline]
 pub(crate) fn poll_upload(
+    client: &mut Client,
+    x: &mut Exchange,
+    upstream: &mut Upstream,
+    context: &mut Context<'_>,
+) -> Poll<Result<(), FlowError>> {
+    match x.filtering {
+        None => x.upload.poll_pump(context, client.side.source(), &mut upstream.sink()),
+        Some(_) => poll_filtered_upload(client, x, upstream, context),
+    }
+}
+
+/// The same of the response.
+#[inline]
+pub(crate) fn poll_download(
+    client: &mut Client,
+    x: &mut Exchange,
+    upstream: &mut Upstream,
+    context: &mut Context<'_>,
+) -> Poll<Result<(), FlowError>> {
+    match x.filtering {
+        None => x.download.poll_pump(context, upstream.source(), &mut client.side.sink()),
+        Some(_) => poll_filtered_download(client, x, upstream, context),
+    }
+}
+
+#[cold]
+fn poll_filtered_upload(
     client: &mut Client,
     x: &mut Exchange,
     upstream: &mut Upstream,
@@ -304,9 +331,8 @@ pub(crate) fn poll_upload(
     }
 }
 
-/// Moves the response on, and what filters make of it.
 #[cold]
-pub(crate) fn poll_download(
+fn poll_filtered_download(
     client: &mut Client,
     x: &mut Exchange,
     upstream: &mut Upstream,

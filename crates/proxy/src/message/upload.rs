@@ -323,10 +323,7 @@ pub(crate) fn poll_upload(
 ) -> Result<bool, Fault> {
     x.upload.moved = false;
     let before = x.upload.received;
-    let pumped = match x.filtering {
-        None => x.upload.poll_pump(context, client.side.source(), &mut upstream.sink()),
-        Some(_) => scripted::poll_upload(client, x, upstream, context),
-    };
+    let pumped = scripted::poll_upload(client, x, upstream, context);
     x.txn.bytes_in += x.upload.received - before;
     match pumped {
         Poll::Ready(Ok(())) | Poll::Pending => Ok(x.upload.moved),

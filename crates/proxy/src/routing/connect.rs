@@ -1,8 +1,5 @@
 //! A connection to the server chosen: an idle one if the request may use it, else a new one.
 
-use base::rare;
-use base::rare::Rare;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::rc::Rc;
@@ -11,14 +8,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::Context;
 use std::time::Duration;
 
-use net::dial::SourceError;
 use net::{Stream, Target, socks4};
 use plan::fcgi::App;
 use plan::proxy::Reuse;
 use plan::server::{SendProxy, UseSource, Ws};
 use plan::{Proxy, ServerSettings};
 use runtime::timer::{self, NEVER, now_ms, now_us};
-use rustix::io::Errno;
 use sample::transaction::TimeoutSlot;
 use sample::{ConnectionError, Endpoint, Env};
 use state::server::ServerAddress;
@@ -33,20 +28,13 @@ use crate::log::Line;
 use crate::routing::assign::Lease;
 use crate::routing::introduction::proxy_header;
 use crate::routing::reach::reach;
-use crate::routing::secure;
+use crate::routing::{secure, unreached};
 use crate::server::h1::Connection;
 use crate::server::local::LocalServer;
 use crate::server::pool::Ask;
 use crate::server::sharing::Opened;
 use crate::server::{self, Open, Private, Upstream};
 use crate::worker::Worker;
-
-pub(crate) static NO_DESCRIPTOR: Rare =
-    rare!(Count, "connect_fault()", "no descriptor is left for a connection to a server");
-pub(crate) static NO_MEMORY: Rare =
-    rare!(Count, "connect_fault()", "the system has no memory for a connection to a server");
-pub(crate) static NO_PORT: Rare =
-    rare!(Count, "connect_fault()", "no source port or address is left for a connection to a server");
 
 /// The level of what applications say.
 const ERR: u8 = 3;
@@ -493,17 +481,9 @@ async fn through(
     };
     let mut stream = dial(client, x, settings, &Target::Ip(proxy), allowed, (false, watch)).await?;
     let mut handshake = socks4::Handshake::new(*wanted);
-    reach(client, x, watch, |context| handshake.poll(context, &mut stream).map_err(socks4_fault)).await?;
+    reach(client, x, watch, |context| handshake.poll(context, &mut stream).map_err(unreached::by_socks4))
+        .await?;
     Ok(stream)
-}
-
-fn socks4_fault(why: socks4::Failure) -> Fault {
-    Fault::ConnectFailed(match why {
-        socks4::Failure::Send => ConnectionError::SOCKS4_SEND,
-        socks4::Failure::Receive => ConnectionError::SOCKS4_RECEIVE,
-        socks4::Failure::Denied => ConnectionError::SOCKS4_DENY,
-        socks4::Failure::Closed => ConnectionError::SOCKS4_ABORT,
-    })
 }
 
 /// Connects within `allowed`. Where a client is to be watched (`option abortonclose`), its leaving
@@ -530,8 +510,9 @@ async fn dial(
     x.choice.connect_by = allowed.map_or(NEVER, |allowed| now_ms() + allowed.as_millis() as u64);
     client.entry.activity.set(Activity::Connecting);
     let mut connecting = pin!(dial.connect(target));
-    let step =
-        |context: &mut Context<'_>| connecting.as_mut().poll(context).map_err(|error| connect_fault(&error));
+    let step = |context: &mut Context<'_>| {
+        connecting.as_mut().poll(context).map_err(|error| unreached::by_kernel(&error))
+    };
     reach(client, x, watch, step).await
 }
 
@@ -539,25 +520,6 @@ async fn dial(
 /// one write, and most connections of clients that open one for each request serve but one.
 fn may_wait(x: &Exchange, settings: &ServerSettings) -> bool {
     x.txn.is_http && settings.socks4.is_none()
-}
-
-/// What was wrong: with the source address, with this machine, or with the server.
-fn connect_fault(error: &io::Error) -> Fault {
-    match SourceError::inside(error) {
-        Some(SourceError::PortRange) => return Fault::Resource(ConnectionError::PORT_RANGE),
-        Some(SourceError::Address(_)) => return Fault::Resource(ConnectionError::CANNOT_BIND),
-        None => {}
-    }
-    let (resource, seen) = match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::MFILE) => (ConnectionError::PROCESS_LIMIT, &NO_DESCRIPTOR),
-        Some(Errno::NFILE) => (ConnectionError::SYSTEM_LIMIT, &NO_DESCRIPTOR),
-        Some(Errno::NOBUFS | Errno::NOMEM) => (ConnectionError::SYSTEM_MEMORY, &NO_MEMORY),
-        Some(Errno::ADDRINUSE) => (ConnectionError::ADDRESS_IN_USE, &NO_PORT),
-        Some(Errno::ADDRNOTAVAIL) => (ConnectionError::NO_PORTS, &NO_PORT),
-        _ => return Fault::ConnectFailed(ConnectionError::of_kernel(error)),
-    };
-    seen.note();
-    Fault::Resource(resource)
 }
 
 /// Where to connect to: the server's address, the client's port where it has none, or what

@@ -13,3 +13,4 @@ pub(crate) mod retry;
 pub(crate) mod route;
 mod secure;
 pub(crate) mod stick;
+pub(crate) mod unreached;

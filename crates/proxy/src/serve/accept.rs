@@ -4,8 +4,6 @@
 //! one with fewer connections gets the new one; it goes there as a descriptor, before any reactor
 //! knows it.
 
-use base::rare;
-use base::rare::Rare;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
@@ -14,6 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use base::rare;
+use base::rare::Rare;
 use net::listen::{Accepted, Listener};
 use plan::global::MultiQueue;
 use runtime::shared::Shared as _;

@@ -1,10 +1,10 @@
 //! A request on its way to a server, and the head of the response: attempt after attempt, as far as
 //! `retries`, `retry-on` and `option redispatch` allow. Called by `http`, and by `mirror` for copies.
 
-use base::rare;
-use base::rare::Rare;
 use std::rc::Rc;
 
+use base::rare;
+use base::rare::Rare;
 use runtime::timer::now_us;
 use sample::{Cause, Hedged, LogOrigin, Phase};
 use state::sessions::Activity;

@@ -214,9 +214,9 @@ pub(crate) async fn run(
             x.upload.moved = false;
             x.download.moved = false;
             let ended = (up.shut, down.shut);
-            let first = up.poll(|| poll_upload(client, x, upstream, context));
+            let first = up.poll(|| scripted::poll_upload(client, x, upstream, context));
             up.note(&first, &mut upstream.sink());
-            let second = down.poll(|| poll_download(client, x, upstream, context));
+            let second = down.poll(|| scripted::poll_download(client, x, upstream, context));
             down.note(&second, &mut client.side.sink());
             // A server that has ended its side is owed an end, no reset.
             up.breaks &= !down.shut || up.shut;
@@ -347,34 +347,6 @@ fn pipes(client: &Client, x: &Exchange) -> (Option<Pipe>, Option<Pipe>) {
     let take = || Pipe::take(global.tune.pipesize).inspect_err(|_| splice::NO_PIPE.note()).ok();
     let pipe = |wanted: bool| wanted.then(take).flatten();
     (pipe(request), pipe(response))
-}
-
-/// Moves what the client sends on.
-#[inline]
-fn poll_upload(
-    client: &mut Client,
-    x: &mut Exchange,
-    upstream: &mut Upstream,
-    context: &mut Context<'_>,
-) -> Poll<Result<(), FlowError>> {
-    match x.filtering {
-        None => x.upload.poll_pump(context, client.side.source(), &mut upstream.sink()),
-        Some(_) => scripted::poll_upload(client, x, upstream, context),
-    }
-}
-
-/// Moves what the server sends on.
-#[inline]
-fn poll_download(
-    client: &mut Client,
-    x: &mut Exchange,
-    upstream: &mut Upstream,
-    context: &mut Context<'_>,
-) -> Poll<Result<(), FlowError>> {
-    match x.filtering {
-        None => x.download.poll_pump(context, upstream.source(), &mut client.side.sink()),
-        Some(_) => scripted::poll_download(client, x, upstream, context),
-    }
 }
 
 impl Leg {
