@@ -17,7 +17,8 @@ use crate::draft::settings::{CompressionFilter, FilterDraft, FilterKind, Setting
 pub static TABLE: &[Keyword] = &[
     proxy("filter",          FLB, "<name> [param*]",                        "what bytes pass through: trace, bwlim-in, bwlim-out; which are compressed: comp-req, comp-res, compression; which are kept: cache; an application: fcgi-app; an agent: spoe; a script: lua.<name>", filter)
         .partial("other filters are not supported yet"),
-    proxy("filter-sequence", FLB, "{ request | response } <filter_list>",   "which filters are used, and in which order",          filter_sequence),
+    proxy("filter-sequence", FLB, "{ request | response } <filter_list>",   "which filters are used, and in which order",          filter_sequence)
+        .partial("the order holds for filters of scripts alone; the others have one that is fixed"),
 ];
 
 /// The filters that there are, and how much of each.
