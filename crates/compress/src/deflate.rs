@@ -25,15 +25,13 @@ const HASH_BITS: u32 = 13;
 const SKIP: u32 = 4;
 /// The longest match.
 const LONGEST: usize = 258;
-/// The shortest that is looked for.
-const SHORTEST: usize = 4;
 /// So close to the end of a piece nothing is looked for.
 const MARGIN: usize = 8;
 /// The longest that a block becomes, and room for a word behind it.
 const SCRATCH: usize = PIECE + PIECE / 8 + 64;
 
 /// What a state takes.
-pub(crate) const MEMORY: usize = size_of::<Quick>() + BUFFER + (4 << HASH_BITS) + SCRATCH;
+pub(crate) const MEMORY: usize = size_of::<Quick>() + BUFFER + (2 << HASH_BITS) + SCRATCH;
 
 /// By literal: its code, the first bit lowest, and above 12 bits how many bits it has.
 static LITERALS: [u16; 256] = literals();
@@ -133,10 +131,12 @@ pub(crate) struct Quick {
     filled: usize,
     /// Those of them that were coded.
     coded: usize,
-    /// Places by hash: in the buffer, with what was moved out of it added.
-    table: Box<[u32; 1 << HASH_BITS]>,
+    /// Places by hash: in the buffer, with what was moved out of it added, and of that the lowest 16
+    /// bits. One that is out of date does no harm: bytes are compared, and what is before the buffer is
+    /// not looked at.
+    table: Box<[u16; 1 << HASH_BITS]>,
     /// What was moved out of the buffer so far.
-    base: u32,
+    base: u16,
     /// Bits that do not fill a byte yet.
     bits: u64,
     count: u32,
@@ -144,24 +144,22 @@ pub(crate) struct Quick {
 }
 
 #[inline(always)]
-fn load4(buffer: &[u8; BUFFER + SLACK], at: usize) -> u32 {
-    match buffer.get(at..at + 4) {
-        Some(bytes) => u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
-        None => 0,
-    }
+fn load1(buffer: &[u8; BUFFER + SLACK], at: usize) -> u8 {
+    buffer[at % BUFFER]
 }
 
+/// Eight bytes from a place on. Places are within the buffer: the remainder, which is a mask, spares
+/// a branch.
 #[inline(always)]
 fn load8(buffer: &[u8; BUFFER + SLACK], at: usize) -> u64 {
-    match buffer.get(at..at + 8).and_then(|bytes| bytes.first_chunk::<8>()) {
-        Some(bytes) => u64::from_le_bytes(*bytes),
-        None => 0,
-    }
+    let at = at % BUFFER;
+    buffer[at..at + 8].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
+/// The hash of the first four of eight bytes.
 #[inline(always)]
-fn hash(word: u32) -> usize {
-    (word.wrapping_mul(0x9e37_79b1) >> (32 - HASH_BITS)) as usize
+fn hash(word: u64) -> usize {
+    ((word as u32).wrapping_mul(0x9e37_79b1) >> (32 - HASH_BITS)) as usize
 }
 
 /// Writes bits to memory that has room for them.
@@ -193,19 +191,9 @@ impl Bits<'_> {
     }
 
     #[inline(always)]
-    fn literals(&mut self, data: &[u8]) {
-        let mut fours = data.chunks_exact(4);
-        for four in &mut fours {
-            for byte in four {
-                let code = LITERALS[*byte as usize];
-                self.add(u64::from(code & 0xfff), u32::from(code >> 12));
-            }
-            self.put();
-        }
-        for byte in fours.remainder() {
-            let code = LITERALS[*byte as usize];
-            self.add(u64::from(code & 0xfff), u32::from(code >> 12));
-        }
+    fn literal(&mut self, byte: u8) {
+        let code = LITERALS[byte as usize];
+        self.add(u64::from(code & 0xfff), u32::from(code >> 12));
         self.put();
     }
 
@@ -229,8 +217,7 @@ impl Quick {
             filled: 0,
             coded: 0,
             table: Box::new([0; 1 << HASH_BITS]),
-            // Places from before the beginning are too far away.
-            base: WINDOW as u32 + 1,
+            base: 0,
             bits: 0,
             count: 0,
             scratch: Box::new([0; SCRATCH]),
@@ -238,15 +225,9 @@ impl Quick {
     }
 
     pub(crate) fn reset(&mut self) {
-        // What the table knows of the body before is out of reach.
-        let seen = self.base as u64 + self.filled as u64 + WINDOW as u64 + 1;
-        if seen > u64::from(u32::MAX / 2) {
-            self.table.fill(0);
-            self.base = WINDOW as u32 + 1;
-        } else {
-            self.base = seen as u32;
-        }
-        (self.filled, self.coded, self.bits, self.count) = (0, 0, 0, 0);
+        // What becomes of a body must not depend on those before it.
+        self.table.fill(0);
+        (self.filled, self.coded, self.base, self.bits, self.count) = (0, 0, 0, 0, 0);
     }
 
     pub(crate) fn write(&mut self, data: &[u8], until: Until, out: &mut Vec<u8>) {
@@ -295,11 +276,7 @@ impl Quick {
         self.buffer.copy_within(WINDOW.., 0);
         self.filled -= WINDOW;
         self.coded -= WINDOW;
-        self.base = self.base.wrapping_add(WINDOW as u32);
-        if self.base > u32::MAX / 2 + BUFFER as u32 {
-            self.table.fill(0);
-            self.base = WINDOW as u32 + 1;
-        }
+        self.base = self.base.wrapping_add(WINDOW as u16);
     }
 
     /// Writes a block of bytes as they are.
@@ -336,51 +313,56 @@ impl Quick {
     }
 }
 
-/// Finds what is equal between `start` and `end` to what was before, and writes it all.
+/// Finds what is equal between `start` and `end` to what was before, and writes it all. What one
+/// place costs is the way from its bytes over the table to the earlier place and back, and each
+/// branch that is not foreseen; so there is one for whether a place matches, and none for how many
+/// literals stand between matches.
 #[inline(always)]
 fn matches(
     buffer: &[u8; BUFFER + SLACK],
-    table: &mut [u32; 1 << HASH_BITS],
-    base: u32,
+    table: &mut [u16; 1 << HASH_BITS],
+    base: u16,
     start: usize,
     end: usize,
     bits: &mut Bits<'_>,
 ) {
-    let mut anchor = start;
-    let mut at = start;
     let limit = end.saturating_sub(MARGIN);
+    let mut at = start;
+    let mut missed = 0;
     while at < limit {
-        let word = load4(buffer, at);
+        let word = load8(buffer, at);
+        let place = base.wrapping_add(at as u16);
         let slot = &mut table[hash(word)];
-        let place = at as u32 + base;
-        let distance = (place - *slot) as usize;
-        let before = at.wrapping_sub(distance);
+        let distance = usize::from(place.wrapping_sub(*slot));
         *slot = place;
-        if distance > WINDOW || before >= at || load4(buffer, before) != word {
-            at += 1 + ((at - anchor) >> SKIP);
+        let before = at.wrapping_sub(distance);
+        let mut different = load8(buffer, before) ^ word;
+        let is_near = (distance.wrapping_sub(1) < WINDOW) & (distance <= at);
+        if !is_near | (different as u32 != 0) {
+            missed += 1;
+            let next = (at + 1 + (missed >> SKIP)).min(limit);
+            while at < next {
+                bits.literal(load1(buffer, at));
+                at += 1;
+            }
             continue;
         }
+        missed = 0;
         let most = LONGEST.min(end - at);
-        let mut length = SHORTEST;
-        while length < most {
-            let different = load8(buffer, at + length) ^ load8(buffer, before + length);
-            if different != 0 {
-                length += different.trailing_zeros() as usize / 8;
-                break;
-            }
+        let mut length = 0;
+        while different == 0 && length + 8 < most {
             length += 8;
+            different = load8(buffer, at + length) ^ load8(buffer, before + length);
         }
-        let length = length.min(most);
-        bits.literals(&buffer[anchor..at]);
+        length = (length + different.trailing_zeros() as usize / 8).min(most);
         bits.copy(length, distance);
         at += length;
-        anchor = at;
-        if at < limit {
-            let back = at - 2;
-            table[hash(load4(buffer, back))] = back as u32 + base;
-        }
+        let back = at - 2;
+        table[hash(load8(buffer, back))] = base.wrapping_add(back as u16);
     }
-    bits.literals(&buffer[anchor..end]);
+    for at in at..end {
+        bits.literal(load1(buffer, at));
+    }
 }
 
 #[cfg(test)]

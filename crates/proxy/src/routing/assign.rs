@@ -110,14 +110,25 @@ pub(crate) async fn assign(
     backend: &Rc<LocalProxy>,
     avoid: Option<&LocalServer>,
 ) -> Result<Lease, Fault> {
-    let avoid = avoid.map(|server| server.index);
-    match try_assign(client, x, backend, avoid)? {
-        Assigned::Place(lease) => {
-            x.txn.times.queued = x.txn.times.request.max(x.txn.times.queued);
-            Ok(lease)
-        }
+    match at_once(client, x, backend, avoid)? {
+        Assigned::Place(lease) => Ok(lease),
         Assigned::Wait(server) => Box::pin(wait(client, x, backend, server, avoid)).await,
     }
+}
+
+/// The same without waiting: the usual way of a request, which makes no future of it.
+#[inline(always)]
+pub(crate) fn at_once(
+    client: &Client,
+    x: &mut Exchange,
+    backend: &Rc<LocalProxy>,
+    avoid: Option<&LocalServer>,
+) -> Result<Assigned, Fault> {
+    let assigned = try_assign(client, x, backend, avoid.map(|server| server.index));
+    if let Ok(Assigned::Place(_)) = assigned {
+        x.txn.times.queued = x.txn.times.request.max(x.txn.times.queued);
+    }
+    assigned
 }
 
 /// A place at another server than this one, if one can be had without waiting for it.
@@ -131,9 +142,10 @@ pub(crate) fn another(x: &Exchange, backend: &Rc<LocalProxy>, than: &LocalServer
     enter(backend, &picked, now_us)
 }
 
-enum Assigned {
+/// What became of a request that wants a server.
+pub(crate) enum Assigned {
     Place(Lease),
-    /// Wait for this server (bound to it), or for any.
+    /// To [`wait`] for: this server (bound to it), or any.
     Wait(Option<Rc<LocalServer>>),
 }
 
@@ -267,13 +279,16 @@ impl Drop for InLine<'_> {
     }
 }
 
-async fn wait(
+/// Waits in line at this server, or for any.
+pub(crate) async fn wait(
     client: &mut Client,
     x: &mut Exchange,
     backend: &Rc<LocalProxy>,
     server: Option<Rc<LocalServer>>,
-    avoid: Option<usize>,
+    avoid: Option<&LocalServer>,
 ) -> Result<Lease, Fault> {
+    let left = avoid;
+    let avoid = avoid.map(|server| server.index);
     // Whoever waits for one server is told of with its name, whatever comes of it.
     x.txn.server = server.as_ref().map(|server| server.held.clone()).or(x.txn.server.take());
     let queue = server.as_ref().map_or(&backend.state.queue, |server| &server.state.queue);
@@ -340,7 +355,7 @@ async fn wait(
             x.choice.bound = None;
             match try_assign(client, x, backend, avoid)? {
                 Assigned::Place(lease) => Ok(lease),
-                Assigned::Wait(server) => Box::pin(wait(client, x, backend, server, avoid)).await,
+                Assigned::Wait(server) => Box::pin(wait(client, x, backend, server, left)).await,
             }
         }
     }

@@ -39,8 +39,39 @@ use crate::worker::Worker;
 /// The level of what applications say.
 const ERR: u8 = 3;
 
-/// A connection for this request, and whether it served others before.
+/// A connection for this request.
 pub(crate) async fn obtain(
+    client: &mut Client,
+    x: &mut Exchange,
+    backend: &Proxy,
+    lease: &Lease,
+) -> Result<Upstream, Fault> {
+    match idle(client, x, backend, lease) {
+        Some(upstream) => Ok(upstream),
+        None => Box::pin(establish(client, x, backend, lease)).await,
+    }
+}
+
+/// One that this worker has already: the usual case, which makes no future of it.
+#[inline(always)]
+pub(crate) fn idle(client: &Client, x: &mut Exchange, backend: &Proxy, lease: &Lease) -> Option<Upstream> {
+    let settings = lease.server();
+    if !may_reuse(x, settings) {
+        return None;
+    }
+    let key = pool_key(client, x, settings);
+    let ask = ask(client, backend, settings, &key);
+    let mut upstream = match client.worker.carriers.share(settings, ask) {
+        Some(request) => Upstream::H2(request),
+        None if settings.speaks_fcgi => Upstream::Fcgi(client.worker.applications.share(settings, ask)?),
+        None => Upstream::H1(reuse(client, settings, ask)?),
+    };
+    begin_again(x, backend, settings, &mut upstream);
+    Some(upstream)
+}
+
+/// One of another worker, or a new one.
+pub(crate) async fn establish(
     client: &mut Client,
     x: &mut Exchange,
     backend: &Proxy,
@@ -48,35 +79,43 @@ pub(crate) async fn obtain(
 ) -> Result<Upstream, Fault> {
     let settings = lease.server();
     let key = pool_key(client, x, settings);
-    let mut idle = None;
-    if x.txn.is_http && (!x.choice.fresh || settings.is_reverse) {
-        // A connection that clients bring is not told apart by whose request it serves.
-        let first = is_first(client, backend) && !settings.is_reverse;
-        let ask = Ask { key: &key, reuse: backend.reuse, first };
-        idle = match client.worker.carriers.share(settings, ask) {
-            Some(request) => Some(Upstream::H2(request)),
-            None if settings.speaks_fcgi => {
-                client.worker.applications.share(settings, ask).map(Upstream::Fcgi)
-            }
-            None => reuse(client, settings, ask).map(Upstream::H1),
-        };
-        if idle.is_none() && !settings.speaks_fcgi && has_idle_elsewhere(&client.worker, settings, ask) {
-            idle = Box::pin(take_over(&client.worker, settings, ask, true)).await;
+    if may_reuse(x, settings) && !settings.speaks_fcgi {
+        let ask = ask(client, backend, settings, &key);
+        if has_idle_elsewhere(&client.worker, settings, ask)
+            && let Some(mut upstream) = take_over(&client.worker, settings, ask, true).await
+        {
+            begin_again(x, backend, settings, &mut upstream);
+            return Ok(upstream);
         }
-    }
-    if let Some(mut upstream) = idle {
-        upstream.begin_again();
-        settings.state.counters.mine().reuses.add(1);
-        backend.state.backend.mine().reuses.add(1);
-        // The clock is read again only where time has passed since: deadlines are counted from
-        // here.
-        x.txn.times.connected = if x.txn.retries == 0 { x.txn.times.queued } else { now_us() };
-        return Ok(upstream);
     }
     if settings.is_reverse {
         return Err(Fault::NoConnection);
     }
-    Box::pin(open(client, x, backend, settings, key)).await
+    open(client, x, backend, settings, key).await
+}
+
+/// Whether a connection will do that served other requests.
+#[inline]
+fn may_reuse(x: &Exchange, settings: &LocalServer) -> bool {
+    x.txn.is_http && (!x.choice.fresh || settings.is_reverse)
+}
+
+/// What is asked of the connections there are.
+#[inline]
+fn ask<'a>(client: &Client, backend: &Proxy, settings: &LocalServer, key: &'a [u8]) -> Ask<'a> {
+    // A connection that clients bring is not told apart by whose request it serves.
+    let first = is_first(client, backend) && !settings.is_reverse;
+    Ask { key, reuse: backend.reuse, first }
+}
+
+/// One that served other requests serves this one.
+#[inline]
+fn begin_again(x: &mut Exchange, backend: &Proxy, settings: &LocalServer, upstream: &mut Upstream) {
+    upstream.begin_again();
+    settings.state.counters.mine().reuses.add(1);
+    backend.state.backend.mine().reuses.add(1);
+    // The clock is read again only where time has passed since: deadlines are counted from here.
+    x.txn.times.connected = if x.txn.retries == 0 { x.txn.times.queued } else { now_us() };
 }
 
 fn reuse(client: &Client, server: &LocalServer, ask: Ask<'_>) -> Option<Box<Connection>> {

@@ -134,7 +134,7 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     x.choice.hash = route::hash(client, x, &backend);
     trace::forwards_request(x);
     x.txn.req_vars.clear();
-    let (mut upstream, mut lease) = obtain_response(client, x, &backend).await?;
+    let (mut upstream, mut lease) = obtain_response::<false>(client, x, &backend).await?;
     note_status(client, x);
     if x.caching.is_some() {
         match caching::validate(x) {
@@ -147,7 +147,7 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
                 conclude::early(client, x, &backend, upstream, lease);
                 cache::ask_for_whole(&mut x.txn.request);
                 x.txn.response.clear();
-                (upstream, lease) = Box::pin(obtain_response(client, x, &backend)).await?;
+                (upstream, lease) = Box::pin(obtain_response::<true>(client, x, &backend)).await?;
                 note_status(client, x);
             }
         }
@@ -181,7 +181,7 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
         return Ok(Next::Close);
     }
     client.entry.activity.set(Activity::Data);
-    download::forward(client, x, &backend, &mut upstream).await?;
+    download::forward::<false>(client, x, &backend, &mut upstream).await?;
     if x.caching.is_some() {
         caching::complete(x);
     }

@@ -116,14 +116,14 @@ async fn serve(client: &mut Client, copy: &mut Exchange, backend: &Rc<LocalProxy
     route::bind_server(client, copy, backend);
     stick::of_request(client, copy, backend);
     copy.choice.hash = route::hash(client, copy, backend);
-    let (mut upstream, lease) = obtain_response(client, copy, backend).await?;
+    let (mut upstream, lease) = obtain_response::<true>(client, copy, backend).await?;
     fields::of_response(client, copy)?;
     if copy.is_tunnel {
         // Nobody is there for it.
         upstream.reset();
         return Ok(());
     }
-    download::forward(client, copy, backend, &mut upstream).await?;
+    download::forward::<true>(client, copy, backend, &mut upstream).await?;
     let _ = conclude::after_response(client, copy, backend, upstream, lease);
     Ok(())
 }
