@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use weir_tests::chunks::chunked;
 use weir_tests::client::{Client, Response, exchange, get};
-use weir_tests::{Origin, Weir, eventually, free_port, scratch};
+use weir_tests::{Origin, Scratch, Weir, eventually, free_port, scratch};
 
 /// A directory that goes with the test.
-struct Scratch(PathBuf);
+struct Directory(Scratch);
 
-impl Scratch {
+impl Directory {
     fn new() -> Self {
         Self(scratch("disk"))
     }
@@ -27,10 +27,9 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for Directory {
     fn drop(&mut self) {
         let _ = fs::set_permissions(self.0.join("files"), fs::Permissions::from_mode(0o700));
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -67,7 +66,7 @@ fn configuration(origin: u16, port: u16, directory: &Path, section: &str) -> Str
     )
 }
 
-fn start(origin: &Origin, own: &Scratch) -> (Weir, u16) {
+fn start(origin: &Origin, own: &Directory) -> (Weir, u16) {
     let port = free_port();
     let weir = Weir::start(&configuration(origin.port(), port, &own.0, ""), &[port]);
     in_use(&weir);
@@ -111,7 +110,7 @@ fn fill(weir: &Weir, port: u16, count: usize) -> Vec<String> {
 
 #[test]
 fn what_memory_lets_go_of_comes_out_of_files() {
-    let (origin, own) = (pages(), Scratch::new());
+    let (origin, own) = (pages(), Directory::new());
     let (weir, port) = start(&origin, &own);
     let all = fill(&weir, port, 40);
     for round in 0..2 {
@@ -130,7 +129,7 @@ fn what_memory_lets_go_of_comes_out_of_files() {
 
 #[test]
 fn files_take_no_more_than_they_may() {
-    let (origin, own) = (pages(), Scratch::new());
+    let (origin, own) = (pages(), Directory::new());
     let port = free_port();
     let text = configuration(origin.port(), port, &own.0, "").replace("size 64m", "size 1m");
     let weir = Weir::start(&text, &[port]);
@@ -150,7 +149,7 @@ fn files_take_no_more_than_they_may() {
 
 #[test]
 fn files_are_found_again_after_a_process_was_killed() {
-    let (origin, own) = (pages(), Scratch::new());
+    let (origin, own) = (pages(), Directory::new());
     let (weir, port) = start(&origin, &own);
     fill(&weir, port, 30);
     let before = told(&weir, "files");
@@ -171,7 +170,7 @@ fn files_are_found_again_after_a_process_was_killed() {
 
 #[test]
 fn a_wrong_or_short_file_is_a_miss_and_is_removed() {
-    let (origin, own) = (pages(), Scratch::new());
+    let (origin, own) = (pages(), Directory::new());
     let (weir, port) = start(&origin, &own);
     let all = fill(&weir, port, 30);
     let files = own.files();
@@ -212,7 +211,7 @@ fn a_wrong_or_short_file_is_a_miss_and_is_removed() {
 
 #[test]
 fn purges_reach_files() {
-    let (origin, own) = (pages(), Scratch::new());
+    let (origin, own) = (pages(), Directory::new());
     let (weir, port) = start(&origin, &own);
     fill(&weir, port, 30);
     assert_eq!(weir.ask("clear cache c key test/page/1").trim(), "1 objects removed");
@@ -232,7 +231,7 @@ fn purges_reach_files() {
 
 #[test]
 fn a_directory_goes_to_the_next_process() {
-    let (origin, own) = (pages(), Scratch::new());
+    let (origin, own) = (pages(), Directory::new());
     let (weir, port) = start(&origin, &own);
     let all = fill(&weir, port, 30);
     let files = told(&weir, "files");
@@ -247,7 +246,7 @@ fn a_directory_goes_to_the_next_process() {
 
 #[test]
 fn two_processes_do_not_share_a_directory() {
-    let (origin, own) = (pages(), Scratch::new());
+    let (origin, own) = (pages(), Directory::new());
     let (weir, port) = start(&origin, &own);
     fill(&weir, port, 15);
     let other = free_port();
@@ -261,7 +260,7 @@ fn two_processes_do_not_share_a_directory() {
 
 #[test]
 fn a_directory_that_cannot_be_used_costs_no_request() {
-    let (origin, own) = (pages(), Scratch::new());
+    let (origin, own) = (pages(), Directory::new());
     fs::write(own.0.join("files"), b"this is no directory").expect("a file");
     let port = free_port();
     let weir = Weir::start(&configuration(origin.port(), port, &own.0, ""), &[port]);
@@ -274,7 +273,7 @@ fn a_directory_that_cannot_be_used_costs_no_request() {
 
 #[test]
 fn what_cannot_be_written_is_told_and_costs_no_request() {
-    let (origin, own) = (pages(), Scratch::new());
+    let (origin, own) = (pages(), Directory::new());
     let (weir, port) = start(&origin, &own);
     // The place of each file that is about to be written is taken by a directory.
     for number in 1..200 {
@@ -293,7 +292,7 @@ fn what_cannot_be_written_is_told_and_costs_no_request() {
 
 #[test]
 fn a_reload_in_place_keeps_the_files() {
-    let (origin, own) = (pages(), Scratch::new());
+    let (origin, own) = (pages(), Directory::new());
     let (weir, port) = start(&origin, &own);
     let all = fill(&weir, port, 30);
     weir.ask("reload");
@@ -347,7 +346,7 @@ fn is_whole(response: Option<Response>, path: &str) -> bool {
 
 #[test]
 fn what_memory_does_not_hold_is_sent_out_of_its_file() {
-    let (origin, own) = (longs(), Scratch::new());
+    let (origin, own) = (longs(), Directory::new());
     let (weir, port) = start(&origin, &own);
     for path in ["/plain", "/chunked"] {
         keep_long(&weir, port, path);
@@ -382,7 +381,7 @@ fn what_memory_does_not_hold_is_sent_out_of_its_file() {
 
 #[test]
 fn a_wrong_block_breaks_a_long_response_off() {
-    let (origin, own) = (longs(), Scratch::new());
+    let (origin, own) = (longs(), Directory::new());
     let (weir, port) = start(&origin, &own);
     keep_long(&weir, port, "/plain");
     let files = own.files();
@@ -402,7 +401,7 @@ fn a_wrong_block_breaks_a_long_response_off() {
 
 #[test]
 fn what_is_sent_out_of_a_file_comes_to_its_end_while_the_next_process_has_the_directory() {
-    let (origin, own) = (longs(), Scratch::new());
+    let (origin, own) = (longs(), Directory::new());
     let (weir, port) = start(&origin, &own);
     keep_long(&weir, port, "/plain");
     let mut slow = Client::connect(port);

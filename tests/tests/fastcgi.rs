@@ -47,7 +47,7 @@ fn a_request_of_either_version_reaches_the_application_and_its_response_the_clie
         .replace("default_backend", &format!("bind 127.0.0.1:{h2} proto h2\n default_backend"));
     let _weir = Weir::start(&text, &[plain, h2]);
     let large = "x".repeat(300_000);
-    let file = weir_tests::scratch("fastcgi").join("large");
+    let file = weir_tests::scratch("fastcgi").file("large");
     std::fs::write(&file, &large).expect("a file");
     let sent = format!("@{}", file.display());
     for (port, version) in [(plain, "--http1.1"), (h2, "--http2-prior-knowledge")] {

@@ -164,7 +164,7 @@ fn a_body_that_is_not_here_is_not_copied() {
 
 #[test]
 fn a_rule_names_a_backend_of_http_and_a_share() {
-    let (port, file) = (free_port(), weir_tests::scratch("mirror").join("haproxy.cfg"));
+    let (port, file) = (free_port(), weir_tests::scratch("mirror").file("haproxy.cfg"));
     let text = format!(
         "{TIMEOUTS}frontend f\n bind 127.0.0.1:{port}\n http-request mirror\n http-request mirror nexd\n http-request mirror raw\n \
          http-request mirror next sample 0\n http-request mirror next sample 101%\n http-request mirror next sample 100 if {{ path / }}\n \

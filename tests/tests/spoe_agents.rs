@@ -320,7 +320,8 @@ fn maxconn_of_the_agents_server_bounds_what_is_asked_at_once() {
     let agent = greeted(16380, "pipelining", |mut frames| while frames.next_notified().is_some() {});
     let lines = "messages fhttp\n timeout processing 300ms\n option set-on-error err";
     let front = "http-response set-header x-got %[var(txn.p.err)]";
-    let mut setting = Setting::new(&engine(lines, EVENTS), front, agent.port());
+    let file = engine(lines, EVENTS);
+    let mut setting = Setting::new(&file, front, agent.port());
     setting.agents.push_str(" maxconn 1");
     let (weir, port) = setting.run();
     let ask = || std::thread::spawn(move || shown(get(port, "/"), "x-got"));
