@@ -120,6 +120,21 @@ fn rules_set_parameters_and_pass_fields() {
     assert_eq!(request("/special/"), "2|x|Basic bWU6cHc=||me|Basic|/other/special/i.php");
 }
 
+#[test]
+fn expressions_see_the_settings_of_the_backends_application() {
+    let server = application(|asked| {
+        let value = |name: &str| asked.get(name).to_owned();
+        response(
+            asked.id,
+            format!("\r\n{}", ["A", "HTTP_X_INDEX", "HTTP_X_ROOT"].map(value).join("|")).as_bytes(),
+        )
+    });
+    let back = " http-request set-header x-root %[fcgi.docroot] if { path /set }\n http-request set-header x-index %[fcgi.index] if { path /set }\n";
+    let (_weir, port) = start(&server, back, " index i.php\n set-param A %[fcgi.docroot]/%[fcgi.index]\n");
+    assert_eq!(get(port, "/set").expect("a response").text(), "/srv/i.php|i.php|/srv");
+    assert_eq!(get(port, "/other").expect("a response").text(), "/srv/i.php||");
+}
+
 /// What a program tells an application of some requests: each request's parameters, sorted, without
 /// those that differ from run to run.
 fn told(run: impl FnOnce(u16, u16) -> Box<dyn std::any::Any>) -> Vec<Vec<String>> {

@@ -353,3 +353,23 @@ fn an_idle_connection_ends_with_a_word() {
     get(port, "/").expect("a response");
     assert_eq!(receive.recv_timeout(Duration::from_secs(20)), Ok(kind::HAPROXY_DISCONNECT));
 }
+
+#[test]
+fn a_check_of_agents_may_name_the_protocol_that_it_speaks() {
+    let (send, receive) = mpsc::channel();
+    let agent = Origin::raw(move |stream| {
+        let mut frames = Frames::new(stream);
+        let _ = frames.greet(16380, "").map(|hello| send.send(hello));
+        while frames.next_frame().is_some() {}
+    });
+    let file = engine("messages fhttp\n timeout processing 10s", EVENTS);
+    let mut setting = Setting::new(&file, "", agent.port());
+    setting.agents.push_str(" check inter 20ms check-proto spop\n option spop-check");
+    let (weir, _) = setting.run();
+    let hello = receive.recv_timeout(PATIENCE).expect("a check");
+    assert!(
+        hello.iter().any(|(name, value)| name == "healthcheck" && *value == Value::Bool(true)),
+        "{hello:?}"
+    );
+    assert!(eventually(|| weir.stat("agents,a", "check_status") == "L7OK"), "{}", weir.messages());
+}
