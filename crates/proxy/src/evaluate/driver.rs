@@ -167,11 +167,11 @@ pub(super) async fn run(
 #[cold]
 fn note_mirror(client: &Client, x: &mut Exchange, backend: &state::Proxy, percent: u8) {
     let index = client.worker.shared.plan.backends.get(&backend.name);
-    let mirrors = &mut x.mirrors;
-    if let Some(index) = index.filter(|index| !mirrors.contains(index))
+    let targets = &mut x.mirrors.get_or_insert_default().targets;
+    if let Some(index) = index.filter(|index| !targets.contains(index))
         && (percent == 100 || fastrand::u8(..100) < percent)
     {
-        mirrors.push(index);
+        targets.push(index);
     }
 }
 

@@ -15,6 +15,7 @@ mod send;
 mod sink;
 mod socket;
 mod source;
+mod tap;
 mod tracer;
 
 use std::io;
@@ -28,6 +29,7 @@ pub(crate) use gate::{Gate, Shared, Throttle};
 pub(crate) use sink::{Coding, Following, Sink};
 pub(crate) use socket::Socket;
 pub(crate) use source::{Body, Decoding, Source, Stored, decode};
+pub(crate) use tap::{Tap, Tapped, tap};
 pub(crate) use tracer::{Analyser, Trace, Tracer, Watcher, bit};
 pub use tracer::{Life, tell_of_process};
 

@@ -242,6 +242,9 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
             x.upload.start_filtered(framing, path, filters);
         }
     }
+    if x.mirrors.is_some() && !x.request_body.is_dropped {
+        tap(x, framing, path);
+    }
     x.upload.drops_trailers = backend.options.http_drop_request_trailers;
     let staged = &mut x.upload.staged;
     staged.append(&mut x.choice.preamble);
@@ -278,6 +281,27 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
         let wanted = |options: &plan::Options| options.splice_request || options.splice_auto;
         x.upload.pipe = splice_pipe(client, backend, &x.upload, wanted);
     }
+}
+
+/// Has those who read the body for other backends see it on its way.
+#[cold]
+fn tap(x: &mut Exchange, framing: BodyLength, path: Path) {
+    let taps = x.mirrors.as_ref().map(|mirrors| &mirrors.taps[..]).unwrap_or_default();
+    if taps.is_empty() {
+        return;
+    }
+    let filters = x.upload.filters.take();
+    let is_filtered = filters.is_some();
+    let filters = Filters::with_taps(filters, taps);
+    if is_filtered {
+        x.upload.filters = Some(filters);
+        return;
+    }
+    let path = match path {
+        Path::Verbatim if framing != BodyLength::Chunked => Path::Payload(Coding::Bare),
+        path => path,
+    };
+    x.upload.start_filtered(framing, path, filters);
 }
 
 /// The same to a server that speaks FastCGI: parameters leave apart from the body.
