@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::scratch;
+use crate::{Scratch, scratch};
 
 /// An authority with a directory for what it signs.
 pub struct Authority {
-    directory: PathBuf,
+    directory: Scratch,
 }
 
 /// Runs `openssl` and wants it to succeed.
@@ -230,11 +230,5 @@ impl Authority {
 impl Default for Authority {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl Drop for Authority {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }

@@ -5,11 +5,14 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use crate::{eventually, scratch};
+use crate::{Scratch, eventually, scratch};
 
 /// A running HAProxy; ends with the value.
 #[derive(Debug)]
-pub struct Haproxy(Child);
+pub struct Haproxy {
+    child: Child,
+    file: Scratch,
+}
 
 fn path() -> PathBuf {
     let path = std::env::var_os("HAPROXY").map_or_else(|| "/usr/sbin/haproxy".into(), PathBuf::from);
@@ -20,7 +23,7 @@ fn path() -> PathBuf {
 impl Haproxy {
     /// Starts on a configuration and waits until `port` of 127.0.0.1 takes connections.
     pub fn start(configuration: &str, port: u16) -> Haproxy {
-        let file = scratch("haproxy").join("haproxy.cfg");
+        let file = scratch("haproxy").file("haproxy.cfg");
         std::fs::write(&file, configuration).expect("the temporary directory takes files");
         let child = Command::new(path())
             .args(["-db", "-q", "-f"])
@@ -30,9 +33,9 @@ impl Haproxy {
             .stderr(Stdio::null())
             .spawn()
             .expect("haproxy runs");
-        let running = Haproxy(child);
+        let running = Haproxy { child, file };
         let listens = eventually(|| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
-        assert!(listens, "haproxy does not start on {}", file.display());
+        assert!(listens, "haproxy does not start on {}", running.file);
         running
     }
 
@@ -51,7 +54,7 @@ impl Haproxy {
 
 impl Drop for Haproxy {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

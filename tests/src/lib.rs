@@ -44,6 +44,7 @@ pub use nameserver::{NameServer, Zone};
 pub use origin::Origin;
 pub use pebble::Pebble;
 pub use program::{Verdict, Weir, ask, check, program, statistics};
+pub use scratch::Scratch;
 pub use statistics::Statistics;
 
 /// How long anything may take before a test gives up: far more than it takes, so that a busy
@@ -95,12 +96,8 @@ pub fn eventually(mut ask: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// A new directory of its own for a test, under the system's temporary directory.
-pub fn scratch(name: &str) -> PathBuf {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let path = std::env::temp_dir().join(format!("weir-{name}-{}-{number}", std::process::id()));
-    std::fs::create_dir_all(&path).expect("the temporary directory takes directories");
-    path
+/// A new directory of its own for a test, under the system's temporary directory, which goes when
+/// the value is dropped.
+pub fn scratch(name: &str) -> Scratch {
+    Scratch::new(name)
 }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::{Authority, eventually, free_port, scratch};
+use crate::{Authority, Scratch, eventually, free_port, scratch};
 
 /// What a Pebble is started with.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,7 +30,7 @@ pub struct Pebble {
     child: Child,
     port: u16,
     authority: Authority,
-    directory: PathBuf,
+    directory: Scratch,
 }
 
 impl Pebble {

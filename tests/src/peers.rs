@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::{eventually, free_port, scratch};
+use crate::{Scratch, eventually, free_port, scratch};
 
 /// The kinds of servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Kind {
 #[derive(Debug)]
 pub struct Peer {
     kind: Kind,
-    directory: PathBuf,
+    directory: Scratch,
     /// Its port on 127.0.0.1.
     pub port: u16,
     child: Option<Child>,
@@ -108,7 +108,7 @@ impl Peer {
         let data = self.directory.join("data");
         std::fs::create_dir(&data).expect("the temporary directory takes directories");
         if let Some((user, group)) = self.user() {
-            for path in [&self.directory, &data] {
+            for path in [&*self.directory, &data] {
                 std::os::unix::fs::chown(path, Some(user), Some(group)).expect("root may give files away");
             }
         }
@@ -207,6 +207,5 @@ fn write(path: &Path, text: &str) {
 impl Drop for Peer {
     fn drop(&mut self) {
         self.stop();
-        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }

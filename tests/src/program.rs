@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
 use crate::statistics::Statistics;
-use crate::{eventually, scratch, workspace};
+use crate::{Scratch, eventually, scratch, workspace};
 
 /// The program: what `WEIR` names, or what cargo builds here.
 pub fn program() -> &'static Path {
@@ -111,7 +111,7 @@ fn try_ask(socket: &Path, command: &str) -> std::io::Result<String> {
 #[derive(Debug)]
 pub struct Weir {
     child: Child,
-    directory: PathBuf,
+    directory: Scratch,
 }
 
 impl Weir {
@@ -213,6 +213,5 @@ impl Drop for Weir {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }

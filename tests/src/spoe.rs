@@ -1,12 +1,13 @@
 //! Engines that ask agents (`filter spoe`), for the tests of them: configurations, and what agents
 //! were told.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use crate::agent::Notified;
 use crate::client::Response;
 use crate::versions::TIMEOUTS;
-use crate::{Origin, Weir, free_port, scratch};
+use crate::{Origin, Scratch, Weir, free_port};
 
 /// A message of each event.
 pub const EVENTS: &str = "
@@ -35,11 +36,9 @@ spoe-message httpres
 pub const ALL_EVENTS: &str = "messages client ftcp btcp fhttp bhttp server tcpres httpres";
 
 /// A file with an engine whose agent has these lines; more sections follow.
-pub fn engine(lines: &str, sections: &str) -> String {
-    let file = scratch("spoe").join("engine.conf");
+pub fn engine(lines: &str, sections: &str) -> Scratch {
     let text = format!("spoe-agent ag\n use-backend agents\n option var-prefix p\n{lines}\n{sections}\n");
-    std::fs::write(&file, text).expect("the temporary directory takes files");
-    file.display().to_string()
+    Scratch::holding("engine.conf", text)
 }
 
 /// A configuration with an engine in its frontend, whose server says `ok`.
@@ -56,9 +55,9 @@ pub struct Setting {
 
 impl Setting {
     /// An engine of that file, lines of the frontend, and the port of an agent.
-    pub fn new(engine: &str, front: &str, agent: u16) -> Setting {
+    pub fn new(engine: &Path, front: &str, agent: u16) -> Setting {
         Setting {
-            front: format!("filter spoe config {engine}\n {front}"),
+            front: format!("filter spoe config {}\n {front}", engine.display()),
             back: String::new(),
             agents: format!("server a 127.0.0.1:{agent}"),
             global: String::new(),

@@ -141,7 +141,6 @@ pub fn ask_all(program: &Path, cases: &[Case]) -> Vec<(Fate, String)> {
         threads.into_iter().flat_map(|thread| thread.join().expect("no case panics")).collect::<Vec<_>>()
     });
     answers.sort_by_key(|(number, _)| *number);
-    let _ = std::fs::remove_dir_all(&directory);
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 

@@ -1,19 +1,19 @@
 //! Certificates ordered by ACME (manual, section 12.8), from an authority of the tests' own. What a
 //! real one thinks of the program is in `acme_pebble.rs`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use weir_tests::acme::{Acme, Ports};
 use weir_tests::tls::{certificate_fact as fact, order_status as status};
-use weir_tests::{Authority, Verdict, Weir, check, eventually, free_port, scratch};
+use weir_tests::{Authority, Scratch, Verdict, Weir, check, eventually, free_port, scratch};
 
 /// An authority, and ports for the program.
 struct Scene {
     acme: Acme,
     ports: Ports,
     /// Where the program keeps what it orders.
-    files: PathBuf,
+    files: Scratch,
 }
 
 const ANSWER: &str = "http-request return status 200 content-type text/plain lf-string \

@@ -1,12 +1,11 @@
 //! Certificates ordered from Pebble, which judges like a real authority (manual, section 12.8).
 //! Each test says so and passes where Pebble is not installed; `acme.rs` needs none.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use weir_tests::pebble::{Pebble, Settings};
 use weir_tests::tls::{certificate_fact as fact, handshake, order_status as status};
-use weir_tests::{Authority, NameServer, Weir, Zone, eventually, free_port, scratch};
+use weir_tests::{Authority, NameServer, Scratch, Weir, Zone, eventually, free_port, scratch};
 
 /// A name server that knows everybody at 127.0.0.1, an authority, and ports for the program.
 struct Scene {
@@ -15,7 +14,7 @@ struct Scene {
     http: u16,
     tls: u16,
     /// Where the program keeps what it orders.
-    files: PathBuf,
+    files: Scratch,
 }
 
 const HOSTS: [&str; 4] = ["localhost", "a.test", "b.test", "c.test"];

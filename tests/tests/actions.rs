@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 
 use weir_tests::client::{self, Client};
-use weir_tests::{Origin, PATIENCE, Weir, eventually, free_port, scratch};
+use weir_tests::{Origin, PATIENCE, Scratch, Weir, eventually, free_port, scratch};
 
 const DEFAULTS: &str =
     "defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n";
@@ -70,20 +70,19 @@ const RESPONSES: &[Row] = &[
 ];
 
 /// A folder with the files that rules change.
-fn files() -> String {
+fn files() -> Scratch {
     let folder = scratch("actions");
     std::fs::write(folder.join("list"), "old\n").expect("the folder takes files");
     std::fs::write(folder.join("map"), "k v\ngone here\n").expect("the folder takes files");
-    folder.display().to_string()
+    folder
 }
 
-/// The lines of all rows, each with the condition of its row.
-fn lines(rows: &[Row]) -> String {
-    let folder = files();
+/// The lines of all rows, each with the condition of its row, for the files in a folder.
+fn lines(rows: &[Row], folder: &Scratch) -> String {
     let mut out = String::new();
     for (row, (rules, _)) in rows.iter().enumerate() {
         for rule in *rules {
-            let rule = rule.replace("FILE", &folder);
+            let rule = rule.replace("FILE", &folder.to_string());
             let also = if rule.contains(" if ") { "" } else { " if" };
             out.push_str(&format!("  {rule}{also} {{ var(txn.row) -m str {row} }}\n"));
         }
@@ -111,7 +110,8 @@ fn request(row: usize) -> String {
 #[test]
 fn rules_of_requests_change_what_the_server_sees() {
     let origin = Origin::echo();
-    let (weir, port) = start(&lines(REQUESTS), &origin);
+    let folder = files();
+    let (weir, port) = start(&lines(REQUESTS, &folder), &origin);
     for (row, (rules, expected)) in REQUESTS.iter().enumerate() {
         let response = client::exchange(port, &request(row)).expect("a response");
         let seen = response.text();
@@ -127,7 +127,8 @@ fn rules_of_requests_change_what_the_server_sees() {
 fn rules_of_responses_change_what_the_client_sees() {
     let origin =
         Origin::start(|_, _| b"HTTP/1.1 200 OK\r\nx-name: a,b\r\ncontent-length: 4\r\n\r\nbody".to_vec());
-    let (weir, port) = start(&lines(RESPONSES), &origin);
+    let folder = files();
+    let (weir, port) = start(&lines(RESPONSES, &folder), &origin);
     for (row, (rules, expected)) in RESPONSES.iter().enumerate() {
         let head = Client::connect(port).send(request(row)).read_head().to_ascii_lowercase();
         for line in *expected {

@@ -4,15 +4,16 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use weir_tests::chunks::chunked;
+use weir_tests::chunks::{chunked, unchunked};
 use weir_tests::client::{Client, Response, exchange, get};
-use weir_tests::{Origin, Weir, eventually, free_port, scratch};
+use weir_tests::{Origin, Scratch, Weir, eventually, free_port, scratch};
 
 /// A directory that goes with the test.
-struct Scratch(PathBuf);
+struct Directory(Scratch);
 
-impl Scratch {
+impl Directory {
     fn new() -> Self {
         Self(scratch("disk"))
     }
@@ -27,10 +28,9 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for Directory {
     fn drop(&mut self) {
         let _ = fs::set_permissions(self.0.join("files"), fs::Permissions::from_mode(0o700));
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -59,7 +59,7 @@ fn configuration(origin: u16, port: u16, directory: &Path, section: &str) -> Str
     format!(
         "global\n nbthread 2\n stats socket runtime level admin\n\
          defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n\
-         listen p\n bind 127.0.0.1:{port}\n http-request cache-use c\n http-response cache-store c\n\
+         listen p\n bind 127.0.0.1:{port}\n http-request use-service prometheus-exporter if {{ path /metrics }}\n http-request cache-use c\n http-response cache-store c\n\
          http-response set-header x-hit %[res.cache_hit]\n server s 127.0.0.1:{origin}\n\
          cache c\n total-max-size 1\n max-object-size 200000\n max-age 3600\n purge-tags cache-tag\n process-range on\n\
          disk {}/files size 64m\n{section}",
@@ -67,7 +67,7 @@ fn configuration(origin: u16, port: u16, directory: &Path, section: &str) -> Str
     )
 }
 
-fn start(origin: &Origin, own: &Scratch) -> (Weir, u16) {
+fn start(origin: &Origin, own: &Directory) -> (Weir, u16) {
     let port = free_port();
     let weir = Weir::start(&configuration(origin.port(), port, &own.0, ""), &[port]);
     in_use(&weir);
@@ -111,7 +111,7 @@ fn fill(weir: &Weir, port: u16, count: usize) -> Vec<String> {
 
 #[test]
 fn what_memory_lets_go_of_comes_out_of_files() {
-    let (origin, own) = (pages(), Scratch::new());
+    let (origin, own) = (pages(), Directory::new());
     let (weir, port) = start(&origin, &own);
     let all = fill(&weir, port, 40);
     for round in 0..2 {
@@ -130,7 +130,7 @@ fn what_memory_lets_go_of_comes_out_of_files() {
 
 #[test]
 fn files_take_no_more_than_they_may() {
-    let (origin, own) = (pages(), Scratch::new());
+    let (origin, own) = (pages(), Directory::new());
     let port = free_port();
     let text = configuration(origin.port(), port, &own.0, "").replace("size 64m", "size 1m");
     let weir = Weir::start(&text, &[port]);
@@ -150,7 +150,7 @@ fn files_take_no_more_than_they_may() {
 
 #[test]
 fn files_are_found_again_after_a_process_was_killed() {
-    let (origin, own) = (pages(), Scratch::new());
+    let (origin, own) = (pages(), Directory::new());
     let (weir, port) = start(&origin, &own);
     fill(&weir, port, 30);
     let before = told(&weir, "files");
@@ -171,7 +171,7 @@ fn files_are_found_again_after_a_process_was_killed() {
 
 #[test]
 fn a_wrong_or_short_file_is_a_miss_and_is_removed() {
-    let (origin, own) = (pages(), Scratch::new());
+    let (origin, own) = (pages(), Directory::new());
     let (weir, port) = start(&origin, &own);
     let all = fill(&weir, port, 30);
     let files = own.files();
@@ -212,7 +212,7 @@ fn a_wrong_or_short_file_is_a_miss_and_is_removed() {
 
 #[test]
 fn purges_reach_files() {
-    let (origin, own) = (pages(), Scratch::new());
+    let (origin, own) = (pages(), Directory::new());
     let (weir, port) = start(&origin, &own);
     fill(&weir, port, 30);
     assert_eq!(weir.ask("clear cache c key test/page/1").trim(), "1 objects removed");
@@ -232,7 +232,7 @@ fn purges_reach_files() {
 
 #[test]
 fn a_directory_goes_to_the_next_process() {
-    let (origin, own) = (pages(), Scratch::new());
+    let (origin, own) = (pages(), Directory::new());
     let (weir, port) = start(&origin, &own);
     let all = fill(&weir, port, 30);
     let files = told(&weir, "files");
@@ -247,7 +247,7 @@ fn a_directory_goes_to_the_next_process() {
 
 #[test]
 fn two_processes_do_not_share_a_directory() {
-    let (origin, own) = (pages(), Scratch::new());
+    let (origin, own) = (pages(), Directory::new());
     let (weir, port) = start(&origin, &own);
     fill(&weir, port, 15);
     let other = free_port();
@@ -261,7 +261,7 @@ fn two_processes_do_not_share_a_directory() {
 
 #[test]
 fn a_directory_that_cannot_be_used_costs_no_request() {
-    let (origin, own) = (pages(), Scratch::new());
+    let (origin, own) = (pages(), Directory::new());
     fs::write(own.0.join("files"), b"this is no directory").expect("a file");
     let port = free_port();
     let weir = Weir::start(&configuration(origin.port(), port, &own.0, ""), &[port]);
@@ -274,7 +274,7 @@ fn a_directory_that_cannot_be_used_costs_no_request() {
 
 #[test]
 fn what_cannot_be_written_is_told_and_costs_no_request() {
-    let (origin, own) = (pages(), Scratch::new());
+    let (origin, own) = (pages(), Directory::new());
     let (weir, port) = start(&origin, &own);
     // The place of each file that is about to be written is taken by a directory.
     for number in 1..200 {
@@ -291,9 +291,118 @@ fn what_cannot_be_written_is_told_and_costs_no_request() {
     assert!(ok(get(port, "/page/29"), "/page/29"));
 }
 
+/// How a program is started with a file system of its own at a directory, of so many KiB; `None`, with
+/// the reason printed, where this may not mount any.
+fn mounting(directory: &Path, size: u32) -> Option<Command> {
+    let line =
+        format!("mount -t tmpfs -o size={size}k,mode=700 none '{}' && exec \"$@\"", directory.display());
+    for how in ["-m", "-rm"] {
+        let start = |command: &mut Command| {
+            command.args([how, "sh", "-c", &line, "sh"]);
+        };
+        let mut tried = Command::new("unshare");
+        start(&mut tried);
+        if tried.arg("true").output().is_ok_and(|output| output.status.success()) {
+            let mut command = Command::new("unshare");
+            start(&mut command);
+            command.arg(weir_tests::program());
+            return Some(command);
+        }
+    }
+    println!("skipped: no file system can be mounted here");
+    None
+}
+
+#[test]
+fn a_full_disk_costs_no_request_and_what_is_on_it_stays_of_use() {
+    let (origin, own) = (pages(), Directory::new());
+    // Some twenty pages fit, and a part of one more.
+    let Some(command) = mounting(&own.0, 1900) else { return };
+    let port = free_port();
+    let weir = Weir::start_by(command, &configuration(origin.port(), port, &own.0, ""), &["-db"], &[port]);
+    in_use(&weir);
+    let all = paths(60);
+    for path in &all {
+        assert!(!ok(get(port, path), path));
+        assert!(eventually(|| told(&weir, "files") <= told(&weir, "written")));
+    }
+    assert!(eventually(|| told(&weir, "errors") >= 20), "{}", weir.ask("show cache disk"));
+    assert!(weir.messages().contains("No space left on device"), "{}", weir.messages());
+    let (files, written) = (told(&weir, "files"), told(&weir, "written"));
+    assert!((15..=21).contains(&files) && files == written, "{files} files, {written} written");
+    // All that is sent is whole, whether it comes out of memory, a file, or from the server.
+    let hits = all.iter().filter(|path| ok(get(port, path), path)).count();
+    assert!(hits >= 15, "{hits} hits");
+    assert!(told(&weir, "hits") >= 15, "{}", weir.ask("show cache disk"));
+    assert_eq!((told(&weir, "wrong"), told(&weir, "evicted")), (0, 0));
+    // Nothing is left of what did not fit: room that is made is used.
+    weir.ask("clear cache c");
+    assert!(eventually(|| told(&weir, "files") == 0));
+    let before = told(&weir, "written");
+    for path in &paths(30) {
+        assert!(!ok(get(port, path), path));
+        assert!(eventually(|| told(&weir, "files") <= told(&weir, "written") - before));
+    }
+    assert!(told(&weir, "written") - before >= 15, "{}", weir.ask("show cache disk"));
+}
+
+#[test]
+fn a_long_response_that_fills_the_disk_on_its_way_comes_whole() {
+    let (origin, own) = (longs(), Directory::new());
+    let Some(command) = mounting(&own.0, 1900) else { return };
+    let port = free_port();
+    let weir = Weir::start_by(command, &configuration(origin.port(), port, &own.0, ""), &["-db"], &[port]);
+    in_use(&weir);
+    for (round, path) in (1..).zip(["/plain", "/chunked", "/plain"]) {
+        let response = get(port, path).expect("a response");
+        assert_eq!((response.status, response.header("x-hit")), (200, Some("0")), "{path}");
+        let body = if path == "/chunked" { unchunked(&response.body).0 } else { response.body };
+        assert!(body == long(path.len()), "{path}");
+        assert!(eventually(|| told(&weir, "errors") >= round), "{}", weir.ask("show cache disk"));
+        assert!(eventually(|| told(&weir, "files") == 0));
+    }
+    assert_eq!((told(&weir, "written"), told(&weir, "wrong")), (0, 0));
+    // What did not come to its end is gone from the disk.
+    let inside = format!("/proc/{}/root{}/files", weir.pid(), own.0.display());
+    let left =
+        || fs::read_dir(&inside).expect("a directory").filter_map(|entry| Some(entry.ok()?.file_name()));
+    assert!(eventually(|| left().eq(["lock"])), "{:?}", left().collect::<Vec<_>>());
+}
+
+#[test]
+fn what_is_known_of_files_is_a_table_and_metrics() {
+    let (origin, own) = (pages(), Directory::new());
+    let (weir, port) = start(&origin, &own);
+    let all = fill(&weir, port, 20);
+    assert!(ok(get(port, &all[0]), &all[0]));
+    assert!(eventually(|| told(&weir, "files") <= told(&weir, "written")));
+    let table = weir.ask("show cache disk c");
+    let mut lines = table.lines();
+    let titles: Vec<&str> = lines.next().expect("titles").trim_start_matches("# ").split(' ').collect();
+    let row: Vec<&str> = lines.next().expect("a row").split(' ').collect();
+    assert_eq!(titles.len(), row.len(), "{table}");
+    let value = |name: &str| row[titles.iter().position(|title| *title == name).expect(name)];
+    assert_eq!((value("cache"), value("in_use"), value("size")), ("c", "1", "67108864"));
+    for name in ["files", "hits", "written", "evicted", "passed", "wrong", "errors"] {
+        assert_eq!(value(name), told(&weir, name).to_string(), "{name}");
+    }
+    assert_eq!(value("bytes"), told(&weir, "size").to_string());
+    assert_eq!(value("hits"), "1");
+    assert!(weir.ask("show cache disk d").contains("No cache 'd' has a 'disk'."));
+    let scraped = get(port, "/metrics?scope=cache").expect("a response").text();
+    for (name, column) in
+        [("in_use", "in_use"), ("files", "files"), ("bytes", "bytes"), ("hits_total", "hits")]
+    {
+        let line = format!("weir_cache_disk_{name}{{cache=\"c\"}} {}", value(column));
+        assert!(scraped.lines().any(|own| own == line), "{line}: {scraped}");
+    }
+    assert!(scraped.contains("# TYPE weir_cache_disk_written_total counter"), "{scraped}");
+    assert!(!get(port, "/metrics?scope=global").expect("a response").text().contains("weir_cache"));
+}
+
 #[test]
 fn a_reload_in_place_keeps_the_files() {
-    let (origin, own) = (pages(), Scratch::new());
+    let (origin, own) = (pages(), Directory::new());
     let (weir, port) = start(&origin, &own);
     let all = fill(&weir, port, 30);
     weir.ask("reload");
@@ -347,7 +456,7 @@ fn is_whole(response: Option<Response>, path: &str) -> bool {
 
 #[test]
 fn what_memory_does_not_hold_is_sent_out_of_its_file() {
-    let (origin, own) = (longs(), Scratch::new());
+    let (origin, own) = (longs(), Directory::new());
     let (weir, port) = start(&origin, &own);
     for path in ["/plain", "/chunked"] {
         keep_long(&weir, port, path);
@@ -382,7 +491,7 @@ fn what_memory_does_not_hold_is_sent_out_of_its_file() {
 
 #[test]
 fn a_wrong_block_breaks_a_long_response_off() {
-    let (origin, own) = (longs(), Scratch::new());
+    let (origin, own) = (longs(), Directory::new());
     let (weir, port) = start(&origin, &own);
     keep_long(&weir, port, "/plain");
     let files = own.files();
@@ -402,7 +511,7 @@ fn a_wrong_block_breaks_a_long_response_off() {
 
 #[test]
 fn what_is_sent_out_of_a_file_comes_to_its_end_while_the_next_process_has_the_directory() {
-    let (origin, own) = (longs(), Scratch::new());
+    let (origin, own) = (longs(), Directory::new());
     let (weir, port) = start(&origin, &own);
     keep_long(&weir, port, "/plain");
     let mut slow = Client::connect(port);

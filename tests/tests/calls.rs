@@ -85,7 +85,6 @@ fn report(options: &[&str], origin: u16, (bind, server): (&str, &str), talk: imp
     talk(port);
     traced.end();
     let text = std::fs::read_to_string(&report).expect("strace wrote its report");
-    let _ = std::fs::remove_dir_all(&directory);
     text
 }
 
@@ -248,5 +247,4 @@ fn frames_on_shared_connections_do_not_wait_for_acknowledgements() {
         let mut before = calls.take_while(|line| !(line.contains("send") && line.contains(&sends)));
         assert!(before.any(|line| line.contains(&wanted)), "{server}: {report}");
     }
-    let _ = std::fs::remove_dir_all(directory);
 }

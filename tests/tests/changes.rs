@@ -1,16 +1,16 @@
 //! Servers that change while requests go to them: weights, maintenance, nobody left; and who is
 //! served first when all wait.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex};
 
 use weir_tests::client::Client;
-use weir_tests::{Origin, Weir, ask, eventually, free_port, scratch, statistics};
+use weir_tests::{Origin, Scratch, Weir, ask, eventually, free_port, scratch, statistics};
 
 /// The program before these servers, all in one `listen`; the runtime socket and the port.
-fn start(balance: &str, rules: &str, servers: &str) -> (Weir, PathBuf, u16) {
-    let (socket, port) = (scratch("changes").join("weir.sock"), free_port());
+fn start(balance: &str, rules: &str, servers: &str) -> (Weir, Scratch, u16) {
+    let (socket, port) = (scratch("changes").file("weir.sock"), free_port());
     let text = format!(
         "global\n nbthread 2\n stats socket {} level admin\n\
          defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n timeout queue 20s\n\

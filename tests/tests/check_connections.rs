@@ -1,19 +1,19 @@
 //! Connections of health checks: shared with requests (`check-reuse-pool`), or each check's own.
 
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use weir_tests::client::Client;
-use weir_tests::{Origin, Weir, ask, eventually, free_port, scratch, statistics};
+use weir_tests::{Origin, Scratch, Weir, ask, eventually, free_port, scratch, statistics};
 
 /// What makes a check leave its connection open.
 const LASTING: &str =
     "option httpchk\n http-check send meth GET uri /c ver HTTP/1.1 hdr connection keep-alive";
 
-fn start(lines: &str, server: &str) -> (Weir, PathBuf, u16) {
-    let (socket, port) = (scratch("check").join("weir.sock"), free_port());
+fn start(lines: &str, server: &str) -> (Weir, Scratch, u16) {
+    let (socket, port) = (scratch("check").file("weir.sock"), free_port());
     let text = format!(
         "global\n nbthread 2\n stats socket {} level admin\n\
          defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n timeout check 20s\n\

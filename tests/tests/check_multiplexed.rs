@@ -234,7 +234,7 @@ fn in_tls_the_protocol_is_the_one_agreed_on() {
             "2.0",
         ),
     ] {
-        let socket = scratch("check").join("tls.sock");
+        let socket = scratch("check").file("tls.sock");
         let text = format!(
             "{DEFAULTS}backend b\n {lines}\n http-check expect hdr name x-ver value {version}\n \
              server s {} check verify none {parameters}\nfrontend f\n timeout client 20s\n bind {} ssl crt {certificate} \
@@ -264,6 +264,14 @@ fn protocols_that_a_check_cannot_be_spoken_in_are_refused() {
             "backend 'b': server 's' uses an incompatible MUX protocol for the selected check type",
         ),
         ("option httpchk", "check-proto none", "server 's' uses an incompatible MUX protocol"),
+        ("option tcp-check", "check-proto spop", "server 's' uses an incompatible MUX protocol"),
+        ("option httpchk", "check-proto spop", "server 's' uses an incompatible MUX protocol"),
+        ("option spop-check", "check-proto h1", "server 's' uses an incompatible MUX protocol"),
+        (
+            "option tcp-check\n tcp-check connect proto spop",
+            "",
+            "'tcp-check connect' : 'proto' : invalid MUX protocol 'spop' for tcp-check.",
+        ),
         ("option redis-check", "check-proto h2", "server 's' uses an incompatible MUX protocol"),
         ("option grpc-chk", "check-proto h1", "server 's' uses an incompatible MUX protocol"),
         ("option httpchk", "check-proto h4", "'check-proto' :  unknown MUX protocol 'h4'."),
@@ -350,7 +358,7 @@ fn a_server_of_grpc_is_up_while_it_says_that_it_is_serving() {
 fn a_healthcheck_section_can_be_of_grpc_and_in_tls_http_2_is_offered() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["a.test"]));
-    let socket = scratch("check").join("tls.sock");
+    let socket = scratch("check").file("tls.sock");
     let text = format!(
         "{DEFAULTS}healthcheck h\n type grpc-chk\n\
          backend b\n server s {} check healthcheck h ssl verify none\n\

@@ -41,7 +41,7 @@ fn variables_of_the_process_are_set_and_seen_by_rules() {
 #[test]
 fn maps_are_looked_into_and_replaced_whole_by_versions() {
     let origin = Origin::text("hello");
-    let map = weir_tests::scratch("map").join("names.map");
+    let map = weir_tests::scratch("map").file("names.map");
     std::fs::write(&map, "Alpha first\nbeta second\n").expect("a file");
     let file = map.display();
     let rules = format!(

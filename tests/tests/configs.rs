@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use weir_tests::{check, scratch, workspace};
+use weir_tests::{Scratch, check, scratch, workspace};
 
 /// A file, and what it is refused for.
 type Expected = (&'static str, &'static [&'static str]);
@@ -106,11 +106,10 @@ fn configurations_for_common_uses_are_accepted_or_refused_by_name() {
     assert!(certificate(&copy), "openssl is missing, which makes a certificate: `make tools` installs it");
     std::fs::copy(copy.join("root/site.pem"), copy.join("site.pem")).expect("it was made");
     verdicts(&copy, OWN);
-    let _ = std::fs::remove_dir_all(copy);
 }
 
 /// A copy of a folder that may be written to.
-fn copied(folder: &Path) -> std::path::PathBuf {
+fn copied(folder: &Path) -> Scratch {
     let copy = scratch("configs");
     run(Command::new("cp").arg("-r").arg(folder.join(".")).arg(&copy));
     run(Command::new("chmod").args(["-R", "u+w"]).arg(&copy));
@@ -125,7 +124,6 @@ fn collected_configurations_are_accepted_or_refused_by_name() {
     let copy = copied(Path::new(&folder));
     assert!(certificate(&copy), "openssl is missing, which makes a certificate: `make tools` installs it");
     verdicts(&copy, COLLECTED);
-    let _ = std::fs::remove_dir_all(copy);
 }
 
 /// Makes `root/site.pem`, as the folder's README says.

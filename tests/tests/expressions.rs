@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 
-use weir_tests::{PATIENCE, Weir, client, free_port, scratch};
+use weir_tests::{PATIENCE, Scratch, Weir, client, free_port, scratch};
 
 /// Expressions and what they give. `MAPS`, `KEY` and `NONCE` stand for a folder, 16 bytes and 12
 /// bytes.
@@ -627,12 +627,12 @@ fn quoted(expression: &str, maps: &str) -> String {
 }
 
 /// Writes the maps into a folder of their own.
-fn maps() -> String {
+fn maps() -> Scratch {
     let folder = scratch("expressions");
     for (name, lines) in MAPS {
         std::fs::write(folder.join(name), format!("{lines}\n")).expect("the folder takes files");
     }
-    folder.display().to_string()
+    folder
 }
 
 const BEFORE: &str = "global\n  setenv TEST_NAME value\n  nbthread 1\n\
@@ -656,7 +656,8 @@ fn start(rules: &str, of_responses: &str) -> (Weir, u16) {
 
 #[test]
 fn expressions_over_requests_give_what_haproxy_gives() {
-    let folder = maps();
+    let maps = maps();
+    let folder = maps.to_string();
     let rows: Vec<_> = CONVERTERS.iter().chain(OF_REQUESTS).collect();
     let rules: String = (rows.iter().enumerate())
         .map(|(row, (expression, _))| {

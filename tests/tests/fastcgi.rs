@@ -47,7 +47,7 @@ fn a_request_of_either_version_reaches_the_application_and_its_response_the_clie
         .replace("default_backend", &format!("bind 127.0.0.1:{h2} proto h2\n default_backend"));
     let _weir = Weir::start(&text, &[plain, h2]);
     let large = "x".repeat(300_000);
-    let file = weir_tests::scratch("fastcgi").join("large");
+    let file = weir_tests::scratch("fastcgi").file("large");
     std::fs::write(&file, &large).expect("a file");
     let sent = format!("@{}", file.display());
     for (port, version) in [(plain, "--http1.1"), (h2, "--http2-prior-knowledge")] {
@@ -118,6 +118,21 @@ fn rules_set_parameters_and_pass_fields() {
     };
     assert_eq!(request("/a"), "1|x|||me|Basic|/srv/a");
     assert_eq!(request("/special/"), "2|x|Basic bWU6cHc=||me|Basic|/other/special/i.php");
+}
+
+#[test]
+fn expressions_see_the_settings_of_the_backends_application() {
+    let server = application(|asked| {
+        let value = |name: &str| asked.get(name).to_owned();
+        response(
+            asked.id,
+            format!("\r\n{}", ["A", "HTTP_X_INDEX", "HTTP_X_ROOT"].map(value).join("|")).as_bytes(),
+        )
+    });
+    let back = " http-request set-header x-root %[fcgi.docroot] if { path /set }\n http-request set-header x-index %[fcgi.index] if { path /set }\n";
+    let (_weir, port) = start(&server, back, " index i.php\n set-param A %[fcgi.docroot]/%[fcgi.index]\n");
+    assert_eq!(get(port, "/set").expect("a response").text(), "/srv/i.php|i.php|/srv");
+    assert_eq!(get(port, "/other").expect("a response").text(), "/srv/i.php||");
 }
 
 /// What a program tells an application of some requests: each request's parameters, sorted, without

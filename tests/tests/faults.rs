@@ -981,7 +981,7 @@ fn odd_names_of_fields_are_refused_where_the_option_stands() {
 
 #[test]
 fn an_error_file_is_sent_as_it_is_and_logged_as_the_status_of_its_rule() {
-    let file = weir_tests::scratch("errorfile").join("gone.http");
+    let file = weir_tests::scratch("errorfile").file("gone.http");
     std::fs::write(&file, "HTTP/1.1 503 Gone away\r\nContent-Length: 3\r\n\r\nbye").expect("a file");
     for (rule, logged) in [
         ("return status 429 errorfile", "429 LR"),

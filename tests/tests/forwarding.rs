@@ -3,8 +3,10 @@
 
 use std::io::{Read, Write};
 
+use weir_tests::chunks::{chunked, unchunked};
 use weir_tests::client::Client;
-use weir_tests::{Origin, Weir, free_port};
+use weir_tests::versions::{TIMEOUTS, curl};
+use weir_tests::{Origin, Weir, free_port, scratch};
 
 fn start(lines: &str, server: u16) -> (Weir, u16) {
     let port = free_port();
@@ -276,7 +278,7 @@ fn first_requests_share_connections_where_they_could_be_sent_again_and_idle_ones
 
 #[test]
 fn an_error_file_is_sent_as_it_is_written() {
-    let directory = weir_tests::scratch("errorfiles");
+    let directory = scratch("errorfiles");
     let get = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
     // What it says of its version, its length and its connection counts.
     let cases = [
@@ -409,6 +411,65 @@ fn expect_ends_here_where_the_body_was_asked_for_here() {
     assert!(client.read_head().starts_with("HTTP/1.1 100"));
     let seen = client.send("hello").response().expect("an answer").text().to_ascii_lowercase();
     assert!(seen.ends_with("hello") && !seen.contains("expect"), "{seen}");
+}
+
+#[test]
+fn a_rule_sees_a_body_that_only_a_large_buffer_holds() {
+    let origin = Origin::start(|head, body| {
+        let body = if body.is_empty() { b"x".repeat(100_000) } else { body.to_vec() };
+        let mut response = match head.contains("/chunked") {
+            true => b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec(),
+            false => format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes(),
+        };
+        response.extend(if head.contains("/chunked") { chunked(&body, 1000, "") } else { body });
+        response
+    });
+    let [port, h2] = [0; 2].map(|_| free_port());
+    let text = format!(
+        "global\n tune.bufsize.large 150k\n{TIMEOUTS}frontend f\n bind 127.0.0.1:{port}\n bind 127.0.0.1:{h2} proto h2\n \
+         http-request wait-for-body time 10s use-large-buffer if !{{ path_beg /usual }}\n \
+         http-request wait-for-body time 10s if {{ path_beg /usual }}\n \
+         http-request set-var(txn.sum) req.body,crc32\n http-request set-var(txn.length) req.body_len\n \
+         http-response wait-for-body time 10s use-large-buffer\n http-response set-header x-answer %[res.body_len]\n \
+         http-response set-header x-sum %[var(txn.sum)]\n http-response set-header x-length %[var(txn.length)]\n \
+         default_backend b\nbackend b\n server s 127.0.0.1:{}\n",
+        origin.port()
+    );
+    let _weir = Weir::start(&text, &[port, h2]);
+    let body: Vec<u8> = (0..100_000u32).map(|at| b'a' + (at * 7 % 23) as u8).collect();
+    let mut sums = Vec::new();
+    for path in ["/length", "/chunked", "/usual"] {
+        let mut client = Client::connect(port);
+        if path == "/chunked" {
+            client.send(format!("POST {path} HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"));
+            client.send(chunked(&body, 700, ""));
+        } else {
+            client.send(format!("POST {path} HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n", body.len()));
+            client.send(&body);
+        }
+        let response = client.response().expect("a response");
+        let field = |name: &str| response.header(name).unwrap_or("-").to_owned();
+        assert_eq!(field("x-answer"), "100000", "{path}");
+        if path == "/usual" {
+            assert!(field("x-length").parse::<usize>().is_ok_and(|length| length <= 16_384), "{path}");
+        } else {
+            assert_eq!(field("x-length"), "100000", "{path}");
+            sums.push(field("x-sum"));
+        }
+        let whole = if path == "/chunked" { unchunked(&response.body).0 } else { response.body.clone() };
+        assert!(whole == body, "{path}: what was held is sent as it came");
+        // The connection goes on with a usual buffer.
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n"));
+        assert_eq!(client.response().expect("a response").header("x-answer"), Some("100000"), "{path}");
+    }
+    assert_eq!(sums[0], sums[1]);
+    let file = scratch("large").file("body");
+    std::fs::write(&file, &body).expect("the temporary directory takes files");
+    let url = format!("http://127.0.0.1:{h2}/length");
+    let answer = curl(&["--http2-prior-knowledge", "-i", "--data-binary", &format!("@{file}"), &url]);
+    for line in ["x-answer: 100000", "x-length: 100000", &format!("x-sum: {}", sums[0])] {
+        assert!(answer.contains(&format!("\r\n{line}\r\n")), "{line}: {}", &answer[..answer.len().min(500)]);
+    }
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn each_version_reaches_each_version() {
         origin.port()
     );
     let _weir = Weir::start(&text, &[plain, h2, to_h1, to_h2]);
-    let file = weir_tests::scratch("h2").join("large");
+    let file = weir_tests::scratch("h2").file("large");
     std::fs::write(&file, "x".repeat(400_000)).expect("a file");
     for (port, version) in
         [(plain, "--http1.1"), (to_h1, "--http2-prior-knowledge"), (to_h2, "--http2-prior-knowledge")]

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use weir_tests::versions::TIMEOUTS;
-use weir_tests::{Origin, Weir, eventually, free_port, scratch};
+use weir_tests::{Origin, Scratch, Weir, eventually, free_port, scratch};
 
 /// Runs a program with `input`; what it prints.
 fn run(program: &str, arguments: &[&str], input: &str) -> String {
@@ -57,7 +57,7 @@ fn nghttp_gets_several_resources_at_once_and_sends_a_body_with_trailers() {
         assert!(text.contains(part), "{part}: {}", text.chars().take(200).collect::<String>());
     }
     assert_eq!(text.matches('z').count(), 70_004);
-    let file = scratch("nghttp").join("body");
+    let file = scratch("nghttp").file("body");
     std::fs::write(&file, "x".repeat(200_000)).expect("a file");
     let sent = file.display().to_string();
     assert_eq!(run("nghttp", &["--trailer", "x-end: 1", "-d", &sent, &url("d/0")], ""), "/d/0 200000 ");
@@ -138,22 +138,21 @@ process.stdin.on('end', () => process.exit(0)).resume();
 "#;
 
 /// Keeps a script where a program finds it.
-fn script(name: &str, text: &str) -> String {
-    let file = scratch("scripts").join(name);
-    std::fs::write(&file, text).expect("a file");
-    file.display().to_string()
+fn script(name: &str, text: &str) -> Scratch {
+    Scratch::holding(name, text)
 }
 
 #[test]
 fn node_gets_what_it_asks_for_from_servers_of_either_version() {
-    let client = script("client.js", NODE_CLIENT);
+    let (client, server) = (script("client.js", NODE_CLIENT), script("server.js", NODE_SERVER));
+    let client = client.to_string();
     let origin = origin();
     let (_weir, port) = twice(origin.port());
     assert_eq!(run("node", &[&client, &format!("http://127.0.0.1:{port}")], ""), "done\n");
 
     let (far, front) = (free_port(), free_port());
     let mut server = Command::new("node")
-        .args([script("server.js", NODE_SERVER), far.to_string()])
+        .args([server.to_string(), far.to_string()])
         .stdin(Stdio::piped())
         .spawn()
         .expect("node runs: `make tools` installs it");

@@ -9,7 +9,7 @@ use weir_tests::multiplexed::{
     SETTINGS, WINDOW_UPDATE, frame,
 };
 use weir_tests::versions::{backend, frontend};
-use weir_tests::{Origin, eventually};
+use weir_tests::{Origin, Scratch, eventually};
 
 #[test]
 fn what_is_announced_to_clients_is_what_the_configuration_says() {
@@ -42,6 +42,38 @@ fn what_is_announced_to_clients_is_what_the_configuration_says() {
             assert_eq!(settings.setting(*setting), *value, "{global}: {setting}");
         }
     }
+}
+
+#[test]
+fn fewer_streams_are_announced_while_a_worker_has_much_to_do() {
+    let origin = Origin::text("x");
+    // A task that takes turn after turn while there is a mark, each for a moment.
+    let script = "
+        local busy = false
+        core.register_cli({ 'busy' }, 'busy', function(applet) busy = true applet:send('yes') end)
+        core.register_cli({ 'idle' }, 'idle', function(applet) busy = false applet:send('no') end)
+        core.register_task(function()
+            while true do
+                if busy then
+                    for _ = 1, 20000 do end
+                    core.yield()
+                else
+                    core.msleep(1)
+                end
+            end
+        end)
+    ";
+    let file = Scratch::holding("busy.lua", script);
+    let global = format!(
+        " nbthread 1\n lua-load {file}\n stats socket runtime level admin\n tune.h2.fe.max-concurrent-streams 100 rq-load 10 min 7"
+    );
+    let (weir, port) = frontend(&global, "", origin.port());
+    let told = || Frames::connect(port).next_of(SETTINGS).setting(MAX_CONCURRENT_STREAMS);
+    assert!(eventually(|| told() == Some(100)), "{:?}", told());
+    assert!(weir.ask("busy").contains("yes"));
+    assert!(eventually(|| told().is_some_and(|told| (7..100).contains(&told))), "{:?}", told());
+    assert!(weir.ask("idle").contains("no"));
+    assert!(eventually(|| told() == Some(100)), "{:?}", told());
 }
 
 #[test]

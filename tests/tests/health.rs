@@ -3,16 +3,16 @@
 //! requests in their queue.
 
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use weir_tests::client::Client;
-use weir_tests::{Origin, Weir, ask, eventually, free_port, scratch, statistics};
+use weir_tests::{Origin, Scratch, Weir, ask, eventually, free_port, scratch, statistics};
 
 /// The program with `sections` behind a frontend for backend `b`; the runtime socket and the port.
-fn start(sections: &str) -> (Weir, PathBuf, u16) {
-    let (socket, port) = (scratch("health").join("weir.sock"), free_port());
+fn start(sections: &str) -> (Weir, Scratch, u16) {
+    let (socket, port) = (scratch("health").file("weir.sock"), free_port());
     let text = format!(
         "global\n nbthread 2\n stats socket {} level admin\n\
          defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n timeout queue 20s\n\

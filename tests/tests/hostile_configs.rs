@@ -62,7 +62,6 @@ fn what_is_no_file_is_an_error_wherever_a_file_is_read_and_nothing_is_an_empty_o
     }
     let (code, messages) = check_text(format!("{DEFAULTS} errorfile 408 /dev/null\n").as_bytes(), &file);
     assert_eq!(code, Some(0), "{messages}");
-    let _ = std::fs::remove_dir_all(&directory);
 }
 
 #[test]
@@ -82,7 +81,6 @@ fn states_and_counters_of_a_pipe_do_not_hold_up_the_start() {
     // Its port answers before states are read.
     let told = || weir.messages().contains("it is a pipe, not a file");
     assert!(eventually(told), "{}", weir.messages());
-    let _ = std::fs::remove_dir_all(&directory);
 }
 
 #[test]
@@ -96,7 +94,6 @@ fn a_variable_that_doubles_without_end_is_an_error() {
     let (code, messages) = check(Command::new("sh").args(["-c", line]).arg(program()).arg(&file), &file);
     assert_eq!(code, Some(1), "{messages}");
     assert!(messages.contains("line too long"), "{messages}");
-    let _ = std::fs::remove_dir_all(&directory);
 }
 
 #[test]
@@ -118,7 +115,6 @@ fn half_a_million_words_and_a_hundred_thousand_lines_are_read() {
     let deep = format!("{}{}", ".if 1\n".repeat(50_000), ".endif\n".repeat(50_000));
     let (code, messages) = check_text(format!("{DEFAULTS}{deep}").as_bytes(), &file);
     assert!(code == Some(1) && messages.contains("too many nested '.if'"), "{code:?}: {messages}");
-    let _ = std::fs::remove_dir_all(&directory);
 }
 
 /// A generator of numbers that are the same each time.
@@ -214,7 +210,6 @@ fn two_thousand_broken_configurations_end_with_a_verdict() {
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             if number >= COUNT {
-                let _ = std::fs::remove_dir_all(&directory);
                 return;
             }
             let mut dice =

@@ -42,7 +42,7 @@ fn connections_of_the_runtime_socket_count_as_haproxy_counts_them() {
 
 #[test]
 fn patterns_that_come_and_go_are_counted() {
-    let file = scratch("patterns").join("map");
+    let file = scratch("patterns").file("map");
     std::fs::write(&file, "a 1\nb 2\nc 3\n").expect("a file");
     let map = file.display();
     let rules = format!(

@@ -24,6 +24,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
             "set timeout cli 5",
             "show anon",
             "show backend",
+            "show cache disk",
             "show cli level",
             "show cli sockets",
             "show default-server",

@@ -6,12 +6,12 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
 use weir_tests::client;
-use weir_tests::{Origin, Weir, eventually, free_port, program, scratch};
+use weir_tests::{Origin, Scratch, Weir, eventually, free_port, program, scratch};
 
 /// The program under a limit of descriptors, with its messages in a file.
 struct Limited {
     child: Child,
-    directory: std::path::PathBuf,
+    directory: Scratch,
 }
 
 impl Limited {
@@ -41,7 +41,6 @@ impl Drop for Limited {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 

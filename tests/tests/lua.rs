@@ -1,16 +1,15 @@
 //! Scripts in Lua: what they see and change of requests, what they answer, and that one that fails,
 //! waits or never ends harms nobody else.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use weir_tests::chunks::unchunked;
 use weir_tests::client::{Client, Response, exchange, exchange_with, get};
-use weir_tests::{Origin, Weir, eventually, free_port, scratch, workspace};
+use weir_tests::{Origin, Scratch, Weir, eventually, free_port, scratch, workspace};
 
 /// Writes a script.
-fn script(name: &str, text: &str) -> PathBuf {
-    let path = scratch("lua").join(format!("{name}.lua"));
+fn script(name: &str, text: &str) -> Scratch {
+    let path = scratch("lua").file(&format!("{name}.lua"));
     std::fs::write(&path, text).expect("scripts can be written");
     path
 }
@@ -400,7 +399,7 @@ fn scripts_ask_others_over_sockets_and_by_http() {
 
 #[test]
 fn maps_regular_expressions_and_the_proxys_names_are_at_hand() {
-    let map = scratch("lua").join("names.map");
+    let map = scratch("lua").file("names.map");
     std::fs::write(&map, "a one\nb two\n").expect("a map");
     let text = r#"
         local map = Map.new(..., Map._str)

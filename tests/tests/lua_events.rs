@@ -1,14 +1,12 @@
 //! Events that scripts subscribe to (`core.event_sub`, `Server.event_sub`, `Patref.event_sub`), and
 //! e-mails that a script sends.
 
-use std::path::PathBuf;
-
 use weir_tests::client::get;
-use weir_tests::{Origin, Weir, eventually, free_port, scratch};
+use weir_tests::{Origin, Scratch, Weir, eventually, free_port, scratch};
 
 /// Writes a script.
-fn script(name: &str, text: &str) -> PathBuf {
-    let path = scratch("lua-events").join(format!("{name}.lua"));
+fn script(name: &str, text: &str) -> Scratch {
+    let path = scratch("lua-events").file(&format!("{name}.lua"));
     std::fs::write(&path, text).expect("scripts can be written");
     path
 }
@@ -158,7 +156,7 @@ fn a_handler_that_fails_is_called_for_the_next_event_and_wrong_use_is_told_with_
 
 #[test]
 fn pattern_lists_are_changed_whole_and_tell_of_it() {
-    let map = scratch("lua-events").join("names.map");
+    let map = scratch("lua-events").file("names.map");
     std::fs::write(&map, "a 1\nb 2\n").expect("a map");
     let text = format!(
         r#"
@@ -264,8 +262,8 @@ fn scripts_see_tables_listeners_and_change_servers() {
 
 #[test]
 fn after_a_reload_in_place_the_new_scripts_hear_what_happens_and_the_old_ones_do_not() {
-    let (port, map) = (free_port(), scratch("lua-events").join("heard"));
-    let path = scratch("lua-events").join("reload.lua");
+    let (port, map) = (free_port(), scratch("lua-events").file("heard"));
+    let path = scratch("lua-events").file("reload.lua");
     let write = |word: &str| {
         let text = format!(
             r#"

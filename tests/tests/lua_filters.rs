@@ -1,16 +1,15 @@
 //! Filters in Lua (`core.register_filter`): what they see and change of messages and of streams, and
 //! that one that fails, waits or never ends harms nobody else.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use weir_tests::chunks::unchunked;
 use weir_tests::client::{Client, Response, exchange, get};
-use weir_tests::{Origin, Weir, check, eventually, free_port, scratch};
+use weir_tests::{Origin, Scratch, Weir, check, eventually, free_port, scratch};
 
 /// Writes a script.
-fn script(name: &str, text: &str) -> PathBuf {
-    let path = scratch("lua-filters").join(format!("{name}.lua"));
+fn script(name: &str, text: &str) -> Scratch {
+    let path = scratch("lua-filters").file(&format!("{name}.lua"));
     std::fs::write(&path, text).expect("scripts can be written");
     path
 }

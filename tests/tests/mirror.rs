@@ -1,12 +1,15 @@
 //! Copies of requests for another backend (`http-request mirror`): what they are, and that the
 //! request itself has nothing to do with them.
 
+use std::io::{Read, Write};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use weir_tests::chunks::{chunked, unchunked};
 use weir_tests::client::{Client, exchange, get};
 use weir_tests::versions::{TIMEOUTS, curl};
-use weir_tests::{Origin, Weir, eventually, free_port};
+use weir_tests::{Origin, Scratch, Weir, eventually, free_port, scratch};
 
 /// What the second backend's server got: heads and bodies.
 type Got = Arc<Mutex<Vec<(String, String)>>>;
@@ -150,21 +153,173 @@ fn a_second_backend_that_hangs_or_fails_costs_the_request_nothing() {
     assert!(metrics.contains("next 1 0 1 0 0"), "{metrics}");
 }
 
+/// Bytes that tell where they belong.
+fn long_body(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at % 251 + at / 65_521 % 5) as u8).collect()
+}
+
+/// A server that says how long bodies are, and whether each was this one.
+fn judge(body: Arc<Vec<u8>>) -> (Origin, Arc<Mutex<Vec<bool>>>) {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let own = seen.clone();
+    let origin = Origin::start(move |_, got| {
+        own.lock().expect("no test failed in it").push(got == &body[..]);
+        OK.as_bytes().to_vec()
+    });
+    (origin, seen)
+}
+
+/// A server that takes connections and nothing that comes over them.
+fn stuck() -> Origin {
+    Origin::raw(|stream| {
+        let _kept = stream;
+        std::thread::park();
+    })
+}
+
+/// A server that counts bytes as they come, and keeps the bodies.
+fn counting() -> (Origin, Arc<AtomicUsize>, Arc<Mutex<Vec<Vec<u8>>>>) {
+    let (count, bodies) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let (own_count, own_bodies) = (count.clone(), bodies.clone());
+    let origin = Origin::raw(move |mut stream| {
+        let (mut all, mut piece) = (Vec::new(), vec![0; 64 * 1024]);
+        while let Ok(read @ 1..) = stream.read(&mut piece) {
+            all.extend_from_slice(&piece[..read]);
+            own_count.fetch_add(read, Relaxed);
+            let Some(end) = all.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+            let head = String::from_utf8_lossy(&all[..end]).to_ascii_lowercase();
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            let body = &all[end + 4..];
+            let body = match length {
+                Some(length) if length.parse() == Ok(body.len()) => body.to_vec(),
+                None if body.ends_with(b"\r\n0\r\n\r\n") => unchunked(body).0,
+                _ => continue,
+            };
+            own_bodies.lock().expect("no test failed in it").push(body);
+            all.clear();
+            let _ = stream.write_all(OK.as_bytes());
+        }
+    });
+    (origin, count, bodies)
+}
+
 #[test]
-fn a_body_that_is_not_here_is_not_copied() {
-    let (origin, (second, _got)) = (Origin::text("ok"), second(OK));
+fn a_long_body_is_copied_whole_as_it_passes() {
+    let body = long_body(10 << 20);
+    let ((origin, first), (second, count_of, got)) = (judge(Arc::new(body.clone())), counting());
+    let (weir, port, h2) = start("http-request mirror next", "", origin.port(), second.port());
+    let mut client = Client::connect(port);
+    for (framing, coded) in [
+        (format!("Content-Length: {}", body.len()), body.clone()),
+        ("Transfer-Encoding: chunked".to_owned(), chunked(&body, 100_000, "")),
+    ] {
+        client.send(format!("POST / HTTP/1.1\r\nHost: h\r\n{framing}\r\n\r\n"));
+        let before = count_of.load(Relaxed);
+        let mut sent = 0;
+        for piece in coded.chunks(128 * 1024) {
+            client.send(piece);
+            sent += piece.len();
+            // As fast as the second takes it, however busy the machine is. Coding may differ by a little.
+            let is_there = || count_of.load(Relaxed) - before + 8 * 1024 >= sent;
+            assert!(eventually(is_there), "{framing}: {sent} sent: {}", weir.ask("show mirror"));
+        }
+        assert_eq!(client.response().expect("a response").status, 200);
+    }
+    // Over HTTP/2, as much as fits.
+    let short = &body[..200_000];
+    let file = Scratch::holding("body", short);
+    curl(&[
+        "--http2-prior-knowledge",
+        "--data-binary",
+        &format!("@{file}"),
+        &format!("http://127.0.0.1:{h2}/"),
+    ]);
+    assert!(eventually(|| count(&weir, "answered") == 3), "{}", weir.ask("show mirror"));
+    assert_eq!((count(&weir, "failed"), count(&weir, "cut")), (0, 0));
+    let got = got.lock().expect("no test failed in it");
+    assert!(got.len() == 3 && got[0] == body && got[1] == body && got[2] == short);
+    assert_eq!(*first.lock().expect("no test failed in it"), [true, true, false]);
+}
+
+/// What a process has of memory, in KiB.
+fn memory(weir: &Weir) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", weir.pid())).expect("the process runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line about memory");
+    line.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number")
+}
+
+#[test]
+fn a_second_backend_that_takes_nothing_loses_the_copy_and_costs_no_more_than_the_bound() {
+    const CLIENTS: u64 = 12;
+    let body = Arc::new(long_body(16 << 20));
+    let ((origin, first), second) = (judge(body.clone()), stuck());
+    let (weir, port, _) = start("http-request mirror next", "", origin.port(), second.port());
+    let before = memory(&weir);
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let (body, mut client) = (body.clone(), Client::connect(port));
+            client.send(format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n", body.len()));
+            // Less than all of it: the copies are on their way, and none may be given up for its end.
+            let most = body.len() - 1;
+            client.send(&body[..most]);
+            client
+        })
+        .collect();
+    assert!(eventually(|| count(&weir, "cut") == CLIENTS), "{}", weir.ask("show mirror"));
+    let after = memory(&weir);
+    assert!(after < before + CLIENTS * 1024, "{before} KiB became {after}");
+    for mut client in clients {
+        client.send(&body[body.len() - 1..]);
+        assert_eq!(client.response().expect("a response").status, 200);
+    }
+    let first = first.lock().expect("no test failed in it");
+    assert!(first.len() as u64 == CLIENTS && first.iter().all(|whole| *whole), "{first:?}");
+    assert!(eventually(|| weir.stat("next,BACKEND", "scur") == "0"));
+    assert_eq!((count(&weir, "begun"), count(&weir, "answered"), count(&weir, "failed")), (CLIENTS, 0, 0));
+}
+
+#[test]
+fn a_copy_goes_with_the_request_that_ends_on_its_way() {
+    let ((origin, _), (second, got)) = (second(OK), second(OK));
     let (weir, port, _) = start("http-request mirror next", "", origin.port(), second.port());
     let mut client = Client::connect(port);
     client.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbo");
-    assert!(eventually(|| count(&weir, "without_body") == 1));
+    assert!(eventually(|| count(&weir, "begun") == 1));
     client.send("dy");
-    assert_eq!(client.response().expect("a response").text(), "ok");
-    assert_eq!(count(&weir, "begun"), 0);
+    assert_eq!(client.response().expect("a response").status, 200);
+    assert_eq!(taken(&got, 1)[0].1, "body");
+    client.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbo");
+    assert!(eventually(|| count(&weir, "begun") == 2));
+    drop(client);
+    assert!(eventually(|| count(&weir, "cut") == 1), "{}", weir.ask("show mirror"));
+    assert_eq!((count(&weir, "answered"), got.lock().expect("no test failed in it").len()), (1, 0));
+}
+
+#[test]
+fn a_request_that_is_sent_twice_is_copied_once() {
+    let (closing, (second, got)) = (Origin::raw(drop), second(OK));
+    let origin = Origin::text("ok");
+    let port = free_port();
+    let text = format!(
+        "global\n nbthread 1\n stats socket runtime level admin\n{TIMEOUTS}frontend f\n bind 127.0.0.1:{port}\n http-request mirror next\n \
+         default_backend b\nbackend b\n balance first\n retries 2\n option redispatch 1\n retry-on all-retryable-errors\n \
+         server s 127.0.0.1:{}\n server t 127.0.0.1:{}\nbackend next\n server n 127.0.0.1:{}\n",
+        closing.port(),
+        origin.port(),
+        second.port()
+    );
+    let weir = Weir::start(&text, &[port]);
+    let request = "POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody";
+    assert_eq!(exchange(port, request).expect("a response").text(), "ok");
+    assert_eq!(weir.stat("b,BACKEND", "wredis"), "1");
+    assert_eq!(taken(&got, 1)[0].1, "body");
+    assert!(eventually(|| count(&weir, "answered") == 1));
+    assert_eq!(count(&weir, "begun"), 1);
 }
 
 #[test]
 fn a_rule_names_a_backend_of_http_and_a_share() {
-    let (port, file) = (free_port(), weir_tests::scratch("mirror").join("haproxy.cfg"));
+    let (port, file) = (free_port(), scratch("mirror").file("haproxy.cfg"));
     let text = format!(
         "{TIMEOUTS}frontend f\n bind 127.0.0.1:{port}\n http-request mirror\n http-request mirror nexd\n http-request mirror raw\n \
          http-request mirror next sample 0\n http-request mirror next sample 101%\n http-request mirror next sample 100 if {{ path / }}\n \

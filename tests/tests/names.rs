@@ -200,7 +200,7 @@ fn a_name_server_may_be_asked_over_tcp_alone() {
 #[test]
 fn a_name_server_may_be_asked_over_a_socket_of_the_system() {
     let names = NameServer::start(&[("app.test", Zone::Addresses(vec!["127.0.0.1"]))]);
-    let path = scratch("names").join("socket");
+    let path = scratch("names").file("socket");
     let listener =
         std::os::unix::net::UnixListener::bind(&path).expect("the temporary directory takes sockets");
     let port = names.port();
@@ -485,7 +485,6 @@ fn addresses_and_names_outlive_a_restart_in_the_state_file() {
     let weir = Weir::start(&configuration(&names, port), &[port]);
     becomes(&weir, "t1", "127.0.0.9 0 2 x.test 81");
     assert_eq!(state(&weir, "t2"), "127.0.0.8 0 2 y.test 82");
-    let _ = std::fs::remove_dir_all(directory);
 }
 
 #[test]

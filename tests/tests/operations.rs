@@ -218,7 +218,7 @@ fn counters_are_dumped_by_identifier_and_preloaded() {
         assert!(dumped.contains(line), "{line:?}: {dumped}");
     }
     drop(weir);
-    let file = weir_tests::scratch("counters").join("stats");
+    let file = weir_tests::scratch("counters").file("stats");
     std::fs::write(&file, format!("// left by another\nbad,\n{dumped}#zz guid,stot,\ng-b,99,\n"))
         .expect("a file");
     let weir = start(

@@ -14,7 +14,7 @@ fn state(socket: &std::path::Path) -> [String; 3] {
 fn comes_and_goes(kind: Kind, options: &[&str], told: &str) {
     let mut peer = Peer::start(kind);
     for option in options {
-        let socket = scratch("socket").join("control");
+        let socket = scratch("socket").file("control");
         let weir = Weir::start(
             &format!(
                 "global\n  stats socket {}\ndefaults\n  mode tcp\n  timeout client 10s\n  timeout connect 10s\n  timeout server 10s\n\

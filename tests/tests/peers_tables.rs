@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::UdpSocket;
 use std::path::PathBuf;
 
-use weir_tests::{Authority, Haproxy, Weir, ask, eventually, free_port, scratch};
+use weir_tests::{Authority, Haproxy, Scratch, Weir, ask, eventually, free_port, scratch};
 
 /// The names of the peers of a group, in their order.
 const NAMES: [&str; 3] = ["A", "B", "C"];
@@ -74,7 +74,7 @@ fn entry(line: &str) -> Option<String> {
 
 /// A group of processes that are not started yet.
 struct Group {
-    directory: PathBuf,
+    directory: Scratch,
     ports: [u16; 3],
     tables: String,
     own: String,
@@ -137,9 +137,7 @@ impl Group {
 }
 
 impl Drop for Group {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.directory);
-    }
+    fn drop(&mut self) {}
 }
 
 /// Waits until a table has these entries in each process.

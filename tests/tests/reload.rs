@@ -3,11 +3,11 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use weir_tests::load::Load;
-use weir_tests::{Origin, Weir, ask, eventually, free_port, scratch};
+use weir_tests::{Origin, Scratch, Weir, ask, eventually, free_port, scratch};
 
 /// How often a process is replaced under load, each way.
 const RELOADS: usize = 50;
@@ -45,7 +45,6 @@ fn a_new_process_takes_the_sockets_over_while_clients_ask_on() {
         assert_eq!(load.end(), Vec::<String>::new());
     }
     assert!(ask(Path::new(&socket), "show info").contains(&format!("Pid: {}\n", weir.pid())));
-    let _ = std::fs::remove_dir_all(directory);
 }
 
 #[test]
@@ -96,7 +95,7 @@ fn sockets_for_datagrams_are_given_to_a_successor_too() {
 /// Debian's program, in a directory of its own.
 struct HaProxy {
     child: Child,
-    directory: PathBuf,
+    _directory: Scratch,
 }
 
 impl HaProxy {
@@ -116,7 +115,7 @@ impl HaProxy {
             .stderr(Stdio::null())
             .spawn()
             .expect("haproxy runs");
-        HaProxy { child, directory }
+        HaProxy { child, _directory: directory }
     }
 
     fn has_ended(&mut self) -> bool {
@@ -128,7 +127,6 @@ impl Drop for HaProxy {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 
@@ -155,7 +153,6 @@ fn weir_takes_over_from_haproxy_and_haproxy_from_weir() {
     assert!(ask(&socket, "show info").contains(&format!("Pid: {}\n", new.child.id())));
     load.go_on(100);
     assert_eq!(load.end(), Vec::<String>::new());
-    let _ = std::fs::remove_dir_all(directory);
 }
 
 #[test]
@@ -343,7 +340,6 @@ fn states_of_servers_outlive_a_restart_in_a_file() {
     let fields: Vec<&str> = other.split(' ').collect();
     // srv_admin_state: drain; srv_uweight.
     assert_eq!((fields[6], fields[7]), ("8", "3"), "{other}");
-    let _ = std::fs::remove_dir_all(directory);
 }
 
 #[test]

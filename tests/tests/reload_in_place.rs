@@ -431,7 +431,6 @@ fn files_of_lists_are_read_anew() {
     assert_eq!((value("/a").as_str(), value("/c").as_str()), ("one", "three"));
     weir.ask(&format!("add map {} d four", map.display()));
     assert_eq!(value("/d"), "four");
-    let _ = std::fs::remove_dir_all(directory);
 }
 
 #[test]
@@ -539,7 +538,6 @@ fn what_was_done_to_the_process_becomes_a_configuration() {
     assert_eq!(state(&|command| weir.ask(command)), before);
     assert!(get(port, "/a").expect("an answer").text().contains("x: changed"), "lists too");
     assert_eq!(weir.stat("f,FRONTEND", "slim"), "77");
-    let _ = std::fs::remove_dir_all(directory);
 }
 
 #[test]

@@ -253,7 +253,8 @@ fn agents_are_logged_about_as_haproxy_does() {
     let lines =
         format!("messages fhttp\n groups g\n timeout processing 10s\n log 127.0.0.1:{collector} local0");
     let front = "http-response send-spoe-group ag g\n http-response set-header x-id %rt";
-    let mut setting = Setting::new(&engine(&lines, &sections), front, agent.port());
+    let file = engine(&lines, &sections);
+    let mut setting = Setting::new(&file, front, agent.port());
     let line = || {
         let mut bytes = [0; 1024];
         let length = log.recv(&mut bytes).expect("a line");
@@ -274,7 +275,8 @@ fn agents_are_logged_about_as_haproxy_does() {
     drop(weir);
     // Errors are told in any case.
     let lines = format!("{lines}\n option dontlog-normal\n option continue-on-error");
-    setting.front = format!("filter spoe config {}\n {front}", engine(&lines, &sections));
+    let file = engine(&lines, &sections);
+    setting.front = format!("filter spoe config {file}\n {front}");
     setting.agents = format!("retries 0\n server a 127.0.0.1:{}", free_port());
     let (_weir, port) = setting.run();
     get(port, "/").expect("a response");
@@ -409,7 +411,7 @@ fn the_recipe_refuses_who_has_no_good_name() {
     let (port, origin) = (free_port(), Origin::text("ok"));
     let folder = weir_tests::workspace().join("docs/recipes");
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).expect("the recipe");
-    let conf = scratch("recipe").join("ip-reputation.conf");
+    let conf = scratch("recipe").file("ip-reputation.conf");
     let engine = read("ip-reputation.conf");
     std::fs::write(&conf, engine.replace("20ms", "10s")).expect("the temporary directory takes files");
     let text = read("ip-reputation.cfg")

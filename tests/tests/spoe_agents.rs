@@ -320,7 +320,8 @@ fn maxconn_of_the_agents_server_bounds_what_is_asked_at_once() {
     let agent = greeted(16380, "pipelining", |mut frames| while frames.next_notified().is_some() {});
     let lines = "messages fhttp\n timeout processing 300ms\n option set-on-error err";
     let front = "http-response set-header x-got %[var(txn.p.err)]";
-    let mut setting = Setting::new(&engine(lines, EVENTS), front, agent.port());
+    let file = engine(lines, EVENTS);
+    let mut setting = Setting::new(&file, front, agent.port());
     setting.agents.push_str(" maxconn 1");
     let (weir, port) = setting.run();
     let ask = || std::thread::spawn(move || shown(get(port, "/"), "x-got"));
@@ -351,4 +352,24 @@ fn an_idle_connection_ends_with_a_word() {
     let (_weir, port) = setting.run();
     get(port, "/").expect("a response");
     assert_eq!(receive.recv_timeout(Duration::from_secs(20)), Ok(kind::HAPROXY_DISCONNECT));
+}
+
+#[test]
+fn a_check_of_agents_may_name_the_protocol_that_it_speaks() {
+    let (send, receive) = mpsc::channel();
+    let agent = Origin::raw(move |stream| {
+        let mut frames = Frames::new(stream);
+        let _ = frames.greet(16380, "").map(|hello| send.send(hello));
+        while frames.next_frame().is_some() {}
+    });
+    let file = engine("messages fhttp\n timeout processing 10s", EVENTS);
+    let mut setting = Setting::new(&file, "", agent.port());
+    setting.agents.push_str(" check inter 20ms check-proto spop\n option spop-check");
+    let (weir, _) = setting.run();
+    let hello = receive.recv_timeout(PATIENCE).expect("a check");
+    assert!(
+        hello.iter().any(|(name, value)| name == "healthcheck" && *value == Value::Bool(true)),
+        "{hello:?}"
+    );
+    assert!(eventually(|| weir.stat("agents,a", "check_status") == "L7OK"), "{}", weir.messages());
 }

@@ -116,7 +116,7 @@ fn a_line_with_a_value_that_cannot_be_changes_nothing_and_is_told_in_whole() {
 
 #[test]
 fn a_backend_s_own_file_is_looked_at_line_by_line() {
-    let file = scratch("states").join("states");
+    let file = scratch("states").file("states");
     let line = |words: &str| format!("{words} 127.0.0.1 2 8 1 1 100 6 3 4 0 0 0 0 - 80 - 0 0 - - 0\n");
     let (no, other, yes) = (line("2 b 1 gone"), line("2 c 1 s"), line("7 b 1 s"));
     std::fs::write(&file, format!("1\n{no}{other}{yes}")).expect("a file");

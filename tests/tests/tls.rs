@@ -184,7 +184,6 @@ fn bodies_pass_whole_through_tls_on_both_sides() {
             assert!(std::fs::read(&got).expect("curl wrote it") == body, "{mode} {limit}");
         }
     }
-    let _ = std::fs::remove_dir_all(&directory);
 }
 
 #[test]
@@ -338,7 +337,7 @@ fn a_client_of_openssl_may_choose_protocols_and_resume() {
         "{DEFAULTS}frontend fe\n bind 127.0.0.1:{port} ssl crt {certificate} alpn http/1.1,http/1.0\n"
     );
     let _weir = Weir::start(&text, &[port]);
-    let session = scratch("session").join("session");
+    let session = scratch("session").file("session");
     let talk = |arguments: &[&str]| {
         let mut child = Command::new("openssl")
             .args(["s_client", "-connect", &format!("127.0.0.1:{port}"), "-CAfile", &shown(&authority.own())])
@@ -411,7 +410,6 @@ fn certificates_that_cannot_serve_are_refused_with_their_file() {
         assert!(!verdict.accepted(), "{line}");
         assert!(verdict.alerts().iter().any(|alert| alert.contains(cause)), "{line}: {:?}", verdict.alerts());
     }
-    let _ = std::fs::remove_dir_all(&directory);
 }
 
 #[test]

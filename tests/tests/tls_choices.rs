@@ -201,7 +201,7 @@ fn show_info_counts_connections_of_tls_and_those_that_were_resumed() {
 fn a_certificate_without_those_above_it_is_completed_from_the_issuers() {
     let authority = Authority::new();
     let certificate = authority.issue(&["one.test"]);
-    let own = scratch("alone").join("alone.pem");
+    let own = scratch("alone").file("alone.pem");
     let text = std::fs::read_to_string(&certificate).expect("readable");
     // The first certificate and the key.
     let blocks: Vec<&str> = text.split_inclusive("-----\n").collect();

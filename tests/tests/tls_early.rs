@@ -396,5 +396,4 @@ fn a_line_of_a_crt_list_takes_early_data_and_a_stream_of_tcp_waits_for_the_hands
         let answer = client.until(expected);
         assert!(answer.contains(" 200 "), "{answer}");
     }
-    let _ = std::fs::remove_dir_all(&directory);
 }

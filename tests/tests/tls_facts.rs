@@ -195,7 +195,6 @@ fn a_resumed_session_tells_the_same_of_its_client() {
             }
         }
     }
-    let _ = std::fs::remove_dir_all(&directory);
 }
 
 #[test]
@@ -222,7 +221,6 @@ fn a_session_is_no_way_around_the_verification_of_another_line() {
         assert!(ask(open, &[version, "-sess_in", &session]).is_some(), "{version}");
         assert!(ask(closed, &[&shows[..], &["-sess_in", &session]].concat()).is_none(), "{version}");
     }
-    let _ = std::fs::remove_dir_all(&directory);
 }
 
 #[test]

@@ -123,7 +123,6 @@ fn a_generated_certificate_says_what_one_of_haproxy_does() {
         assert!(verified.expect("openssl runs").status.success(), "{text}");
         // The authority's own comes behind it.
         assert_eq!(seen.matches("BEGIN CERTIFICATE").count(), 2, "{seen}");
-        let _ = fs::remove_dir_all(&directory);
     }
 }
 
@@ -209,9 +208,7 @@ fn verdict(text: &str) -> Verdict {
     let directory = scratch("generated");
     let file = directory.join("haproxy.cfg");
     fs::write(&file, text).expect("a file");
-    let verdict = check(&file, &directory);
-    let _ = fs::remove_dir_all(&directory);
-    verdict
+    check(&file, &directory)
 }
 
 #[test]

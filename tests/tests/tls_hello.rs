@@ -156,7 +156,6 @@ fn logs_of_keys_are_those_that_the_client_writes() {
         told.lines().any(|line| line.starts_with("EXPORTER_SECRET ") && line.trim_end().len() == 80),
         "{told}"
     );
-    let _ = std::fs::remove_dir_all(&directory);
 }
 
 #[test]
@@ -212,7 +211,6 @@ fn keys_of_connections_to_servers_are_those_that_the_server_has() {
         let id = if line == "force-tlsv12" { "\nid  64" } else { "\nid 64 64" };
         assert!(told.contains("early <>") && told.contains(id), "{told}");
     }
-    let _ = std::fs::remove_dir_all(&directory);
 }
 
 /// The Finished messages that `openssl` showed with `-msg`, in order, without their headers.
@@ -265,7 +263,6 @@ fn the_unique_id_is_the_finished_message_of_the_peer_or_ours_in_a_resumed_sessio
             assert!(told.contains(&format!("id={}", both[place])), "{version} {is_resumed}\n{told}");
         }
     }
-    let _ = std::fs::remove_dir_all(&directory);
 }
 
 #[test]
@@ -306,5 +303,4 @@ fn the_unique_id_of_a_connection_to_a_server_is_the_server_s_finished_message() 
         let _ = origin.wait();
         assert!(answered && seen, "{line} {told}\n{}", std::fs::read_to_string(&log).unwrap_or_default());
     }
-    let _ = std::fs::remove_dir_all(&directory);
 }

@@ -351,7 +351,6 @@ fn lines_that_need_openssl_are_refused_without_it() {
     // What rustls serves is served as ever.
     let (accepted, alerts) = says(&format!("global\n legacy-tls off\n{DEFAULTS}{}", bind("no-tlsv13")));
     assert!(accepted, "{alerts}");
-    let _ = std::fs::remove_dir_all(&directory);
 }
 
 #[test]
@@ -503,7 +502,6 @@ fn what_openssl_is_not_told_is_said() {
             assert!(verdict.accepted() && warned == is_warned, "{words} {more}: {:?}", verdict.warnings());
         }
     }
-    let _ = std::fs::remove_dir_all(&directory);
 }
 
 #[test]
@@ -536,5 +534,4 @@ fn a_provider_has_openssl_serve_all_lines() {
         let verdict = check(&file, &directory);
         assert_eq!(verdict.accepted(), accepted, "{words}: {:?}", verdict.alerts());
     }
-    let _ = std::fs::remove_dir_all(&directory);
 }

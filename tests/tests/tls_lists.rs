@@ -4,13 +4,12 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use tls::connector::Connecting;
 use tls::{Connector, Parameters, Session, TLS13};
 use weir_tests::tls::{handshake, shown};
-use weir_tests::{Authority, Verdict, Weir, check, free_port, scratch};
+use weir_tests::{Authority, Scratch, Verdict, Weir, check, free_port, scratch};
 
 const DEFAULTS: &str =
     "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n";
@@ -19,7 +18,7 @@ const EXPERIMENTAL: &str = "global\n expose-experimental-directives\n";
 
 /// A directory with a crt-list of this line behind the name of a certificate.
 struct Scene {
-    directory: PathBuf,
+    directory: Scratch,
     authority: Authority,
     certificate: String,
 }
@@ -42,12 +41,6 @@ impl Scene {
         let file = self.directory.join("haproxy.cfg");
         fs::write(&file, text).expect("a file");
         check(&file, &self.directory)
-    }
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 

@@ -397,7 +397,6 @@ fn lines_of_crt_lists_and_directories_come_and_go() {
     assert!(weir.ask(&format!("del ssl crt-list {files} third")).contains("deleted"));
     assert!(!serves(other, "third.test", &third));
     assert_eq!(weir.ask("del ssl cert third").trim(), "Certificate 'third' deleted!");
-    let _ = std::fs::remove_dir_all(directory);
 }
 
 /// A file in base64, on one line.
@@ -461,7 +460,7 @@ fn names_of_listeners_are_told_with_their_certificates() {
     let authority = Authority::new();
     let (first, expired) =
         (authority.issue(&["one.test", "*.wild.test"]), authority.issue_expired(&["old.test"]));
-    let (port, list) = (free_port(), weir_tests::scratch("names").join("list"));
+    let (port, list) = (free_port(), weir_tests::scratch("names").file("list"));
     std::fs::write(&list, format!("{} *.a.test !b.a.test\n", shown(&expired))).expect("it takes files");
     let weir = Weir::start(
         &format!(
@@ -499,7 +498,6 @@ fn names_of_listeners_are_told_with_their_certificates() {
     assert_eq!(weir.ask("show ssl sni -f none").trim(), "Couldn't find the specified frontend!");
     assert_eq!(weir.ask("show ssl sni -t z").trim(), "'-t z' : unexpected character 'z'");
     assert_eq!(weir.ask("show ssl providers").trim(), "Loaded providers : \n\t- aws-lc");
-    let _ = std::fs::remove_dir_all(list.parent().expect("a directory"));
 }
 
 #[test]
@@ -541,7 +539,6 @@ fn a_new_key_of_tickets_pushes_the_oldest_out() {
     assert_eq!(weir.ask("show tls-keys 0").trim(), "'show tls-keys' unable to locate referenced filename");
     assert_eq!(weir.ask("show tls-keys *").trim(), listed(['C', 'D', 'E']));
     assert!(!resumes(), "it was pushed out");
-    let _ = std::fs::remove_dir_all(directory);
 }
 
 #[test]
@@ -569,7 +566,6 @@ fn sessions_are_not_resumed_across_a_change_of_whom_to_trust() {
     assert!(pay(&weir, &format!("set ssl crl-file {name}"), &text(&full)).contains("created"));
     assert!(weir.ask(&format!("commit ssl crl-file {name}")).contains("Success!"));
     assert!(!again().contains("Reused"), "the client's certificate was revoked meanwhile");
-    let _ = std::fs::remove_dir_all(directory);
 }
 
 #[test]
@@ -609,7 +605,6 @@ fn files_beside_a_certificate_are_those_that_are_looked_for() {
     assert!(set(&at("one.key"), key).starts_with(&format!("Transaction updated for certificate {name}!")));
     assert!(weir.ask(&format!("commit ssl cert {name}")).contains("Success!"));
     assert_eq!(first_certificate(&s_client(port, "one.test", &[])), first_certificate(certificate));
-    let _ = std::fs::remove_dir_all(directory);
 }
 
 #[test]
@@ -726,7 +721,7 @@ fn checks_of_a_server_that_is_added_speak_tls_where_its_line_says_so() {
 fn a_script_replaces_a_certificate() {
     let authority = Authority::new();
     let (first, second) = (authority.issue(&["a.test"]), authority.issue(&["a.test"]));
-    let script = weir_tests::scratch("certificates").join("set.lua");
+    let script = weir_tests::scratch("certificates").file("set.lua");
     let lines = r#"
         local first, second = ...
         core.register_cli({ "swap" }, "swap : uses the other certificate", function(applet)

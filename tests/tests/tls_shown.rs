@@ -55,7 +55,7 @@ fn roots_are_sent_unless_that_is_not_wanted() {
 fn clients_are_told_whom_to_have_a_certificate_of_unless_that_is_not_wanted() {
     let authority = Authority::new();
     let (certificate, ca) = (shown(&authority.issue(&["a.test"])), shown(&authority.own()));
-    let list = scratch("list").join("crt-list");
+    let list = scratch("list").file("crt-list");
     std::fs::write(&list, format!("{certificate} [no-ca-names] b.test\n{certificate} a.test\n"))
         .expect("the temporary directory takes files");
     let told =
@@ -135,7 +135,7 @@ fn a_command_gives_the_passphrases_of_keys_and_those_that_are_known_are_tried_fi
 fn the_command_gives_the_passphrases_of_keys_in_a_store_too() {
     let authority = Authority::new();
     let (one, two) = (locked(&authority, "a.test", "secret"), locked(&authority, "b.test", "secret"));
-    let key = scratch("store").join("b.key");
+    let key = scratch("store").file("b.key");
     let pem = text(&two);
     let at = pem.find("-----BEGIN ENCRYPTED").expect("it has a key");
     std::fs::write(&key, &pem[at..]).expect("the directory takes files");

@@ -114,7 +114,7 @@ fn a_line_of_a_list_names_the_files_of_its_certificate() {
     let authority = Authority::new();
     let one = parted(&authority.issue(&["one.test"]));
     let port = free_port();
-    let list = scratch("list").join("list");
+    let list = scratch("list").file("list");
     let line = format!("{} [key {} ssl-min-ver TLSv1.2]", one.0.display(), one.1.display());
     std::fs::write(&list, format!("{line} one.test\n{line} other.test\n")).expect("written");
     let _weir = Weir::start(

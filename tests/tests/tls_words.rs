@@ -168,7 +168,6 @@ fn keys_of_tickets_are_those_of_the_file() {
     // Another process with the same keys opens the ticket.
     let _two = start(second);
     assert!(talk(second, &["-sess_in", &session]).contains("Reused, "));
-    let _ = std::fs::remove_dir_all(&directory);
 }
 
 #[test]
@@ -230,5 +229,4 @@ fn what_no_engine_speaks_is_refused() {
             assert!(!verdict.accepted() && !verdict.alerts().is_empty(), "{line}");
         }
     }
-    let _ = std::fs::remove_dir_all(&directory);
 }

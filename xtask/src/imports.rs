@@ -35,6 +35,7 @@ const CRATES: &[Crate] = &[
     ("config",     "crates/config",  &["balance", "base", "cache", "compress", "diag", "http", "lua", "mail", "plan", "rules", "runtime", "sample", "spop", "state", "syntax", "tls"]),
     ("net",        "crates/net",     &["base", "runtime", "tls"]),
     ("process",    "crates/process", &[]),
+    ("scratch",    "crates/scratch", &[]),
     ("disk",       "crates/disk",    &["base", "cache"]),
     ("dial",       "crates/dial",    &["net", "plan", "state"]),
     ("proxy",      "crates/proxy",   &["balance", "base", "cache", "compress", "dial", "fcgi", "h2", "http", "lua", "net", "plan", "rules", "runtime", "sample", "spop", "state", "tls"]),
@@ -47,7 +48,7 @@ const CRATES: &[Crate] = &[
     ("control",    "crates/control", &["base", "cache", "http", "runtime", "sample", "state", "tls"]),
     ("weir",       "weir",           &["acme", "balance", "base", "cache", "client", "compress", "config", "control", "diag", "disk", "health", "http", "lua", "mail", "net", "ocsp", "peers", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "syntax", "tls"]),
     ("xtask",      "xtask",          &["base", "config", "control", "rules", "sample"]),
-    ("weir-tests", "tests",          &["cache", "config", "diag", "fcgi", "h2", "http", "net", "peers", "plan", "rules", "sample", "spop", "state", "tls"]),
+    ("weir-tests", "tests",          &["cache", "config", "diag", "fcgi", "h2", "http", "net", "peers", "plan", "rules", "sample", "scratch", "spop", "state", "tls"]),
 ];
 
 /// The crates that may switch the check of `unsafe` off for one of their files, and these files.

@@ -168,44 +168,29 @@ pub fn keep_account_keys(plan: &Plan) -> Result<Vec<String>, String> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use scratch::Scratch;
+
     use super::*;
-
-    /// A directory that goes with its owner.
-    struct Directory(PathBuf);
-
-    impl Directory {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("weir-acme-{}-{name}", std::process::id()));
-            fs::create_dir_all(&path).expect("the directory can be made");
-            Self(path)
-        }
-    }
-
-    impl Drop for Directory {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
 
     #[test]
     fn a_file_is_replaced_whole_for_its_owner_alone_and_leaves_nothing_beside_it() {
-        let directory = Directory::new("whole");
-        let file = directory.0.join("a.pem");
+        let directory = Scratch::new("whole");
+        let file = directory.join("a.pem");
         fs::write(&file, "old").expect("it can be written");
         fs::write(aside(&file), "left over").expect("it can be written");
-        let link = directory.0.join("link.pem");
+        let link = directory.join("link.pem");
         std::os::unix::fs::symlink(&file, &link).expect("a link can be made");
         replace(&link, b"new").expect("it can be replaced");
         assert_eq!(fs::read(&file).expect("it is there"), b"new");
         assert!(fs::symlink_metadata(&link).expect("it is there").is_symlink());
         assert_eq!(fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o600);
-        assert_eq!(fs::read_dir(&directory.0).expect("it is there").count(), 2);
+        assert_eq!(fs::read_dir(&directory).expect("it is there").count(), 2);
     }
 
     #[test]
     fn a_pair_of_which_one_file_is_written_is_found_whole_beside_them() {
-        let directory = Directory::new("pair");
-        let shown = |name: &str| directory.0.join(name).display().to_string();
+        let directory = Scratch::new("pair");
+        let shown = |name: &str| directory.join(name).display().to_string();
         let (file, key_file) = (shown("a.pem"), shown("a.key"));
         let contents = |name: &str| {
             let made = tls::made::temporary(name).expect("it can be made");
@@ -213,7 +198,7 @@ mod tests {
         };
         let (old, new) = (contents("old"), contents("new"));
         keep(&old, &file, Some(&key_file)).expect("both can be written");
-        assert_eq!(fs::read_dir(&directory.0).expect("it is there").count(), 2);
+        assert_eq!(fs::read_dir(&directory).expect("it is there").count(), 2);
         assert!(pair::left_over(&file, &key_file).is_none());
         // The key is replaced, and the certificate cannot be.
         let certificate = fs::read(&file).expect("it is there");
@@ -232,9 +217,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_written_leaves_what_was_there() {
-        let directory = Directory::new("not");
-        let file = directory.0.join("missing").join("a.pem");
+        let directory = Scratch::new("not");
+        let file = directory.join("missing").join("a.pem");
         assert!(replace(&file, b"new").is_err());
-        assert_eq!(fs::read_dir(&directory.0).expect("it is there").count(), 0);
+        assert_eq!(fs::read_dir(&directory).expect("it is there").count(), 0);
     }
 }

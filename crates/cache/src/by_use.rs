@@ -46,6 +46,10 @@ impl<T: Used> ByUse<T> {
         self.0.values()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// The one that was used the longest time ago, or nearly so where many were used meanwhile.
     pub(crate) fn least_used(&mut self) -> Option<Arc<T>> {
         for _ in 0..MOST_PASSED_OVER {

@@ -324,6 +324,11 @@ impl Files {
         count
     }
 
+    /// How many entries there are.
+    pub fn count(&self) -> usize {
+        self.order().by_use.len()
+    }
+
     /// Every entry.
     pub fn entries(&self) -> Vec<Arc<Entry>> {
         self.order().by_use.iter().cloned().collect()

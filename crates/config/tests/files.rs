@@ -54,8 +54,8 @@ fn a_file_that_is_missing_is_named() {
 
 #[test]
 fn thousands_of_backends_share_their_error_files() {
-    let page = std::env::temp_dir().join(format!("weir-errorfile-{}", std::process::id()));
-    std::fs::write(&page, "HTTP/1.0 503 Sorry\r\ncontent-type: text/plain\r\n\r\nsorry\n").unwrap();
+    let page = "HTTP/1.0 503 Sorry\r\ncontent-type: text/plain\r\n\r\nsorry\n";
+    let page = scratch::Scratch::holding("errorfile", page);
     let mut text = format!("{}{}", common::QUIET, format_args!(" errorfile 503 {}\n", page.display()));
     for number in 0..2_000 {
         text.push_str(&format!(
@@ -63,7 +63,6 @@ fn thousands_of_backends_share_their_error_files() {
         ));
     }
     let loaded = common::load(&text);
-    std::fs::remove_file(&page).unwrap();
     let plan = loaded.plan.unwrap_or_else(|| panic!("{:?}", loaded.diagnostics));
     assert_eq!(plan.proxies.len(), 2_000);
     assert!(plan.proxies.iter().all(|proxy| proxy.errors.len() == 1 && proxy.servers.len() == 2));

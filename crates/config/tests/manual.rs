@@ -3,10 +3,9 @@
 
 mod common;
 
-use std::sync::OnceLock;
-
 use base::support::Support;
 use diag::Severity;
+use scratch::Scratch;
 
 /// The rule sets in the order of the columns.
 const SETS: [&str; 7] = [
@@ -106,15 +105,10 @@ const ACTIONS: &[(&str, &str, &str)] = &[
 ];
 
 /// A file with an engine that has a group.
-fn engine_file() -> &'static str {
-    static FILE: OnceLock<String> = OnceLock::new();
-    FILE.get_or_init(|| {
-        let path = std::env::temp_dir().join(format!("weir-manual-{}.conf", std::process::id()));
-        let text = "[engine]\nspoe-agent agent\n groups group\n use-backend agents\n timeout processing 1s\n\
-                    spoe-group group\n messages message\nspoe-message message\n args int(1)\n";
-        std::fs::write(&path, text).expect("the temporary directory takes files");
-        path.display().to_string()
-    })
+fn engine_file() -> Scratch {
+    let text = "[engine]\nspoe-agent agent\n groups group\n use-backend agents\n timeout processing 1s\n\
+                spoe-group group\n messages message\nspoe-message message\n args int(1)\n";
+    Scratch::holding("manual.conf", text)
 }
 
 /// The alerts of a proxy with these lines, each in one line.

@@ -13,11 +13,10 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 #[test]
 fn the_text_of_a_pattern_file_is_in_memory_once() {
     const LINES: usize = 1_000;
-    let path = std::env::temp_dir().join(format!("weir-patterns-{}", std::process::id()));
     let line = |number: usize| format!("{number:0>999} {number:0>999}\n");
     let text: String = (0..LINES).map(line).collect();
     let length = text.len();
-    std::fs::write(&path, text).unwrap();
+    let path = scratch::Scratch::holding("patterns", text);
 
     let configuration = |path: &str| {
         format!(
@@ -28,7 +27,6 @@ fn the_text_of_a_pattern_file_is_in_memory_once() {
     let region = Region::new(ALLOCATOR);
     let loaded = common::load(&configuration(&path.display().to_string()));
     let change = region.change();
-    std::fs::remove_file(&path).unwrap();
     assert!(loaded.plan.is_some(), "{:?}", loaded.diagnostics);
     // All that was ever asked for, whether given back or not: twice the text would show here.
     let asked = change.bytes_allocated;

@@ -3,16 +3,11 @@
 
 mod common;
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use scratch::Scratch;
 
 /// A file with this text.
-fn engine_file(text: &str) -> PathBuf {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let number = COUNT.fetch_add(1, Relaxed);
-    let path = std::env::temp_dir().join(format!("weir-spoe-{}-{number}.conf", std::process::id()));
-    std::fs::write(&path, text).expect("the temporary directory takes files");
-    path
+fn engine_file(text: &str) -> Scratch {
+    Scratch::holding("spoe.conf", text)
 }
 
 /// What is said of a frontend with this filter, `FILE` standing for an engine's file with this text.
@@ -26,7 +21,6 @@ fn said(filter: &str, engine: &str, more: &str) -> Vec<String> {
          backend web\n mode http\n server a 192.0.2.3:80\n"
     );
     let loaded = common::load_quietly(&text.replace("FILE", &name));
-    let _ = std::fs::remove_file(path);
     common::lines(&loaded).into_iter().map(|line| line.replace(&name, "FILE")).collect()
 }
 

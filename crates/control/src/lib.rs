@@ -12,6 +12,7 @@ pub mod anonymous;
 mod aside;
 mod call;
 mod commands;
+mod disks;
 mod identified;
 mod keeper;
 mod mirrors;

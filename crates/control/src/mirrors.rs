@@ -19,7 +19,7 @@ const ROWS: &[Row] = &[
     ("answered",     "Copies of requests that a server answered.",                                 |own| &own.answered),
     ("failed",       "Copies of requests that came to nothing.",                                   |own| &own.failed),
     ("dropped",      "Copies of requests that were not made: too many were on their way.",         |own| &own.dropped),
-    ("without_body", "Copies of requests that were not made: not all of the body was here.",       |own| &own.without_body),
+    ("cut",          "Copies of requests that lost their body: too slow for it, or it ended.",     |own| &own.cut),
 ];
 
 /// The backends that get copies.

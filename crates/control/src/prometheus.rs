@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use state::table::Table;
 
+use crate::disks;
 use crate::mirrors;
 use crate::page::{PageRequest, PageResponse};
 use crate::policies;
@@ -96,7 +97,9 @@ pub fn respond(runtime: &Arc<Runtime>, request: &PageRequest<'_>) -> PageRespons
     let tables = wanted.scope(query::TABLES).then(|| table_metrics(&view, &wanted).into_bytes());
     let is_wanted =
         |object: &str, name: &str| wanted.scope(object) && wanted.named(&format!("weir_{object}_{name}"));
-    let policies = policies::metrics(&view, is_wanted) + &mirrors::metrics(&view, is_wanted);
+    let policies = policies::metrics(&view, is_wanted)
+        + &mirrors::metrics(&view, is_wanted)
+        + &disks::metrics(&view, is_wanted);
     let described = view.proxies.iter().filter(|_| wanted.describe);
     let descriptions =
         described.filter_map(|proxy| Some((proxy.state.name.clone(), proxy.description.clone()?))).collect();

@@ -111,7 +111,7 @@ impl Conversation<'_> {
                 let app = self.subject.backend().fcgi.as_deref()?;
                 Exchange::FastCgi(Box::new(fastcgi::Exchange::begin(app, message, ends, limit)?))
             }
-            Protocol::Http1 | Protocol::Bytes => {
+            Protocol::Http1 | Protocol::Bytes | Protocol::Spop => {
                 self.answer = Some(Answer::new(&own.method, limit));
                 return Some(message.bytes());
             }

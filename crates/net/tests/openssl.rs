@@ -6,7 +6,6 @@ use std::fs;
 use std::future::poll_fn;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
@@ -14,6 +13,7 @@ use net::Stream;
 use rcgen::{
     CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, PKCS_RSA_SHA256, SignatureAlgorithm,
 };
+use scratch::Scratch;
 use tls::{
     Acceptor, Certificate, Connecting, Connector, Ended, Entry, Keep, Listening, Options, Parameters,
     Resumption, TicketKeys, Trust,
@@ -31,7 +31,7 @@ fn has_openssl() -> bool {
 struct Own {
     pem: String,
     der: Vec<u8>,
-    path: PathBuf,
+    path: Scratch,
 }
 
 impl Own {
@@ -39,8 +39,7 @@ impl Own {
         let key = KeyPair::generate_for(algorithm).unwrap();
         let own = CertificateParams::new(vec!["a.test".to_owned()]).unwrap().self_signed(&key).unwrap();
         let pem = own.pem() + &key.serialize_pem();
-        let path = std::env::temp_dir().join(format!("weir-net-{name}-{}.pem", std::process::id()));
-        fs::write(&path, &pem).unwrap();
+        let path = Scratch::holding(&format!("{name}.pem"), &pem);
         Self { pem, der: own.der().to_vec(), path }
     }
 
@@ -61,12 +60,6 @@ impl Own {
             ..Listening::default()
         };
         Arc::new(Acceptor::new(listening).unwrap())
-    }
-}
-
-impl Drop for Own {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
     }
 }
 
@@ -214,9 +207,9 @@ fn openssls_client_may_change_its_keys_and_may_not_renegotiate() {
 fn server(own: &Own, arguments: &[&str]) -> (Child, u16) {
     let mut child = Command::new("openssl")
         .args(["s_server", "-accept", "127.0.0.1:0", "-cert"])
-        .args([&own.path, &PathBuf::from("-key"), &own.path])
+        .args([own.path.as_os_str(), "-key".as_ref(), own.path.as_os_str()])
         .args(arguments)
-        .current_dir(std::env::temp_dir())
+        .current_dir(own.path.directory())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -242,9 +235,8 @@ fn openssls_server_is_used_and_its_sessions_are_resumed() {
         return;
     }
     let own = Own::new("server", &PKCS_RSA_SHA256);
-    let file = std::env::temp_dir().join(format!("weir-net-file-{}", std::process::id()));
     let text: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
-    fs::write(&file, &text).unwrap();
+    fs::write(own.path.with_file_name("file"), &text).unwrap();
     let trust = Trust { authorities: vec![own.der.clone().into()], ..Trust::default() };
     for (version, arguments, suite) in [
         (0x0304, &["-ciphersuites", "TLS_AES_256_GCM_SHA384"][..], 0x1302),
@@ -265,9 +257,7 @@ fn openssls_server_is_used_and_its_sessions_are_resumed() {
                 let mut stream = stream(TcpStream::connect(("127.0.0.1", port)).unwrap());
                 stream.connect_tls(&connector, Some("a.test"), Keep::default()).unwrap();
                 poll_fn(|context| stream.poll_handshake(context)).await.unwrap();
-                let request =
-                    format!("GET /{} HTTP/1.0\r\n\r\n", file.file_name().unwrap().to_str().unwrap());
-                write(&mut stream, request.as_bytes()).await;
+                write(&mut stream, b"GET /file HTTP/1.0\r\n\r\n").await;
                 let (mut got, mut room) = (Vec::new(), vec![0; 100_000]);
                 loop {
                     let n = poll_fn(|context| stream.poll_read(context, &mut room)).await.unwrap();
@@ -286,7 +276,6 @@ fn openssls_server_is_used_and_its_sessions_are_resumed() {
         let _ = child.kill();
         child.wait().unwrap();
     }
-    let _ = fs::remove_file(&file);
 }
 
 #[test]
@@ -294,8 +283,7 @@ fn the_answer_of_an_ocsp_responder_is_stapled_until_it_is_too_old() {
     if !has_openssl() {
         return;
     }
-    let folder = std::env::temp_dir().join(format!("weir-net-ocsp-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
+    let folder = Scratch::new("ocsp");
     let file = |name: &str, text: &str| {
         fs::write(folder.join(name), text).unwrap();
         folder.join(name).to_str().unwrap().to_owned()
@@ -333,7 +321,6 @@ fn the_answer_of_an_ocsp_responder_is_stapled_until_it_is_too_old() {
     let mut certificate = Certificate::from_pem("own.pem", pem.as_bytes()).unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
     certificate.staple(&fs::read(&answer).unwrap(), now).unwrap();
-    let _ = fs::remove_dir_all(&folder);
     let mut old = certificate.clone();
     old.ocsp.as_mut().unwrap().next_update = Some(now - 1);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -400,5 +387,4 @@ fn early_data_is_read_once_the_handshake_is_complete() {
     let output = child.wait_with_output().unwrap();
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(shown.contains("Early data was rejected"), "{shown}");
-    let _ = (fs::remove_file(session), fs::remove_file(early));
 }

@@ -63,17 +63,24 @@ pub enum Protocol {
     Http2,
     /// `fcgi`: HTTP as applications have it.
     FastCgi,
+    /// `spop`: what agents speak, in `option spop-check` alone.
+    Spop,
 }
 
 impl Protocol {
     /// The protocols and their names.
-    pub const ALL: [(&'static str, Self); 4] =
-        [("h1", Self::Http1), ("h2", Self::Http2), ("fcgi", Self::FastCgi), ("none", Self::Bytes)];
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("h1", Self::Http1),
+        ("h2", Self::Http2),
+        ("fcgi", Self::FastCgi),
+        ("spop", Self::Spop),
+        ("none", Self::Bytes),
+    ];
 
     /// Whether it carries messages of HTTP.
     #[must_use]
     pub fn is_http(self) -> bool {
-        self != Self::Bytes
+        matches!(self, Self::Http1 | Self::Http2 | Self::FastCgi)
     }
 }
 
@@ -155,11 +162,20 @@ impl Script {
     /// Whether it asks in gRPC.
     #[must_use]
     pub fn is_grpc(&self) -> bool {
-        let asks = |step: &Step| match &step.action {
-            Action::Expect(expect) => matches!(expect.what, Matcher::GrpcServing),
+        self.expects(|what| matches!(what, Matcher::GrpcServing))
+    }
+
+    /// Whether it is the one of `option spop-check`.
+    #[must_use]
+    pub fn is_spop(&self) -> bool {
+        self.expects(|what| matches!(what, Matcher::SpopHello))
+    }
+
+    fn expects(&self, wanted: impl Fn(&Matcher) -> bool) -> bool {
+        self.steps.iter().any(|step| match &step.action {
+            Action::Expect(expect) => wanted(&expect.what),
             _ => false,
-        };
-        self.steps.iter().any(asks)
+        })
     }
 }
 

@@ -270,6 +270,8 @@ pub enum MultiQueue {
 pub struct Tune {
     /// `tune.bufsize`, in bytes.
     pub bufsize: usize,
+    /// `tune.bufsize.large`, in bytes; 0 for no large buffers.
+    pub large_bufsize: usize,
     /// `tune.cli.max-payload-size`, in bytes.
     pub cli_payload: usize,
     /// `tune.maxrewrite`, in bytes.
@@ -382,6 +384,17 @@ pub struct Http2Side {
     pub max_resets_at_once: u32,
     /// `max-total-streams`, 0 for no limit.
     pub max_total_streams: u32,
+    /// `max-concurrent-streams … rq-load`.
+    pub moderation: Option<Moderation>,
+}
+
+/// How what connections are told depends on the load of their worker (`rq-load`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moderation {
+    /// Up to this load they are told all: as many tasks wait for their turn.
+    pub load: u32,
+    /// So many streams they are told at least.
+    pub least: u32,
 }
 
 /// `tune.h2.log-errors`.
@@ -443,6 +456,7 @@ impl Default for Tune {
         Self {
             default_shards: Shards::default(),
             bufsize: 16_384,
+            large_bufsize: 0,
             cli_payload: 128 * 1024,
             maxrewrite: 1_024,
             max_headers: 101,

@@ -219,6 +219,7 @@ pub(crate) enum Action {
     WaitForBody {
         at_least: usize,
         timeout_ms: u64,
+        in_large: bool,
     },
     /// Waits until the client's TLS handshake is over (`wait-for-handshake`).
     WaitForHandshake,

@@ -101,8 +101,9 @@ pub(crate) fn apply(action: &Action, stage: &mut Stage<'_>) -> Applied {
         Action::CloseServer => return Applied::Final(Final::CloseServer),
         Action::SilentDrop { rst_ttl } => return Applied::Final(Final::SilentDrop { rst_ttl: *rst_ttl }),
         Action::StrictMode(on) => return Applied::Strict(*on),
-        Action::WaitForBody { at_least, timeout_ms } => {
-            return Applied::Hold(Hold::Body { at_least: *at_least, timeout_ms: *timeout_ms });
+        Action::WaitForBody { at_least, timeout_ms, in_large } => {
+            let (at_least, timeout_ms, in_large) = (*at_least, *timeout_ms, *in_large);
+            return Applied::Hold(Hold::Body { at_least, timeout_ms, in_large });
         }
         Action::WaitForHandshake => {
             let pending = stage.session.tls().is_some_and(|details| details.early.is_pending());

@@ -358,7 +358,7 @@ pub(crate) fn normalize_uri(context: &mut Context<'_, '_, '_>) -> Parsed {
 }
 
 pub(crate) fn wait_for_body(context: &mut Context<'_, '_, '_>) -> Parsed {
-    let (mut timeout, mut at_least) = (None, 0);
+    let (mut timeout, mut at_least, mut in_large) = (None, 0, false);
     loop {
         if context.words.take("time") {
             let word = context.need("a time")?;
@@ -368,14 +368,14 @@ pub(crate) fn wait_for_body(context: &mut Context<'_, '_, '_>) -> Parsed {
             at_least = parse_size(word.text)
                 .map_err(|error| Diagnostic::alert(format!("`{}`: {error}", word.text)).at(word.span))?
                 as usize;
-        } else if context.words.peek_text() == "use-large-buffer" {
-            return Err(Diagnostic::alert("`use-large-buffer` is not supported yet").at(context.words.span()));
+        } else if context.words.take("use-large-buffer") {
+            in_large = true;
         } else {
             break;
         }
     }
     let timeout_ms = timeout.ok_or_else(|| context.usage("`time <time>`"))?;
-    Ok(Action::WaitForBody { at_least, timeout_ms })
+    Ok(Action::WaitForBody { at_least, timeout_ms, in_large })
 }
 
 pub(crate) fn wait_for_handshake(_: &mut Context<'_, '_, '_>) -> Parsed {

@@ -75,6 +75,8 @@ pub enum Hold {
         at_least: usize,
         /// Milliseconds.
         timeout_ms: u64,
+        /// Whether a large buffer holds what a usual one does not (`tune.bufsize.large`).
+        in_large: bool,
     },
     /// Waits until the client's TLS handshake is over.
     Handshake,

@@ -23,10 +23,6 @@ const fn row(name: &'static str, arguments: &'static str, sets: u8, doc: &'stati
 }
 
 impl Row {
-    const fn partial(self, reason: &'static str) -> Self {
-        Self { support: Support::Partial(reason), ..self }
-    }
-
     /// It is read and has no effect.
     const fn without_effect(self, reason: &'static str) -> Self {
         Self { support: Support::None(reason), ..self }
@@ -114,7 +110,7 @@ pub static ACTIONS: &[Row] = &[
     Row { prefix: true, ..row("track-sc", "<n> <key> [table <table>]", CON | SES | CNT | REQ | RES, "tracks an entry of a stick table, with the number behind the name", table::track) },
     row("unset-var",           "(<var>)",                             TCP | HTTP,        "empties a variable", parse::unset_var),
     row("use-service",         "<name>",                              CNT | REQ,         "lets a service answer", parse::use_service),
-    row("wait-for-body",       "time <time> [at-least <bytes>]",      REQ | RES,         "waits for the body", parse::wait_for_body).partial("`use-large-buffer` is not supported yet"),
+    row("wait-for-body",       "time <time> [at-least <bytes>] [use-large-buffer]", REQ | RES, "waits for the body", parse::wait_for_body),
     row("wait-for-handshake",  "",                                    REQ,               "waits for the TLS handshake", parse::wait_for_handshake),
 
 ];

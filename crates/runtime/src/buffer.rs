@@ -261,6 +261,18 @@ impl Buffer {
         }
     }
 
+    /// Moves the filled bytes into a buffer of `bytes` bytes, where this one holds less; whether it
+    /// did.
+    pub fn enlarge(&mut self, bytes: usize) -> bool {
+        if self.capacity() >= bytes {
+            return false;
+        }
+        let mut more = Self::sized(bytes);
+        more.push(self.filled());
+        *self = more;
+        true
+    }
+
     /// Appends as much of `bytes` as there is room for; returns how many were taken.
     pub fn push(&mut self, bytes: &[u8]) -> usize {
         if self.room_len() < bytes.len() {

@@ -224,6 +224,8 @@ fn capacity(cpu: &Path) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use scratch::Scratch;
+
     use super::*;
 
     #[test]
@@ -235,8 +237,8 @@ mod tests {
     }
 
     /// Writes files below a directory of its own.
-    fn tree(name: &str, files: &[(String, String)]) -> std::path::PathBuf {
-        let root = std::env::temp_dir().join(format!("weir-topology-{}-{name}", std::process::id()));
+    fn tree(name: &str, files: &[(String, String)]) -> Scratch {
+        let root = Scratch::new(name);
         for (path, text) in files {
             let path = root.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -271,7 +273,6 @@ mod tests {
         }
         let root = tree("hybrid", &files);
         let topology = Topology::read(&root);
-        fs::remove_dir_all(root).unwrap();
         assert_eq!(topology.cpus.iter().map(|cpu| cpu.ccx).collect::<Vec<_>>(), [0; 8]);
         assert_eq!(topology.cpus.iter().map(|cpu| cpu.cluster).collect::<Vec<_>>(), [0, 0, 0, 0, 1, 1, 1, 1]);
         assert_eq!(topology.cpus.iter().map(|cpu| cpu.core).collect::<Vec<_>>(), [0, 0, 1, 1, 2, 3, 4, 5]);

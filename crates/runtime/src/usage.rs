@@ -5,11 +5,12 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use crate::profile;
 use crate::shard;
+use crate::timer::now_us;
 use crate::worker;
 
 /// A look at the workers is good for so long: between two the share of busy time says something.
@@ -54,6 +55,26 @@ pub fn percent(of: Of) -> u8 {
         };
         mean(percent.iter().enumerate().filter(|(index, _)| mine(*index)).map(|(_, percent)| *percent))
     })
+}
+
+/// What one task that waits for its turn counts in time, in µs.
+const A_TURN: u64 = 20;
+
+/// How many tasks of the calling worker wait for their turn: what a task has to wait for its own, in
+/// turns of 20 µs. Takes as long.
+pub async fn load() -> u32 {
+    let begun = now_us();
+    let mut is_over = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut is_over, true) {
+            return Poll::Ready(());
+        }
+        // Behind all that wait already.
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+    u32::try_from(now_us().saturating_sub(begun) / A_TURN).unwrap_or(u32::MAX)
 }
 
 fn take_look(before: Option<Look>, now: Instant) -> Look {
@@ -187,6 +208,21 @@ mod tests {
         let ms = Duration::from_millis;
         assert_eq!([share(ms(25), ms(100)), share(ms(200), ms(100)), share(ms(1), ms(0))], [25, 100, 100]);
         assert_eq!([mean([10, 20, 33].into_iter()), mean([].into_iter())], [21, 0]);
+    }
+
+    #[test]
+    fn the_load_is_what_other_tasks_take_before_ones_turn() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let busy = |us: u64| {
+                let begun = Instant::now();
+                while begun.elapsed() < Duration::from_micros(us) {}
+            };
+            for _ in 0..50 {
+                tokio::task::spawn_local(async move { busy(A_TURN) });
+            }
+            assert!((50..5_000).contains(&load().await));
+        });
     }
 
     #[test]

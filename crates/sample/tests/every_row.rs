@@ -100,6 +100,8 @@ const USUAL: &[(&str, &str)] = &[
     ("fe_client_timeout", "sint:0"),
     ("fe_tarpit_timeout", "sint:0"),
     ("fe_defbe", "str:be"),
+    ("fcgi.docroot", "none"),
+    ("fcgi.index", "none"),
     ("be_connect_timeout", "sint:0"),
     ("be_queue_timeout", "sint:0"),
     ("be_server_timeout", "sint:0"),

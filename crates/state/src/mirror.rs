@@ -17,14 +17,15 @@ pub struct MirrorCounters {
     pub failed: Count,
     /// Copies not made because as many were on their way as may be.
     pub dropped: Count,
-    /// Copies not made because not all of the request's body was here.
-    pub without_body: Count,
+    /// Copies that lost their body on the way: the backend was too slow for it, or the request
+    /// itself ended.
+    pub cut: Count,
 }
 
 impl Clear for MirrorCounters {
     fn clear(&self, all: bool) {
         if all {
-            let counts = [&self.begun, &self.answered, &self.failed, &self.dropped, &self.without_body];
+            let counts = [&self.begun, &self.answered, &self.failed, &self.dropped, &self.cut];
             counts.into_iter().for_each(Count::clear);
         }
     }

@@ -108,6 +108,8 @@ pub struct Proxy {
     pub retries: AtomicU32,
     /// `default_backend` (`fe_defbe`). Written when a plan is resolved.
     pub default_backend: ArcSwapOption<Box<str>>,
+    /// What its servers' FastCGI application is told (`use-fcgi-app`). Written when a plan is resolved.
+    pub application: ArcSwapOption<Application>,
     /// `guid`; set once, by the configuration.
     pub guid: OnceLock<Box<str>>,
     /// Whether the configuration names this backend: it stays then. Set while the configuration is
@@ -131,6 +133,15 @@ pub struct Proxy {
     extra: OnceLock<Box<Extra>>,
     /// What is counted of copies of requests that come here, where a rule sends any.
     mirror: OnceLock<Box<Mirror>>,
+}
+
+/// What is known of a FastCGI application (`fcgi-app`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Application {
+    /// `docroot`.
+    pub docroot: Box<str>,
+    /// `index`.
+    pub index: Option<Box<str>>,
 }
 
 /// What makes a proxy at boot.
@@ -214,6 +225,7 @@ impl Proxy {
             timeouts: Default::default(),
             retries: AtomicU32::new(3),
             default_backend: ArcSwapOption::empty(),
+            application: ArcSwapOption::empty(),
             guid: OnceLock::new(),
             referenced: AtomicBool::new(false),
             removed: AtomicBool::new(false),

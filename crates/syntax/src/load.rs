@@ -81,16 +81,15 @@ mod tests {
 
     #[test]
     fn a_directory_gives_its_visible_cfg_files_in_byte_order() {
-        let directory = std::env::temp_dir().join(format!("weir-load-{}", std::process::id()));
+        let directory = scratch::Scratch::new("load");
         fs::create_dir_all(directory.join("sub.cfg")).unwrap();
         for name in ["b.cfg", "a.cfg", "B.cfg", ".hidden.cfg", "x.txt", "10.cfg", "9.cfg"] {
             fs::write(directory.join(name), name).unwrap();
         }
         let mut sources = SourceMap::new();
         let missing = directory.join("missing");
-        let ids = load(&mut sources, &[directory.join("b.cfg"), directory.clone()]).unwrap();
+        let ids = load(&mut sources, &[directory.join("b.cfg"), directory.to_path_buf()]).unwrap();
         let errors = load(&mut sources, std::slice::from_ref(&missing)).unwrap_err();
-        fs::remove_dir_all(&directory).unwrap();
         let texts: Vec<_> = ids.iter().map(|id| sources.file(*id).text()).collect();
         let expected: [&[u8]; 6] = [b"b.cfg", b"10.cfg", b"9.cfg", b"B.cfg", b"a.cfg", b"b.cfg"];
         assert_eq!(texts, expected);

@@ -5,7 +5,6 @@
 mod common;
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,6 +14,7 @@ use rcgen::{
     ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
     NameConstraints, RevokedCertParams, SerialNumber, date_time_ymd,
 };
+use scratch::Scratch;
 use tls::{Trust, verify_chain};
 
 /// Numbers that come the same each time.
@@ -216,14 +216,12 @@ impl Case {
 }
 
 /// A directory, and a certificate that no chain has.
-struct Folder(PathBuf, String);
+struct Folder(Scratch, String);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("weir-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
         let stranger = CertificateParams::new(vec!["stranger.test".to_owned()]).unwrap();
-        Self(path, stranger.self_signed(&KeyPair::generate().unwrap()).unwrap().pem())
+        Self(Scratch::new(name), stranger.self_signed(&KeyPair::generate().unwrap()).unwrap().pem())
     }
 
     fn write(&self, name: &str, text: &str) -> String {
@@ -231,12 +229,6 @@ impl Folder {
         let text = if text.is_empty() { &self.1 } else { text };
         fs::write(self.0.join(name), text).unwrap();
         self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -3,24 +3,21 @@
 mod common;
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
 use common::Authority;
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256};
+use scratch::Scratch;
 use tls::load::{Extra, Files, Loader, authorities};
 use tls::{Certificate, KeyKind, LoadError};
 
 /// A directory of the test's own, gone with it.
-struct Folder(PathBuf);
+struct Folder(Scratch);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("weir-tls-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a directory");
-        Self(path)
+        Self(Scratch::new(name))
     }
 
     fn path(&self, name: &str) -> String {
@@ -30,12 +27,6 @@ impl Folder {
     fn write(&self, name: &str, text: &str) -> String {
         fs::write(self.0.join(name), text).expect("a file");
         self.path(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -446,10 +446,7 @@ mod tests {
 
     #[test]
     fn the_address_of_the_socket_may_have_options_of_a_bind_line() {
-        let directory = std::env::temp_dir().join(format!("weir-mcli-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        let path = directory.join("sock");
-        let path = path.display();
+        let path = scratch::Scratch::new("mcli").file("sock");
         assert!(bind(&format!("{path},level,user,mode,600")).is_ok());
         assert!(bind("127.0.0.1:0").is_ok());
         for wrong in
@@ -457,6 +454,5 @@ mod tests {
         {
             assert!(bind(&wrong).is_err(), "{wrong}");
         }
-        let _ = std::fs::remove_dir_all(directory);
     }
 }

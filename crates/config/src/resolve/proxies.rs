@@ -46,6 +46,10 @@ pub(crate) fn resolve(
     let traces = filters(proxy, context);
     let compression = compression(proxy, context);
     let fcgi = fcgi::of_backend(proxy, context);
+    let application = fcgi
+        .as_ref()
+        .map(|app| state::proxy::Application { docroot: app.docroot.clone(), index: app.index.clone() });
+    proxy.state.application.store(application.map(Arc::new));
     let made = spoe::engines(proxy, index, pending, context);
     let compiled = compile(proxy, index, pending, context);
     let sendings = spoe::sendings(proxy, &made, context);

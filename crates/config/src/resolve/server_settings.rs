@@ -377,11 +377,15 @@ fn misfit(
     proxy: &Pending<'_>,
 ) -> Option<Diagnostic> {
     let protocol = draft.check_protocol?;
-    let (is_http, is_grpc) = match kind {
-        CheckKind::Script(script) => (script.family == Family::Http, script.is_grpc()),
-        CheckKind::External { .. } => (false, false),
+    let (is_http, is_grpc, is_spop) = match kind {
+        CheckKind::Script(script) => (script.family == Family::Http, script.is_grpc(), script.is_spop()),
+        CheckKind::External { .. } => (false, false, false),
     };
-    let fits = if is_grpc { protocol == Protocol::Http2 } else { is_http == protocol.is_http() };
+    let fits = match protocol {
+        Protocol::Spop => is_spop,
+        _ if is_grpc => protocol == Protocol::Http2,
+        _ => is_http == protocol.is_http(),
+    };
     if fits {
         return None;
     }
@@ -394,6 +398,8 @@ fn misfit(
             "`check-proto` names another protocol than the one that gRPC is spoken over",
             "leave it out, or name `h2`",
         )
+    } else if is_spop || protocol == Protocol::Spop {
+        ("`check-proto spop` and `option spop-check` go together", "leave `check-proto` out")
     } else if is_http {
         ("`check-proto` names no protocol of HTTP, and the check is one of HTTP", "`h1` and `h2` are such")
     } else {

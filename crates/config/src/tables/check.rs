@@ -107,9 +107,10 @@ fn protocol(args: &mut Args<'_, '_>) -> Result<Protocol, Diagnostic> {
     let (keyword, wanted) = (args.keyword(), args.statement.words[0].as_str());
     let known = Protocol::ALL.iter().find(|(name, _)| *word == **name).map(|(_, protocol)| *protocol);
     let is_http = match (word.as_str(), known) {
+        // Of agents there is a check of their own.
+        (_, Some(Protocol::Spop)) => wanted != "http-check",
         (_, Some(protocol)) => protocol.is_http(),
         ("quic" | "qmux", None) => true,
-        ("spop", None) => false,
         _ => {
             return Err(args
                 .wrong(format!("unknown protocol `{word}`"))

@@ -48,7 +48,7 @@ pub(crate) static TABLE: &[ServerKeyword] = &[
     row("agent-inter",        "<delay>",       "between two questions to the agent",                        |d, a| { d.agent_inter = interval(a)?; Ok(()) }),
     row("agent-send",         "<string>",      "what the agent is told first",                              |d, a| { d.agent_send = a.value()?.bytes().into(); Ok(()) }),
     row("check-proto",        "<name>",        "the protocol that checks speak",                            check_proto)
-        .partial("`spop` and `quic` are not supported yet"),
+        .partial("`quic` is not supported yet"),
     row("check-via-socks4",   "",              "checks go by the proxy of socks4 too",                      |d, _| { d.check_via_socks4 = true; Ok(()) }),
     row("healthcheck",        "<name>",        "the healthcheck section that says how it is checked",       |d, a| { d.healthcheck = Some(a.value()?); Ok(()) }),
 ];
@@ -134,7 +134,7 @@ fn check_proto<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outc
             draft.check_protocol = Some(*protocol);
             Ok(())
         }
-        None if matches!(word.as_str(), "spop" | "quic" | "qmux") => {
+        None if matches!(word.as_str(), "quic" | "qmux") => {
             Err(not_supported(&format!("check-proto {word}")).at(word.span()))
         }
         None => Err(args

@@ -65,7 +65,7 @@ pub static TABLE: &[Keyword] = &[
     ineffective("tune.applet.zero-copy-forwarding", G, COPY),
     ineffective("tune.buffers.limit",               G, OWN),
     ineffective("tune.buffers.reserve",             G, OWN),
-    ineffective("tune.bufsize.large",               G, OWN),
+    global("tune.bufsize.large",           "<size>",    "the room for a body where a rule waits for one that is longer than a usual buffer", large_bufsize),
     ineffective("tune.bufsize.small",               G, OWN),
     removed_since("tune.chksize",                   G, "2.8", "Checks use `tune.bufsize`"),
     ineffective("tune.defaults.purge",              G, OWN),
@@ -207,6 +207,20 @@ fn bufsize<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outc
             .wrong(format!("`tune.bufsize` must be between 1024 bytes and {} MiB", MOST_BUFFER >> 20))
             .help("every message that is being forwarded takes a buffer")
             .haproxy(format!("'tune.bufsize' expects a size in bytes from 1024 to {MOST_BUFFER}.")));
+    }
+    Ok(())
+}
+
+fn large_bufsize<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    size(&mut global.plan.tune.large_bufsize, args)?;
+    if global.plan.tune.large_bufsize > MOST_BUFFER {
+        return Err(args
+            .wrong(format!("`tune.bufsize.large` must be at most {} MiB", MOST_BUFFER >> 20))
+            .help("each request that waits for a body longer than `tune.bufsize` takes one")
+            .haproxy(format!("'tune.bufsize.large' expects a size in bytes up to {MOST_BUFFER}.")));
+    }
+    if global.plan.tune.large_bufsize <= global.plan.tune.bufsize {
+        args.warn("`tune.bufsize.large` has no effect: it is not larger than `tune.bufsize`");
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `tune.h2.*` of the `global` section (manual, section 3.2).
 
-use plan::global::{Http2, Http2Side, LogErrors};
+use plan::global::{Http2, Http2Side, LogErrors, Moderation};
 
 use super::tune::number;
 use crate::draft::args::Args;
@@ -24,7 +24,7 @@ pub static TABLE: &[Keyword] = &[
     global("tune.h2.be.rxbuf",                "<size>",   "how much the streams of a server's connection hold together",      |g, a| size(&mut back(g).rxbuf, a)),
     global("tune.h2.fe.glitches-threshold",   "<number>", "how many odd frames end a client's connection, 0 for none",        |g, a| number(&mut front(g).glitches, a, 0, MOST)).lenient_numbers(),
     global("tune.h2.fe.initial-window-size",  "<number>", "how much a client may send on a stream before it hears from us",   |g, a| window(&mut front(g).initial_window, a)).lenient_numbers(),
-    global("tune.h2.fe.max-concurrent-streams", "<number> [rq-load { <number> | auto | ignore }] [min <number>]", "how many requests a client's connection carries at once", front_streams).partial("`rq-load` is not supported yet: the number is always advertised").lenient_numbers(),
+    global("tune.h2.fe.max-concurrent-streams", "<number> [rq-load { <number> | auto | ignore }] [min <number>]", "how many requests a client's connection carries at once", front_streams).lenient_numbers(),
     global("tune.h2.fe.max-frames-at-once",   "<number>", "how many frames of a client are dealt with at once, 0 for any number", |g, a| number(&mut front(g).max_frames_at_once, a, 0, MOST)).lenient_numbers(),
     global("tune.h2.fe.max-rst-at-once",      "<number>", "how many resets of a client are dealt with at once, 0 for any number", |g, a| number(&mut front(g).max_resets_at_once, a, 0, MOST)).lenient_numbers(),
     global("tune.h2.fe.max-total-streams",    "<number>", "after how many requests a client's connection ends, 0 for never",  |g, a| number(&mut front(g).max_total_streams, a, 0, MOST)).lenient_numbers(),
@@ -64,8 +64,29 @@ fn size(value: &mut Option<u64>, args: &mut Args<'_, '_>) -> Outcome {
     args.finish()
 }
 
+/// What `rq-load auto` means: HAProxy takes `tune.runqueue-depth`, which says nothing here.
+const AUTO_LOAD: u32 = 100;
+
 fn front_streams<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    streams(&mut front(global).max_streams, args)
+    let own = front(global);
+    own.max_streams = Some(args.integer("a number", 0, MOST)?);
+    own.moderation = None;
+    let (mut load, mut least) = (None, 1);
+    loop {
+        if args.take("rq-load") {
+            load = match () {
+                () if args.take("auto") => Some(AUTO_LOAD),
+                () if args.take("ignore") => None,
+                () => Some(args.integer("a load, `auto` or `ignore`", 1, MOST)?),
+            };
+        } else if args.take("min") {
+            least = args.integer("a number", 1, MOST)?;
+        } else {
+            break;
+        }
+    }
+    own.moderation = load.map(|load| Moderation { load, least });
+    args.finish()
 }
 
 fn log_errors<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {

@@ -11,6 +11,9 @@ const RESOLVERS: &str = "resolvers";
 /// Stick tables.
 pub(super) const TABLES: &str = "sticktable";
 
+/// Caches, which HAProxy's exporter knows nothing of.
+const CACHES: &str = "cache";
+
 /// A name or value of the query without its percent signs.
 fn decoded(text: &[u8]) -> Result<Cow<'_, str>, &'static str> {
     let text = std::str::from_utf8(text).map_err(|_| "Invalid parameter.")?;
@@ -45,7 +48,7 @@ impl Wanted {
                 ("scope", None) => return Err("Missing scope."),
                 ("metrics", None) => return Err("Missing names of metrics."),
                 ("scope", Some(scope)) => {
-                    let known = ["global", RESOLVER, RESOLVERS, TABLES].contains(&scope)
+                    let known = ["global", RESOLVER, RESOLVERS, TABLES, CACHES].contains(&scope)
                         || SCOPES.iter().any(|row| row.0 == scope);
                     if !known {
                         return Err("Unknown scope.");

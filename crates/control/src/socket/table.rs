@@ -13,6 +13,7 @@ use crate::commands::{
     handshakes, http_client, inside, lists, measures, orders, patterns, peers, rare, reloads, servers, sets,
     shows, streams, tables, traces, variables,
 };
+use crate::disks;
 use crate::mirrors;
 use crate::policies;
 use crate::statistics::resolvers;
@@ -194,6 +195,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("show anon",                "",                                 User,     "display the current state of anonymized mode",                                    anonymized::show),
     row  ("show backend",             "",                                 User,     "list backends in the current running config",                                     shows::backend),
     row  ("show cache",               "",                                 Admin,    "show cache status",                                                               caches::show),
+    row  ("show cache disk",          "[<cache>]",                        User,     "show the files of caches (all or of one)",                                            disks::show),
     row  ("show cli level",           "",                                 User,     "display the level of the current CLI session",                                    shows::cli_level),
     row  ("show cli sockets",         "",                                 User,     "dump list of cli sockets",                                                        shows::cli_sockets),
     row  ("show config",              "",                                  Admin,    "show a configuration that holds what was done to this process",                      reloads::show_config),

@@ -284,8 +284,7 @@ fn a_healthcheck_section_replaces_the_check_of_the_backend() {
 #[test]
 fn a_program_is_told_about_the_server_and_says_whether_it_lives() {
     worker(async {
-        let directory = std::env::temp_dir().join(format!("weir-external-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
+        let directory = scratch::Scratch::new("external");
         let (program, seen) = (directory.join("check"), directory.join("seen"));
         let body = format!(
             "#!/bin/sh\n[ \"$HAPROXY_SERVER_NAME\" = slow ] && exec /bin/sleep 60\n\
@@ -319,7 +318,6 @@ fn a_program_is_told_about_the_server_and_says_whether_it_lives() {
         std::fs::remove_file(&program).unwrap();
         let gone = run("good", "insecure-fork-wanted").await;
         assert_eq!(told(&gone), ("PROCERR", Some(255), "No such file or directory"));
-        std::fs::remove_dir_all(&directory).unwrap();
     });
 }
 

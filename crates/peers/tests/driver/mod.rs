@@ -9,10 +9,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Program, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use peers::{Command, Group, Link, Section, Settings};
+use scratch::Scratch;
 
 use crate::memory::Memory;
 
@@ -182,7 +182,7 @@ impl Driver {
 /// HAProxy, with a runtime socket. Ends with the value.
 pub(crate) struct Haproxy {
     child: Option<Child>,
-    directory: PathBuf,
+    directory: Scratch,
 }
 
 /// The machine's HAProxy; a reason is printed if there is none.
@@ -199,10 +199,7 @@ impl Haproxy {
     /// Starts with a configuration, behind a global section with the runtime socket; `None` if it
     /// does not, as where somebody has a port by now.
     pub(crate) fn start(path: &Path, configuration: &str) -> Option<Haproxy> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let directory = std::env::temp_dir().join(format!("weir-peers-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&directory).expect("the temporary directory takes files");
+        let directory = Scratch::new("peers");
         let socket = directory.join("socket");
         let global = format!(
             "global\n  stats socket {} level admin\n  localpeer theirs\n\
@@ -275,6 +272,5 @@ impl Haproxy {
 impl Drop for Haproxy {
     fn drop(&mut self) {
         self.kill();
-        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }

@@ -12,7 +12,7 @@ use sample::StreamFacts;
 
 use super::h1::Framed;
 use super::{h1, h2};
-use crate::flow::{Coding, Flow, FlowError, Path, Sink, Socket, Source};
+use crate::flow::{Coding, Decoding, Flow, FlowError, Path, Sink, Socket, Source};
 use crate::stream;
 
 /// What a client speaks.
@@ -230,6 +230,30 @@ impl Downstream {
         match self {
             Self::H1(socket) => crate::flow::decode(length, socket.received(), out),
             Self::H2(stream) => Ok(stream.decode(length, out)),
+        }
+    }
+
+    /// As [`decode`](Self::decode), of what came since `decoding` was used last, behind what `out` has.
+    ///
+    /// # Errors
+    /// It is badly coded.
+    pub(crate) fn decode_more(
+        &self,
+        length: BodyLength,
+        decoding: &mut Decoding,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, http::ChunkError> {
+        match self {
+            Self::H1(socket) => decoding.go_on(length, socket.received(), out),
+            Self::H2(stream) => Ok(stream.decode_more(length, out)),
+        }
+    }
+
+    /// Has the buffer hold so many bytes, where it holds less; whether it did.
+    pub(crate) fn enlarge(&mut self, bytes: usize) -> bool {
+        match self {
+            Self::H1(socket) => socket.input().enlarge(bytes),
+            Self::H2(stream) => stream.input().enlarge(bytes),
         }
     }
 

@@ -26,6 +26,7 @@ use crate::fault::Fault;
 use crate::message::caching::{self, Looked};
 use crate::message::inspect;
 use crate::message::upload::{self, Allowed};
+use crate::message::wanted::Wanted;
 
 /// How a set ended that lets its message pass.
 #[derive(Debug, Default)]
@@ -166,11 +167,11 @@ pub(super) async fn run(
 #[cold]
 fn note_mirror(client: &Client, x: &mut Exchange, backend: &state::Proxy, percent: u8) {
     let index = client.worker.shared.plan.backends.get(&backend.name);
-    let mirrors = &mut x.mirrors;
-    if let Some(index) = index.filter(|index| !mirrors.contains(index))
+    let targets = &mut x.mirrors.get_or_insert_default().targets;
+    if let Some(index) = index.filter(|index| !targets.contains(index))
         && (percent == 100 || fastrand::u8(..100) < percent)
     {
-        mirrors.push(index);
+        targets.push(index);
     }
 }
 
@@ -251,7 +252,7 @@ async fn wait_for_more(
     match about {
         // In HTTP mode all that can be waited for is the body.
         About::Request(proxy) | About::Response(proxy, _) => {
-            hold_body(client, x, proxy, usize::MAX, None).await?
+            hold_body(client, x, proxy, Wanted::ALL, None).await?
         }
         About::Content { until, .. } => {
             let left = Duration::from_millis(until.saturating_sub(now_ms()));
@@ -297,7 +298,7 @@ pub(crate) async fn hold_body(
     client: &mut Client,
     x: &mut Exchange,
     proxy: &Proxy,
-    wanted: usize,
+    wanted: Wanted,
     time: Option<Duration>,
 ) -> Result<(), Stop> {
     let allowed = time.map_or_else(|| Allowed::of(client, proxy), Allowed::InAll);
@@ -329,8 +330,9 @@ async fn do_hold(
             _,
         )
         | (_, None) => {}
-        (Hold::Body { at_least, timeout_ms }, Some(x)) => {
-            let wanted = if at_least == 0 { usize::MAX } else { at_least };
+        (Hold::Body { at_least, timeout_ms, in_large }, Some(x)) => {
+            let large = if in_large { client.worker.shared.plan.global.tune.large_bufsize } else { 0 };
+            let wanted = Wanted { bytes: if at_least == 0 { usize::MAX } else { at_least }, large };
             match about {
                 About::Response(proxy, upstream) | About::ResponseContent { proxy, upstream, .. } => {
                     inspect::hold(client, x, proxy, upstream, wanted, timeout_ms).await?;

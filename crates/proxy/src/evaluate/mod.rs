@@ -29,6 +29,7 @@ use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::flow::Analyser;
 use crate::message::upload;
+use crate::message::wanted::Wanted;
 use crate::message::{caching, inspect, request};
 use crate::server::Upstream;
 use about::About;
@@ -80,7 +81,7 @@ pub(crate) async fn of_frontend(client: &mut Client, x: &mut Exchange) -> Result
     let holds = frontend.options.http_buffer_request && x.has_body();
     trace::received(x, holds);
     if holds {
-        hold_body(client, x, &frontend, usize::MAX, None).await?;
+        hold_body(client, x, &frontend, Wanted::ALL, None).await?;
         trace::leave(x, Analyser::RequestBody);
     }
     trace::enter(x, Analyser::ProcessFrontend);

@@ -34,7 +34,7 @@ use sample::{Endpoint, Phase, Scratch, Transaction};
 
 use crate::client::Client;
 use crate::fault::Fault;
-use crate::flow::{Flow, Stored, Trace};
+use crate::flow::{Flow, Stored, Tap, Trace};
 use crate::server::local::LocalProxy;
 use coded::Coded;
 use sockets::ServerSocket;
@@ -64,8 +64,8 @@ pub(crate) struct Exchange {
     pub(crate) coded: Option<Box<Coded>>,
     /// What `filter trace` is told, where a proxy has one.
     pub(crate) trace: Option<Rc<Trace>>,
-    /// The backends, by number, that get a copy of the request (`mirror`).
-    pub(crate) mirrors: Vec<usize>,
+    /// What is copied of it for other backends (`mirror`), where a rule says so.
+    pub(crate) mirrors: Option<Box<Mirrors>>,
     /// The engines that ask agents about it (SPOE), where a proxy has one.
     pub(crate) engaged: Option<Box<Engaged>>,
     /// What a cache has to do with it, where rules asked one.
@@ -228,6 +228,15 @@ impl From<Fault> for Stop {
     }
 }
 
+/// What is copied of a request for other backends.
+#[derive(Debug, Default)]
+pub(crate) struct Mirrors {
+    /// The backends, by number, that get a copy once the request leaves.
+    pub(crate) targets: Vec<usize>,
+    /// Those who read its body as it is sent.
+    pub(crate) taps: Vec<Rc<Tap>>,
+}
+
 thread_local! {
     // Boxed, so that handing one out moves a pointer.
     #[allow(clippy::vec_box)]
@@ -265,7 +274,7 @@ impl Exchange {
         self.upgrade = Upgrade::None;
         self.trace = None;
         self.engaged = None;
-        self.mirrors.clear();
+        self.mirrors = None;
         self.fastcgi = None;
         self.caching = None;
         self.scripting = None;

@@ -8,12 +8,13 @@
 //! [`caching`](crate::message::caching)).
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use cache::Filling;
 use compress::Encoder;
 use runtime::timer::now_ms;
 
-use super::Coding;
+use super::{Coding, Tap};
 
 /// A kind of filter.
 #[derive(Debug)]
@@ -91,6 +92,8 @@ thread_local! {
 pub(crate) struct Filters {
     /// What a cache keeps of the payload, which passes it as it is.
     kept: Option<Box<Keeping>>,
+    /// Who else reads the payload, which passes as it is.
+    taps: Vec<Rc<Tap>>,
     /// What waits for filters of scripts, which come before the other.
     pub(super) scripts: Option<Box<Waiting>>,
     filter: Option<Filter>,
@@ -131,18 +134,33 @@ impl Filters {
             return None;
         }
         let made = MADE.with_borrow_mut(Vec::pop).unwrap_or_default();
-        Some(Box::new(Self { kept, scripts: None, filter, made }))
+        Some(Box::new(Self { kept, taps: Vec::new(), scripts: None, filter, made }))
+    }
+
+    /// None yet.
+    fn none() -> Box<Self> {
+        let made = MADE.with_borrow_mut(Vec::pop).unwrap_or_default();
+        Box::new(Self { kept: None, taps: Vec::new(), scripts: None, filter: None, made })
     }
 
     /// Those, if there are any, with filters of scripts before them.
     pub(crate) fn with_scripts(own: Option<Box<Self>>) -> Box<Self> {
-        let none = || {
-            let made = MADE.with_borrow_mut(Vec::pop).unwrap_or_default();
-            Box::new(Self { kept: None, scripts: None, filter: None, made })
-        };
-        let mut own = own.unwrap_or_else(none);
+        let mut own = own.unwrap_or_else(Self::none);
         own.scripts = Some(Box::default());
         own
+    }
+
+    /// Those, if there are any, with others who read the payload as it comes.
+    pub(crate) fn with_taps(own: Option<Box<Self>>, taps: &[Rc<Tap>]) -> Box<Self> {
+        let mut own = own.unwrap_or_else(Self::none);
+        taps.iter().for_each(|tap| tap.start());
+        own.taps.extend_from_slice(taps);
+        own
+    }
+
+    /// Whether other tasks should have their turn before more is taken.
+    pub(super) fn take_turns(&self) -> bool {
+        self.taps.iter().any(|tap| tap.takes_turn())
     }
 
     /// Takes what filters of scripts gave.
@@ -166,8 +184,9 @@ impl Filters {
         self.filter.is_none() && self.scripts.is_none()
     }
 
-    /// Has the cache take `data`, which passes as it is.
+    /// Has the cache, and who else reads it, take `data`, which passes as it is.
     pub(super) fn pass(&mut self, data: &[u8]) {
+        self.taps.iter().for_each(|tap| tap.pass(data));
         if let Some(kept) = &mut self.kept {
             kept.filling.push(data, now_ms());
         }
@@ -190,6 +209,7 @@ impl Filters {
     }
 
     pub(super) fn end(&mut self) {
+        self.taps.iter().for_each(|tap| tap.end());
         if let Some(filter) = &mut self.filter {
             filter.end(&mut self.made);
         }

@@ -15,6 +15,7 @@ mod send;
 mod sink;
 mod socket;
 mod source;
+mod tap;
 mod tracer;
 
 use std::io;
@@ -27,7 +28,8 @@ pub(crate) use filter::{Filter, Filters};
 pub(crate) use gate::{Gate, Shared, Throttle};
 pub(crate) use sink::{Coding, Following, Sink};
 pub(crate) use socket::Socket;
-pub(crate) use source::{Body, Source, Stored, decode};
+pub(crate) use source::{Body, Decoding, Source, Stored, decode};
+pub(crate) use tap::{Tap, Tapped, tap};
 pub(crate) use tracer::{Analyser, Trace, Tracer, Watcher, bit};
 pub use tracer::{Life, tell_of_process};
 

@@ -1,6 +1,7 @@
 //! Moving a direction on: taking in what its source has, handing it to its sink.
 
 use std::io;
+use std::pin::pin;
 use std::task::{Context, Poll, ready};
 
 use http::{ChunkEvent, Normalized};
@@ -304,6 +305,14 @@ impl Flow {
             }
             if self.filters.is_some() && self.waits_for_scripts() {
                 self.release(context, to);
+                return Poll::Pending;
+            }
+            if let Some(filters) = &self.filters
+                && filters.take_turns()
+            {
+                self.release(context, to);
+                // Behind the worker's next look at its sockets: the reader waits for one of them.
+                let _ = pin!(tokio::task::yield_now()).poll(context);
                 return Poll::Pending;
             }
             match self.poll_receive(context, &mut from, buffer) {

@@ -348,36 +348,94 @@ impl Stored {
     }
 }
 
+/// How far a body of HTTP/1 that stays in its buffer was decoded.
+#[derive(Debug, Default)]
+pub(crate) struct Decoding {
+    chunks: ChunkDecoder,
+    /// So many bytes of the buffer.
+    at: usize,
+}
+
+impl Decoding {
+    /// Goes on with `input`, which has come to be longer: adds to `out` what that has of the body;
+    /// says whether that is all of it.
+    ///
+    /// # Errors
+    /// It is badly coded.
+    pub(crate) fn go_on(
+        &mut self,
+        length: BodyLength,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<bool, http::ChunkError> {
+        match length {
+            BodyLength::None => Ok(true),
+            BodyLength::UntilClose | BodyLength::Length(_) => {
+                let end = match length {
+                    BodyLength::Length(n) => usize::try_from(n).unwrap_or(usize::MAX),
+                    _ => usize::MAX,
+                };
+                let from = std::mem::replace(&mut self.at, end.min(input.len()));
+                out.extend_from_slice(&input[from..self.at]);
+                Ok(self.at == end)
+            }
+            BodyLength::Chunked => loop {
+                match self.chunks.decode(input, self.at)? {
+                    ChunkEvent::Data { range } => {
+                        self.at = range.end;
+                        out.extend_from_slice(&input[range]);
+                    }
+                    ChunkEvent::More => {
+                        self.at = input.len();
+                        return Ok(false);
+                    }
+                    ChunkEvent::Done { consumed } => {
+                        self.at = consumed;
+                        return Ok(true);
+                    }
+                }
+            },
+        }
+    }
+}
+
 /// Decodes as much of an HTTP/1 body as lies in `input`; says whether that is all of it.
 ///
 /// # Errors
 /// It is badly coded.
 pub(crate) fn decode(length: BodyLength, input: &[u8], out: &mut Vec<u8>) -> Result<bool, http::ChunkError> {
     out.clear();
-    match length {
-        BodyLength::None => Ok(true),
-        BodyLength::UntilClose => {
-            out.extend_from_slice(input);
-            Ok(false)
-        }
-        BodyLength::Length(n) => {
-            let n = usize::try_from(n).unwrap_or(usize::MAX);
-            out.extend_from_slice(&input[..n.min(input.len())]);
-            Ok(input.len() >= n)
-        }
-        BodyLength::Chunked => {
-            let mut decoder = ChunkDecoder::new();
-            let mut at = 0;
-            loop {
-                match decoder.decode(input, at)? {
-                    ChunkEvent::Data { range } => {
-                        at = range.end;
-                        out.extend_from_slice(&input[range]);
+    Decoding::default().go_on(length, input, out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_decoded_as_it_comes_to_the_same_as_at_once() {
+        let chunked: &[u8] = b"3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nT: v\r\n\r\nnext";
+        let plain: &[u8] = b"abcdenext";
+        for (length, input) in [
+            (BodyLength::Chunked, chunked),
+            (BodyLength::Length(5), plain),
+            (BodyLength::UntilClose, plain),
+            (BodyLength::None, plain),
+        ] {
+            let mut whole = Vec::new();
+            let ended = decode(length, input, &mut whole).unwrap();
+            for step in 1..4 {
+                let (mut decoding, mut out, mut came) = (Decoding::default(), Vec::new(), 0);
+                while came < input.len() {
+                    came = (came + step).min(input.len());
+                    if decoding.go_on(length, &input[..came], &mut out).unwrap() {
+                        break;
                     }
-                    ChunkEvent::More => return Ok(false),
-                    ChunkEvent::Done { .. } => return Ok(true),
                 }
+                assert_eq!(out, whole, "{length:?} by {step}");
+                assert_eq!(decoding.go_on(length, input, &mut out).unwrap(), ended);
             }
         }
+        assert!(Decoding::default().go_on(BodyLength::Chunked, b"x\r\n", &mut Vec::new()).is_err());
     }
 }

@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn the_file_has_the_latest_messages_and_the_one_before_is_kept() {
-        let path = std::env::temp_dir().join(format!("weir-backing-{}", std::process::id()));
+        let path = scratch::Scratch::new("backing").file("ring");
         for text in ["first", "second"] {
             let mut backing = Backing::open(&path, 16).expect("a file in the temporary directory");
             backing.write(text.as_bytes());
@@ -80,6 +80,5 @@ mod tests {
         let kept = path.with_extension("bak");
         assert_eq!(fs::read(&path).expect("the file"), b"9\ncond\n012345678");
         assert!(fs::read(&kept).expect("the copy").starts_with(b"\nirst\n0123456789"));
-        drop((fs::remove_file(path), fs::remove_file(kept)));
     }
 }

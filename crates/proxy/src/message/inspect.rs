@@ -14,7 +14,9 @@ use sample::transaction::TimeoutSlot;
 use crate::client::{Client, Watch};
 use crate::exchange::Exchange;
 use crate::fault::Fault;
+use crate::flow::Decoding;
 use crate::message::scripted;
+use crate::message::wanted::Wanted;
 use crate::server::Upstream;
 
 /// Has rules see what of the response's body is there, without waiting for more.
@@ -23,22 +25,25 @@ pub(crate) fn look(x: &mut Exchange, upstream: &Upstream) {
     let _ = upstream.decode(x.response_body.length, &mut x.response_body.seen);
 }
 
-/// Waits until `wanted` bytes of the response's body, all of it, or a buffer full are there, and
+/// Waits until as much as is `wanted` of the response's body, all of it, or a buffer full are there, and
 /// decodes them for rules to look at (`wait-for-body`). They are still forwarded as they came.
 pub(crate) async fn hold(
     client: &mut Client,
     x: &mut Exchange,
     backend: &Proxy,
     upstream: &mut Upstream,
-    wanted: usize,
+    wanted: Wanted,
     timeout_ms: u64,
 ) -> Result<(), Fault> {
     let length = x.response_body.length;
     client.timer.set(timer::now_ms() + timeout_ms);
+    let mut decoding = Decoding::default();
+    x.response_body.seen.clear();
     loop {
-        let decoded = upstream.decode(length, &mut x.response_body.seen);
-        let complete = decoded.map_err(|_| Fault::BadResponseBody)?;
-        if complete || x.response_body.seen.len() >= wanted || !upstream.has_room() {
+        let decoded = upstream.decode_more(length, &mut decoding, &mut x.response_body.seen);
+        let is_enough =
+            decoded.map_err(|_| Fault::BadResponseBody)? || x.response_body.seen.len() >= wanted.bytes;
+        if is_enough || !upstream.has_room() && !upstream.enlarge(wanted.large) {
             return Ok(());
         }
         let watch = Watch { leaving: x.aborts_on_close(client, backend), late: Fault::ResponseTimeout };

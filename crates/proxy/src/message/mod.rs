@@ -14,4 +14,5 @@ pub(crate) mod response;
 pub(crate) mod scripted;
 pub(crate) mod splice;
 pub(crate) mod upload;
+pub(crate) mod wanted;
 pub(crate) mod websocket;

@@ -15,8 +15,9 @@ use crate::client::{Client, Watch};
 use crate::exchange::filters;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
-use crate::flow::{Coding, Filters, FlowError, Path};
+use crate::flow::{Coding, Decoding, Filters, FlowError, Path};
 use crate::message::splice::splice_pipe;
+use crate::message::wanted::Wanted;
 use crate::message::{compression, fastcgi, inspect, scripted};
 use crate::server::{Refused, Upstream, fcgi};
 
@@ -43,7 +44,7 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Pro
     }
     if buffered || by_parameter {
         let allowed = Allowed::of(client, backend);
-        Box::pin(hold(client, x, usize::MAX, allowed)).await?;
+        Box::pin(hold(client, x, Wanted::ALL, allowed)).await?;
     }
     // For retries nothing is waited for: only a body that is here as a whole can be sent again.
     if x.request_body.is_bare {
@@ -86,12 +87,12 @@ impl Allowed {
     }
 }
 
-/// Waits until `wanted` bytes of the body, or all of it, or a whole buffer, are there, and decodes
-/// them for rules to look at. What was held is still sent as it came.
+/// Waits until as much of the body as is `wanted`, or all of it, or a whole buffer, are there, and
+/// decodes them for rules to look at. What was held is still sent as it came.
 pub(crate) async fn hold(
     client: &mut Client,
     x: &mut Exchange,
-    wanted: usize,
+    wanted: Wanted,
     allowed: Allowed,
 ) -> Result<(), Stop> {
     if !x.has_body() || x.request_body.is_cut {
@@ -115,7 +116,7 @@ pub(crate) async fn hold_for_application(
     backend: &Proxy,
 ) -> Result<(), Stop> {
     if x.request_body.length == BodyLength::Chunked && x.has_body() {
-        return hold(client, x, usize::MAX, Allowed::of(client, backend)).await;
+        return hold(client, x, Wanted::ALL, Allowed::of(client, backend)).await;
     }
     Ok(answer_expectation(client, x).await?)
 }
@@ -164,12 +165,19 @@ pub(crate) async fn answer_expectation(client: &mut Client, x: &mut Exchange) ->
 async fn hold_within(
     client: &mut Client,
     x: &mut Exchange,
-    wanted: usize,
+    wanted: Wanted,
     allowed: Allowed,
 ) -> Result<(), Stop> {
+    let length = decoded_length(x);
+    let mut decoding = Decoding::default();
+    x.request_body.seen.clear();
     loop {
-        decode(client, x)?;
-        if x.request_body.is_complete || x.request_body.seen.len() >= wanted || !client.side.has_room() {
+        x.request_body.is_complete = client
+            .side
+            .decode_more(length, &mut decoding, &mut x.request_body.seen)
+            .map_err(|_| Fault::BadRequestBody)?;
+        let is_enough = x.request_body.is_complete || x.request_body.seen.len() >= wanted.bytes;
+        if is_enough || !client.side.has_room() && !client.side.enlarge(wanted.large) {
             return Ok(());
         }
         let watch = Watch { leaving: false, late: Fault::RequestTimeout };
@@ -195,13 +203,18 @@ pub(crate) fn look(client: &Client, x: &mut Exchange) {
 
 /// Decodes what is held from its beginning: bodies held are small, and seldom.
 fn decode(client: &Client, x: &mut Exchange) -> Result<(), Fault> {
-    let length = match x.request_body.length {
-        BodyLength::UntilClose => BodyLength::None,
-        length => length,
-    };
+    let length = decoded_length(x);
     x.request_body.is_complete =
         client.side.decode(length, &mut x.request_body.seen).map_err(|_| Fault::BadRequestBody)?;
     Ok(())
+}
+
+/// The length by which a body is decoded: a request's never ends with its connection.
+fn decoded_length(x: &Exchange) -> BodyLength {
+    match x.request_body.length {
+        BodyLength::UntilClose => BodyLength::None,
+        length => length,
+    }
 }
 
 /// Makes the head ready to be sent to `server`, before the body.
@@ -228,6 +241,9 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
             let path = Path::Payload(if upstream.is_bare() { Coding::Bare } else { Coding::Chunked });
             x.upload.start_filtered(framing, path, filters);
         }
+    }
+    if x.mirrors.is_some() && !x.request_body.is_dropped {
+        tap(x, framing, path);
     }
     x.upload.drops_trailers = backend.options.http_drop_request_trailers;
     let staged = &mut x.upload.staged;
@@ -265,6 +281,27 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
         let wanted = |options: &plan::Options| options.splice_request || options.splice_auto;
         x.upload.pipe = splice_pipe(client, backend, &x.upload, wanted);
     }
+}
+
+/// Has those who read the body for other backends see it on its way.
+#[cold]
+fn tap(x: &mut Exchange, framing: BodyLength, path: Path) {
+    let taps = x.mirrors.as_ref().map(|mirrors| &mirrors.taps[..]).unwrap_or_default();
+    if taps.is_empty() {
+        return;
+    }
+    let filters = x.upload.filters.take();
+    let is_filtered = filters.is_some();
+    let filters = Filters::with_taps(filters, taps);
+    if is_filtered {
+        x.upload.filters = Some(filters);
+        return;
+    }
+    let path = match path {
+        Path::Verbatim if framing != BodyLength::Chunked => Path::Payload(Coding::Bare),
+        path => path,
+    };
+    x.upload.start_filtered(framing, path, filters);
 }
 
 /// The same to a server that speaks FastCGI: parameters leave apart from the body.

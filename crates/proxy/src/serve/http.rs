@@ -117,7 +117,7 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
     if x.request_body.is_late {
         return Err(Fault::ClientTimeout.into());
     }
-    if !x.mirrors.is_empty() {
+    if x.mirrors.is_some() {
         mirror::begin(client, x);
     }
     if x.filtering.is_some() {

@@ -2,24 +2,30 @@
 //! queues and pools; its answer is read and dropped. Begun by `http` once the request is ready to
 //! leave, which never waits for any of it.
 //!
-//! A copy has the head as rules left it and the body if all of that is here. So many are on their
+//! A copy has the head as rules left it, and the body: as it is where all of that is here, else as it
+//! passes on its way to the request's own server ([`Tapped`](crate::flow::Tapped)). A backend that
+//! does not take it as fast as memory of a bounded size allows loses the copy. So many are on their
 //! way at once; what goes beyond that is counted and not made.
 
 use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use http::BodyLength;
 use runtime::Boxed;
 use runtime::timer::now_us;
 use sample::Phase;
 
-use super::aside::{self, Running};
+use super::aside::{self, Body, Running};
 use super::obtain::obtain_response;
 use crate::client::Client;
 use crate::evaluate;
 use crate::exchange::{Exchange, Stop, sockets};
-use crate::flow::Path;
-use crate::message::{conclude, download, fields, upload};
+use crate::fault::Fault;
+use crate::flow::{Coding, Path, Tap, Tapped, tap};
+use crate::message::{conclude, download, fastcgi, fields, upload};
 use crate::routing::{route, stick};
 use crate::server::local::LocalProxy;
 
@@ -34,30 +40,48 @@ thread_local! {
 /// Sends copies of the request of `x` to the backends that rules named.
 #[cold]
 pub(super) fn begin(client: &Client, x: &mut Exchange) {
-    let targets = std::mem::take(&mut x.mirrors);
+    let Some(mut mirrors) = x.mirrors.take() else { return };
     upload::look(client, x);
-    for index in targets {
+    for index in std::mem::take(&mut mirrors.targets) {
         let backend = client.worker.local(index);
         let counters = backend.state.keep_mirror().counters.mine();
-        if x.has_body() && !x.request_body.is_complete {
-            counters.without_body.add(1);
-            continue;
-        }
         let running = Running::begin(&RUNNING, MOST);
-        let body = || if x.has_body() { x.request_body.seen.clone() } else { Vec::new() };
-        let made = running.and_then(|running| Some((running, aside::client(client, body()).ok()?)));
+        let (body, tap) = body(x);
+        let coming = match &body {
+            Body::Coming(tapped, _) => Some(tapped.clone()),
+            Body::Whole(_) => None,
+        };
+        let made = running.and_then(|running| Some((running, aside::client(client, body).ok()?)));
         let Some((running, aside)) = made else {
             counters.dropped.add(1);
             continue;
         };
         counters.begun.add(1);
+        mirrors.taps.extend(tap);
         let mut copy = Exchange::take();
         take_request(&mut copy, x);
         tokio::task::spawn_local(async move {
             let _running = running;
-            run(aside, copy, backend).await;
+            run(aside, copy, backend, coming).await;
         });
     }
+    if !mirrors.taps.is_empty() {
+        x.mirrors = Some(mirrors);
+    }
+}
+
+/// The body of a copy, and what has to see the request's own on its way for that.
+fn body(x: &Exchange) -> (Body, Option<Rc<Tap>>) {
+    if !x.has_body() || x.request_body.is_complete {
+        let seen = if x.has_body() { x.request_body.seen.clone() } else { Vec::new() };
+        return (Body::Whole(seen), None);
+    }
+    let (tap, tapped) = tap();
+    let coding = match x.request_body.length {
+        BodyLength::Length(_) => Coding::Bare,
+        _ => Coding::Chunked,
+    };
+    (Body::Coming(Rc::new(tapped), coding), Some(Rc::new(tap)))
 }
 
 /// Makes `copy` one of the request of `x`.
@@ -67,7 +91,13 @@ fn take_request(copy: &mut Exchange, x: &Exchange) {
     copy.txn.source = x.txn.source;
     copy.txn.destination = x.txn.destination;
     copy.head_only = x.head_only;
-    if x.has_body() {
+    if x.has_body() && !x.request_body.is_complete {
+        copy.request_body.length = x.request_body.length;
+        if !matches!(x.request_body.length, BodyLength::Length(_)) {
+            copy.request_body.length = BodyLength::Chunked;
+            copy.txn.request.set_chunked();
+        }
+    } else if x.has_body() {
         copy.request_body.seen.extend_from_slice(&x.request_body.seen);
         // Whatever framed it before, it is so long.
         let length = copy.request_body.seen.len() as u64;
@@ -78,18 +108,37 @@ fn take_request(copy: &mut Exchange, x: &Exchange) {
     copy.txn.request.remove_known(http::KnownName::Expect);
 }
 
-/// Serves a copy to its end, and counts how that went.
-async fn run(mut client: Boxed<Client>, mut copy: Box<Exchange>, backend: Rc<LocalProxy>) {
+/// Serves a copy to its end, and counts how that went; `coming` is its body where that was not here
+/// yet.
+async fn run(
+    mut client: Boxed<Client>,
+    mut copy: Box<Exchange>,
+    backend: Rc<LocalProxy>,
+    coming: Option<Rc<Tapped>>,
+) {
     let traffic = || &backend.state.backend.mine().traffic;
     traffic().sessions.up();
     traffic().sessions_total.add(1);
     backend.state.backend.mine().requests_total.add(1);
-    let outcome = serve(&mut client, &mut copy, &backend).await;
+    let outcome = match &coming {
+        None => serve(&mut client, &mut copy, &backend).await,
+        Some(body) => {
+            let mut serving = pin!(serve(&mut client, &mut copy, &backend));
+            // A server that takes nothing would keep what is lost already.
+            poll_fn(|context| match serving.as_mut().poll(context) {
+                Poll::Pending => body.poll_cut(context).map(|()| Err(Fault::ClientCut.into())),
+                served => served,
+            })
+            .await
+        }
+    };
     traffic().sessions.down();
     sockets::forget(&client, &mut copy);
     let counters = backend.state.keep_mirror().counters.mine();
     if copy.txn.server_status > 0 {
         counters.answered.add(1)
+    } else if coming.is_some_and(|body| body.is_cut()) {
+        counters.cut.add(1)
     } else {
         counters.failed.add(1)
     }
@@ -113,6 +162,10 @@ async fn serve(client: &mut Client, copy: &mut Exchange, backend: &Rc<LocalProxy
     evaluate::of_backend(client, copy, backend).await?;
     upload::prepare(client, copy, backend).await?;
     fields::of_request(client, copy, backend)?;
+    if let Some(app) = &backend.fcgi {
+        upload::hold_for_application(client, copy, backend).await?;
+        fastcgi::of_request(client, copy, app);
+    }
     route::bind_server(client, copy, backend);
     stick::of_request(client, copy, backend);
     copy.choice.hash = route::hash(client, copy, backend);

@@ -22,7 +22,7 @@ use state::sessions::{self, Activity};
 
 use super::boxes::{Exchanges, Running};
 use super::ready::{Ready, Slot};
-use super::share::Share;
+use super::share::{Share, moderate};
 use super::stopping::{self, Told};
 use crate::client::{Client, Downstream, handshake};
 use crate::exchange::{Arrival, Exchange, Next, report};
@@ -104,8 +104,12 @@ where
         if client.side.is_early() && !Box::pin(client.settle()).await {
             return;
         }
+        let moderated = match client.worker.shared.plan.global.tune.h2.front.moderation {
+            Some(own) => Box::pin(moderate(own, &client.prepared().h2.front)).await,
+            None => None,
+        };
         let (share, connection) = {
-            let config = &client.prepared().h2.front;
+            let config = moderated.as_ref().unwrap_or(&client.prepared().h2.front);
             let (share, own) = Share::take(&client.worker, config).unzip();
             let engine = Engine::new(Role::Server, own.as_ref().unwrap_or(config));
             (share, Connection::new(engine, client.side.descriptor(), client.side.tls().is_some()))

@@ -1,5 +1,6 @@
-//! How many streams a new connection of a client may have where those of all are limited
-//! (`tune.streams-elasticity`): one, and of those that the limit leaves beyond one for each of
+//! How many streams a new connection of a client may have: fewer where its worker has much to do
+//! (`tune.h2.fe.max-concurrent-streams … rq-load`), and where those of all are limited
+//! (`tune.streams-elasticity`) one, and of those that the limit leaves beyond one for each of
 //! `maxconn` connections a part that gets smaller as they are given away.
 //!
 //! The rule is what HAProxy 3.5 was seen to advertise, number by number.
@@ -7,7 +8,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use plan::global::Moderation;
 use runtime::shared::Shared as _;
+use runtime::usage;
 use state::Process;
 
 use crate::worker::Worker;
@@ -40,6 +43,26 @@ impl Share {
     }
 }
 
+/// How many streams a connection is told of `limit` (0 for no limit) where so many tasks of its worker
+/// wait for their turn: beyond the load that is allowed, the less the more it is beyond.
+pub(super) fn moderated(limit: u32, own: Moderation, load: u32) -> u32 {
+    if load <= own.load {
+        return limit;
+    }
+    let most = if limit == 0 { u32::MAX } else { limit };
+    let (allowed, load) = (u128::from(own.load), u128::from(load));
+    let told = u128::from(most) * allowed * allowed / (load * load);
+    u32::try_from(told).unwrap_or(most).max(own.least).min(most)
+}
+
+/// What a connection is told while its worker has much to do (`rq-load`); `None` for what others are
+/// told.
+pub(super) async fn moderate(own: Moderation, config: &h2::Config) -> Option<Arc<h2::Config>> {
+    let limit = config.max_concurrent_streams;
+    let told = moderated(limit, own, usage::load().await);
+    (told != limit).then(|| Arc::new(h2::Config { max_concurrent_streams: told, ..config.clone() }))
+}
+
 impl Drop for Share {
     fn drop(&mut self) {
         self.process.extra_streams.sub(self.extra);
@@ -54,7 +77,7 @@ fn extra(all: u64, taken: u64, limit: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::extra;
+    use super::{Moderation, extra, moderated};
 
     /// What as many connections are told, one after another.
     fn told(most: u64, percent: u64, limit: u64, count: usize) -> Vec<u64> {
@@ -66,6 +89,14 @@ mod tests {
             1 + own
         });
         each.take(count).collect()
+    }
+
+    #[test]
+    fn the_number_shrinks_with_the_square_of_what_is_too_much() {
+        let told = |limit, load| moderated(limit, Moderation { load: 50, least: 5 }, load);
+        assert_eq!([0, 50, 51, 100, 150, 1000].map(|load| told(100, load)), [100, 100, 96, 25, 11, 5]);
+        assert_eq!([told(3, 1000), told(0, 10), told(0, 100)], [3, 0, u32::MAX / 4]);
+        assert_eq!(told(100, u32::MAX), 5);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use std::task::{Context, Poll};
 use http::{BodyLength, ChunkDecoder, ErrorKind, Head, Method, ParseError, ParseOptions};
 use sample::{Endpoint, StreamFacts};
 
-use crate::flow::{Flow, FlowError, Sink, Source};
+use crate::flow::{Decoding, Flow, FlowError, Sink, Source};
 use h1::Connection;
 use local::LocalServer;
 
@@ -249,6 +249,32 @@ impl Upstream {
             Self::H1(_) => crate::flow::decode(length, self.received(), out),
             Self::H2(request) => Ok(request.decode(length, out)),
             Self::Fcgi(request) => Ok(request.decode(length, out)),
+        }
+    }
+
+    /// As [`decode`](Self::decode), of what came since `decoding` was used last, behind what `out` has.
+    ///
+    /// # Errors
+    /// It is badly coded.
+    pub(crate) fn decode_more(
+        &self,
+        length: BodyLength,
+        decoding: &mut Decoding,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, http::ChunkError> {
+        match self {
+            Self::H1(_) => decoding.go_on(length, self.received(), out),
+            Self::H2(request) => Ok(request.decode_more(length, out)),
+            Self::Fcgi(request) => Ok(request.decode_more(length, out)),
+        }
+    }
+
+    /// Has the buffer hold so many bytes, where it holds less; whether it did.
+    pub(crate) fn enlarge(&mut self, bytes: usize) -> bool {
+        match self {
+            Self::H1(connection) => connection.socket.input_for_body().enlarge(bytes),
+            Self::H2(request) => request.enlarge(bytes),
+            Self::Fcgi(request) => request.enlarge(bytes),
         }
     }
 

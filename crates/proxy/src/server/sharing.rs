@@ -226,6 +226,11 @@ impl<E: Protocol, X> Share<E, X> {
         self.stream.as_mut().is_some_and(Stream::has_room)
     }
 
+    /// Has the buffer hold so many bytes, where it holds less; whether it did.
+    pub(crate) fn enlarge(&mut self, bytes: usize) -> bool {
+        self.stream.as_mut().is_some_and(|stream| stream.input().enlarge(bytes))
+    }
+
     /// Receives more of the response's body: 0 at its end.
     ///
     /// # Errors
@@ -259,6 +264,14 @@ impl<E: Protocol, X> Share<E, X> {
                 out.clear();
                 !matches!(length, BodyLength::Length(1..))
             }
+        }
+    }
+
+    /// The same behind what of it `out` has already.
+    pub(crate) fn decode_more(&self, length: BodyLength, out: &mut Vec<u8>) -> bool {
+        match &self.stream {
+            Some(stream) => stream.decode_more(length, out),
+            None => !matches!(length, BodyLength::Length(1..)),
         }
     }
 }

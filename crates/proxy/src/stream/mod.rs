@@ -262,7 +262,12 @@ impl<E: Protocol> Stream<E> {
     /// What is here of the body, into `out`; says whether that is all of it.
     pub(crate) fn decode(&self, length: BodyLength, out: &mut Vec<u8>) -> bool {
         out.clear();
-        out.extend_from_slice(self.received());
+        self.decode_more(length, out)
+    }
+
+    /// The same behind what of it `out` has already.
+    pub(crate) fn decode_more(&self, length: BodyLength, out: &mut Vec<u8>) -> bool {
+        out.extend_from_slice(self.received().get(out.len()..).unwrap_or_default());
         match length {
             BodyLength::None => true,
             BodyLength::Length(length) => out.len() as u64 >= length,

@@ -25,6 +25,8 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("be_sess_rate",       &[arg(Kind::Backend)], Type::Int,  Columns::INTERNAL, "sessions a second of a backend",                 be_sess_rate),
     row("connslots",          &[arg(Kind::Backend)], Type::Int,  Columns::INTERNAL, "places left on servers and in their queues, -1 for no limit", connslots),
     row("dst_conn",           &[],                   Type::Int,  Columns::FRONTEND, "connections of the listener",                    dst_conn),
+    row("fcgi.docroot",       &[],                   Type::Str,  Columns::REQUEST,  "where the scripts of the backend's FastCGI application are", fcgi_docroot),
+    row("fcgi.index",         &[],                   Type::Str,  Columns::REQUEST,  "what its path means that ends with a slash",     fcgi_index),
     row("fe_conn",            &[arg(Kind::Frontend)],Type::Int,  Columns::INTERNAL, "connections of a frontend",                      fe_conn),
     row("fe_id",              &[],                   Type::Int,  Columns::FRONTEND, "the frontend's number",                          fe_id),
     row("fe_name",            &[],                   Type::Str,  Columns::FRONTEND, "the frontend's name",                            fe_name),
@@ -279,6 +281,18 @@ fn fe_tarpit_timeout<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Optio
 fn fe_defbe<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
     let name = env.session?.frontend.default_backend.load_full()?;
     Some(Value::Str(crate::value::Scratch::copy(name.as_bytes()).into()))
+}
+
+fn fcgi_docroot<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let application = backend(env)?.application.load();
+    let docroot = &application.as_ref()?.docroot;
+    Some(Value::Str(crate::value::Scratch::copy(docroot.as_bytes()).into()))
+}
+
+fn fcgi_index<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    let application = backend(env)?.application.load();
+    let index = application.as_ref()?.index.as_ref()?;
+    Some(Value::Str(crate::value::Scratch::copy(index.as_bytes()).into()))
 }
 
 fn be_connect_timeout<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

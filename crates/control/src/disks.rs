@@ -1,0 +1,84 @@
+//! `show cache disk`, and the same as metrics of the exporter (docs/beyond-haproxy.md): the files of
+//! caches (`disk` in a `cache` section). HAProxy has none of them.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use cache::Files;
+
+use crate::call::{Call, Reply, error};
+use crate::view::View;
+
+/// What is known of the files of a cache: the name of the column and of the metric, what it is, its
+/// value.
+type Row = (&'static str, &'static str, fn(&Files) -> u64);
+
+#[rustfmt::skip]
+const STATES: &[Row] = &[
+    ("in_use",  "Whether the directory of a cache is this process's and was looked through.",   |own| own.is_open().into()),
+    ("files",   "Responses that a cache has in files, those on their way into one included.",    |own| own.count() as u64),
+    ("bytes",   "Bytes of the files of a cache.",                                                |own| own.bytes()),
+    ("size",    "Bytes that the files of a cache may have.",                                     |own| own.settings.size),
+];
+
+#[rustfmt::skip]
+const COUNTS: &[Row] = &[
+    ("hits",    "Responses that a cache read from files.",                                       |own| get(&own.counts.hits)),
+    ("written", "Responses that a cache wrote to files.",                                        |own| get(&own.counts.written)),
+    ("evicted", "Files that a cache removed to make room for others.",                           |own| get(&own.counts.evicted)),
+    ("passed",  "Responses that a cache did not write: too many waited for it.",                 |own| get(&own.counts.passed)),
+    ("wrong",   "Files that were not what a cache wrote, and were removed.",                     |own| get(&own.counts.wrong)),
+    ("errors",  "What the system refused a cache that reads and writes files.",                  |own| get(&own.counts.errors)),
+];
+
+fn get(count: &AtomicU64) -> u64 {
+    count.load(Relaxed)
+}
+
+/// The caches that have files.
+fn disks(view: &View) -> impl Iterator<Item = &Arc<Files>> {
+    view.caches.iter().filter_map(|store| store.files.as_ref())
+}
+
+pub(crate) fn show(call: &mut Call<'_>) -> Reply {
+    let (view, wanted) = (call.runtime.view(), call.arg(0).to_owned());
+    let chosen: Vec<_> = disks(&view).filter(|own| wanted.is_empty() || *own.name == *wanted).collect();
+    if chosen.is_empty() && !wanted.is_empty() {
+        return error(format!("No cache '{wanted}' has a 'disk'."));
+    }
+    let mut out = "# cache".to_owned();
+    for (name, ..) in STATES.iter().chain(COUNTS) {
+        let _ = write!(out, " {name}");
+    }
+    out.push_str(" directory\n");
+    for own in chosen {
+        out.push_str(&own.name);
+        for (.., value) in STATES.iter().chain(COUNTS) {
+            let _ = write!(out, " {}", value(own));
+        }
+        let _ = writeln!(out, " {}", own.settings.directory);
+    }
+    Reply::Text(out)
+}
+
+/// The metrics; `wanted` takes them by the kind of object and by name.
+pub(crate) fn metrics(view: &View, wanted: impl Fn(&str, &str) -> bool) -> String {
+    let mut out = String::new();
+    if disks(view).next().is_none() {
+        return out;
+    }
+    for (rows, kind) in [(STATES, "gauge"), (COUNTS, "counter")] {
+        for (name, help, value) in rows {
+            let name = format!("disk_{name}{}", if kind == "counter" { "_total" } else { "" });
+            if !wanted("cache", &name) {
+                continue;
+            }
+            let _ = writeln!(out, "# HELP weir_cache_{name} {help}\n# TYPE weir_cache_{name} {kind}");
+            for own in disks(view) {
+                let _ = writeln!(out, "weir_cache_{name}{{cache=\"{}\"}} {}", own.name, value(own));
+            }
+        }
+    }
+    out
+}
