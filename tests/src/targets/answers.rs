@@ -21,12 +21,11 @@ pub fn dns_answer(bytes: &[u8]) {
         // A record takes eleven bytes at least.
         assert!(!records.is_empty() && records.len() <= bytes.len() / 11, "{found:?}");
     }
-    if let [v4, v6, services] = &found {
-        let is = |text: &String, v4: bool| text.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_ipv4() == v4);
-        assert!(v4.iter().flatten().all(|text| is(text, true)));
-        assert!(v6.iter().flatten().all(|text| is(text, false)));
-        assert!(services.iter().flatten().all(|text| !text.starts_with(':')));
-    }
+    let [v4, v6, services] = &found;
+    let is = |text: &String, v4: bool| text.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_ipv4() == v4);
+    assert!(v4.iter().flatten().all(|text| is(text, true)));
+    assert!(v6.iter().flatten().all(|text| is(text, false)));
+    assert!(services.iter().flatten().all(|text| !text.starts_with(':')));
 }
 
 /// A conversation with a mail server comes to the same however its replies are cut, and nothing is said that
@@ -99,8 +98,9 @@ fn received(bytes: &[u8]) -> Option<(Received, &[u8])> {
         _ => 0,
     };
     let (body, rest) = rest.split_at(length);
-    let field =
-        |name: &'static [u8]| head.get(&Name::new(name)).map(|text| String::from_utf8_lossy(text).into_owned());
+    let field = |name: &'static [u8]| {
+        head.get(&Name::new(name)).map(|text| String::from_utf8_lossy(text).into_owned())
+    };
     let answer = Received {
         status: head.status(),
         nonce: field(b"replay-nonce"),

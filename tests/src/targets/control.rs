@@ -16,7 +16,7 @@ const CONFIGURATION: &str = "
 frontend fe
  guid fe
  mode http
- bind 127.0.0.1:1 guid sock
+ bind 127.0.0.1:1 guid-prefix sock
  timeout client 1s
  http-request set-header a %[path,map(virt@m)] if { src -f virt@l }
  http-request track-sc0 src table t
@@ -126,7 +126,11 @@ pub fn state_rows(bytes: &[u8]) {
     let (runtime, rows) = (runtime(), state::saved::by_name(rows));
     for backend in &runtime.view().proxies {
         let named: Vec<_> = rows.values().cloned().collect();
-        state_file::restore(&state::saved::by_name(state_file::of_backend(named, backend, &|_| ())), backend, &|_| ());
+        state_file::restore(
+            &state::saved::by_name(state_file::of_backend(named, backend, &|_| ())),
+            backend,
+            &|_| (),
+        );
         state_file::restore(&rows, backend, &|_| ());
     }
     let written = String::from_utf8(ask(&runtime, Level::Admin, b"show servers state\n")).expect("text");
@@ -166,7 +170,9 @@ pub fn statistics_page(bytes: &[u8]) {
     for (name, value) in &response.headers {
         assert!(!value.contains(['\r', '\n']), "{name}: {value}");
     }
-    let is = |kind: &str| response.headers.iter().any(|(name, value)| *name == "content-type" && value.contains(kind));
+    let is = |kind: &str| {
+        response.headers.iter().any(|(name, value)| *name == "content-type" && value.contains(kind))
+    };
     let (html, json) = (is("text/html"), is("json"));
     let page: Vec<u8> = response.body.flatten().collect();
     if json && method == Method::Get {

@@ -121,7 +121,8 @@ pub fn h2_response(bytes: &[u8]) {
     assert!((100..1000).contains(&head.status()));
     let mut written = Vec::new();
     head.write_to(&mut written);
-    let options = ParseOptions { relaxed: true, max_bytes: usize::MAX, max_fields: 200, ..ParseOptions::default() };
+    let options =
+        ParseOptions { relaxed: true, max_bytes: usize::MAX, max_fields: 200, ..ParseOptions::default() };
     let mut again = Head::new();
     let status = http::parse_response(&written, &mut again, &options);
     assert_eq!(status, Ok(Status::Complete { len: written.len() }), "{}", written.escape_ascii());

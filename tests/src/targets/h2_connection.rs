@@ -109,7 +109,11 @@ fn act(engine: &mut Connection<Vec<u8>>, choice: u8, event: Event, told: &mut To
             if engine.config().max_total_streams > 0 || key.id() % 8 == 1 {
                 engine.ping();
             }
-            if choice & 1 == 0 { respond(engine, *key) } else { go_on(engine, *key) }
+            if choice & 1 == 0 {
+                respond(engine, *key)
+            } else {
+                go_on(engine, *key)
+            }
             if choice & ENDS != 0 {
                 engine.shutdown(Phase::Announce);
             }
