@@ -147,7 +147,7 @@ pub fn stats_rows(bytes: &[u8]) {
     assert_eq!(first, stats_file::load(&text, &view));
     let written = stats_file::text(&view);
     assert_eq!(stats_file::load(&written, &view), Ok(()), "{written}");
-    let _ = ask(&runtime, Level::Admin, b"show stat;show stat json\n");
+    let _ = ask(&runtime, Level::Admin, b"show stat\n");
 }
 
 /// What is asked of the statistics page and the exporter of metrics, and what forms say, gets into headers and
