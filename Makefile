@@ -25,13 +25,15 @@
 #   make bench-threads      what sharing costs, groups of threads
 #   make bench-trials       reloads, dying servers, memory, floods, the runtime socket, beside haproxy (TRIALS="reload memory" SCALE=10)
 #   make bench-variables    many variables, many accesses
+#   make fuzz               fuzz targets one after the other, SECONDS=60 each (TARGETS="hpack url" chooses); not part of `make test`
 #   make lint     formatting, clippy, imports between crates and modules, fields of the plan that nobody reads, generated pages
 #   make fmt      format the sources
 
 SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-.PHONY: run build release test test-configs lint fmt bench bench-balance bench-busy-polling bench-cache bench-checks bench-compression bench-diff bench-expressions bench-h2 bench-load bench-lookups bench-lua bench-peers bench-reloads bench-tables bench-threads bench-tls bench-trials bench-variables tools docs clean
+SECONDS ?= 60
+.PHONY: run build release test test-configs fuzz lint fmt bench bench-balance bench-busy-polling bench-cache bench-checks bench-compression bench-diff bench-expressions bench-h2 bench-load bench-lookups bench-lua bench-peers bench-reloads bench-tables bench-threads bench-tls bench-trials bench-variables tools docs clean
 
 run: build
 	@./tools/quickstart.sh $(TARGET)/quick/weir
@@ -58,6 +60,10 @@ test: tools
 test-configs: tools
 	@test -d "$(CONFIGS)" || { echo "say where they are: make test-configs CONFIGS=<folder>"; exit 2; }
 	WEIR_CONFIGS=$(abspath $(CONFIGS)) $(CARGO) test -p weir-config --test files -p weir-tests --test configs -- --ignored
+
+fuzz:
+	@./tools/need.sh cc pkg-config openssl/ssl.h
+	@./tools/fuzz.sh $(SECONDS) $(TARGETS)
 
 lint:
 	$(CARGO) fmt --all --check

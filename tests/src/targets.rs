@@ -4,11 +4,14 @@
 //! `fuzz/fuzz_targets` calls them with what a fuzzer makes up, `tests/tests/seeds.rs` with the
 //! seeds of `fuzz/seeds`.
 
+mod answers;
 mod cache;
+mod control;
 mod expressions;
 mod fcgi;
 mod h2;
 mod h2_connection;
+mod payload;
 mod peers;
 mod spop;
 mod tls;
@@ -22,10 +25,15 @@ use net::{netscaler, proxy_protocol};
 use plan::Plan;
 use sample::{Env, Transaction};
 
+pub use self::answers::{
+    acme_answers, agent_line, check_answer, check_protocols, dns_answer, mail_replies,
+};
 pub use self::cache::{cache_file, cache_key, cache_vary};
+pub use self::control::{command_line, state_rows, statistics_page, stats_rows};
 pub use self::fcgi::fcgi_records;
-pub use self::h2::{h2_request, hpack};
+pub use self::h2::{h2_request, h2_response, hpack};
 pub use self::h2_connection::h2_connection;
+pub use self::payload::{encoded, first_bytes, payload};
 pub use self::peers::peers_session;
 pub use self::spop::spop_frames;
 pub use self::tls::{ciphers, client_hello, crt_list, ocsp, pem, x509};
@@ -57,12 +65,26 @@ pub const TARGETS: &[Target] = &[
     ("h2_connection", h2_connection),
     ("hpack", hpack),
     ("h2_request", h2_request),
+    ("h2_response", h2_response),
     ("peers_session", peers_session),
     ("fcgi_records", fcgi_records),
     ("spop_frames", spop_frames),
     ("cache_file", cache_file),
     ("cache_key", cache_key),
     ("cache_vary", cache_vary),
+    ("payload", payload),
+    ("first_bytes", first_bytes),
+    ("encoded", encoded),
+    ("dns_answer", dns_answer),
+    ("mail_replies", mail_replies),
+    ("acme_answers", acme_answers),
+    ("check_answer", check_answer),
+    ("check_protocols", check_protocols),
+    ("agent_line", agent_line),
+    ("command_line", command_line),
+    ("statistics_page", statistics_page),
+    ("state_rows", state_rows),
+    ("stats_rows", stats_rows),
 ];
 
 /// A configuration gives a plan or at least one error, never both, and every message can be shown
@@ -85,7 +107,7 @@ fn load(text: &str) -> Loaded {
     config::load_text("fuzz.cfg", text, &Boot { setting, ..Boot::default() })
 }
 
-/// A request is read the same in one piece as byte by byte, and what is written of it is read as
+/// A request is read the same in one piece as in many, and what is written of it is read as
 /// the same request again.
 pub fn http1_request(bytes: &[u8]) {
     for options in [ParseOptions::default(), relaxed()] {
@@ -111,7 +133,9 @@ fn message(bytes: &[u8], options: &ParseOptions, parse: Parse, body: fn(&Head) -
     let whole = parse(bytes, &mut head, options);
     let mut gradual = Head::new();
     let mut by_piece = Ok(Status::Partial);
-    for end in 0..=bytes.len() {
+    // Of long messages not every length is tried.
+    let step = bytes.len().div_ceil(512).max(1);
+    for end in (0..bytes.len()).step_by(step).chain([bytes.len()]) {
         by_piece = parse(&bytes[..end], &mut gradual, options);
         if !matches!(by_piece, Ok(Status::Partial)) {
             break;

@@ -48,7 +48,7 @@ const CRATES: &[Crate] = &[
     ("control",    "crates/control", &["base", "cache", "http", "runtime", "sample", "state", "tls"]),
     ("weir",       "weir",           &["acme", "balance", "base", "cache", "client", "compress", "config", "control", "diag", "disk", "health", "http", "lua", "mail", "net", "ocsp", "peers", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "syntax", "tls"]),
     ("xtask",      "xtask",          &["base", "config", "control", "rules", "sample"]),
-    ("weir-tests", "tests",          &["cache", "config", "diag", "fcgi", "h2", "http", "net", "peers", "plan", "rules", "sample", "scratch", "spop", "state", "tls"]),
+    ("weir-tests", "tests",          &["acme", "cache", "client", "config", "control", "diag", "fcgi", "h2", "health", "http", "mail", "net", "peers", "plan", "resolvers", "rules", "runtime", "sample", "scratch", "spop", "state", "tls"]),
 ];
 
 /// The crates that may switch the check of `unsafe` off for one of their files, and these files.

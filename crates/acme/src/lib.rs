@@ -17,6 +17,7 @@ mod meet;
 mod save;
 mod schedule;
 mod task;
+pub mod trial;
 
 pub use desk::Tell;
 pub use save::{complete_pairs, keep_account_keys, try_files};

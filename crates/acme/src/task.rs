@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use base::clock::{WallTime, now_ms};
-use client::{Request, Response, Settings, Url};
+use client::{Request, Settings, Url};
 use plan::Plan;
 use plan::acme::Order;
 use runtime::timer;
@@ -170,14 +170,13 @@ async fn send(desk: &Desk, ask: &Ask) -> Result<Answer, String> {
         status: response.status,
         nonce: header("Replay-Nonce"),
         location: header("Location"),
-        retry_after: retry_after(&response),
+        retry_after: response.header("Retry-After").and_then(pause_of),
         body: response.body,
     })
 }
 
 /// `Retry-After` in seconds, or as a date (RFC 9110, 10.2.3).
-fn retry_after(response: &Response) -> Option<Duration> {
-    let text = response.header("Retry-After")?;
+pub(crate) fn pause_of(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));
     }

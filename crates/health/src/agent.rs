@@ -23,24 +23,24 @@ use crate::{Context, Peer, verdict};
 
 /// What an agent said.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Report<'a> {
+pub(crate) struct Report<'a> {
     /// `75%` or what stands behind `weight:`.
-    weight: Option<&'a str>,
+    pub(crate) weight: Option<&'a str>,
     /// What stands behind `maxconn:`.
-    maxconn: Option<&'a str>,
+    pub(crate) maxconn: Option<&'a str>,
     /// `ready`, `drain` or `maint`.
-    admin: Option<&'static str>,
+    pub(crate) admin: Option<&'static str>,
     /// `up`, `down`, `fail` or `stopped`, as it was written.
-    state: Option<&'a str>,
+    pub(crate) state: Option<&'a str>,
     /// What follows a sharp.
     description: &'a str,
     /// The first word that is none of these.
-    unknown: Option<&'a str>,
+    pub(crate) unknown: Option<&'a str>,
 }
 
 impl<'a> Report<'a> {
     /// Reads a line; words are apart by blanks or commas. Of several of one kind the last counts.
-    fn parse(line: &'a str) -> Self {
+    pub(crate) fn parse(line: &'a str) -> Self {
         let mut report = Report::default();
         let (words, description) = line.split_once('#').unwrap_or((line, ""));
         report.description = description.trim_start();

@@ -58,6 +58,21 @@ impl Facts {
 
     /// The facts at the start of a check.
     pub(crate) fn new(subject: &Subject, process: &Arc<Process>) -> Self {
+        let transaction = Transaction {
+            backend: Some(Local::new(subject.backend().state.clone())),
+            server: Some(Local::new(subject.server().clone())),
+            ..Transaction::default()
+        };
+        let mut facts = Self::of(process, transaction);
+        if let Some(format) = &subject.backend().unique_id_format {
+            let id = facts.render(format);
+            facts.transaction.unique_id = facts.transaction.keep(&id);
+        }
+        facts
+    }
+
+    /// The facts of a check that `transaction` says the server of.
+    pub(crate) fn of(process: &Arc<Process>, transaction: Transaction) -> Self {
         let (frontend, listener) = frontend();
         let (now, wall) = (now_us(), WallTime::now());
         let session = Session::new(Accepted {
@@ -68,24 +83,14 @@ impl Facts {
             listener,
             id: 0,
         });
-        let transaction = Transaction {
-            backend: Some(Local::new(subject.backend().state.clone())),
-            server: Some(Local::new(subject.server().clone())),
-            ..Transaction::default()
-        };
-        let mut facts = Self {
+        Self {
             process: process.clone(),
             session,
             transaction: Box::new(transaction),
             vars: Slots::default(),
             trailers: Head::new(),
             received: Vec::new(),
-        };
-        if let Some(format) = &subject.backend().unique_id_format {
-            let id = facts.render(format);
-            facts.transaction.unique_id = facts.transaction.keep(&id);
         }
-        facts
     }
 
     /// Notes between which addresses the check goes, and what is known of TLS on the way.

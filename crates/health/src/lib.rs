@@ -27,6 +27,7 @@ mod request;
 mod rise;
 mod script;
 mod task;
+pub mod trial;
 mod verdict;
 mod watch;
 

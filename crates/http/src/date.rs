@@ -67,8 +67,12 @@ pub fn parse(text: &[u8]) -> Option<i64> {
         year = words.next()?.parse().ok()?;
     }
     let month = MONTHS.iter().position(|m| *m == month)? as i64 + 1;
-    let day: i64 = day.parse().ok()?;
-    let mut parts = time.split(':').map(|part| part.parse::<i64>().ok().filter(|_| part.len() == 2));
+    let number = |digits: &str| {
+        let is_short = digits.len() <= 2 && digits.bytes().all(|byte| byte.is_ascii_digit());
+        digits.parse::<i64>().ok().filter(|_| is_short)
+    };
+    let day = number(day)?;
+    let mut parts = time.split(':').map(|part| number(part).filter(|_| part.len() == 2));
     let (hour, minute, second) = (parts.next()??, parts.next()??, parts.next()??);
     let sound = parts.next().is_none()
         && (0..24).contains(&hour)
@@ -113,6 +117,11 @@ mod tests {
             "Sun, 06 Nov 1994 08:49 GMT",
             "Sun, 06 Nov 1994 08:49:37 GMT x",
             "Sun, +6 Nov 199 08:49:37 GMT",
+            "Sun, +6 Nov 1994 08:49:37 GMT",
+            "Sun, 06 Nov 1994 +8:49:37 GMT",
+            "Sun, 9223372036854775807 Nov 1994 08:49:37 GMT",
+            "Sun Nov 9223372036854775807 08:49:37 1994",
+            "Sun Nov 6 08:49:37 9223372036854775807",
         ] {
             assert_eq!(parse(text.as_bytes()), None, "{text}");
         }

@@ -82,6 +82,11 @@ impl<'a> Dialog<'a> {
         self.received.extend_from_slice(bytes);
         let mut begin = 0;
         while let Some(end) = memchr::memchr(b'\n', &self.received[begin..]) {
+            if self.is_delivered() {
+                // Whatever it says: it has the letter.
+                self.step = Step::Over;
+                break;
+            }
             let line = self.received[begin..begin + end].trim_ascii_end().to_owned();
             begin += end + 1;
             if is_last(&line)? {
@@ -89,7 +94,12 @@ impl<'a> Dialog<'a> {
             }
         }
         self.received.drain(..begin);
-        if self.received.len() > LONGEST_REPLY { Err(Refusal::NoReply) } else { Ok(()) }
+        match self.received.len() > LONGEST_REPLY {
+            true if self.is_delivered() => self.step = Step::Over,
+            true => return Err(Refusal::NoReply),
+            false => {}
+        }
+        Ok(())
     }
 
     /// Takes a reply of which this is the last line.
@@ -103,7 +113,6 @@ impl<'a> Dialog<'a> {
             Step::To => (b"25", Step::Data, "DATA\r\n".to_owned()),
             Step::Data => (b"354", Step::Message, self.letter.message()),
             Step::Message => (b"250", Step::Quit, "QUIT\r\n".to_owned()),
-            // Whatever it says: it has the letter.
             Step::Quit | Step::Over => (b"", Step::Over, String::new()),
         };
         if !line.starts_with(wanted) {
@@ -169,6 +178,20 @@ mod tests {
         assert_eq!(dialog.take_output(), "QUIT\r\n");
         dialog.receive(b"500 whatever\r\n").expect("nobody minds any more");
         assert!(dialog.is_over());
+    }
+
+    #[test]
+    fn a_letter_that_was_taken_is_not_refused_by_what_follows() {
+        let taken = "220\r\n250\r\n250\r\n250\r\n354\r\n250\r\n";
+        for last in ["221 bye\r\n250\r\nmore\r\n", "hello\r\n", "\r\n", &"2".repeat(10_000)] {
+            let letter = letter();
+            let mut dialog = Dialog::new(&letter);
+            assert_eq!(dialog.receive(taken.as_bytes()), Ok(()));
+            assert_eq!(dialog.receive(last.as_bytes()), Ok(()), "{}", &last[..last.len().min(40)]);
+            assert!(dialog.is_over());
+            let mut at_once = Dialog::new(&letter);
+            assert_eq!(at_once.receive(format!("{taken}{last}").as_bytes()), Ok(()));
+        }
     }
 
     #[test]

@@ -19,6 +19,10 @@ use state::resolvers::Counters;
 
 use crate::message::{self, Answer, Asked, Data, Flaw};
 
+/// How many questions there may be at once. Their numbers have 16 bits, and a free one must be found
+/// soon: clients steer how many names `do-resolve` asks for.
+const MOST_QUESTIONS: usize = 1 << 15;
+
 /// What a resolution is about: the name in lower case.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
@@ -192,8 +196,12 @@ impl Engine {
     }
 
     /// Resolves a name once: who asks waits for its `Ended`, unless what is known is fresh
-    /// (`hold valid`), which the second value says.
+    /// (`hold valid`), which the second value says. `None` for what can be no name, and for another name
+    /// while as many are asked for as can be.
     pub(crate) fn once(&mut self, key: Key, now: u64, out: &mut Vec<Output>) -> Option<(usize, bool)> {
+        if self.questions.len() >= MOST_QUESTIONS && !self.known.contains_key(&key) {
+            return None;
+        }
         let index = self.enter(key)?;
         let resolution = &mut self.resolutions[index];
         let until = resolution.last_valid.map(|at| at + ms(self.settings.hold.valid));
@@ -228,6 +236,9 @@ impl Engine {
         let resolution = &mut self.resolutions[index];
         if resolution.asking.is_some() {
             return;
+        }
+        if self.questions.len() >= MOST_QUESTIONS {
+            return self.fail(index, Status::Other, None, now, out);
         }
         let (preferred, other) = self.families.questions(resolution.key.kind);
         resolution.asking = Some(Asking {

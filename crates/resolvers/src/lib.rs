@@ -17,6 +17,7 @@ mod secure;
 mod servers;
 mod task;
 mod transport;
+pub mod trial;
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -95,6 +95,9 @@ pub(crate) enum Flaw {
     Other,
 }
 
+/// How many aliases are followed, one to the next: resolvers themselves give up before.
+const MOST_ALIASES: usize = 16;
+
 /// A name as the wire has it; `None` for what can be none.
 pub(crate) fn parse_name(text: &str) -> Option<Name> {
     let mut name = Name::from_ascii(text).ok()?;
@@ -163,8 +166,8 @@ fn follow(answers: &[Record], name: &Name) -> Result<(Name, bool), Flaw> {
             _ => None,
         })
     };
-    // Each alias leads on to another; a circle of them is longer than the answer.
-    for _ in 0..=answers.len() {
+    // Each is looked for in the whole answer; a circle of them has no end.
+    for _ in 0..=MOST_ALIASES {
         match target(&owner) {
             Some(next) => owner = next,
             None => {

@@ -38,20 +38,22 @@ fn text(reply: &Reply, head: &[u8], body: &[u8]) -> Vec<u8> {
     out
 }
 
+/// What stands between values, and in none that a fuzzer is likely to make up.
+const BETWEEN: &str = "|between|";
+
 /// Values of several expressions, one a line; the expressions are fixed, what they read is not.
-struct Fixed {
+pub(super) struct Fixed {
     expressions: &'static [&'static str],
     reply: OnceLock<Arc<Reply>>,
 }
 
 impl Fixed {
-    const fn new(expressions: &'static [&'static str]) -> Self {
+    pub(super) const fn new(expressions: &'static [&'static str]) -> Self {
         Self { expressions, reply: OnceLock::new() }
     }
 
-    /// Their values; between them stands what no value holds.
-    fn values(&self, head: &[u8], body: &[u8]) -> Vec<Vec<u8>> {
-        const BETWEEN: &str = "|between|";
+    /// Their values.
+    pub(super) fn values(&self, head: &[u8], body: &[u8]) -> Vec<Vec<u8>> {
         let reply = self.reply.get_or_init(|| {
             let format: Vec<String> = self.expressions.iter().map(|one| format!("%[{one}]")).collect();
             let made = answer(&format.join(BETWEEN));

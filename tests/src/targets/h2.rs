@@ -103,3 +103,49 @@ pub fn h2_request(bytes: &[u8]) {
     back.write_to(&mut rewritten);
     assert_eq!((head.method(), head.plain_target()), (back.method(), back.plain_target()));
 }
+
+/// A response that is taken is the same response when it is written anew, in HTTP/1 and in HTTP/2, and so are
+/// trailers. The first byte holds flags: the stream ends, relaxed, trailers.
+pub fn h2_response(bytes: &[u8]) {
+    let Some((flags, block)) = bytes.split_first() else { return };
+    let end = flags & 1 != 0;
+    let rules =
+        Rules { max_bytes: 16_384, max_fields: 100, relaxed: flags & 2 != 0, connect_protocol: false };
+    let mut head = Head::new();
+    if flags & 4 != 0 {
+        return trailers(block, &rules);
+    }
+    if message::read_response(&mut Decoder::new(4096), block, end, &rules, &mut head).is_err() {
+        return;
+    }
+    assert!((100..1000).contains(&head.status()));
+    let mut written = Vec::new();
+    head.write_to(&mut written);
+    let options =
+        ParseOptions { relaxed: true, max_bytes: usize::MAX, max_fields: 200, ..ParseOptions::default() };
+    let mut again = Head::new();
+    let status = http::parse_response(&written, &mut again, &options);
+    assert_eq!(status, Ok(Status::Complete { len: written.len() }), "{}", written.escape_ascii());
+    assert_eq!(head.status(), again.status());
+    assert!(head.fields().eq(again.fields()), "the same fields in {}", written.escape_ascii());
+    let mut block = Vec::new();
+    message::write_response(&mut Encoder::new(), &head, &mut block);
+    let mut back = Head::new();
+    let rules = Rules { relaxed: true, max_bytes: usize::MAX, max_fields: 200, connect_protocol: false };
+    let read = message::read_response(&mut Decoder::new(4096), &block, end, &rules, &mut back);
+    assert!(read.is_ok(), "{read:?} of {}", written.escape_ascii());
+    assert_eq!(head.status(), back.status());
+    assert!(head.fields().eq(back.fields()), "the same fields in {}", written.escape_ascii());
+}
+
+fn trailers(block: &[u8], rules: &Rules) {
+    let (mut head, mut back) = (Head::new(), Head::new());
+    if message::read_trailers(&mut Decoder::new(4096), block, rules, &mut head).is_err() {
+        return;
+    }
+    let mut written = Vec::new();
+    message::write_trailers(&mut Encoder::new(), &head, &mut written);
+    let rules = Rules { relaxed: true, max_bytes: usize::MAX, max_fields: 200, connect_protocol: false };
+    let read = message::read_trailers(&mut Decoder::new(4096), &written, &rules, &mut back);
+    assert!(read.is_ok() && head.fields().eq(back.fields()), "{read:?} of {}", block.escape_ascii());
+}

@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use h2::message::Scheme;
-use h2::{Code, Config, Connection, Event, Key, Role};
+use h2::{Code, Config, Connection, Event, Key, Phase, Role};
 use http::Head;
 
 /// What came of the bytes, however they were cut.
@@ -14,13 +14,24 @@ struct Told {
     closed: Option<h2::Closed>,
 }
 
+/// Of the first byte: bodies are consumed as they come.
+const CONSUMES: u8 = 1 << 5;
+/// The connection is one of reverse HTTP.
+const REVERSED: u8 = 1 << 6;
+/// The connection is brought to its end once the first message is there.
+const ENDS: u8 = 1 << 7;
+
 /// The first byte chooses the side and its limits, the second how the rest, which is what the peer
 /// sends after its preface, is cut. What is told does not depend on the cuts, what is kept and what
 /// waits to be sent is bounded, and the engine's invariants hold throughout.
 pub fn h2_connection(bytes: &[u8]) {
     let [choice, cut, rest @ ..] = bytes else { return };
     let whole = run(*choice, rest.len().max(1), rest);
-    assert_eq!(whole, run(*choice, usize::from(*cut).max(1), rest));
+    let pieces = run(*choice, usize::from(*cut).max(1), rest);
+    // When windows are opened again depends on when bodies come.
+    if choice & CONSUMES == 0 {
+        assert_eq!(whole, pieces);
+    }
 }
 
 fn run(choice: u8, cut: usize, bytes: &[u8]) -> Told {
@@ -34,28 +45,38 @@ fn run(choice: u8, cut: usize, bytes: &[u8]) -> Told {
     };
     config.rules.max_bytes = 2000;
     let role = if choice & 1 == 0 { Role::Server } else { Role::Client };
-    let mut engine = Connection::<Vec<u8>>::new(role, &Arc::new(config));
+    let is_reversed = choice & REVERSED != 0;
+    let begin = if is_reversed { Connection::reversed } else { Connection::new };
+    let mut engine: Connection<Vec<u8>> = begin(role, &Arc::new(config));
     let mut told = Told::default();
     if role == Role::Client {
         request(&mut engine);
     }
-    let mut buffer = if role == Role::Server { h2::frame::PREFACE.to_vec() } else { Vec::new() };
+    // Who serves gets a preface; in reverse HTTP it is who accepted.
+    let is_greeted = (role == Role::Server) != is_reversed;
+    let mut buffer = if is_greeted { h2::frame::PREFACE.to_vec() } else { Vec::new() };
     engine.begin_turn(true);
     for piece in bytes.chunks(cut) {
         buffer.extend_from_slice(piece);
-        let taken = take(&mut engine, &buffer, &mut told);
+        let taken = take(&mut engine, choice, &buffer, &mut told);
         buffer.drain(..taken);
         assert!(told.closed.is_some() || buffer.len() < 300, "{} bytes are left", buffer.len());
         if told.closed.is_some() {
             break;
         }
     }
+    if choice & ENDS != 0 {
+        engine.shutdown(Phase::Final);
+    }
+    send(&mut engine);
+    engine.keys().collect::<Vec<_>>().into_iter().for_each(|key| engine.release(key));
+    assert_eq!(engine.streams(), 0);
     send(&mut engine);
     told
 }
 
 /// Gives the engine all of the input, and acts on what it tells.
-fn take(engine: &mut Connection<Vec<u8>>, input: &[u8], told: &mut Told) -> usize {
+fn take(engine: &mut Connection<Vec<u8>>, choice: u8, input: &[u8], told: &mut Told) -> usize {
     let mut at = 0;
     loop {
         if engine.must_drain() {
@@ -74,19 +95,32 @@ fn take(engine: &mut Connection<Vec<u8>>, input: &[u8], told: &mut Told) -> usiz
         engine.check_invariants();
         assert!(engine.heap() < 200_000, "{} bytes of memory", engine.heap());
         match event {
-            Some(event) => act(engine, event, told),
+            Some(event) => act(engine, choice, event, told),
             None if engine.must_drain() => {}
             None => return at,
         }
     }
 }
 
-fn act(engine: &mut Connection<Vec<u8>>, event: Event, told: &mut Told) {
+fn act(engine: &mut Connection<Vec<u8>>, choice: u8, event: Event, told: &mut Told) {
     match &event {
         Event::Head { key, .. } => {
             assert!(engine.head_mut().written_len() < 20_000);
-            respond(engine, *key);
+            if engine.config().max_total_streams > 0 || key.id() % 8 == 1 {
+                engine.ping();
+            }
+            if choice & 1 == 0 {
+                respond(engine, *key)
+            } else {
+                go_on(engine, *key)
+            }
+            if choice & ENDS != 0 {
+                engine.shutdown(Phase::Announce);
+            }
         }
+        Event::Data { key, range, .. } if choice & CONSUMES != 0 => engine.consume(*key, range.len()),
+        // A client of reverse HTTP may ask from here on.
+        Event::Settings if choice & REVERSED != 0 => request(engine),
         Event::Reset { key, .. } => engine.release(*key),
         _ => {}
     }
@@ -111,6 +145,11 @@ fn respond(engine: &mut Connection<Vec<u8>>, key: Key) {
         1 => engine.reset(key, Code::InternalError),
         3 => engine.release(key),
         5 => engine.send_head(key, &head, true),
+        7 => {
+            engine.send_head(key, &head, false);
+            head.append(b"grpc-status", b"0");
+            engine.send_trailers(key, &head);
+        }
         id => {
             engine.send_head(key, &head, false);
             let body = vec![0; usize::try_from(id).unwrap_or_default() * 1000];
@@ -120,6 +159,20 @@ fn respond(engine: &mut Connection<Vec<u8>>, key: Key) {
     }
     while let Some(key) = engine.next_writable() {
         engine.send_data(key, &[0; 100], false);
+    }
+}
+
+/// What a client does once the response begins: it ends its own message, or gives up.
+fn go_on(engine: &mut Connection<Vec<u8>>, key: Key) {
+    match key.id() % 8 {
+        1 => engine.reset(key, Code::Cancel),
+        3 => engine.release(key),
+        _ => {
+            engine.send_data(key, &[0; 100], true);
+        }
+    }
+    while let Some(key) = engine.next_writable() {
+        engine.send_data(key, &[0; 100], true);
     }
 }
 

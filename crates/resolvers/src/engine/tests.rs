@@ -399,3 +399,26 @@ fn what_cannot_be_sent_is_not_waited_for() {
     assert_eq!(bench.questions()[0].2, V6);
     assert_eq!(bench.counted(0, "snd_error"), 1);
 }
+
+#[test]
+fn names_are_refused_while_as_many_are_asked_for_as_can_be() {
+    let mut bench = Bench::new(1, BOTH, Hold::default());
+    let once = |bench: &mut Bench, name: &str| {
+        let key = Key::new(name, Kind::Address(Family::V4));
+        bench.engine.once(key, bench.now, &mut bench.out)
+    };
+    for number in 0..MOST_QUESTIONS {
+        assert!(once(&mut bench, &format!("n{number}.test")).is_some());
+    }
+    assert_eq!(once(&mut bench, "one-more.test"), None);
+    assert!(once(&mut bench, "n7.test").is_some(), "who asks for the same waits with the others");
+    bench.questions();
+    // A server's name, which is resolved again and again, gets its turn later.
+    let server = bench.follow("server.test", Kind::Address(Family::V4));
+    assert_eq!((bench.questions(), bench.ended()), (Vec::new(), vec![(server, None)]));
+    assert_eq!(bench.status(server), Status::Other);
+    for _ in 0..10 {
+        bench.pass(1000);
+    }
+    assert!(!bench.questions().is_empty() && once(&mut bench, "one-more.test").is_some());
+}

@@ -294,7 +294,11 @@ pub(super) fn unescape(mut raw: &[u8], out: &mut Vec<u8>) -> Option<()> {
 /// The character of the digits behind `\u`, which may take a second `\u`, and how many bytes that
 /// was.
 fn character(digits: &[u8]) -> Option<(char, usize)> {
-    let unit = |digits: &[u8]| u16::from_str_radix(std::str::from_utf8(digits.get(..4)?).ok()?, 16).ok();
+    let unit = |digits: &[u8]| {
+        let digits = std::str::from_utf8(digits.get(..4)?).ok()?;
+        let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        u16::from_str_radix(digits, 16).ok().filter(|_| is_hex)
+    };
     let first = unit(digits)?;
     if let Some(character) = char::from_u32(u32::from(first)) {
         return Some((character, 4));
@@ -345,6 +349,7 @@ mod tests {
             (r#"{"a":null,"b":{}}"#, "$.b", "nothing"),
             (r#""a\"b\u00e9\ud83d\ude00\/""#, "$", "`a\"bé😀/`"),
             (r#""\ud83d""#, "$", "no text"),
+            (r#""\u+041""#, "$", "no text"),
             (r#""\x""#, "$", "no text"),
             (r#""open"#, "$", "nothing"),
             (r#""open\"#, "$", "nothing"),
