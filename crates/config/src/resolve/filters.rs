@@ -28,16 +28,15 @@ pub(crate) fn places(proxy: &Pending<'_>) -> Vec<Places> {
 }
 
 /// The places of filters in one direction, counted from 1: in the order of a sequence, or in that of
-/// their lines. Those that a sequence calls by one name keep the order of their lines.
+/// their lines. Each name in a sequence is the next filter of that name, in the order of their lines.
 fn order(sequence: Option<&Word>, filters: &[FilterDraft<'_>], of_response: bool) -> Vec<Option<u16>> {
     let mut numbers = 1u16..;
     let Some(sequence) = sequence else { return filters.iter().map(|_| numbers.next()).collect() };
     let mut places = vec![None; filters.len()];
     for name in sequence.split(',') {
-        for (filter, place) in filters.iter().zip(&mut places) {
-            if place.is_none() && called(filter, of_response) == name {
-                *place = numbers.next();
-            }
+        let is_next = |line: &usize| places[*line].is_none() && called(&filters[*line], of_response) == name;
+        if let Some(line) = (0..filters.len()).find(is_next) {
+            places[line] = numbers.next();
         }
     }
     places

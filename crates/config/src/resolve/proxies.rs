@@ -47,7 +47,7 @@ pub(crate) fn resolve(
     let traces = filters(place, proxy, &filter_places, context);
     let compression = compression(proxy, &filter_places, context);
     let fcgi = fcgi::of_backend(proxy, context);
-    let made = spoe::engines(proxy, index, pending, context);
+    let made = spoe::engines(proxy, &filter_places, index, pending, context);
     let compiled = compile(proxy, index, pending, context);
     let sendings = spoe::sendings(proxy, &made, context);
     let caches = context.names.caches_used.take();

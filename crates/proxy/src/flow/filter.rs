@@ -173,11 +173,12 @@ impl Queue {
         self.bytes.extend_from_slice(data);
     }
 
-    /// Moves all that waits behind what `into` holds.
-    pub(super) fn take_all(&mut self, into: &mut Vec<u8>) {
-        into.extend_from_slice(&self.bytes[self.taken..]);
-        self.bytes.clear();
-        self.taken = 0;
+    /// Moves what waits, at most so many bytes, behind what `into` holds.
+    pub(super) fn take(&mut self, most: usize, into: &mut Vec<u8>) {
+        let (bytes, from) = self.lend();
+        let until = from + most.min(bytes.len() - from);
+        into.extend_from_slice(&bytes[from..until]);
+        self.give_back(bytes, until);
     }
 
     /// Lends what waits, to be given back with how much of it was taken.

@@ -214,7 +214,7 @@ impl Filters {
                     return self.poll_release(at, context);
                 }
                 Filter::Script(own) if own.holds() => {
-                    return if own.has_unseen() { Turn::Unseen } else { Turn::Held(at) };
+                    return if own.has_unseen() && !own.is_full { Turn::Unseen } else { Turn::Held(at) };
                 }
                 _ => {}
             }
@@ -264,15 +264,15 @@ impl Filters {
         (0..self.stages.len()).filter(is_script).collect()
     }
 
-    /// Whether any is a script's.
-    pub(super) fn has_scripts(&self) -> bool {
-        self.stages.iter().any(|stage| matches!(stage.filter, Filter::Script(_)))
-    }
-
-    /// What a script's filter was not shown yet, moved behind what `into` holds: which one of those of
-    /// the stream it is, whether there was anything, and whether nothing follows. `None` where what is
-    /// behind it has to go on first.
-    pub(super) fn take_unseen(&mut self, at: usize, into: &mut Vec<u8>) -> Option<Unseen> {
+    /// What a script's filter was not shown yet, moved behind what `into` holds, as far as there is
+    /// `room` for it, by its place among those of the stream. `None` where what is behind it has to go
+    /// on first.
+    pub(super) fn take_unseen(
+        &mut self,
+        at: usize,
+        into: &mut Vec<u8>,
+        room: impl FnOnce(usize) -> usize,
+    ) -> Option<Unseen> {
         if self.stages.get(at + 1..)?.iter().any(|stage| stage.holds_back()) {
             return None;
         }
@@ -280,10 +280,12 @@ impl Filters {
         if own.is_over {
             return None;
         }
-        let is_news = own.has_unseen();
-        own.queue.take_all(into);
-        own.is_told |= own.queue.is_ended;
-        Some(Unseen { place: own.place, is_news, is_ended: own.queue.is_ended })
+        let before = into.len();
+        own.queue.take(room(own.place), into);
+        let is_ended = own.queue.is_ended && own.queue.is_empty();
+        let is_news = into.len() > before || is_ended && !own.is_told;
+        own.is_told |= is_ended;
+        Some(Unseen { place: own.place, is_news, is_ended })
     }
 
     /// Passes on what a script's filter gives; with `is_over` that was the last of it. With `is_full` it

@@ -16,15 +16,15 @@ impl Flow {
         }
     }
 
-    /// Whether filters of scripts see it.
-    pub(crate) fn is_scripted(&self) -> bool {
-        self.filters.as_ref().is_some_and(|filters| filters.has_scripts())
-    }
-
-    /// Takes what the script's filter at that place was not shown yet behind what `into` holds. `None`
-    /// where it is not its turn.
-    pub(crate) fn take_unseen(&mut self, at: usize, into: &mut Vec<u8>) -> Option<Unseen> {
-        self.filters.as_mut()?.take_unseen(at, into)
+    /// Takes what the script's filter at that place was not shown yet behind what `into` holds, as far as
+    /// there is `room` for it. `None` where it is not its turn.
+    pub(crate) fn take_unseen(
+        &mut self,
+        at: usize,
+        into: &mut Vec<u8>,
+        room: impl FnOnce(usize) -> usize,
+    ) -> Option<Unseen> {
+        self.filters.as_mut()?.take_unseen(at, into, room)
     }
 
     /// Passes on what it gives; with `is_over` that was the last of it. With `is_full` it takes no more

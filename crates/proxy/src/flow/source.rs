@@ -13,7 +13,7 @@ use http::{BodyLength, ChunkDecoder, ChunkEvent, Head};
 use net::Stream;
 use runtime::Buffer;
 
-use super::{Coding, Socket};
+use super::Socket;
 use crate::stream::{self, fastcgi};
 
 /// What a direction is read from.

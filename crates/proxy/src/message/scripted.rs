@@ -490,7 +490,9 @@ fn show(
 ) -> Result<Shown, FlowError> {
     let side = usize::from(of_response);
     let mut bytes = Vec::new();
-    let Some(unseen) = flow(x, of_response).take_unseen(at, &mut bytes) else { return Ok(Shown::default()) };
+    let room = |place: usize| filtering.filters.get(place).map_or(0, |own| room(&own.parts[side].payload));
+    let unseen = flow(x, of_response).take_unseen(at, &mut bytes, room);
+    let Some(unseen) = unseen else { return Ok(Shown::default()) };
     if !unseen.is_news && !woken {
         return Ok(Shown::default());
     }
@@ -508,6 +510,11 @@ fn show(
     flow(x, of_response).put_from_script(at, &bytes, is_over, is_full)?;
     let takes_more = unseen.is_news && !unseen.is_ended && !is_full;
     Ok(Shown { is_news: unseen.is_news, passes: is_over || !bytes.is_empty() || takes_more })
+}
+
+/// How much more a filter may be shown before it has passed something on. What it left out takes none.
+fn room(payload: &Payload) -> usize {
+    if payload.is_cut { usize::MAX } else { payload.limit.saturating_sub(payload.input.len()) }
 }
 
 /// Has one filter see what it has of a direction.
