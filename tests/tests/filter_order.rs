@@ -116,9 +116,11 @@ fn a_trace_before_compression_tells_of_plain_bytes_and_one_behind_it_of_coded_on
     let origin = origin(100_000);
     let lines =
         " filter trace name FIRST\n filter comp-res\n filter trace name LAST\n compression algo gzip\n";
-    for (sequence, first_is_plain) in
-        [("", true), (" filter-sequence response comp-res,trace,trace\n", false)]
-    {
+    for (sequence, first_is_plain) in [
+        ("", true),
+        (" filter-sequence response trace,comp-res,trace\n", true),
+        (" filter-sequence response comp-res,trace,trace\n", false),
+    ] {
         let (weir, port) = start("http", &format!("{lines}{sequence}"), origin.port());
         let response = exchange(port, ACCEPTING).expect("an answer");
         let coded = payload(&response);
