@@ -516,10 +516,10 @@ const HAPROXY: &[(&str, &[&str])] = &[
         &["[ALERT] config: proxy 'l': unable to enable the compression filter before the cache 'c'."],
     ),
     (
-        "listen l\n bind :80\n mode http\n compression algo gzip\n filter trace\n filter compression\n filter-sequence response trace,compres\n filter-sequence request comp-req,tarce\n",
+        "listen l\n bind :80\n mode http\n compression algo gzip\n filter trace\n filter compression\n filter-sequence request comp-req,tarce\n filter-sequence response trace,compres\n",
         &[
-            "[ALERT] [7] : 'filter-sequence' : unable to find filter 'compres' in the proxy.",
-            "[ALERT] [8] : 'filter-sequence' : unable to find filter 'tarce' in the proxy.",
+            "[ALERT] [7] : 'filter-sequence' : unable to find filter 'tarce' in the proxy.",
+            "[ALERT] [8] : 'filter-sequence' : unable to find filter 'compres' in the proxy.",
         ],
     ),
     (

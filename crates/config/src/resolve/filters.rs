@@ -178,8 +178,10 @@ pub(crate) fn compression(
             request: request.and_then(|(_, places)| places.request),
             response: response.and_then(|(_, places)| places.response),
         };
-    } else if let Some(other) =
-        settings.filters.iter().find(|filter| !matches!(filter.kind, FilterKind::Fcgi(_)))
+    } else if let Some(other) = settings
+        .filters
+        .iter()
+        .find(|filter| !matches!(filter.kind, FilterKind::Fcgi(_) | FilterKind::Cache(_)))
     {
         let name = settings.name;
         context.diagnostics.push(
@@ -215,14 +217,18 @@ fn implied((request, response): (Option<&Word>, Option<&Word>)) -> Places {
 
 /// Every name of a sequence must be that of a filter here.
 fn check(list: &Word, proxy: &Pending<'_>, context: &mut Context<'_>) {
+    let filters = &proxy.settings.filters;
     let names = |filter| [called(filter, false), called(filter, true)];
-    let known: Vec<&str> = proxy.settings.filters.iter().flat_map(names).collect();
-    // Those of compression are there without a line of their own.
-    let known = if known.is_empty() && proxy.settings.compression.is_some() {
-        vec!["comp-req", "comp-res"]
-    } else {
-        known
-    };
+    let mut known: Vec<&str> = filters.iter().flat_map(names).collect();
+    // Compression and caches may be there without lines of their own.
+    if proxy.settings.compression.is_some()
+        && !filters.iter().any(|filter| matches!(filter.kind, FilterKind::Compression(_)))
+    {
+        known.extend(["comp-req", "comp-res"]);
+    }
+    if !context.names.caches.is_empty() {
+        known.push("cache");
+    }
     let mut at = 0;
     for name in list.split(',') {
         if !known.contains(&name) {

@@ -17,6 +17,7 @@ mod send;
 mod sink;
 mod socket;
 mod source;
+mod stored;
 mod tracer;
 
 use std::io;
