@@ -22,6 +22,8 @@ use crate::server::Upstream;
 use crate::server::h1::Connection;
 
 /// What becomes of the two connections after a whole response.
+// Its other callers are off the usual way of a request, which is to have it as a part.
+#[inline(always)]
 pub(crate) fn after_response(
     client: &mut Client,
     x: &mut Exchange,
@@ -60,6 +62,8 @@ pub(crate) fn early(client: &Client, x: &mut Exchange, backend: &Proxy, upstream
 
 /// Keeps the connection to the server for other requests, or for this client alone, or closes it;
 /// says whether it is kept.
+// Its other callers are off the usual way of a request, which is to have it as a part.
+#[inline(always)]
 fn keep_upstream(client: &Client, x: &Exchange, backend: &Proxy, upstream: Upstream) -> bool {
     let mut connection = match upstream {
         Upstream::H1(connection) => connection,

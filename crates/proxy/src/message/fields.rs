@@ -23,6 +23,8 @@ pub(crate) fn adjusted<'a>(table: &'a [(Box<str>, Box<str>)], name: &[u8]) -> Op
 }
 
 /// Makes the request's head what the server is to see.
+// Its other callers are off the usual way of a request, which is to have it as a part.
+#[inline(always)]
 pub(crate) fn of_request(client: &mut Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
     unique_id_header(client, x);
     let both = [&client.frontend, backend];
@@ -275,6 +277,8 @@ fn push(value: &mut Vec<u8>, name: &str, text: &[u8], quoted: bool) {
 ///
 /// # Errors
 /// Rules made a response of it that cannot be sent with the body that it has.
+// Its other callers are off the usual way of a request, which is to have it as a part.
+#[inline(always)]
 pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     // What rules made of it is what the client gets.
     x.txn.status = x.txn.response.status();

@@ -42,7 +42,7 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     /// The wait begins: the request is about to be sent.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(client: &Client, x: &Exchange, backend: &Proxy) -> Self {
         let mut own = Self {
             deadlines: Deadlines::new(client, x, backend),

@@ -149,6 +149,8 @@ pub(crate) enum Assigned {
     Wait(Option<Rc<LocalServer>>),
 }
 
+// Its other callers are off the usual way of a request, which is to have it as a part.
+#[inline(always)]
 fn try_assign(
     client: &Client,
     x: &mut Exchange,
@@ -251,7 +253,7 @@ fn enter(backend: &Rc<LocalProxy>, server: &Rc<LocalServer>, now: u64) -> Option
     server.state.try_enter(limit).map(|tally| lease(backend, server, tally, now))
 }
 
-#[inline]
+#[inline(always)]
 fn lease(backend: &Rc<LocalProxy>, server: &Rc<LocalServer>, tally: Tally, now: u64) -> Lease {
     let picker = backend.prepared().picker();
     picker.entered(server.index, now);

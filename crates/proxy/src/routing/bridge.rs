@@ -16,8 +16,8 @@ use net::Stream;
 use plan::{Proxy, ServerSettings};
 use runtime::timer;
 
-use crate::routing::connect::{has_idle_elsewhere, take_over};
 use crate::routing::lend;
+use crate::routing::takeover::{has_idle_elsewhere, take_over};
 use crate::server::Upstream;
 use crate::server::h2::Held;
 use crate::server::pool::Ask;

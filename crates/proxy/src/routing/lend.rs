@@ -15,7 +15,8 @@ use plan::{Proxy, ServerSettings};
 use sample::Endpoint;
 
 use crate::flow::Socket;
-use crate::routing::connect::{has_idle_elsewhere, set_options, take_over};
+use crate::routing::connect::set_options;
+use crate::routing::takeover::{has_idle_elsewhere, take_over};
 use crate::server::h1::{Connection, Key};
 use crate::server::local::LocalServer;
 use crate::server::pool::Ask;

@@ -13,4 +13,5 @@ pub(crate) mod retry;
 pub(crate) mod route;
 mod secure;
 pub(crate) mod stick;
+mod takeover;
 pub(crate) mod unreached;

@@ -22,6 +22,8 @@ use crate::fault::Fault;
 use crate::server::local::LocalProxy;
 
 /// Chooses the backend and counts the session there.
+// Its other callers are off the usual way of a request, which is to have it as a part.
+#[inline(always)]
 pub(crate) fn choose(client: &Client, x: &mut Exchange) -> Result<Rc<LocalProxy>, Fault> {
     let frontend = &client.frontend;
     let shared = &client.worker.shared;

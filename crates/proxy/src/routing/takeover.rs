@@ -1,0 +1,110 @@
+//! Idle connections of other workers of the group, which a request of this one may take over. Called
+//! by `connect`, and by `lend` and `bridge` for requests of the process's own.
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use net::Stream;
+use plan::ServerSettings;
+use sample::Endpoint;
+
+use crate::flow::Socket;
+use crate::server::h1::Connection;
+use crate::server::local::LocalServer;
+use crate::server::pool::Ask;
+use crate::server::{self, Upstream};
+use crate::worker::Worker;
+
+/// Whether another worker of the group may have an idle connection for this request. One that
+/// clients bring is asked for wherever it is: there is no other.
+pub(crate) fn has_idle_elsewhere(worker: &Worker, settings: &ServerSettings, ask: Ask<'_>) -> bool {
+    if worker.group.len() <= 1 || !worker.shared.plan.global.tune.idle_pool_shared {
+        return false;
+    }
+    let allowed = ask.least_uses().is_some();
+    if settings.is_reverse {
+        return allowed && settings.state.open().load(Relaxed) > 0;
+    }
+    let own = worker.index;
+    // The threshold is one of all that the server has (manual, 5.2 `pool-low-conn`).
+    let (mut all, mut elsewhere) = (0, 0);
+    for (index, shard) in settings.state.counters.all().enumerate() {
+        let idle = shard.idle.get();
+        all += idle;
+        elsewhere += if index != own && worker.group.contains(&index) { idle } else { 0 };
+    }
+    allowed && elsewhere > 0 && all >= i64::from(settings.pool_low_conn)
+}
+
+/// An idle connection on its way to another worker.
+enum Taken {
+    H1(Box<Handed>),
+    H2(Box<server::h2::Handed>),
+}
+
+/// One of HTTP/1.
+struct Handed {
+    stream: net::Detached,
+    uses: u32,
+    glitches: u32,
+    ends: Option<(Endpoint, Endpoint)>,
+    late_nodelay: bool,
+    open: server::Handed,
+}
+
+/// Takes over an idle connection of another worker of the group; with `shared` also one that many
+/// requests may have, as it has none.
+pub(crate) async fn take_over(
+    worker: &Worker,
+    settings: &Rc<LocalServer>,
+    Ask { key, reuse, first }: Ask<'_>,
+    shared: bool,
+) -> Option<Upstream> {
+    let own = worker.index;
+    let counts: Vec<i64> = settings.state.counters.all().map(|shard| shard.idle.get()).collect();
+    let may_have = |index: &usize| *index != own && (counts[*index] > 0 || settings.is_reverse);
+    for other in worker.group.clone().filter(may_have) {
+        let (send, receive) = tokio::sync::oneshot::channel();
+        let (proxy, server, key_wanted) = (settings.backend, settings.index, Box::<[u8]>::from(key));
+        let generation = worker.shared.generation;
+        let posted = runtime::worker::post(other, move || {
+            let Some(worker) = crate::worker::current_of(generation) else { return };
+            let Some(server) = worker.locals.known_server(proxy, server) else { return };
+            let ask = Ask { key: &key_wanted, reuse, first };
+            if let Some(connection) = worker.pools.take(&server, ask) {
+                let Connection { socket, uses, glitches, ends, late_nodelay, open, .. } = *connection;
+                let (stream, open) = (socket.stream.detach(), open.hand_over());
+                let handed = Handed { stream, uses, glitches, ends, late_nodelay, open };
+                // Who asked may be gone; the connection is then closed.
+                let _ = send.send(Taken::H1(Box::new(handed)));
+            } else if shared {
+                let give = |handed| drop(send.send(Taken::H2(Box::new(handed))));
+                worker.carriers.hand_over(&server, ask, Box::new(give));
+            }
+        });
+        if !posted {
+            continue;
+        }
+        match receive.await {
+            Ok(Taken::H1(handed)) => {
+                return Some(Upstream::H1(Box::new(Connection {
+                    socket: Socket::new(Stream::attach(handed.stream)),
+                    key: key.into(),
+                    uses: handed.uses,
+                    glitches: handed.glitches,
+                    private: false,
+                    ends: handed.ends,
+                    late_nodelay: handed.late_nodelay,
+                    open: handed.open.take(settings),
+                })));
+            }
+            Ok(Taken::H2(handed)) => {
+                let backend = worker.local(settings.backend).held.clone();
+                return Some(Upstream::H2(worker.carriers.take_in(*handed, key, backend, settings)));
+            }
+            // It had none, or lost it meanwhile.
+            Err(_) => {}
+        }
+    }
+    None
+}
