@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use weir_tests::tls::shown;
-use weir_tests::{Authority, NameServer, Origin, Scratch, Weir, Zone, check, eventually, free_port, scratch};
+use weir_tests::{Authority, NameServer, Origin, Weir, Zone, check, eventually, free_port, scratch};
 
 const DEFAULTS: &str =
     "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n log global\n";
@@ -89,8 +89,9 @@ fn with_issuer(certificate: &Path, authority: &Authority) -> PathBuf {
 }
 
 /// A list of certificates with options, each for its own name.
-fn list(lines: &[(&Path, &str)]) -> Scratch {
-    let path = scratch("list").file("crt-list");
+fn list(lines: &[(&Path, &str)]) -> PathBuf {
+    // Beside the first certificate, whose authority keeps the directory.
+    let path = lines[0].0.with_file_name(format!("crt-list-{}", fastrand::u64(..)));
     let text: String = lines.iter().map(|(file, options)| format!("{} {options}\n", shown(file))).collect();
     std::fs::write(&path, text).expect("the temporary directory takes files");
     path

@@ -4,12 +4,11 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use weir_tests::client::Client;
-use weir_tests::{Origin, Weir, eventually, free_port, program, scratch};
+use weir_tests::{Origin, Scratch, Weir, eventually, free_port, program, scratch};
 
 const DEFAULTS: &str = "defaults\n  mode http\n  timeout client 20s\n  timeout connect 20s\n  timeout server 20s\n  balance roundrobin\n";
 
@@ -17,7 +16,7 @@ const DEFAULTS: &str = "defaults\n  mode http\n  timeout client 20s\n  timeout c
 /// value.
 struct Traced {
     child: Child,
-    trace: PathBuf,
+    trace: Scratch,
 }
 
 impl Traced {
@@ -28,13 +27,12 @@ impl Traced {
             eprintln!("skipped: nothing can be traced here");
             return None;
         }
-        let directory = scratch("options");
-        let file = directory.join("haproxy.cfg");
+        let trace = scratch("options").file("trace");
+        let file = trace.with_file_name("haproxy.cfg");
         std::fs::write(&file, configuration).expect("the temporary directory takes files");
-        let trace = directory.join("trace");
         let child = Command::new("strace")
             .args(["-f", "-q", "-e", &format!("trace={calls}"), "-o"])
-            .args([&trace, Path::new(program())])
+            .args([&*trace, program()])
             .arg("-db")
             .arg("-f")
             .arg(&file)

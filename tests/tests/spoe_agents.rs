@@ -122,7 +122,8 @@ fn an_error_ends_the_engine_for_the_transaction_unless_it_is_to_go_on() {
         let lines =
             format!("messages fhttp httpres\n timeout processing 10s\n option set-on-error err\n {option}");
         let front = "http-response set-header x-err %[var(txn.p.err)]";
-        let setting = Setting::new(&engine(&lines, EVENTS), front, agent.port());
+        let file = engine(&lines, EVENTS);
+        let setting = Setting::new(&file, front, agent.port());
         let (_weir, port) = setting.run();
         assert_eq!(shown(get(port, "/"), "x-err"), "261", "{option}");
         assert_eq!(told.names().join(" "), wanted, "{option}");
