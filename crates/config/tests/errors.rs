@@ -512,6 +512,17 @@ const HAPROXY: &[(&str, &[&str])] = &[
         &["[ALERT] config: proxy 'l': unable to enable the compression filter before the cache 'c'."],
     ),
     (
+        "cache c\n total-max-size 1\nlisten l\n bind :80\n mode http\n compression algo gzip\n filter cache c\n filter comp-res\n filter-sequence response comp-res,cache\n",
+        &["[ALERT] config: proxy 'l': unable to enable the compression filter before the cache 'c'."],
+    ),
+    (
+        "listen l\n bind :80\n mode http\n compression algo gzip\n filter trace\n filter compression\n filter-sequence request comp-req,tarce\n filter-sequence response trace,compres\n",
+        &[
+            "[ALERT] [7] : 'filter-sequence' : unable to find filter 'tarce' in the proxy.",
+            "[ALERT] [8] : 'filter-sequence' : unable to find filter 'compres' in the proxy.",
+        ],
+    ),
+    (
         "listen l\n bind :80\n mode http\n filter cache d\n",
         &["[ALERT] config: proxy 'l': unable to find the cache 'd' referenced by the filter 'cache'."],
     ),
@@ -587,6 +598,13 @@ fn messages_point_at_the_words_they_are_about() {
             &["2:21 `server`: invalid port number `8x` in `10.0.0.1:8x`"],
         ),
         ("backend b\n retries 5 6\n", &["2:12 `retries` has no use for `6` (usage: retries <value>)"]),
+        (
+            "listen l\n bind :80\n mode http\n compression algo gzip\n filter trace\n filter comp-res\n filter-sequence response comp-re,tarce\n",
+            &[
+                "7:27 no filter `comp-re` is declared here (did you mean `comp-res`?)",
+                "7:35 no filter `tarce` is declared here (did you mean `trace`?)",
+            ],
+        ),
         (
             "backend b\n timeout servr 3s\n",
             &["2:10 unknown timeout `servr` in `backend` section (did you mean `server`?)"],

@@ -2,6 +2,8 @@
 
 use compress::Algorithm;
 
+use crate::filter::Places;
+
 /// The settings of a proxy that has a filter of compression.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Compression {
@@ -9,6 +11,8 @@ pub struct Compression {
     pub request: Option<Side>,
     /// Responses, where they are: the algorithms, best first.
     pub response: Option<Side>,
+    /// Where among the filters of the proxy bodies are compressed, in each direction that is.
+    pub places: Places,
     /// `compression offload`: servers are not asked to compress.
     pub offload: bool,
 }

@@ -16,19 +16,44 @@ pub struct TraceFilter {
     pub quiet: bool,
     /// `hexdump`: the bytes are told too.
     pub hexdump: bool,
-    /// Whether it sees requests (`filter-sequence`).
-    pub on_request: bool,
-    /// Whether it sees responses.
-    pub on_response: bool,
+    /// Where it stands.
+    pub places: Places,
 }
 
-/// The filters of scripts of a proxy (`filter lua.…`), and who of them sees which direction.
+/// The filters of scripts of a proxy (`filter lua.…`), in the order of their lines, and where they
+/// stand.
 #[derive(Debug)]
-pub struct ScriptFilters {
-    /// The filters, in the order of their lines.
-    pub declared: Vec<Arc<lua::FilterDeclared>>,
-    /// Those that see requests, by their places, in their order (`filter-sequence`).
-    pub request: Vec<usize>,
-    /// Those that see responses.
-    pub response: Vec<usize>,
+pub struct ScriptFilters(pub Vec<(Arc<lua::FilterDeclared>, Places)>);
+
+/// Where a filter stands among those of its proxy, in each direction: the order of the lines, or what
+/// `filter-sequence` says. `None` where a sequence leaves it out: it does not run there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Places {
+    /// Among those that requests pass.
+    pub request: Option<u16>,
+    /// Among those that responses pass.
+    pub response: Option<u16>,
+}
+
+impl Places {
+    /// Its place in one direction.
+    pub fn of(self, of_response: bool) -> Option<u16> {
+        if of_response { self.response } else { self.request }
+    }
+}
+
+/// Where the caches of a proxy keep responses (`filter cache`).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CachePlaces {
+    /// Those that lines name, and where among the filters of responses they stand.
+    pub named: Vec<(Box<str>, Option<u16>)>,
+    /// Where others stand; `None` where `filter-sequence` leaves them out.
+    pub others: Option<u16>,
+}
+
+impl CachePlaces {
+    /// Where the cache of that name stands; `None` where it keeps nothing of this proxy.
+    pub fn of(&self, name: &str) -> Option<u16> {
+        self.named.iter().find(|(own, _)| **own == *name).map_or(self.others, |(_, place)| *place)
+    }
 }

@@ -17,7 +17,7 @@ use crate::bind::Bind;
 use crate::check::CheckKind;
 use crate::compression::Compression;
 use crate::fcgi::App;
-use crate::filter::{ScriptFilters, TraceFilter};
+use crate::filter::{CachePlaces, ScriptFilters, TraceFilter};
 use crate::log::{LogForward, LogSteps, Logger};
 use crate::mail::EmailAlert;
 use crate::peers::Peers;
@@ -130,7 +130,7 @@ pub struct Proxy {
 
     /// `balance`, `hash-type`, `hash-balance-factor`.
     pub balance: balance::Settings,
-    /// `filter trace`, of those that `filter-sequence` leaves in.
+    /// `filter trace`, of those that `filter-sequence` leaves in, in the order of their lines.
     pub traces: Vec<Arc<TraceFilter>>,
     /// Filters of scripts.
     pub script_filters: Option<Box<ScriptFilters>>,
@@ -142,8 +142,8 @@ pub struct Proxy {
     pub compression: Option<Box<Compression>>,
     /// `use-fcgi-app`.
     pub fcgi: Option<Arc<App>>,
-    /// Whether its responses may be kept in caches: no `filter-sequence` leaves that out.
-    pub stores_responses: bool,
+    /// Where among its filters caches keep responses.
+    pub cache_places: CachePlaces,
     /// `server`, `server-template`, in order; the picks of `balance` are indexes into it.
     pub servers: Servers,
     /// What servers have of their backend, for those added at run time.

@@ -30,8 +30,11 @@ pub struct BandwidthFilter {
     pub period_ms: u64,
     /// `min-size`: the least that is sent at a time, the end aside.
     pub min_size: u64,
-    /// Whether `filter-sequence` leaves it in.
-    pub active: bool,
+    /// Its place among the filters of its proxy in its direction; `None` where `filter-sequence` leaves it
+    /// out.
+    pub place: Option<u16>,
+    /// The proxy that it is of, by its number in the plan.
+    pub proxy: usize,
     /// By what streams share the limit; `None` where each has its own.
     pub shared: Option<Arc<SharedLimit>>,
 }
@@ -58,7 +61,7 @@ pub struct BandwidthLimit {
 
 /// Enables a filter among those of a stream, in place of what was asked of it before.
 pub fn enable(limits: &mut Vec<BandwidthLimit>, own: BandwidthLimit) {
-    if !own.filter.active {
+    if own.filter.place.is_none() {
         return;
     }
     match limits.iter_mut().find(|other| Arc::ptr_eq(&other.filter, &own.filter)) {
@@ -91,7 +94,7 @@ mod tests {
 
     #[test]
     fn the_last_word_about_a_filter_counts_and_the_rest_is_its_own() {
-        let filter = |name: &str, active| {
+        let filter = |name: &str, place| {
             let (limit, period_ms, min_size) = (1000, 1000, 0);
             let name = name.into();
             Arc::new(BandwidthFilter {
@@ -100,11 +103,12 @@ mod tests {
                 limit,
                 period_ms,
                 min_size,
-                active,
+                place,
+                proxy: 0,
                 shared: None,
             })
         };
-        let (one, two, off) = (filter("one", true), filter("two", true), filter("off", false));
+        let (one, two, off) = (filter("one", Some(1)), filter("two", Some(2)), filter("off", None));
         let mut limits = Vec::new();
         for (filter, limit, period) in
             [(&one, Some(5), Some(7)), (&two, Some(-1), Some(0)), (&one, None, Some(9)), (&off, None, None)]

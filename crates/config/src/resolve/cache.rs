@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use cache::{Disk, Hints, Settings, Store};
 use diag::Diagnostic;
+use plan::filter::{CachePlaces, Places};
 use syntax::Word;
 
 use crate::draft::args::Args;
 use crate::draft::cache::CacheDraft;
 use crate::draft::keyword::Apply;
-use crate::draft::settings::FilterKind;
+use crate::draft::settings::{CompressionFilter, FilterDraft, FilterKind};
 use crate::draft::{Draft, Kind, Section};
 use crate::resolve::unique::second;
 use crate::resolve::{Context, Pending, lives_on};
@@ -141,8 +142,14 @@ const OF_RESPONSES: &[&str] = &[
     "stale-while-revalidate",
 ];
 
-/// Checks the filters of a proxy whose rules name `used`; whether it keeps responses at all.
-pub(crate) fn check_filters(proxy: &Pending<'_>, used: &[Arc<Store>], context: &mut Context<'_>) -> bool {
+/// Where the caches of a proxy whose rules name `used` keep responses; `places` says where each of its
+/// filters stands, by its line. What is wrong with their order is told.
+pub(crate) fn places(
+    proxy: &Pending<'_>,
+    used: &[Arc<Store>],
+    places: &[Places],
+    context: &mut Context<'_>,
+) -> CachePlaces {
     let name = proxy.settings.name;
     let filters = &proxy.settings.filters;
     let whose = |word: &Word, message: String, haproxy: String| {
@@ -150,26 +157,29 @@ pub(crate) fn check_filters(proxy: &Pending<'_>, used: &[Arc<Store>], context: &
             .at(word.span())
             .haproxy_whole(format!("config: {} '{name}': {haproxy}", proxy.settings.kind_name()))
     };
-    let mut compresses = false;
-    for filter in filters {
-        match filter.kind {
-            FilterKind::Compression(_) => compresses = true,
-            FilterKind::Cache(cache) => {
-                let known = context.names.caches.iter().any(|store| *store.settings.name == **cache);
-                if !known {
-                    let message = format!("there is no cache `{cache}`");
-                    let haproxy =
-                        format!("unable to find the cache '{cache}' referenced by the filter 'cache'.");
-                    context.diagnostics.push(whose(cache, message, haproxy));
-                } else if compresses {
-                    let message = format!("what is compressed already cannot be kept in cache `{cache}`");
-                    let haproxy =
-                        format!("unable to enable the compression filter before the cache '{cache}'.");
-                    let error = whose(cache, message, haproxy);
-                    context.diagnostics.push(error.help("put this line before that of the compression"));
-                }
-            }
-            _ => {}
+    let is_compression = |filter: &FilterDraft<'_>| match filter.kind {
+        FilterKind::Compression(which) => which != CompressionFilter::Request,
+        _ => false,
+    };
+    let compressed = filters.iter().position(is_compression).and_then(|line| places[line].response);
+    let sequence = proxy.settings.filter_sequence.1;
+    let mut named = Vec::new();
+    for (filter, place) in filters.iter().zip(places) {
+        let FilterKind::Cache(cache) = filter.kind else { continue };
+        let place = place.response;
+        named.push((cache.as_str().into(), place));
+        if !context.names.caches.iter().any(|store| *store.settings.name == **cache) {
+            let message = format!("there is no cache `{cache}`");
+            let haproxy = format!("unable to find the cache '{cache}' referenced by the filter 'cache'.");
+            context.diagnostics.push(whose(cache, message, haproxy));
+        } else if place.zip(compressed).is_some_and(|(own, compressed)| compressed < own) {
+            let message = format!("what is compressed already cannot be kept in cache `{cache}`");
+            let haproxy = format!("unable to enable the compression filter before the cache '{cache}'.");
+            let error = whose(cache, message, haproxy);
+            context.diagnostics.push(match sequence {
+                None => error.help("put this line before that of the compression"),
+                Some(_) => error.help("name `cache` before `comp-res` in `filter-sequence response`"),
+            });
         }
     }
     let is_named = |store: &Store| {
@@ -191,6 +201,7 @@ pub(crate) fn check_filters(proxy: &Pending<'_>, used: &[Arc<Store>], context: &
                 .push(error.help(format!("`filter cache {cache}` says where among them responses are kept")));
         }
     }
-    let sequence = proxy.settings.filter_sequence.1;
-    sequence.is_none_or(|list| list.split(',').any(|own| own == "cache"))
+    // Those without a line come before all that have one.
+    let is_used = sequence.is_none_or(|list| list.split(',').any(|own| own == "cache"));
+    CachePlaces { named, others: is_used.then_some(0) }
 }

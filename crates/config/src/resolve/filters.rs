@@ -1,12 +1,12 @@
-//! The filters of a proxy (manual, chapter 9): which of them are used on which side
-//! (`filter-sequence`).
+//! The filters of a proxy (manual, chapter 9): which of them are used in which direction, and in which
+//! order (`filter-sequence`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use diag::Diagnostic;
 use plan::compression::Compression;
-use plan::filter::TraceFilter;
+use plan::filter::{Places, TraceFilter};
 use sample::acl::Acls;
 use sample::bandwidth::{BandwidthFilter, SharedLimit};
 use sample::expression::Expression;
@@ -19,23 +19,56 @@ use crate::draft::settings::{CompressionFilter, FilterDraft, FilterKind, SharedD
 use crate::resolve::lines::scope;
 use crate::resolve::{Context, Pending};
 
-/// Resolves the filters of a proxy: those that trace, in the order of their lines. Those of
-/// bandwidth are put where its rules find them.
-pub(crate) fn filters(proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Arc<TraceFilter>> {
+/// Where each filter of a proxy stands, by its line.
+pub(crate) fn places(proxy: &Pending<'_>) -> Vec<Places> {
+    let (request, response) = proxy.settings.filter_sequence;
+    let filters = &proxy.settings.filters;
+    let both = order(request, filters, false).into_iter().zip(order(response, filters, true));
+    both.map(|(request, response)| Places { request, response }).collect()
+}
+
+/// The places of filters in one direction, counted from 1: in the order of a sequence, or in that of
+/// their lines. Each name in a sequence is the next filter of that name, in the order of their lines.
+fn order(sequence: Option<&Word>, filters: &[FilterDraft<'_>], of_response: bool) -> Vec<Option<u16>> {
+    let mut numbers = 1u16..;
+    let Some(sequence) = sequence else { return filters.iter().map(|_| numbers.next()).collect() };
+    let mut places = vec![None; filters.len()];
+    for name in sequence.split(',') {
+        let is_next = |line: &usize| places[*line].is_none() && called(&filters[*line], of_response) == name;
+        if let Some(line) = (0..filters.len()).find(is_next) {
+            places[line] = numbers.next();
+        }
+    }
+    places
+}
+
+/// What a sequence of that direction calls a filter.
+fn called<'a>(filter: &FilterDraft<'a>, of_response: bool) -> &'a str {
+    match filter.kind {
+        FilterKind::Compression(CompressionFilter::Both) if of_response => "comp-res",
+        FilterKind::Compression(CompressionFilter::Both) => "comp-req",
+        _ => filter.keyword.as_str(),
+    }
+}
+
+/// Resolves the filters of a proxy with that number: those that trace, in the order of their lines.
+/// Those of bandwidth are put where its rules find them.
+pub(crate) fn filters(
+    number: usize,
+    proxy: &Pending<'_>,
+    places: &[Places],
+    context: &mut Context<'_>,
+) -> Vec<Arc<TraceFilter>> {
     let (request, response) = proxy.settings.filter_sequence;
     for list in request.iter().chain(&response) {
         check(list, proxy, context);
     }
-    let used = |list: Option<&Word>, keyword: &Word| {
-        list.is_none_or(|list| list.split(',').any(|name| keyword == name))
-    };
     let mut traces = Vec::new();
     let mut limits: HashMap<Box<str>, Arc<BandwidthFilter>> = HashMap::new();
-    for FilterDraft { keyword, kind, shared } in &proxy.settings.filters {
-        let (on_request, on_response) = (used(request, keyword), used(response, keyword));
+    for (FilterDraft { kind, shared, .. }, places) in proxy.settings.filters.iter().zip(places) {
         match kind {
-            FilterKind::Trace(trace) if on_request || on_response => {
-                traces.push(Arc::new(TraceFilter { on_request, on_response, ..trace.clone() }));
+            FilterKind::Trace(trace) if *places != Places::default() => {
+                traces.push(Arc::new(TraceFilter { places: *places, ..trace.clone() }));
             }
             FilterKind::Trace(_)
             | FilterKind::Compression(_)
@@ -44,8 +77,8 @@ pub(crate) fn filters(proxy: &Pending<'_>, context: &mut Context<'_>) -> Vec<Arc
             | FilterKind::Spoe(..)
             | FilterKind::Script(_) => {}
             FilterKind::Bandwidth(limit) => {
-                let active = if limit.upload { on_request } else { on_response };
-                let mut filter = BandwidthFilter { active, ..limit.clone() };
+                let place = places.of(!limit.upload);
+                let mut filter = BandwidthFilter { place, proxy: number, ..limit.clone() };
                 if let Some(by) = shared {
                     match share(&mut filter, by, proxy, context) {
                         Ok(()) => {}
@@ -115,32 +148,40 @@ fn share(
     Ok(())
 }
 
-/// What a sequence calls a filter.
-fn names<'a>(filter: &FilterDraft<'a>) -> Vec<&'a str> {
-    match filter.kind {
-        FilterKind::Compression(CompressionFilter::Both) => vec!["comp-req", "comp-res"],
-        _ => vec![filter.keyword.as_str()],
-    }
-}
-
 /// What the proxy compresses: as its `compression` lines say, where it has a filter that heeds them
 /// and no sequence leaves that out.
-pub(crate) fn compression(proxy: &Pending<'_>, context: &mut Context<'_>) -> Option<Box<Compression>> {
+pub(crate) fn compression(
+    proxy: &Pending<'_>,
+    places: &[Places],
+    context: &mut Context<'_>,
+) -> Option<Box<Compression>> {
     let settings = &proxy.settings;
     let draft = settings.compression.as_ref()?;
-    let mut filters = settings.filters.iter().filter_map(|filter| match filter.kind {
-        FilterKind::Compression(which) => Some(which),
-        _ => None,
-    });
+    let explicit: Vec<(CompressionFilter, Places)> = (settings.filters.iter().zip(places))
+        .filter_map(|(filter, places)| match filter.kind {
+            FilterKind::Compression(which) => Some((which, *places)),
+            _ => None,
+        })
+        .collect();
     let (mut on_request, mut on_response) = draft.directions;
-    if let Some(first) = filters.next() {
-        let all: Vec<CompressionFilter> = filters.chain([first]).collect();
-        if !all.contains(&CompressionFilter::Both) {
-            on_request = all.contains(&CompressionFilter::Request);
-            on_response = all.contains(&CompressionFilter::Response);
+    let mut places = implied(settings.filter_sequence);
+    if !explicit.is_empty() {
+        let line = |wanted| {
+            let is_meant = |which| which == wanted || which == CompressionFilter::Both;
+            explicit.iter().find(|(which, _)| is_meant(*which))
+        };
+        let (request, response) = (line(CompressionFilter::Request), line(CompressionFilter::Response));
+        if !explicit.iter().any(|(which, _)| *which == CompressionFilter::Both) {
+            (on_request, on_response) = (request.is_some(), response.is_some());
         }
-    } else if let Some(other) =
-        settings.filters.iter().find(|filter| !matches!(filter.kind, FilterKind::Fcgi(_)))
+        places = Places {
+            request: request.and_then(|(_, places)| places.request),
+            response: response.and_then(|(_, places)| places.response),
+        };
+    } else if let Some(other) = settings
+        .filters
+        .iter()
+        .find(|filter| !matches!(filter.kind, FilterKind::Fcgi(_) | FilterKind::Cache(_)))
     {
         let name = settings.name;
         context.diagnostics.push(
@@ -156,27 +197,38 @@ pub(crate) fn compression(proxy: &Pending<'_>, context: &mut Context<'_>) -> Opt
     if settings.mode != Mode::Http {
         return None;
     }
-    let (request, response) = settings.filter_sequence;
-    let named =
-        |list: Option<&Word>, name: &str| list.is_none_or(|list| list.split(',').any(|own| own == name));
-    on_request &= named(request, "comp-req");
-    on_response &= named(response, "comp-res");
+    places.request = places.request.filter(|_| on_request);
+    places.response = places.response.filter(|_| on_response);
     Some(Box::new(Compression {
-        request: on_request.then(|| draft.request.clone()),
-        response: on_response.then(|| draft.response.clone()),
+        request: places.request.map(|_| draft.request.clone()),
+        response: places.response.map(|_| draft.response.clone()),
+        places,
         offload: draft.offload,
     }))
 }
 
+/// Where compression stands that has no line: behind all that have one.
+fn implied((request, response): (Option<&Word>, Option<&Word>)) -> Places {
+    let place = |list: Option<&Word>, name: &str| {
+        list.is_none_or(|list| list.split(',').any(|own| own == name)).then_some(u16::MAX)
+    };
+    Places { request: place(request, "comp-req"), response: place(response, "comp-res") }
+}
+
 /// Every name of a sequence must be that of a filter here.
 fn check(list: &Word, proxy: &Pending<'_>, context: &mut Context<'_>) {
-    let known: Vec<&str> = proxy.settings.filters.iter().flat_map(names).collect();
-    // Those of compression are there without a line of their own.
-    let known = if known.is_empty() && proxy.settings.compression.is_some() {
-        vec!["comp-req", "comp-res"]
-    } else {
-        known
-    };
+    let filters = &proxy.settings.filters;
+    let names = |filter| [called(filter, false), called(filter, true)];
+    let mut known: Vec<&str> = filters.iter().flat_map(names).collect();
+    // Compression and caches may be there without lines of their own.
+    if proxy.settings.compression.is_some()
+        && !filters.iter().any(|filter| matches!(filter.kind, FilterKind::Compression(_)))
+    {
+        known.extend(["comp-req", "comp-res"]);
+    }
+    if !context.names.caches.is_empty() {
+        known.push("cache");
+    }
     let mut at = 0;
     for name in list.split(',') {
         if !known.contains(&name) {

@@ -16,7 +16,7 @@ use crate::resolve::balance::balance;
 use crate::resolve::binds::binds;
 use crate::resolve::cache;
 use crate::resolve::check::Sources;
-use crate::resolve::filters::{compression, filters};
+use crate::resolve::filters::{compression, filters, places};
 use crate::resolve::formats::formats;
 use crate::resolve::log::loggers;
 use crate::resolve::log_sections::log_forward;
@@ -43,14 +43,15 @@ pub(crate) fn resolve(
         Kind::Peers => peers::binds(place, proxy, context),
         _ => binds(proxy, context),
     };
-    let traces = filters(proxy, context);
-    let compression = compression(proxy, context);
+    let filter_places = places(proxy);
+    let traces = filters(place, proxy, &filter_places, context);
+    let compression = compression(proxy, &filter_places, context);
     let fcgi = fcgi::of_backend(proxy, context);
-    let made = spoe::engines(proxy, index, pending, context);
+    let made = spoe::engines(proxy, &filter_places, index, pending, context);
     let compiled = compile(proxy, index, pending, context);
     let sendings = spoe::sendings(proxy, &made, context);
     let caches = context.names.caches_used.take();
-    let stores_responses = cache::check_filters(proxy, &caches, context);
+    let cache_places = cache::places(proxy, &caches, &filter_places, context);
     let formats = formats(proxy, &compiled.acls, context);
     let balance = balance(proxy, &compiled.acls, context);
     let default_backend = default_backend(place, proxy, pending, index, context);
@@ -126,12 +127,12 @@ pub(crate) fn resolve(
         forwarded: formats.forwarded,
         balance,
         traces,
-        script_filters: script_filters(proxy, context),
+        script_filters: script_filters(proxy, &filter_places, context),
         engines: made.iter().map(spoe::Made::engine).collect(),
         sendings,
         compression,
         fcgi,
-        stores_responses,
+        cache_places,
         servers: servers.into(),
         lent: LentToServers {
             check_kind,

@@ -1,66 +1,31 @@
-//! Filters of scripts (`filter lua.…`): what the scripts that registered them make of each line, and in
-//! which order they see requests and responses.
+//! Filters of scripts (`filter lua.…`): what the scripts that registered them make of each line.
 
 use std::sync::Arc;
 
 use diag::Diagnostic;
-use plan::filter::ScriptFilters;
+use plan::filter::{Places, ScriptFilters};
 use state::Mode;
 use syntax::Word;
 
 use crate::draft::settings::{FilterDraft, FilterKind};
 use crate::resolve::{Context, Pending};
 
-/// Makes the filters of a proxy.
-pub(crate) fn script_filters(proxy: &Pending<'_>, context: &mut Context<'_>) -> Option<Box<ScriptFilters>> {
-    let mut all = ScriptFilters { declared: Vec::new(), request: Vec::new(), response: Vec::new() };
-    let mut made: Vec<&Word> = Vec::new();
-    let mut behind: Option<&str> = None;
-    for FilterDraft { keyword, kind, .. } in &proxy.settings.filters {
-        let FilterKind::Script(words) = kind else {
-            if matches!(kind, FilterKind::Compression(_)) {
-                behind = Some(keyword.as_str());
-            }
-            continue;
-        };
-        if let Some(other) = behind {
-            context.diagnostics.push(
-                Diagnostic::alert(format!(
-                    "filters of scripts behind `filter {other}` are not supported yet"
-                ))
-                .at(keyword.span())
-                .help(format!("let it stand before `filter {other}`")),
-            );
-            continue;
-        }
+/// Makes the filters of a proxy; `places` says where each of its filters stands, by its line.
+pub(crate) fn script_filters(
+    proxy: &Pending<'_>,
+    places: &[Places],
+    context: &mut Context<'_>,
+) -> Option<Box<ScriptFilters>> {
+    let mut all = Vec::new();
+    for (FilterDraft { keyword, kind, .. }, places) in proxy.settings.filters.iter().zip(places) {
+        let FilterKind::Script(words) = kind else { continue };
         match declare(proxy, keyword, words, context) {
-            Ok(Some(declared)) => {
-                all.declared.push(Arc::new(declared));
-                made.push(keyword);
-            }
+            Ok(Some(declared)) => all.push((Arc::new(declared), *places)),
             Ok(None) => {}
             Err(error) => context.diagnostics.push(error),
         }
     }
-    if made.is_empty() {
-        return None;
-    }
-    let (request, response) = proxy.settings.filter_sequence;
-    (all.request, all.response) = (order(request, &made), order(response, &made));
-    Some(Box::new(all))
-}
-
-/// The places of filters in the order of a sequence, or in that of their lines.
-fn order(sequence: Option<&Word>, made: &[&Word]) -> Vec<usize> {
-    let Some(sequence) = sequence else { return (0..made.len()).collect() };
-    let places = |name: &str| (0..made.len()).filter(|at| made[*at].as_str() == name).collect::<Vec<_>>();
-    let mut order = Vec::new();
-    for place in sequence.split(',').flat_map(places) {
-        if !order.contains(&place) {
-            order.push(place);
-        }
-    }
-    order
+    (!all.is_empty()).then(|| Box::new(ScriptFilters(all)))
 }
 
 /// What a script makes of a line.

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use diag::{Diagnostic, Span};
 use plan::ProxyIndex;
+use plan::filter::Places;
 use plan::spoe::{Agent, Engine, Event, Message, Sending};
 use sample::Place;
 use sample::vars::Var;
@@ -56,15 +57,13 @@ pub(crate) struct Made<'a> {
 /// Makes the engines of a proxy, and lets its rules find them.
 pub(crate) fn engines<'a>(
     proxy: &Pending<'_>,
+    places: &[Places],
     index: &HashMap<Box<str>, ProxyIndex>,
     pending: &[Pending<'_>],
     context: &mut Context<'a>,
 ) -> Vec<Made<'a>> {
-    let (request, response) = proxy.settings.filter_sequence;
-    let used = |list: Option<&Word>| list.is_none_or(|list| list.split(',').any(|name| name == "spoe"));
-    let used = (used(request), used(response));
     let mut all: Vec<Made<'a>> = Vec::new();
-    for filter in &proxy.settings.filters {
+    for (filter, places) in proxy.settings.filters.iter().zip(places) {
         let FilterKind::Spoe(_, config) = filter.kind else { continue };
         let files: &'a [EngineFile] = context.engine_files;
         // One that cannot be read was told of.
@@ -74,7 +73,7 @@ pub(crate) fn engines<'a>(
         let Some(mut made) = made.filter(|_| context.diagnostics.error_count() == errors) else { continue };
         if let Some(engine) = Arc::get_mut(&mut made.engine) {
             for (event, messages) in Event::ALL.into_iter().zip(&mut engine.events) {
-                if !(if event.is_of_response() { used.1 } else { used.0 }) {
+                if places.of(event.is_of_response()).is_none() {
                     messages.clear();
                 }
             }

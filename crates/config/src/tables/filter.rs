@@ -3,7 +3,7 @@
 use base::support::Support;
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
-use plan::filter::TraceFilter;
+use plan::filter::{Places, TraceFilter};
 use sample::bandwidth::BandwidthFilter;
 use syntax::Word;
 
@@ -17,8 +17,7 @@ use crate::draft::settings::{CompressionFilter, FilterDraft, FilterKind, Setting
 pub static TABLE: &[Keyword] = &[
     proxy("filter",          FLB, "<name> [param*]",                        "what bytes pass through: trace, bwlim-in, bwlim-out; which are compressed: comp-req, comp-res, compression; which are kept: cache; an application: fcgi-app; an agent: spoe; a script: lua.<name>", filter)
         .partial("other filters are not supported yet"),
-    proxy("filter-sequence", FLB, "{ request | response } <filter_list>",   "which filters are used, and in which order",          filter_sequence)
-        .partial("the order holds for filters of scripts alone; the others have one that is fixed"),
+    proxy("filter-sequence", FLB, "{ request | response } <filter_list>",   "which filters are used, and in which order",          filter_sequence),
 ];
 
 /// The filters that there are, and how much of each.
@@ -182,8 +181,7 @@ fn trace(args: &mut Args<'_, '_>) -> Result<TraceFilter, Diagnostic> {
         max_forward: 0,
         quiet: false,
         hexdump: false,
-        on_request: true,
-        on_response: true,
+        places: Places::default(),
     };
     while let Some(word) = args.next() {
         match word.as_str() {
@@ -265,7 +263,8 @@ fn bandwidth<'a>(
         limit,
         period_ms,
         min_size,
-        active: true,
+        place: None,
+        proxy: 0,
         shared: None,
     };
     if is_shared {

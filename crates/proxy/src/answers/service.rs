@@ -36,6 +36,7 @@ pub(crate) async fn answer(x: &mut Exchange, reply: ServiceReply, name: &'static
     }
     x.reply.clear();
     x.reply.pieces = Some(body);
+    x.reply.is_filtered = true;
     poll_fn(|context| x.reply.poll_gather(context)).await;
     if x.reply.pieces.is_some() {
         x.txn.response.append(b"transfer-encoding", b"chunked");

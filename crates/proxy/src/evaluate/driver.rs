@@ -133,7 +133,7 @@ pub(super) async fn run(
             }
             Outcome::Hold(Hold::StoreInCache(store)) => {
                 if let (Some(x), About::Response(proxy, _)) = (x.as_deref_mut(), &about) {
-                    caching::store(x, proxy, &store);
+                    caching::store(client, x, proxy, &store);
                 }
             }
             Outcome::Hold(hold) => {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use cache::{Conditions, Feed, FileFeed, Filling, Lead, Object, Request, Store};
 
+use crate::flow::Rank;
+
 /// What a cache has to do with an exchange.
 #[derive(Debug)]
 pub(crate) struct Caching {
@@ -22,6 +24,8 @@ pub(crate) struct Caching {
     pub(crate) conditions: Option<Conditions>,
     /// What is kept of the response, until its body is on its way.
     pub(crate) filling: Option<Filling>,
+    /// Where among the filters of the response that is done.
+    pub(crate) rank: Rank,
     /// Who waits for the response, or gets what is stale until it is there.
     pub(crate) lead: Option<Lead>,
     /// Whether files were looked into (`disk`).
@@ -54,6 +58,7 @@ impl Caching {
             conditions,
             filling,
             lead,
+            rank: Rank { of_backend: false, place: 0 },
             has_read: false,
             revalidates: false,
         }

@@ -7,19 +7,22 @@ use state::process::ProcessCounters;
 
 use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::flow::Flow;
+use crate::flow::{Filter, Flow, Rank};
 
 /// What compression does with one exchange.
 #[derive(Debug, Default)]
 pub(crate) struct Coded {
     /// What the response is coded with if it may be: the client likes it best of what is offered.
     pub(crate) accepted: Option<Algorithm>,
-    /// What the request is coded with.
-    pub(crate) request: Option<Algorithm>,
+    /// What the request is coded with, and where among its filters.
+    pub(crate) request: Option<(Algorithm, Rank)>,
     /// A coder for that, until it is on its way.
     pub(crate) encoder: Option<Encoder>,
     /// Whether the response would have been, had the limits of the process allowed it.
     pub(crate) is_passed_by: bool,
+    /// What was decided of the response between two filters of scripts: whether its head says how its
+    /// body is framed, and what codes that.
+    pub(crate) decided: Option<(bool, Option<(Rank, Filter)>)>,
 }
 
 /// Counts what became of the response's body.

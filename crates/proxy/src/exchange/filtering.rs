@@ -5,12 +5,16 @@ use lua::Payload;
 use plan::filter::ScriptFilters;
 use runtime::timer::{NEVER, Timer, now_ms};
 
+use crate::flow::Rank;
+
 /// The filters of a stream, the frontend's first.
 #[derive(Default)]
 pub(crate) struct Filtering {
     pub(crate) filters: Vec<Instance>,
     pub(crate) request: Direction,
     pub(crate) response: Direction,
+    /// Whether they were shown the head of the request.
+    pub(crate) has_shown_request: bool,
     /// Wakes the stream for a filter that asked for it.
     timer: Option<Timer>,
 }
@@ -18,6 +22,8 @@ pub(crate) struct Filtering {
 /// A filter, and how far it came.
 pub(crate) struct Instance {
     pub(crate) filter: lua::Filter,
+    /// Where it stands among the filters of requests and of responses; `None` where it does not run.
+    pub(crate) ranks: [Option<Rank>; 2],
     /// What it has of the request and of the response.
     pub(crate) parts: [Part; 2],
     /// When it is to be called again, in ms of the worker's clock.
@@ -43,8 +49,6 @@ pub(crate) struct Direction {
     pub(crate) order: Vec<usize>,
     /// The length that a filter gave the body: `Some(None)` for one in chunks.
     pub(crate) length: Option<Option<u64>>,
-    /// What its receiver was promised and did not get yet.
-    pub(crate) left: Option<u64>,
 }
 
 impl Filtering {
@@ -53,28 +57,60 @@ impl Filtering {
         if of_response { &mut self.response } else { &mut self.request }
     }
 
-    /// Adds filters of a proxy that a stream began; `places` are where they stand among the others.
-    pub(crate) fn add(&mut self, own: &ScriptFilters, made: Vec<Option<lua::Filter>>, limit: usize) {
-        let mut places = Vec::with_capacity(made.len());
-        for filter in made {
-            places.push(filter.as_ref().map(|_| self.filters.len()));
+    /// Adds filters of a proxy that a stream began.
+    pub(crate) fn add(
+        &mut self,
+        own: &ScriptFilters,
+        made: Vec<Option<lua::Filter>>,
+        limit: usize,
+        of_backend: bool,
+    ) {
+        for ((_, places), filter) in own.0.iter().zip(made) {
+            let rank = |of_response| Some(Rank { of_backend, place: places.of(of_response)? });
             let part = || Part { payload: Payload::new(limit), ..Part::default() };
-            let instance = |filter| Instance { filter, parts: [part(), part()], wake_at: NEVER };
-            self.filters.extend(filter.map(instance));
+            self.filters.extend(filter.map(|filter| Instance {
+                filter,
+                ranks: [rank(false), rank(true)],
+                parts: [part(), part()],
+                wake_at: NEVER,
+            }));
         }
-        for (direction, order) in [(&mut self.request, &own.request), (&mut self.response, &own.response)] {
-            direction.order.extend(order.iter().filter_map(|at| places.get(*at).copied().flatten()));
+        for of_response in [false, true] {
+            self.direction(of_response).order = self.order(of_response);
         }
+    }
+
+    /// The filters that run in a direction, by their places here, in their order.
+    fn order(&self, of_response: bool) -> Vec<usize> {
+        let rank = |place: &usize| self.filters[*place].ranks[usize::from(of_response)];
+        let mut order: Vec<usize> = (0..self.filters.len()).filter(|place| rank(place).is_some()).collect();
+        order.sort_by_key(rank);
+        order
+    }
+
+    /// Those of a direction, with their ranks, in their order.
+    pub(crate) fn ranked(&self, of_response: bool) -> impl Iterator<Item = (Rank, usize)> {
+        let direction = if of_response { &self.response } else { &self.request };
+        let ranked =
+            move |place: &usize| Some((self.filters.get(*place)?.ranks[usize::from(of_response)]?, *place));
+        direction.order.iter().filter_map(ranked)
+    }
+
+    /// Whether any before that rank may change the payload of a direction.
+    pub(crate) fn may_change(&self, of_response: bool, rank: Rank) -> bool {
+        let is_before =
+            |own: &Instance| own.ranks[usize::from(of_response)].is_some_and(|other| other < rank);
+        self.filters.iter().any(|own| is_before(own) && own.parts[usize::from(of_response)].sees_data)
     }
 
     /// Whether any filter sees what passes in a direction.
     pub(crate) fn sees_data(&self, of_response: bool) -> bool {
-        self.filters.iter().any(|own| own.parts[usize::from(of_response)].sees_data)
+        let side = usize::from(of_response);
+        self.filters.iter().any(|own| own.ranks[side].is_some() && own.parts[side].sees_data)
     }
 
     /// A direction begins, perhaps not for the first time: what was seen of it is forgotten.
-    pub(crate) fn begin(&mut self, of_response: bool, promised: Option<u64>) {
-        self.direction(of_response).left = promised;
+    pub(crate) fn begin(&mut self, of_response: bool) {
         for own in &mut self.filters {
             let part = &mut own.parts[usize::from(of_response)];
             if std::mem::replace(&mut part.is_begun, true) {

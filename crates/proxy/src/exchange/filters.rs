@@ -1,34 +1,76 @@
-//! Which filters stand in the way of a stream's two directions: `filter bwlim-in|bwlim-out` that
-//! rules have switched on, and `filter trace`. Called where a direction is about to begin.
+//! Which limits and traces stand in the way of a stream's two directions: `filter bwlim-in|bwlim-out`
+//! that rules have switched on, and `filter trace`. Called where a direction is about to begin.
+
+use std::ops::{Bound, RangeBounds};
 
 use runtime::timer::now_ms;
 use sample::bandwidth::BandwidthLimit;
 
+use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::flow::{Gate, Shared, Throttle, Tracer};
+use crate::flow::{EVERYWHERE, Gate, Rank, Shared, Stretch, Throttle, Tracer};
 
-/// Puts a gate before one direction of `x` where a filter asks for one and there is none yet. What
-/// is staged is a head.
-pub(crate) fn install(x: &mut Exchange, upload: bool) {
+/// Puts gates into one direction of `x` where filters ask for some and there are none yet: where
+/// nothing changes its payload, one before the receiver; else one in each stretch of filters between
+/// which the bytes are the same. What is staged is a head.
+pub(crate) fn install(client: &Client, x: &mut Exchange, upload: bool) {
     if x.txn.bandwidth.is_empty() && x.trace.is_none() {
         return;
     }
     let flow = if upload { &x.upload } else { &x.download };
-    if flow.gate.is_some() || flow.is_finished() {
+    if flow.is_gated() || flow.is_finished() {
         return;
     }
+    let stretches = match &flow.filters {
+        Some(filters) if filters.changes_payload() => filters.stretches(),
+        _ => {
+            let free = flow.staged_left();
+            let gate = gate(client, x, upload, EVERYWHERE, free);
+            let flow = if upload { &mut x.upload } else { &mut x.download };
+            flow.gate = gate.map(Box::new);
+            return;
+        }
+    };
+    for stretch in stretches {
+        let Some(gate) = gate(client, x, upload, stretch, 0) else { continue };
+        let flow = if upload { &mut x.upload } else { &mut x.download };
+        if let Some(filters) = &mut flow.filters {
+            filters.hold(behind(stretch.0), gate);
+        }
+    }
+}
+
+/// The limits and traces of a stretch of a direction whose next `free` bytes are a head, if there are
+/// any.
+fn gate(client: &Client, x: &Exchange, upload: bool, stretch: Stretch, free: usize) -> Option<Gate> {
     let now = now_ms();
     let limits = x.txn.bandwidth.iter().filter(|own| own.filter.upload == upload);
+    let limits = limits.filter(|own| rank(client, own).is_some_and(|rank| stretch.contains(&rank)));
     let throttle = |own: &BandwidthLimit| {
         let shared = own.entry.clone().map(|entry| Shared::new(entry, own.filter.rate()));
         Throttle::new(own.limit, own.period_ms, own.filter.min_size, now).share(shared)
     };
     let throttles: Vec<Throttle> = limits.map(throttle).collect();
-    let flow = if upload { &mut x.upload } else { &mut x.download };
-    let tracer = x.trace.clone().map(|trace| Tracer::begin(trace, upload, &flow.staged));
+    let flow = if upload { &x.upload } else { &x.download };
+    let traced = x.trace.as_ref().filter(|trace| trace.has_any(upload, &stretch));
+    let tracer = traced.map(|trace| Tracer::begin(trace.clone(), upload, stretch, &flow.staged));
     if throttles.is_empty() && tracer.is_none() {
-        return;
+        return None;
     }
-    let gate = Gate::new(throttles, tracer, flow.staged_left());
-    flow.gate = Some(Box::new(gate));
+    Some(Gate::new(throttles, tracer, free))
+}
+
+/// Where a limit stands; `None` where `filter-sequence` leaves it out.
+fn rank(client: &Client, own: &BandwidthLimit) -> Option<Rank> {
+    let of_backend = own.filter.proxy != client.frontend.index;
+    Some(Rank { of_backend, place: own.filter.place? })
+}
+
+/// The rank of what stands first in a stretch that begins so.
+fn behind(from: Bound<Rank>) -> Rank {
+    match from {
+        Bound::Unbounded => Rank { of_backend: false, place: 0 },
+        Bound::Included(rank) => rank,
+        Bound::Excluded(rank) => Rank { place: rank.place.saturating_add(1), ..rank },
+    }
 }

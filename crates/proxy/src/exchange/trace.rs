@@ -15,6 +15,7 @@ fn watchers(proxy: &Proxy, of_backend: bool) -> Vec<Watcher> {
         filter: filter.clone(),
         proxy: proxy.state.name.clone(),
         of_backend,
+        heads: [None, None],
     };
     proxy.traces.iter().map(watcher).collect()
 }
@@ -120,7 +121,7 @@ pub(crate) fn response(x: &mut Exchange, backend: &Proxy) {
     if let Some(trace) = &x.trace {
         if x.upload.is_finished() {
             // Its end is told before.
-            x.upload.gate = None;
+            x.upload.remove_gates();
         }
         trace.response(bits(&[
             (!backend.traces.is_empty(), bit::RESPONSE_START_BACKEND),
@@ -151,7 +152,8 @@ pub(crate) fn forwards_response(x: &Exchange) {
 #[inline]
 pub(crate) fn end(x: &mut Exchange) {
     if let Some(trace) = x.trace.take() {
-        (x.upload.gate, x.download.gate) = (None, None);
+        x.upload.remove_gates();
+        x.download.remove_gates();
         trace.end();
     }
 }

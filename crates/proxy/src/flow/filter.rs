@@ -1,25 +1,26 @@
-//! What stands in a payload's way and changes it: filters, in their order. A [`Flow`](super::Flow)
-//! without any pays for none of this.
+//! The kinds of filters that payload passes on its way, each by itself. Which of them a direction has,
+//! and in which order, is the matter of [`Filters`](super::Filters).
 //!
-//! A filter gets payload as it comes, apart from any coding of transfer, and gives payload. What it
-//! holds back leaves when the sender pauses, so that who waits for a slow stream does not wait for
-//! more of it. A cache keeps what comes before any other filter changes it. Which filters there are
-//! is decided before a direction begins ([`compression`](crate::message::compression),
-//! [`caching`](crate::message::caching)).
-
-use std::cell::RefCell;
+//! A filter gets payload apart from any coding of transfer, and gives payload. Some pass on at once
+//! what they make of it; limits, traces and scripts let it wait before them ([`Queue`]).
 
 use cache::Filling;
 use compress::Encoder;
 use runtime::timer::now_ms;
 
-use super::Coding;
+use super::Gate;
 
 /// A kind of filter.
 #[derive(Debug)]
 pub(crate) enum Filter {
+    /// A cache keeps the payload, which passes as it is.
+    Keep(Box<Keeping>),
     /// Codes the content.
     Compress(Box<Compressor>),
+    /// Limits and traces, which pass it as it is and let it wait.
+    Hold(Box<Holding>),
+    /// One of a script.
+    Script(Box<Scripted>),
 }
 
 /// A coder and what went through it.
@@ -33,200 +34,176 @@ pub(crate) struct Compressor {
     pub(crate) given: u64,
 }
 
+/// What a cache keeps.
+#[derive(Debug)]
+pub(crate) struct Keeping {
+    filling: Option<Filling>,
+    /// Whether only its sender's closing in good order tells that a body is whole.
+    until_close: bool,
+}
+
+/// What waits before a filter.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    bytes: Vec<u8>,
+    /// How many of them were taken.
+    taken: usize,
+    /// Whether nothing follows.
+    pub(super) is_ended: bool,
+}
+
+/// Limits of bandwidth and traces that stand side by side, and what waits before them.
+#[derive(Debug)]
+pub(crate) struct Holding {
+    pub(super) gate: Gate,
+    pub(super) queue: Queue,
+}
+
+/// A filter of a script, and what waits before it. `message::scripted` calls its functions.
+#[derive(Debug)]
+pub(crate) struct Scripted {
+    /// Which one of those of the stream.
+    pub(super) place: usize,
+    pub(super) queue: Queue,
+    /// Whether it was told of the end.
+    pub(super) is_told: bool,
+    /// Whether it holds as much as it may.
+    pub(super) is_full: bool,
+    /// Whether it let the end pass.
+    pub(super) is_over: bool,
+}
+
 impl Filter {
     /// What compresses with `encoder`.
     pub(crate) fn compress(encoder: Encoder) -> Self {
         Self::Compress(Box::new(Compressor { encoder: Some(encoder), taken: 0, given: 0 }))
     }
 
-    /// Takes `data` and writes what comes of it behind what `out` holds.
-    pub(crate) fn data(&mut self, data: &[u8], out: &mut Vec<u8>) {
-        match self {
-            Self::Compress(own) => own.run(out, |encoder, out| encoder.write(data, out), data.len()),
-        }
+    /// What keeps the payload in a cache. Of a body that ends with its connection, `until_close`,
+    /// nothing is kept before [`Filters::keep`](super::Filters::keep).
+    pub(crate) fn keep(filling: Filling, until_close: bool) -> Self {
+        Self::Keep(Box::new(Keeping { filling: Some(filling), until_close }))
     }
 
-    /// Writes what it held back.
-    pub(crate) fn flush(&mut self, out: &mut Vec<u8>) {
-        match self {
-            Self::Compress(own) => own.run(out, Encoder::flush, 0),
-        }
+    /// What lets payload wait as `gate` says.
+    pub(super) fn hold(gate: Gate) -> Self {
+        Self::Hold(Box::new(Holding { gate, queue: Queue::default() }))
     }
 
-    /// The payload has ended: writes the last of it.
-    pub(crate) fn end(&mut self, out: &mut Vec<u8>) {
-        match self {
-            Self::Compress(own) => {
-                let before = out.len();
-                if let Some(encoder) = own.encoder.take() {
-                    encoder.finish(&[], out);
-                }
-                own.given += (out.len() - before) as u64;
-            }
-        }
+    /// The filter of a script, which is that `place` of those of the stream.
+    pub(crate) fn script(place: usize) -> Self {
+        Self::Script(Box::new(Scripted {
+            place,
+            queue: Queue::default(),
+            is_told: false,
+            is_full: false,
+            is_over: false,
+        }))
+    }
+
+    /// Whether what it passes on may be other than what it was given.
+    pub(super) fn changes_payload(&self) -> bool {
+        matches!(self, Self::Compress(_) | Self::Script(_))
     }
 }
 
 impl Compressor {
-    fn run(&mut self, out: &mut Vec<u8>, code: impl FnOnce(&mut Encoder, &mut Vec<u8>), taken: usize) {
+    /// Takes `data` and writes what comes of it behind what `out` holds.
+    pub(super) fn data(&mut self, data: &[u8], out: &mut Vec<u8>) {
+        self.taken += data.len() as u64;
+        self.run(out, |encoder, out| encoder.write(data, out));
+    }
+
+    /// Writes what it held back.
+    pub(super) fn flush(&mut self, out: &mut Vec<u8>) {
+        self.run(out, Encoder::flush);
+    }
+
+    /// The payload has ended: writes the last of it.
+    pub(super) fn end(&mut self, out: &mut Vec<u8>) {
+        let before = out.len();
+        if let Some(encoder) = self.encoder.take() {
+            encoder.finish(&[], out);
+        }
+        self.given += (out.len() - before) as u64;
+    }
+
+    fn run(&mut self, out: &mut Vec<u8>, code: impl FnOnce(&mut Encoder, &mut Vec<u8>)) {
         let before = out.len();
         if let Some(encoder) = &mut self.encoder {
             code(encoder, out);
         }
-        self.taken += taken as u64;
         self.given += (out.len() - before) as u64;
     }
 }
 
-/// Longer ones are not kept.
-const KEPT_LENGTH: usize = 64 * 1024;
-
-thread_local! {
-    /// Memory for what comes out of filters, for the next direction that has any.
-    static MADE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
-}
-
-/// The filters of one direction.
-#[derive(Debug)]
-pub(crate) struct Filters {
-    /// What a cache keeps of the payload, which passes it as it is.
-    kept: Option<Box<Keeping>>,
-    /// What waits for filters of scripts, which come before the other.
-    pub(super) scripts: Option<Box<Waiting>>,
-    filter: Option<Filter>,
-    /// What came out of them and is not staged yet.
-    made: Vec<u8>,
-}
-
-/// What waits for filters of scripts ([`super::scripted`]).
-#[derive(Debug, Default)]
-pub(super) struct Waiting {
-    pub(super) taken: Vec<u8>,
-    /// Whether the sender has said all.
-    pub(super) is_ended: bool,
-    /// Whether that was told.
-    pub(super) is_told: bool,
-    /// Whether they hold back as much as they may.
-    pub(super) is_full: bool,
-}
-
-/// What a cache keeps.
-#[derive(Debug)]
-struct Keeping {
-    filling: Filling,
-    /// Whether only its sender's closing in good order tells that a body is whole.
-    until_close: bool,
-}
-
-impl Filters {
-    /// What there is of both kinds; `None` where that is nothing. Of a body that ends with its
-    /// connection, `until_close`, nothing is kept before [`keep`](Self::keep).
-    pub(crate) fn of(
-        filling: Option<Filling>,
-        until_close: bool,
-        filter: Option<Filter>,
-    ) -> Option<Box<Self>> {
-        let kept = filling.map(|filling| Box::new(Keeping { filling, until_close }));
-        if kept.is_none() && filter.is_none() {
-            return None;
-        }
-        let made = MADE.with_borrow_mut(Vec::pop).unwrap_or_default();
-        Some(Box::new(Self { kept, scripts: None, filter, made }))
-    }
-
-    /// Those, if there are any, with filters of scripts before them.
-    pub(crate) fn with_scripts(own: Option<Box<Self>>) -> Box<Self> {
-        let none = || {
-            let made = MADE.with_borrow_mut(Vec::pop).unwrap_or_default();
-            Box::new(Self { kept: None, scripts: None, filter: None, made })
-        };
-        let mut own = own.unwrap_or_else(none);
-        own.scripts = Some(Box::default());
-        own
-    }
-
-    /// Takes what filters of scripts gave.
-    pub(super) fn behind_scripts(&mut self, data: &[u8]) {
-        match &mut self.filter {
-            Some(filter) => filter.data(data, &mut self.made),
-            None => self.made.extend_from_slice(data),
-        }
-    }
-
-    /// What is counted of compression, if there is any.
-    pub(crate) fn compressor(&self) -> Option<&Compressor> {
-        match &self.filter {
-            Some(Filter::Compress(own)) => Some(own),
-            None => None,
-        }
-    }
-
-    /// Whether payload passes as it is.
-    pub(super) fn changes_nothing(&self) -> bool {
-        self.filter.is_none() && self.scripts.is_none()
-    }
-
-    /// Has the cache take `data`, which passes as it is.
-    pub(super) fn pass(&mut self, data: &[u8]) {
-        if let Some(kept) = &mut self.kept {
-            kept.filling.push(data, now_ms());
-        }
-    }
-
-    /// Takes `data`, where something changes it ([`changes_nothing`](Self::changes_nothing)).
+impl Keeping {
     pub(super) fn data(&mut self, data: &[u8]) {
-        self.pass(data);
-        if let Some(waiting) = &mut self.scripts {
-            waiting.taken.extend_from_slice(data);
-        } else if let Some(filter) = &mut self.filter {
-            filter.data(data, &mut self.made);
+        if let Some(filling) = &mut self.filling {
+            filling.push(data, now_ms());
         }
     }
 
-    pub(super) fn flush(&mut self) {
-        if let Some(filter) = &mut self.filter {
-            filter.flush(&mut self.made);
-        }
-    }
-
+    /// The payload has ended.
     pub(super) fn end(&mut self) {
-        if let Some(filter) = &mut self.filter {
-            filter.end(&mut self.made);
-        }
-        if self.kept.as_ref().is_some_and(|kept| !kept.until_close) {
-            self.keep();
+        if !self.until_close {
+            self.finish();
         }
     }
 
     /// The response came to its end: the cache has it from now on.
-    pub(crate) fn keep(&mut self) {
-        if let Some(mut kept) = self.kept.take() {
-            kept.filling.finish(now_ms());
+    pub(super) fn finish(&mut self) {
+        if let Some(mut filling) = self.filling.take() {
+            filling.finish(now_ms());
         }
-    }
-
-    /// Writes what came out of them behind what is staged; whether that is anything.
-    pub(super) fn give(&mut self, coding: Coding, staged: &mut Vec<u8>) -> bool {
-        let has_made = !self.made.is_empty();
-        coding.write(&self.made, staged);
-        self.made.clear();
-        has_made
     }
 }
 
-impl Drop for Filters {
-    /// Keeps the memory for the next.
-    fn drop(&mut self) {
-        let mut made = std::mem::take(&mut self.made);
-        made.clear();
-        // At the end of a thread there is no pool any more.
-        let _ = MADE.try_with(|kept| {
-            if let Ok(mut kept) = kept.try_borrow_mut()
-                && kept.len() < 16
-                && made.capacity() <= KEPT_LENGTH
-            {
-                kept.push(made);
-            }
-        });
+impl Queue {
+    /// How much waits.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() - self.taken
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(super) fn push(&mut self, data: &[u8]) {
+        self.bytes.extend_from_slice(data);
+    }
+
+    /// Moves what waits, at most so many bytes, behind what `into` holds.
+    pub(super) fn take(&mut self, most: usize, into: &mut Vec<u8>) {
+        let (bytes, from) = self.lend();
+        let until = from + most.min(bytes.len() - from);
+        into.extend_from_slice(&bytes[from..until]);
+        self.give_back(bytes, until);
+    }
+
+    /// Lends what waits, to be given back with how much of it was taken.
+    pub(super) fn lend(&mut self) -> (Vec<u8>, usize) {
+        (std::mem::take(&mut self.bytes), self.taken)
+    }
+
+    /// Takes back what was lent, less the first `taken` bytes.
+    pub(super) fn give_back(&mut self, bytes: Vec<u8>, taken: usize) {
+        (self.bytes, self.taken) = (bytes, taken);
+        if self.is_empty() {
+            self.bytes.clear();
+            self.taken = 0;
+        }
+    }
+}
+
+impl Scripted {
+    /// Whether there is something that it was not shown yet.
+    pub(super) fn has_unseen(&self) -> bool {
+        !self.queue.is_empty() || self.queue.is_ended && !self.is_told
+    }
+
+    /// Whether nothing more may come before it has passed something on.
+    pub(super) fn holds(&self) -> bool {
+        !self.is_over && (self.has_unseen() || self.queue.is_ended || self.is_full)
     }
 }

@@ -2,6 +2,7 @@
 //! (configuration manual, 9.7 and 9.1).
 //!
 //! A [`Flow`](super::Flow) with a gate asks it before it sends; one without pays for none of this.
+//! Where filters change payload, gates stand among these ([`Filters`](super::Filters)).
 //! Heads pass freely, bodies and TCP streams are held back. Limits are kept over a window of their
 //! period that slides on: what was sent in the period before counts as far as the window still
 //! reaches into it.

@@ -8,13 +8,16 @@
 //! behind it is left alone. Called by the steps of an exchange, by `tunnel` and by `respond`.
 
 mod filter;
+mod filters;
 mod gate;
 mod pump;
+mod rank;
 mod scripted;
 mod send;
 mod sink;
 mod socket;
 mod source;
+mod stored;
 mod tracer;
 
 use std::io;
@@ -23,8 +26,10 @@ use http::{BodyLength, Head};
 use net::splice::Pipe;
 use sample::ConnectionError;
 
-pub(crate) use filter::{Filter, Filters};
+pub(crate) use filter::Filter;
+pub(crate) use filters::Filters;
 pub(crate) use gate::{Gate, Shared, Throttle};
+pub(crate) use rank::{EVERYWHERE, Rank, Stretch};
 pub(crate) use sink::{Coding, Following, Sink};
 pub(crate) use socket::Socket;
 pub(crate) use source::{Body, Source, Stored, decode};
@@ -110,9 +115,9 @@ pub(crate) struct Flow {
     trailers: Option<Box<Head>>,
     /// Whether that is left out (`option http-drop-request-trailers`, `-response-`).
     pub(crate) drops_trailers: bool,
-    /// What its payload goes through, where its path says so.
+    /// What its payload goes through, where its path says so, in order.
     pub(crate) filters: Option<Box<Filters>>,
-    /// What holds it back, where a filter does; most have none.
+    /// What holds it back, where a filter does that and none changes it; most have none.
     pub(crate) gate: Option<Box<Gate>>,
     /// Whether the last call moved anything: the caller then moves its deadline.
     pub(crate) moved: bool,
@@ -165,6 +170,30 @@ impl Flow {
     /// Whether all of the body has come into the buffer.
     pub(crate) fn is_received(&self) -> bool {
         matches!(self.framing, Framing::Done)
+    }
+
+    /// Whether the sender has said all, whether or not filters have let it pass.
+    fn has_ended(&self) -> bool {
+        matches!(self.framing, Framing::Done | Framing::Held)
+    }
+
+    /// Whether anything waits in its filters, so that nothing more may come.
+    pub(crate) fn is_held(&self) -> bool {
+        self.filters.as_ref().is_some_and(|filters| filters.holds())
+    }
+
+    /// Whether limits or traces stand in its way.
+    pub(crate) fn is_gated(&self) -> bool {
+        self.gate.is_some() || self.filters.as_ref().is_some_and(|filters| filters.has_gates())
+    }
+
+    /// Takes limits and traces away, once all has passed.
+    #[cold]
+    pub(crate) fn remove_gates(&mut self) {
+        self.gate = None;
+        if let Some(filters) = &mut self.filters {
+            filters.remove_gates();
+        }
     }
 
     /// Whether all has been sent.

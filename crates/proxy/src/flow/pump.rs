@@ -8,9 +8,9 @@ use net::splice::Pipe;
 use runtime::{Buffer, buffer};
 use sample::ConnectionError;
 
-use super::sink::Following;
-use super::source::{Framing, PORTION, Reader};
-use super::{COPY, Coding, Flow, FlowError, Path, Sink, Socket, Source, Stored};
+use super::filters::Turn;
+use super::source::{Framing, Reader};
+use super::{Coding, Flow, FlowError, Path, Sink, Socket, Source};
 use crate::stream::{self, Incoming, Protocol};
 
 /// Fewer bytes than this are not worth a pipe's two calls.
@@ -18,6 +18,15 @@ const SPLICE_LEAST: u64 = 4096;
 
 /// While less is staged than this, payload joins a head before it is sent.
 const TOGETHER: usize = 16 * 1024;
+
+/// What went on in filters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Passed {
+    /// Nothing waits in them.
+    Nothing,
+    /// Something did, or the end: it may be staged.
+    Something,
+}
 
 impl Flow {
     /// Counts `n` bytes that went through a pipe.
@@ -107,12 +116,25 @@ impl Flow {
     /// # Errors
     /// It is badly coded.
     pub(crate) fn discard(&mut self, buffer: &mut Buffer) -> Result<bool, FlowError> {
+        if self.filters.is_some() {
+            self.forget_filters();
+        }
         self.admit(buffer)?;
         buffer.consume(self.ready);
         self.ready = 0;
         self.staged.clear();
         self.staged_sent = 0;
         Ok(self.is_received())
+    }
+
+    /// Nobody reads what filters would make of the rest of the body.
+    #[cold]
+    fn forget_filters(&mut self) {
+        self.filters = None;
+        self.path = Path::Payload(Coding::Nothing);
+        if matches!(self.framing, Framing::Held) {
+            self.framing = Framing::Done;
+        }
     }
 
     /// Takes what `buffer` has of a body out of it, behind what `out` holds; says whether that was
@@ -151,7 +173,9 @@ impl Flow {
             return Ok(());
         }
         let Some(mut filters) = self.filters.take() else { return Err(FlowError::Coding) };
-        let taken = if filters.changes_nothing() {
+        let taken = if filters.changes_payload() {
+            self.take_payload(buffer, |data| filters.data(data))
+        } else {
             let mut staged = std::mem::take(&mut self.staged);
             let taken = self.take_payload(buffer, |data| {
                 filters.pass(data);
@@ -159,21 +183,28 @@ impl Flow {
             });
             self.staged = staged;
             taken
-        } else {
-            self.take_payload(buffer, |data| filters.data(data))
         };
-        if taken.is_ok() && self.is_received() && filters.scripts.is_none() {
-            filters.end();
-        }
-        filters.give(coding, &mut self.staged);
-        self.filters = Some(filters);
-        if taken.is_ok() && self.is_received() && self.leaves_end_to_scripts() {
-            return taken;
-        }
         if taken.is_ok() && self.is_received() {
+            filters.end();
+            self.framing = Framing::Held;
+        }
+        self.filters = Some(filters);
+        let staged = self.stage_filtered();
+        taken.and(staged)
+    }
+
+    /// Stages what came out of the filters, and the end once the last lets it pass.
+    ///
+    /// # Errors
+    /// It is longer or shorter than the receiver was told.
+    pub(super) fn stage_filtered(&mut self) -> Result<(), FlowError> {
+        let (Path::Filtered(coding), Some(filters)) = (self.path, &mut self.filters) else { return Ok(()) };
+        filters.give(coding, &mut self.staged)?;
+        if filters.is_over() && matches!(self.framing, Framing::Held) {
+            self.framing = Framing::Done;
             coding.finish(&mut self.trailers, &mut self.staged);
         }
-        taken
+        Ok(())
     }
 
     /// Has `take` each piece of payload that `buffer` has.
@@ -202,12 +233,36 @@ impl Flow {
         Ok(())
     }
 
-    /// The sender pauses: what the filters held back leaves. Says whether there was anything.
+    /// All that was staged has left: lets what waits in the filters go on. `Pending` where it cannot yet.
     #[cold]
-    fn flush_filters(&mut self) -> bool {
-        let (Path::Filtered(coding), Some(filters)) = (self.path, &mut self.filters) else { return false };
-        filters.flush();
-        filters.give(coding, &mut self.staged)
+    pub(super) fn poll_filters(&mut self, context: &mut Context<'_>) -> Poll<Result<Passed, FlowError>> {
+        let Some(filters) = &mut self.filters else { return Poll::Ready(Ok(Passed::Nothing)) };
+        let turn = filters.poll_turn(context);
+        match turn {
+            Turn::Free => return Poll::Ready(Ok(Passed::Nothing)),
+            Turn::Unseen => return Poll::Pending,
+            Turn::Moved => {}
+            Turn::Held(at) | Turn::Limited(at) => {
+                // Being held back by a limit is no silence of either side: deadlines are counted anew.
+                self.moved |= matches!(turn, Turn::Limited(_));
+                if !filters.flush(at + 1) {
+                    return Poll::Pending;
+                }
+            }
+        }
+        Poll::Ready(self.stage_filtered().map(|()| Passed::Something))
+    }
+
+    /// The sender pauses: what compression held back leaves. Says whether there was anything.
+    ///
+    /// # Errors
+    /// What comes out is longer than the receiver was told.
+    #[cold]
+    pub(super) fn flush_filters(&mut self) -> Result<bool, FlowError> {
+        let Some(filters) = &mut self.filters else { return Ok(false) };
+        let has_given = filters.flush(0);
+        self.stage_filtered()?;
+        Ok(has_given)
     }
 
     /// Moves the body on as far as both sides allow; `Ready` once all of it has been sent. What
@@ -290,6 +345,7 @@ impl Flow {
             && buffer.is_empty()
             && !self.is_received()
             && from.has_payload()
+            && !self.is_held()
         {
             ready!(self.poll_receive(context, &mut from, buffer))?;
         }
@@ -302,13 +358,20 @@ impl Flow {
             if self.is_received() {
                 return self.poll_finished(context, to);
             }
-            if self.filters.is_some() && self.waits_for_scripts() {
-                self.release(context, to);
-                return Poll::Pending;
+            if self.filters.is_some() {
+                match self.poll_filters(context) {
+                    Poll::Ready(Ok(Passed::Nothing)) => {}
+                    Poll::Ready(Ok(Passed::Something)) => continue,
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Pending => {
+                        self.release(context, to);
+                        return Poll::Pending;
+                    }
+                }
             }
             match self.poll_receive(context, &mut from, buffer) {
                 Poll::Ready(Ok(())) => {}
-                Poll::Pending if self.filters.is_some() && self.flush_filters() => {}
+                Poll::Pending if self.filters.is_some() && self.flush_filters()? => {}
                 other => {
                     self.release(context, to);
                     return other;
@@ -377,121 +440,6 @@ impl Flow {
                     self.release(context, to);
                     return Poll::Pending;
                 }
-            }
-        }
-    }
-
-    /// From memory to a socket.
-    fn poll_stored(
-        &mut self,
-        context: &mut Context<'_>,
-        stored: &mut Stored,
-        to: &mut Sink<'_>,
-    ) -> Poll<Result<(), FlowError>> {
-        let coding = match self.path {
-            Path::Verbatim => Coding::Bare,
-            Path::Payload(coding) | Path::Filtered(coding) => coding,
-        };
-        if stored.object.is_some() {
-            if self.filters.is_some() || self.gate.is_some() || coding != Coding::Bare {
-                return self.poll_object_copied(context, stored, coding, to);
-            }
-            return self.poll_object(context, stored, to);
-        }
-        loop {
-            if !self.is_received() && !stored.is_taken() {
-                let is_last = match &mut self.filters {
-                    None => stored.take_portion(coding, &mut self.staged),
-                    Some(filters) => stored.take_filtered(filters, coding, &mut self.staged),
-                };
-                if is_last {
-                    self.framing = Framing::Done;
-                }
-            }
-            match self.gate {
-                None => ready!(self.poll_flush(context, to))?,
-                Some(_) => ready!(self.poll_send(context, &mut Buffer::small(), to))?,
-            }
-            if self.is_received() {
-                return self.poll_finished(context, to);
-            }
-            if stored.is_open() {
-                // Who makes it knows when there is more.
-                return Poll::Pending;
-            }
-            ready!(stored.poll_portion(context));
-        }
-    }
-
-    /// From a cache to a socket: out of the object itself, as nothing changes the bytes or holds them
-    /// back.
-    fn poll_object(
-        &mut self,
-        context: &mut Context<'_>,
-        stored: &mut Stored,
-        to: &mut Sink<'_>,
-    ) -> Poll<Result<(), FlowError>> {
-        let following = Following::End(self.ends);
-        loop {
-            let rest = if self.is_received() { &[][..] } else { stored.rest() };
-            if self.staged_left() == 0 && rest.is_empty() {
-                self.framing = Framing::Done;
-                return self.poll_finished(context, to);
-            }
-            if rest.len() <= COPY && self.staged_left() > 0 {
-                self.staged.extend_from_slice(rest);
-                self.framing = Framing::Done;
-                ready!(self.poll_flush(context, to))?;
-                continue;
-            }
-            let staged = &self.staged[self.staged_sent..];
-            let n = match ready!(to.poll_write(context, staged, rest, following)) {
-                Ok(0) => return Poll::Ready(Err(FlowError::unwritten())),
-                Ok(n) => n,
-                Err(error) => return Poll::Ready(Err(FlowError::write(&error))),
-            };
-            let of_staged = n.min(staged.len());
-            self.note_staged(of_staged);
-            self.sent += (n - of_staged) as u64;
-            stored.advance(n - of_staged);
-            self.held = following == Following::End(true);
-        }
-    }
-
-    /// The same in portions that are copied.
-    #[cold]
-    fn poll_object_copied(
-        &mut self,
-        context: &mut Context<'_>,
-        stored: &mut Stored,
-        coding: Coding,
-        to: &mut Sink<'_>,
-    ) -> Poll<Result<(), FlowError>> {
-        let mut nothing = Buffer::small();
-        loop {
-            if !self.is_received() && self.staged_left() < PORTION {
-                let portion = stored.rest();
-                let portion = &portion[..portion.len().min(PORTION)];
-                let taken = portion.len();
-                match &mut self.filters {
-                    None => coding.write(portion, &mut self.staged),
-                    Some(filters) => {
-                        filters.data(portion);
-                        if taken == stored.rest().len() {
-                            filters.end();
-                        }
-                        filters.give(coding, &mut self.staged);
-                    }
-                }
-                stored.advance(taken);
-                if stored.rest().is_empty() {
-                    self.framing = Framing::Done;
-                    coding.finish(&mut None, &mut self.staged);
-                }
-            }
-            ready!(self.poll_send(context, &mut nothing, to))?;
-            if self.is_received() {
-                return self.poll_finished(context, to);
             }
         }
     }
@@ -567,16 +515,21 @@ impl Flow {
         }
         self.framing = Framing::Done;
         self.trailers = from.take_trailers().filter(|_| !self.drops_trailers);
-        if self.filters.is_some() && self.leaves_end_to_scripts() {
-            return Ok(());
-        }
-        if let Path::Payload(coding) | Path::Filtered(coding) = self.path {
-            if let Some(filters) = &mut self.filters {
-                filters.end();
-                filters.give(coding, &mut self.staged);
-            }
-            coding.finish(&mut self.trailers, &mut self.staged);
+        match self.path {
+            Path::Verbatim => {}
+            Path::Payload(coding) => coding.finish(&mut self.trailers, &mut self.staged),
+            Path::Filtered(_) => return self.end_filtered(),
         }
         Ok(())
+    }
+
+    /// The payload that goes through filters has ended.
+    #[cold]
+    fn end_filtered(&mut self) -> Result<(), FlowError> {
+        if let Some(filters) = &mut self.filters {
+            filters.end();
+            self.framing = Framing::Held;
+        }
+        self.stage_filtered()
     }
 }

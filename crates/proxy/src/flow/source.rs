@@ -13,7 +13,7 @@ use http::{BodyLength, ChunkDecoder, ChunkEvent, Head};
 use net::Stream;
 use runtime::Buffer;
 
-use super::{Coding, Socket};
+use super::Socket;
 use crate::stream::{self, fastcgi};
 
 /// What a direction is read from.
@@ -86,7 +86,7 @@ pub(super) enum Framing {
     Chunked(Box<ChunkDecoder>),
     /// The sender closes.
     UntilClose,
-    /// It has ended, and filters of scripts have not passed that on yet.
+    /// It has ended, and filters have not passed that on yet.
     Held,
 }
 
@@ -188,6 +188,8 @@ pub(crate) struct Stored {
     /// What a cache has of a body that is not in memory as a whole, and how much that will be, where
     /// it is known.
     pub(crate) feed: Option<Box<(Body, Option<u64>)>>,
+    /// Whether it passes the filters of responses: a cache or a service gives it.
+    pub(crate) is_filtered: bool,
     /// Whether more will be put in by who makes it.
     is_open: bool,
     /// Whether what there was has been taken, and the next portion is to be made.
@@ -203,6 +205,7 @@ impl Stored {
         self.pieces = None;
         self.object = None;
         self.feed = None;
+        self.is_filtered = false;
         self.is_open = false;
         self.rest = 0..0;
         self.is_taken = false;
@@ -311,40 +314,20 @@ impl Stored {
         Poll::Ready(())
     }
 
-    /// Writes the portion that there is behind what `out` holds; says whether it was the last.
-    pub(super) fn take_portion(&mut self, coding: Coding, out: &mut Vec<u8>) -> bool {
-        coding.write(&self.bytes, out);
+    /// Has `take` the portion that there is; says whether it was the last.
+    pub(super) fn take_portion(&mut self, take: impl FnOnce(&[u8])) -> bool {
+        if self.object.is_some() {
+            let portion = self.rest();
+            let portion = &portion[..portion.len().min(PORTION)];
+            let taken = portion.len();
+            take(portion);
+            self.advance(taken);
+            return self.rest().is_empty();
+        }
+        take(&self.bytes);
         self.bytes.clear();
         self.is_taken = true;
-        let is_last = self.is_whole();
-        if is_last {
-            coding.finish(&mut None, out);
-        }
-        is_last
-    }
-
-    /// The same, with what the filters make of it.
-    #[cold]
-    pub(super) fn take_filtered(
-        &mut self,
-        filters: &mut super::Filters,
-        coding: Coding,
-        out: &mut Vec<u8>,
-    ) -> bool {
-        filters.data(&self.bytes);
-        self.bytes.clear();
-        self.is_taken = true;
-        let is_last = self.is_whole();
-        if is_last {
-            filters.end();
-        } else {
-            filters.flush();
-        }
-        filters.give(coding, out);
-        if is_last {
-            coding.finish(&mut None, out);
-        }
-        is_last
+        self.is_whole()
     }
 }
 

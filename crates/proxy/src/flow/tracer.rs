@@ -8,11 +8,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
+use std::ops::RangeBounds;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use http::Head;
 use plan::Plan;
 use plan::filter::TraceFilter;
+
+use super::{EVERYWHERE, Rank, Stretch};
 
 /// A step of a stream, as HAProxy's engine names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,11 +91,25 @@ pub(crate) struct Watcher {
     pub(crate) proxy: Box<str>,
     /// Whether that proxy is the backend alone.
     pub(crate) of_backend: bool,
+    /// The heads of the request and of the response as they come to it, where a filter behind it
+    /// changes them.
+    pub(crate) heads: [Option<Box<[u8]>>; 2],
 }
 
 impl Watcher {
     fn sees(&self, request: bool) -> bool {
-        if request { self.filter.on_request } else { self.filter.on_response }
+        self.rank(request).is_some()
+    }
+
+    /// Where it stands among the filters of a direction.
+    fn rank(&self, request: bool) -> Option<Rank> {
+        let place = self.filter.places.of(!request)?;
+        Some(Rank { of_backend: self.of_backend, place })
+    }
+
+    /// Whether it stands in that stretch of a direction.
+    fn is_within(&self, request: bool, stretch: &Stretch) -> bool {
+        self.rank(request).is_some_and(|rank| stretch.contains(&rank))
     }
 
     fn kind(&self) -> &'static str {
@@ -141,7 +159,7 @@ fn line(filter: &TraceFilter, proxy: &str, text: &str) {
 pub(crate) struct Trace {
     stream: u64,
     http: bool,
-    /// Those of the frontend, then those of the backend.
+    /// Those of the frontend, then those of the backend, in the order of their lines.
     watchers: RefCell<Vec<Watcher>>,
     /// What is still to come on the channel of the request, and on that of the response.
     request: Cell<u32>,
@@ -278,19 +296,45 @@ impl Trace {
         self.step_line(Analyser::ProcessResponse, "POST");
     }
 
+    /// Whether any of those stands in that stretch of a direction.
+    pub(crate) fn has_any(&self, request: bool, stretch: &Stretch) -> bool {
+        self.watchers.borrow().iter().any(|watcher| watcher.is_within(request, stretch))
+    }
+
+    /// Those in that stretch of a direction have `see` called, in their order.
+    fn each(&self, request: bool, stretch: &Stretch, mut see: impl FnMut(&Watcher)) {
+        let watchers = self.watchers.borrow();
+        let mut own: Vec<&Watcher> =
+            watchers.iter().filter(|watcher| watcher.is_within(request, stretch)).collect();
+        own.sort_by_key(|watcher| watcher.rank(request));
+        own.into_iter().for_each(&mut see);
+    }
+
+    /// A filter at that rank is about to change a head: those before are shown it as it is.
+    #[cold]
+    pub(crate) fn keep_head(&self, request: bool, rank: Rank, head: &Head) {
+        let mut text = Vec::new();
+        head.write_to(&mut text);
+        for watcher in self.watchers.borrow_mut().iter_mut() {
+            if watcher.rank(request).is_some_and(|own| own < rank) {
+                watcher.heads[usize::from(!request)] = Some(text.as_slice().into());
+            }
+        }
+    }
+
     /// The head of a message of HTTP leaves.
-    fn head(&self, request: bool, head: &[u8]) {
-        let head = String::from_utf8_lossy(head);
-        let mut lines = head.lines().filter(|line| !line.is_empty());
-        let Some(first) = lines.next() else { return };
-        let fields: Vec<&str> = lines.collect();
-        for watcher in self.watchers.borrow().iter().filter(|watcher| watcher.sees(request)) {
+    fn head(&self, request: bool, stretch: &Stretch, head: &[u8]) {
+        self.each(request, stretch, |watcher| {
+            let head = watcher.heads[usize::from(!request)].as_deref().unwrap_or(head);
+            let head = String::from_utf8_lossy(head);
+            let mut lines = head.lines().filter(|line| !line.is_empty());
+            let Some(first) = lines.next() else { return };
             self.channel_line(watcher, request, "trace_http_headers", &format!("\t{first}"));
-            for field in &fields {
+            for field in lines {
                 let (name, value) = field.split_once(':').unwrap_or((field, ""));
                 self.tell(watcher, &format!("\t{}: {}", name.to_ascii_lowercase(), value.trim_start()));
             }
-        }
+        });
         self.passed(request, if request { bit::REQUEST_HEAD } else { bit::RESPONSE_HEAD });
     }
 
@@ -350,38 +394,37 @@ impl Trace {
     }
 
     fn on_channel(&self, request: bool, name: &str, more: &str) {
-        for watcher in self.watchers.borrow().iter().filter(|watcher| watcher.sees(request)) {
-            self.channel_line(watcher, request, name, more);
-        }
+        self.each(request, &EVERYWHERE, |watcher| self.channel_line(watcher, request, name, more));
     }
 }
 
-/// What is told of one direction's bytes.
+/// What is told of the bytes that pass in one stretch of a direction.
 pub(crate) struct Tracer {
     trace: Rc<Trace>,
     request: bool,
+    stretch: Stretch,
 }
 
 impl Tracer {
     /// The direction begins, with a head if the stream is one of HTTP.
-    pub(crate) fn begin(trace: Rc<Trace>, request: bool, head: &[u8]) -> Self {
+    pub(crate) fn begin(trace: Rc<Trace>, request: bool, stretch: Stretch, head: &[u8]) -> Self {
         if trace.http {
-            trace.head(request, head);
+            trace.head(request, &stretch, head);
         }
-        Self { trace, request }
+        Self { trace, request, stretch }
     }
 
     /// How many of so many bytes may pass at once.
     pub(crate) fn allow(&self, wanted: u64) -> u64 {
         let mut allowed = wanted;
-        for watcher in self.trace.watchers.borrow().iter().filter(|watcher| watcher.sees(self.request)) {
+        self.trace.each(self.request, &self.stretch, |watcher| {
             if watcher.filter.max_forward > 0 {
                 allowed = allowed.min(watcher.filter.max_forward as u64);
             }
             if watcher.filter.random_forwarding && allowed > 1 {
                 allowed = fastrand::u64(1..=allowed);
             }
-        }
+        });
         allowed
     }
 
@@ -390,12 +433,12 @@ impl Tracer {
         let event = if self.trace.http { "trace_http_payload" } else { "trace_tcp_payload" };
         let length = bytes.len();
         let more = format!(" - offset={offset} - len={length} - forward={length}");
-        for watcher in self.trace.watchers.borrow().iter().filter(|watcher| watcher.sees(self.request)) {
+        self.trace.each(self.request, &self.stretch, |watcher| {
             self.trace.channel_line(watcher, self.request, event, &more);
             if watcher.filter.hexdump && !watcher.filter.quiet {
                 eprint!("{}", hexdump(bytes, offset));
             }
-        }
+        });
     }
 }
 
@@ -404,7 +447,9 @@ impl Drop for Tracer {
         let trace = &self.trace;
         let bits = if self.request { bit::REQUEST_FORWARD } else { bit::RESPONSE_FORWARD };
         if trace.http && trace.mask(self.request) & bits != 0 {
-            trace.on_channel(self.request, "trace_http_end", "");
+            trace.each(self.request, &self.stretch, |watcher| {
+                trace.channel_line(watcher, self.request, "trace_http_end", "");
+            });
         }
     }
 }

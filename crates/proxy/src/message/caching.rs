@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use base::clock::WallTime;
-use cache::{Filling, Follow, Found, Landed, Loading, Now, Object, Request, Store, Turn};
+use cache::{Follow, Found, Landed, Loading, Now, Object, Request, Store, Turn};
 use http::{BodyLength, Method};
 use plan::Proxy;
 use runtime::timer::now_ms;
@@ -15,7 +15,7 @@ use state::counters::Cached;
 use crate::client::{Client, Watch};
 use crate::exchange::{Caching, Exchange, Given};
 use crate::fault::Fault;
-use crate::flow::{Coding, Path};
+use crate::flow::{Coding, Filter, Path, Rank};
 
 /// What is to be done before rules go on.
 pub(crate) enum Looked {
@@ -208,7 +208,7 @@ fn count(client: &Client, x: &Exchange, of_frontend: bool, add: impl Fn(&Cached)
 
 /// Has `store` keep the response, where it was asked about the request and all that RFC 9111 asks
 /// for is so. Of requests that change the resource, what is kept of it goes.
-pub(crate) fn store(x: &mut Exchange, proxy: &Proxy, store: &Arc<Store>) {
+pub(crate) fn store(client: &Client, x: &mut Exchange, proxy: &Proxy, store: &Arc<Store>) {
     let Some(caching) = &mut x.caching else { return };
     if !Arc::ptr_eq(&caching.store, store) {
         // Those who wait look where they were told to.
@@ -223,9 +223,11 @@ pub(crate) fn store(x: &mut Exchange, proxy: &Proxy, store: &Arc<Store>) {
         }
         return;
     }
-    if method != Method::Get || x.head_only || x.is_tunnel || !proxy.stores_responses {
+    let place = proxy.cache_places.of(&store.settings.name);
+    let Some(place) = place.filter(|_| method == Method::Get && !x.head_only && !x.is_tunnel) else {
         return;
-    }
+    };
+    caching.rank = Rank { of_backend: proxy.index != client.frontend.index, place };
     let length = match x.response_body.length {
         BodyLength::None => Some(0),
         BodyLength::Length(bytes) => Some(bytes),
@@ -317,12 +319,20 @@ pub(crate) fn validate(x: &mut Exchange) -> Validated {
     Validated::Fresh
 }
 
-/// What takes the response's body in, if that leaves on `path`. What is not being kept by now will
-/// not be.
+/// What takes the response's body in, if that leaves on `path` and comes to the cache as the server
+/// sent it. What is not being kept by now will not be.
 #[cold]
-pub(crate) fn filling(caching: &mut Caching, path: Path) -> Option<Filling> {
+pub(crate) fn filter(x: &mut Exchange, path: Path) -> Option<(Rank, Filter)> {
+    let until_close = x.response_body.length == BodyLength::UntilClose;
+    let caching = x.caching.as_mut()?;
     pass(caching);
-    caching.filling.take().filter(|_| path != Path::Payload(Coding::Nothing))
+    let filling = caching.filling.take()?;
+    let rank = caching.rank;
+    let is_changed = x.filtering.as_ref().is_some_and(|filtering| filtering.may_change(true, rank));
+    if is_changed || path == Path::Payload(Coding::Nothing) {
+        return None;
+    }
+    Some((rank, Filter::keep(filling, until_close)))
 }
 
 /// Nothing of the response is for others, if anything came of the request.

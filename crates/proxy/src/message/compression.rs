@@ -19,7 +19,7 @@ use state::process::ProcessCounters;
 use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::exchange::coded::Coded;
-use crate::flow::{Filter, Filters};
+use crate::flow::{Filter, Rank};
 
 /// The settings that count: the backend's before the frontend's, each for what it has.
 #[derive(Clone, Copy)]
@@ -50,6 +50,13 @@ impl<'a> Both<'a> {
         self.sides(request).map(|side| side.min_size).find(|size| *size > 0).unwrap_or_default()
     }
 
+    /// Where bodies are compressed that go in that direction: at the first filter that does it.
+    fn rank(self, of_response: bool) -> Option<Rank> {
+        let [backend, frontend] = self.0.map(|own| own.and_then(|own| own.places.of(of_response)));
+        let rank = |of_backend| move |place| Rank { of_backend, place };
+        frontend.map(rank(false)).or(backend.map(rank(true)))
+    }
+
     fn offloads(self) -> bool {
         self.0.iter().flatten().any(|own| own.offload)
     }
@@ -63,20 +70,55 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &Proxy) {
     }
 }
 
+/// Reads what the client of a request decodes that a cache or a service answers.
+#[cold]
+pub(crate) fn of_service(client: &Client, x: &mut Exchange, backend: &Proxy) {
+    if let Some(both) = Both::of(client, backend)
+        && x.coded.is_none()
+    {
+        x.coded = Some(Box::new(look_at_client(x, both)));
+    }
+}
+
 #[cold]
 fn look_at_request(client: &Client, x: &mut Exchange, both: Both<'_>) {
     if x.coded.is_some() {
-        // It was looked at before a server failed for which a cache helps.
+        // It was looked at before a server failed for which a cache helps, or between two filters.
         return;
     }
-    let accepted = accepted(&x.txn.request, both.algorithms(false));
-    // Rules on the response see it, until it turns out otherwise.
-    x.txn.compressed = accepted.map(Algorithm::name);
-    if both.offloads() && accepted.is_some_and(|algorithm| algorithm != Algorithm::Identity) {
+    let mut coded = look_at_client(x, both);
+    if both.offloads() && coded.accepted.is_some_and(|algorithm| algorithm != Algorithm::Identity) {
         x.txn.request.remove_known(KnownName::AcceptEncoding);
     }
     let (request, encoder) = encoder_of_request(client, x, both).unzip();
-    x.coded = Some(Box::new(Coded { accepted, request, encoder, is_passed_by: false }));
+    (coded.request, coded.encoder) = (request.zip(both.rank(false)), encoder);
+    x.coded = Some(Box::new(coded));
+}
+
+fn look_at_client(x: &mut Exchange, both: Both<'_>) -> Coded {
+    let accepted = accepted(&x.txn.request, both.algorithms(false));
+    // Rules on the response see it, until it turns out otherwise.
+    x.txn.compressed = accepted.map(Algorithm::name);
+    Coded { accepted, ..Coded::default() }
+}
+
+/// Where the body that goes in that direction is compressed, if it is.
+#[cold]
+pub(crate) fn rank(client: &Client, x: &Exchange, of_response: bool) -> Option<Rank> {
+    let backend = x.backend.as_ref().unwrap_or(&client.frontend);
+    Both::of(client, backend)?.rank(of_response)
+}
+
+/// Decides now about the response, whose head the filters of scripts behind see as it is then.
+#[cold]
+pub(crate) fn decide_early(client: &Client, x: &mut Exchange, is_framed: bool) {
+    if x.coded.is_none() {
+        return;
+    }
+    let filter = if is_framed { of_response(client, x) } else { None };
+    if let Some(coded) = &mut x.coded {
+        coded.decided = Some((is_framed, filter));
+    }
 }
 
 /// What the request is compressed with, whose head tells of it from here on.
@@ -91,29 +133,42 @@ fn encoder_of_request(client: &Client, x: &mut Exchange, both: Both<'_>) -> Opti
         return None;
     }
     let encoder = encoder(client, algorithm)?;
+    changes_head(x, false, both.rank(false)?);
     tell(&mut x.txn.request, algorithm, false);
     Some((algorithm, encoder))
 }
 
+/// The head is about to say that the body is coded: those before see it as it is, and what filters of
+/// scripts before said of the body's length does not hold behind.
+fn changes_head(x: &mut Exchange, of_response: bool, rank: Rank) {
+    if let Some(trace) = &x.trace {
+        let head = if of_response { &x.txn.response } else { &x.txn.request };
+        trace.keep_head(!of_response, rank, head);
+    }
+    if let Some(filtering) = &mut x.filtering {
+        filtering.direction(of_response).length = None;
+    }
+}
+
 /// What stands in the way of the request's body, at each attempt.
 #[inline]
-pub(crate) fn filter_of_request(client: &Client, coded: &mut Option<Box<Coded>>) -> Option<Box<Filters>> {
+pub(crate) fn filter_of_request(client: &Client, coded: &mut Option<Box<Coded>>) -> Option<(Rank, Filter)> {
     request_filter(client, coded.as_mut()?)
 }
 
 #[cold]
-fn request_filter(client: &Client, coded: &mut Coded) -> Option<Box<Filters>> {
-    let algorithm = coded.request?;
+fn request_filter(client: &Client, coded: &mut Coded) -> Option<(Rank, Filter)> {
+    let (algorithm, rank) = coded.request?;
     let encoder = coded.encoder.take().or_else(|| {
         // A limit does not count once the head has said what comes.
         Encoder::new(algorithm, &Settings { most_memory: 0, ..settings(client) })
     })?;
-    Filters::of(None, false, Some(Filter::compress(encoder)))
+    Some((rank, Filter::compress(encoder)))
 }
 
 /// What stands in the way of the response's body, whose head tells of it from here on.
 #[inline]
-pub(crate) fn of_response(client: &Client, x: &mut Exchange) -> Option<Filter> {
+pub(crate) fn of_response(client: &Client, x: &mut Exchange) -> Option<(Rank, Filter)> {
     let algorithm = x.coded.as_ref()?.accepted?;
     let filter = look_at_response(client, x, algorithm);
     if filter.is_none() {
@@ -122,8 +177,18 @@ pub(crate) fn of_response(client: &Client, x: &mut Exchange) -> Option<Filter> {
     filter
 }
 
+/// The same of an answer made here that passes filters, unless that was decided between two filters of
+/// scripts.
 #[cold]
-fn look_at_response(client: &Client, x: &mut Exchange, algorithm: Algorithm) -> Option<Filter> {
+pub(crate) fn of_reply(client: &Client, x: &mut Exchange) -> Option<(Rank, Filter)> {
+    match x.coded.as_mut()?.decided.take() {
+        Some((_, filter)) => filter,
+        None => of_response(client, x),
+    }
+}
+
+#[cold]
+fn look_at_response(client: &Client, x: &mut Exchange, algorithm: Algorithm) -> Option<(Rank, Filter)> {
     let backend = x.backend.clone().unwrap_or_else(|| client.frontend.clone());
     let both = Both::of(client, &backend)?;
     let length = x.response_body.length;
@@ -145,8 +210,10 @@ fn look_at_response(client: &Client, x: &mut Exchange, algorithm: Algorithm) -> 
         }
         return None;
     };
+    let rank = both.rank(true)?;
+    changes_head(x, true, rank);
     tell(&mut x.txn.response, algorithm, true);
-    Some(Filter::compress(encoder))
+    Some((rank, Filter::compress(encoder)))
 }
 
 /// Whether a message of this head and this length may be compressed, as its sender and the

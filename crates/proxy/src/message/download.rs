@@ -131,8 +131,8 @@ pub(crate) fn begin(client: &mut Client, x: &mut Exchange, upstream: &mut Upstre
 /// The gates and pipes that both directions go through from here on.
 fn fit_out(client: &Client, x: &mut Exchange, backend: &Proxy) {
     // Rules on the response may have asked for either direction.
-    filters::install(x, true);
-    filters::install(x, false);
+    filters::install(client, x, true);
+    filters::install(client, x, false);
     if x.upload.gate.is_some() && x.upload.pipe.as_ref().is_some_and(Pipe::is_empty) {
         x.upload.pipe = None;
     }

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr};
 
-use http::{BodyLength, KnownName, Method, Name};
+use http::{BodyLength, KnownName, Name};
 use plan::Proxy;
 use plan::proxy::{ForwardFor, Forwarded, ForwardedHost, ForwardedNode, excepted};
 
@@ -12,7 +12,8 @@ use crate::client::{Client, Framed};
 use crate::exchange::{Exchange, Stop};
 use crate::exchange::{unique_id, view};
 use crate::fault::Fault;
-use crate::flow::{Coding, Filter, Filters, Path};
+use crate::flow::{Coding, Filter, Filters, Path, Rank};
+use crate::message::framing::{frame_request, frame_response, is_bodiless};
 use crate::message::{caching, compression, scripted};
 
 /// How `h1-case-adjust` wants `name` to be written.
@@ -36,14 +37,14 @@ pub(crate) fn of_request(client: &mut Client, x: &mut Exchange, backend: &Proxy)
         x.txn.request.append(b"early-data", b"1");
         x.choice.said_early = true;
     }
-    frame_request(x)?;
-    if x.caching.is_some() {
-        caching::ask(x);
-    }
-    compression::of_request(client, x, backend);
-    if x.filtering.is_some() && scripted::sees(x, false) && x.request_body.length != BodyLength::None {
-        let is_coded = x.coded.as_ref().is_some_and(|coded| coded.request.is_some());
-        scripted::frame(x, false, x.request_body.length, is_coded);
+    if x.filtering.is_some() {
+        frame_filtered(client, x, backend)?;
+    } else {
+        frame_request(x)?;
+        if x.caching.is_some() {
+            caching::ask(x);
+        }
+        compression::of_request(client, x, backend);
     }
     let pretend = backend.options.http_pretend_keepalive;
     if x.txn.request.has_upgrade() {
@@ -64,28 +65,22 @@ pub(crate) fn of_request(client: &mut Client, x: &mut Exchange, backend: &Proxy)
     Ok(())
 }
 
-/// Has the request say how its body is framed, whatever rules made of the fields that do.
-fn frame_request(x: &mut Exchange) -> Result<(), Fault> {
-    if x.txn.request.method_id() == Method::Connect {
-        if x.request_body.length != BodyLength::None {
-            // A rule made it one. A server that took it would read the body as the tunnel's bytes.
-            return Err(Fault::Internal);
-        }
-        // It has no content, whatever it says (RFC 9110, 9.3.6): a server that believed it would
-        // read the tunnel's bytes.
-        x.txn.request.remove_body_length();
+/// Has a request that filters of scripts see say how its body is framed; what compression made of that
+/// between two of them stands.
+#[cold]
+fn frame_filtered(client: &Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Fault> {
+    let is_coded = |x: &Exchange| x.coded.as_ref().is_some_and(|coded| coded.request.is_some());
+    if is_coded(x) {
+        x.txn.request.settle_framing(BodyLength::Chunked).map_err(|_| Fault::Internal)?;
+    } else if !x.request_body.is_dropped {
+        frame_request(x)?;
     }
-    if x.request_body.is_bare && x.request_body.length == BodyLength::Chunked {
-        // Nothing in its head told of the body: to HTTP/1 something has to.
-        x.txn.request.remove_body_length();
-        x.txn.request.append(b"transfer-encoding", b"chunked");
-        return Ok(());
+    if x.caching.is_some() {
+        caching::ask(x);
     }
-    let is_framed = x.txn.request.settle_framing(x.request_body.length).map_err(|_| Fault::Internal)?;
-    if !is_framed {
-        // As HAProxy: without the field that told of it the request has no body.
-        x.txn.request.set_content_length(0);
-        x.request_body.is_dropped = true;
+    compression::of_request(client, x, backend);
+    if scripted::sees(x, false) && x.request_body.length != BodyLength::None {
+        scripted::frame(x, false, x.request_body.length, is_coded(x));
     }
     Ok(())
 }
@@ -285,12 +280,14 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
     x.txn.status = x.txn.response.status();
     let length = x.response_body.length;
     x.server_closes = !x.txn.response.keep_alive() || length == BodyLength::UntilClose;
-    let is_framed = frame_response(x)?;
-    let filter = if is_framed { compression::of_response(client, x) } else { None };
-    let mut shown = if filter.is_some() { BodyLength::Chunked } else { length };
-    let is_scripted = x.filtering.is_some() && is_framed && is_scripted(x);
+    let (is_framed, coding) = match x.coded {
+        None => (frame_response(x)?, None),
+        Some(_) => frame_coded(client, x)?,
+    };
+    let mut shown = if coding.is_some() { BodyLength::Chunked } else { length };
+    let is_scripted = x.filtering.is_some() && is_framed && scripted::sees_response(x);
     if is_scripted {
-        shown = scripted::frame(x, true, length, filter.is_some());
+        shown = scripted::frame(x, true, length, coding.is_some());
     } else if x.filtering.is_some() && x.head_only && !x.is_tunnel {
         // What a filter says of the body holds for a response without it too.
         scripted::frame(x, true, length, false);
@@ -300,7 +297,7 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
         path = Path::Payload(Coding::Nothing);
     }
     if is_scripted {
-        path = scripted::path(x, true, shown, path);
+        path = scripted::path(shown, path);
     }
     let (framing, path) = match (x.response_body.is_bare, length, path) {
         // It ends with its stream, and has to be told to the client in another way.
@@ -310,13 +307,8 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
         (true, BodyLength::Chunked, path) => (BodyLength::UntilClose, path),
         (_, length, path) => (length, path),
     };
-    if is_scripted {
-        // What a cache keeps would not pass them again.
-        x.caching.iter_mut().for_each(|caching| caching::pass(caching));
-        let filters = Filters::of(None, false, filter);
-        x.download.start_filtered(framing, path, Filters::with_scripts(filters));
-    } else if filter.is_some() || x.caching.is_some() {
-        start_filtered(x, framing, path, filter);
+    if is_scripted || coding.is_some() || x.caching.is_some() {
+        start_filtered(x, framing, path, coding, is_scripted.then_some(shown));
     } else {
         x.download.start(framing, path);
     }
@@ -335,62 +327,47 @@ pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), F
     Ok(())
 }
 
-/// Whether filters of scripts see the payload of the response.
+/// Has a response that compression looks at say how its body is framed, unless that was done between two
+/// filters of scripts; whether it says so, and what codes the body.
 #[cold]
-fn is_scripted(x: &Exchange) -> bool {
-    let has_body = !x.is_tunnel && !is_bodiless(x) && x.response_body.length != BodyLength::None;
-    has_body && scripted::sees(x, true)
-}
-
-/// The payload of the response goes through compression, into a cache, or both.
-#[cold]
-fn start_filtered(x: &mut Exchange, framing: BodyLength, mut path: Path, filter: Option<Filter>) {
-    let is_coded = filter.is_some() || x.response_body.length == BodyLength::Chunked;
-    let mut filling = None;
-    if let Some(caching) = &mut x.caching {
-        filling = caching::filling(caching, path);
-        if filling.is_some() && path == Path::Verbatim && !is_coded {
-            // What a cache keeps is looked at, and leaves as it came.
-            path = Path::Payload(Coding::Bare);
+fn frame_coded(client: &Client, x: &mut Exchange) -> Result<(bool, Option<(Rank, Filter)>), Fault> {
+    match x.coded.as_mut().and_then(|coded| coded.decided.take()) {
+        Some((_, Some(coding))) => {
+            let settled = x.txn.response.settle_framing(BodyLength::Chunked);
+            Ok((settled.map_err(|_| Fault::Internal)?, Some(coding)))
+        }
+        Some((_, None)) => Ok((frame_response(x)?, None)),
+        None => {
+            let is_framed = frame_response(x)?;
+            Ok((is_framed, if is_framed { compression::of_response(client, x) } else { None }))
         }
     }
-    let is_until_close = x.response_body.length == BodyLength::UntilClose;
-    match Filters::of(filling, is_until_close, filter) {
+}
+
+/// The payload of the response goes through compression, into a cache, through filters of scripts, which
+/// make it a body that ends as `scripted` says, or through several of these.
+#[cold]
+fn start_filtered(
+    x: &mut Exchange,
+    framing: BodyLength,
+    mut path: Path,
+    coding: Option<(Rank, Filter)>,
+    scripted: Option<BodyLength>,
+) {
+    let is_coded = coding.is_some() || x.response_body.length == BodyLength::Chunked;
+    let kept = if x.caching.is_some() { caching::filter(x, path) } else { None };
+    if kept.is_some() && path == Path::Verbatim && !is_coded {
+        // What a cache keeps is looked at, and leaves as it came.
+        path = Path::Payload(Coding::Bare);
+    }
+    let own = kept.into_iter().chain(coding);
+    let filters = match scripted {
+        None => Filters::of(own),
+        Some(shown) => scripted::filters(x, true, shown, own),
+    };
+    match filters {
         None => x.download.start(framing, path),
         Some(filters) => x.download.start_filtered(framing, path, filters),
-    }
-}
-
-/// Whether the client expects no body, whatever the response says of one.
-fn is_bodiless(x: &Exchange) -> bool {
-    x.head_only || matches!(x.txn.response.status(), 204 | 304)
-}
-
-/// Has the response say how its body is framed, whatever rules made of its status, of the request's
-/// method and of the fields that do. False: they took the framing away, and the end of the
-/// connection is the end of the body.
-fn frame_response(x: &mut Exchange) -> Result<bool, Fault> {
-    let (client_expects, server_sends) = (!is_bodiless(x), x.response_body.length != BodyLength::None);
-    if x.is_tunnel {
-        return Ok(true);
-    }
-    if matches!(x.txn.response.status(), 100..=199) {
-        // The client would wait for another.
-        return Err(Fault::Internal);
-    }
-    match (client_expects, server_sends) {
-        // What it says of a length is said of another response's body.
-        (false, _) => Ok(true),
-        (true, false) => {
-            x.txn.response.set_content_length(0);
-            Ok(true)
-        }
-        (true, true) if x.response_body.is_bare && x.response_body.length == BodyLength::Chunked => {
-            x.txn.response.remove_body_length();
-            x.txn.response.append(b"transfer-encoding", b"chunked");
-            Ok(true)
-        }
-        (true, true) => x.txn.response.settle_framing(x.response_body.length).map_err(|_| Fault::Internal),
     }
 }
 

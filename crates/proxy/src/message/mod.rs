@@ -8,6 +8,7 @@ mod deadlines;
 pub(crate) mod download;
 pub(crate) mod fastcgi;
 pub(crate) mod fields;
+mod framing;
 pub(crate) mod inspect;
 pub(crate) mod request;
 pub(crate) mod response;

@@ -2,9 +2,11 @@
 //! leave, as payload passes, and at its end.
 //!
 //! They are called between the steps of a direction and not within one ([`Flow`](crate::flow::Flow)),
-//! so that they see the whole exchange. Answers made here, and those out of a cache, do not pass them.
+//! so that they see the whole exchange. What caches and services answer passes them, errors and what
+//! rules answer does not.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::task::{Context, Poll};
 
 use http::BodyLength;
@@ -18,7 +20,8 @@ use crate::client::{Client, Watch};
 use crate::exchange::filtering::Filtering;
 use crate::exchange::{Exchange, Stop, scripting, view};
 use crate::fault::Fault;
-use crate::flow::{Coding, Filters, FlowError, Path};
+use crate::flow::{Coding, Filter, Filters, Flow, FlowError, Path, Rank};
+use crate::message::{compression, framing};
 use crate::server::Upstream;
 
 /// What a function of a filter reaches.
@@ -138,8 +141,8 @@ pub(crate) async fn begin(client: &mut Client, x: &mut Exchange, proxy: &Proxy) 
     let Some(own) = &proxy.script_filters else { return Ok(()) };
     let mut filtering = x.filtering.take().unwrap_or_default();
     let first = filtering.request.order.len();
-    let mut made = Vec::with_capacity(own.declared.len());
-    for declared in &own.declared {
+    let mut made = Vec::with_capacity(own.0.len());
+    for (declared, _) in &own.0 {
         let seat = Seat {
             client,
             x: RefCell::new(x),
@@ -150,9 +153,10 @@ pub(crate) async fn begin(client: &mut Client, x: &mut Exchange, proxy: &Proxy) 
         made.push(declared.start(&seat).map_err(|_| refused(false))?);
     }
     let tune = &client.worker.shared.plan.global.tune;
-    filtering.add(own, made, tune.bufsize.saturating_sub(tune.maxrewrite).max(1));
+    let of_backend = proxy.index != client.frontend.index;
+    filtering.add(own, made, tune.bufsize.saturating_sub(tune.maxrewrite).max(1), of_backend);
     x.filtering = Some(filtering);
-    tell(client, x, (Callback::Start, false), first).await
+    tell(client, x, (Callback::Start, false), first..usize::MAX).await
 }
 
 /// The response begins.
@@ -161,7 +165,7 @@ pub(crate) async fn begin(client: &mut Client, x: &mut Exchange, proxy: &Proxy) 
 /// One of the filters failed.
 #[cold]
 pub(crate) async fn begin_response(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
-    tell(client, x, (Callback::Start, true), 0).await
+    tell(client, x, (Callback::Start, true), ALL).await
 }
 
 /// The head of a message is about to leave.
@@ -171,14 +175,67 @@ pub(crate) async fn begin_response(client: &mut Client, x: &mut Exchange) -> Res
 #[cold]
 pub(crate) async fn heads(client: &mut Client, x: &mut Exchange, of_response: bool) -> Result<(), Stop> {
     let has_body = has_body(x, of_response);
-    if let Some(filtering) = x.filtering.as_mut().filter(|_| !has_body) {
+    let Some(filtering) = &mut x.filtering else { return Ok(()) };
+    if !has_body {
         filtering.end_at_once(of_response);
     }
-    tell(client, x, (Callback::Headers, of_response), 0).await?;
+    filtering.has_shown_request |= !of_response;
+    let before = before_compression(client, x, of_response);
+    tell(client, x, (Callback::Headers, of_response), 0..before).await?;
+    if before < usize::MAX {
+        compress_between(client, x, of_response)?;
+        tell(client, x, (Callback::Headers, of_response), before..usize::MAX).await?;
+    }
     if has_body {
         return Ok(());
     }
-    tell(client, x, (Callback::MessageEnd, of_response), 0).await
+    tell(client, x, (Callback::MessageEnd, of_response), ALL).await
+}
+
+/// A cache or a service answers a request: filters are shown its head, unless it was about to leave for a
+/// server before.
+///
+/// # Errors
+/// One of the filters failed.
+#[cold]
+pub(crate) async fn heads_for_service(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
+    let has_body = has_body(x, false);
+    let Some(filtering) = &mut x.filtering else { return Ok(()) };
+    if std::mem::replace(&mut filtering.has_shown_request, true) {
+        return Ok(());
+    }
+    // What a service takes of a body does not pass them.
+    if !has_body {
+        filtering.end_at_once(false);
+    }
+    x.txn.has_response = false;
+    let told = tell(client, x, (Callback::Headers, false), ALL).await;
+    let ended = match told {
+        Ok(()) if !has_body => tell(client, x, (Callback::MessageEnd, false), ALL).await,
+        told => told,
+    };
+    x.txn.has_response = true;
+    ended
+}
+
+/// How many filters of scripts stand before compression, where others stand behind it.
+fn before_compression(client: &Client, x: &Exchange, of_response: bool) -> usize {
+    let Some(rank) = compression::rank(client, x, of_response) else { return usize::MAX };
+    let Some(filtering) = &x.filtering else { return usize::MAX };
+    filtering.ranked(of_response).position(|(own, _)| own > rank).unwrap_or(usize::MAX)
+}
+
+/// Decides whether a body is compressed, so that filters behind see a head that tells of it.
+fn compress_between(client: &Client, x: &mut Exchange, of_response: bool) -> Result<(), Fault> {
+    if of_response {
+        let is_framed = framing::frame_response(x)?;
+        compression::decide_early(client, x, is_framed);
+        return Ok(());
+    }
+    let backend = x.backend.clone().unwrap_or_else(|| client.frontend.clone());
+    framing::frame_request(x)?;
+    compression::of_request(client, x, &backend);
+    Ok(())
 }
 
 /// Whether payload follows a head.
@@ -186,24 +243,34 @@ fn has_body(x: &Exchange, of_response: bool) -> bool {
     match of_response {
         false => x.request_body.length != BodyLength::None && !x.request_body.is_dropped,
         true => {
-            let is_bodiless = x.head_only || matches!(x.txn.response.status(), 204 | 304);
-            x.response_body.length != BodyLength::None && !is_bodiless && !x.is_tunnel
+            let has_any = x.response_body.length != BodyLength::None;
+            has_any && !framing::is_bodiless(x) && !x.is_tunnel
         }
     }
 }
 
-/// Calls a function of all filters of a direction, from one on; one that waits is called again when it
-/// asked for it.
+/// Whether filters see the payload of the response, if it has any.
+#[cold]
+pub(crate) fn sees_response(x: &Exchange) -> bool {
+    has_body(x, true) && sees(x, true)
+}
+
+/// All filters of a direction.
+const ALL: Range<usize> = 0..usize::MAX;
+
+/// Calls a function of some of the filters of a direction; one that waits is called again when it asked
+/// for it.
 async fn tell(
     client: &mut Client,
     x: &mut Exchange,
     (callback, of_response): (Callback, bool),
-    first: usize,
+    which: Range<usize>,
 ) -> Result<(), Stop> {
-    let mut at = first;
+    let mut at = which.start;
     loop {
         let Some(mut filtering) = x.filtering.take() else { return Ok(()) };
         let place = filtering.direction(of_response).order.get(at).copied();
+        let place = place.filter(|_| at < which.end);
         let said = place.map(|place| call(client, x, &mut filtering, place, (callback, of_response)));
         let wake_at = place.and_then(|place| filtering.filters.get(place)).map_or(NEVER, |own| own.wake_at);
         x.filtering = Some(filtering);
@@ -228,11 +295,12 @@ async fn wait(client: &mut Client, until: u64) -> Result<(), Stop> {
 }
 
 /// Has a head say what its body will be, where a filter gave that a length; gives how it ends for its
-/// receiver. What another filter codes is in chunks already.
+/// receiver. What compression codes is in chunks, unless a filter behind it says otherwise.
 #[cold]
 pub(crate) fn frame(x: &mut Exchange, of_response: bool, length: BodyLength, is_coded: bool) -> BodyLength {
     let shown = shown(x, of_response, length, is_coded);
-    if is_coded || shown == length {
+    let said = if is_coded { BodyLength::Chunked } else { length };
+    if shown == said {
         return shown;
     }
     let head = if of_response { &mut x.txn.response } else { &mut x.txn.request };
@@ -253,23 +321,15 @@ pub(crate) fn shown(x: &Exchange, of_response: bool, length: BodyLength, is_code
         false => filtering.request.length,
     };
     match x.filtering.as_ref().and_then(|filtering| direction(filtering)) {
-        _ if is_coded => BodyLength::Chunked,
         Some(Some(bytes)) => BodyLength::Length(bytes),
         Some(None) => BodyLength::Chunked,
+        None if is_coded => BodyLength::Chunked,
         None => length,
     }
 }
 
 /// The way of a body of this length, as its receiver sees it, through filters; `path` is the one without.
-/// Notes what the receiver is promised.
-pub(crate) fn path(x: &mut Exchange, of_response: bool, shown: BodyLength, path: Path) -> Path {
-    let promised = match shown {
-        BodyLength::Length(bytes) => Some(bytes),
-        BodyLength::None | BodyLength::Chunked | BodyLength::UntilClose => None,
-    };
-    if let Some(filtering) = &mut x.filtering {
-        filtering.begin(of_response, promised);
-    }
+pub(crate) fn path(shown: BodyLength, path: Path) -> Path {
     match (path, shown) {
         (Path::Verbatim, BodyLength::Chunked) => Path::Payload(Coding::Chunked),
         (Path::Verbatim, _) => Path::Payload(Coding::Bare),
@@ -277,13 +337,34 @@ pub(crate) fn path(x: &mut Exchange, of_response: bool, shown: BodyLength, path:
     }
 }
 
+/// The filters of scripts of a direction and others, for a body that ends as `shown` says for its
+/// receiver. What scripts saw of a former attempt is forgotten.
+pub(crate) fn filters(
+    x: &mut Exchange,
+    of_response: bool,
+    shown: BodyLength,
+    others: impl IntoIterator<Item = (Rank, Filter)>,
+) -> Option<Box<Filters>> {
+    let filtering = x.filtering.as_mut()?;
+    filtering.begin(of_response);
+    let scripts = filtering.ranked(of_response).map(|(rank, place)| (rank, Filter::script(place)));
+    let mut all = Filters::of(scripts.chain(others))?;
+    all.promised = match shown {
+        BodyLength::Length(bytes) => Some(bytes),
+        BodyLength::None | BodyLength::Chunked | BodyLength::UntilClose => None,
+    };
+    Some(all)
+}
+
 /// Both directions of a stream of TCP begin: those that filters see go through them.
 #[cold]
 pub(crate) fn begin_stream(x: &mut Exchange) {
     for of_response in [false, true] {
         if sees(x, of_response) {
-            let path = path(x, of_response, BodyLength::UntilClose, Path::Verbatim);
-            flow(x, of_response).start_filtered(BodyLength::UntilClose, path, Filters::with_scripts(None));
+            let length = BodyLength::UntilClose;
+            if let Some(filters) = filters(x, of_response, length, None) {
+                flow(x, of_response).start_filtered(length, path(length, Path::Verbatim), filters);
+            }
         }
     }
 }
@@ -346,7 +427,7 @@ fn poll_filtered_download(
     }
 }
 
-/// Shows filters what came in; says whether the direction has something to do then.
+/// Shows filters what came in, each in its turn; says whether the direction has something to do then.
 ///
 /// # Errors
 /// One of them failed, or the body is not as long as its head says.
@@ -356,70 +437,85 @@ pub(crate) fn run(
     of_response: bool,
     context: &mut Context<'_>,
 ) -> Result<bool, FlowError> {
-    if !flow(x, of_response).is_scripted() {
+    let stages = flow(x, of_response).scripts();
+    if stages.is_empty() {
         return Ok(false);
     }
-    let mut bytes = Vec::new();
-    let came = flow(x, of_response).take_for_scripts(&mut bytes);
     let Some(mut filtering) = x.filtering.take() else { return Ok(false) };
     let woken = filtering.poll_woken(context);
-    let passed = match (came, woken) {
-        (None, false) => Ok(None),
-        (came, _) => pass(client, x, &mut filtering, of_response, bytes, came.unwrap_or(false)).map(Some),
-    };
+    let (mut has_come, mut goes_on) = (false, false);
+    for at in stages {
+        let shown = show(client, x, &mut filtering, (of_response, at), woken);
+        let Shown { is_news, passes } = match shown {
+            Ok(shown) => shown,
+            Err(error) => {
+                x.filtering = Some(filtering);
+                return Err(error);
+            }
+        };
+        has_come |= is_news;
+        goes_on |= passes;
+    }
     if woken {
         filtering.forget_woken();
     }
-    if (woken || came.is_some()) && filtering.poll_woken(context) {
+    if (woken || has_come) && filtering.poll_woken(context) {
         // A filter asked for it just now.
         context.waker().wake_by_ref();
     }
     x.filtering = Some(filtering);
-    let Some((bytes, is_over, is_full)) = passed.map_err(|_| FlowError::Filter)? else { return Ok(false) };
-    flow(x, of_response).put_from_scripts(&bytes, is_over, is_full);
-    // What is full is looked at again when a filter asks for it, or something passes.
-    Ok(is_over || !bytes.is_empty() || came == Some(false) && !is_full)
+    Ok(goes_on)
 }
 
-fn flow(x: &mut Exchange, of_response: bool) -> &mut crate::flow::Flow {
+fn flow(x: &mut Exchange, of_response: bool) -> &mut Flow {
     if of_response { &mut x.download } else { &mut x.upload }
 }
 
-/// Sends bytes through the filters of a direction: what comes out of the last, whether that is all, and
-/// whether the first takes no more.
-fn pass(
+/// What became of showing a filter what came.
+#[derive(Default)]
+struct Shown {
+    /// Whether anything had come.
+    is_news: bool,
+    /// Whether the direction has something to do: the filter passed something on, or takes more.
+    passes: bool,
+}
+
+/// Shows the filter at that place of a direction what came to it, or what it holds if it was woken, and
+/// passes on what it gives.
+fn show(
     client: &Client,
     x: &mut Exchange,
     filtering: &mut Filtering,
-    of_response: bool,
-    mut bytes: Vec<u8>,
-    ended: bool,
-) -> Result<(Vec<u8>, bool, bool), Fault> {
+    (of_response, at): (bool, usize),
+    woken: bool,
+) -> Result<Shown, FlowError> {
     let side = usize::from(of_response);
-    let order = filtering.direction(of_response).order.clone();
-    let (mut ended, mut is_full) = (ended, false);
-    for (number, place) in order.into_iter().enumerate() {
-        let Some(own) = filtering.filters.get_mut(place) else { continue };
-        let part = &mut own.parts[side];
-        part.payload.is_ended |= ended;
-        if !part.payload.is_cut {
-            part.payload.input.append(&mut bytes);
-        }
-        filter(client, x, filtering, place, of_response)?;
-        let Some(own) = filtering.filters.get_mut(place) else { continue };
-        let part = &mut own.parts[side];
-        bytes = std::mem::take(&mut part.payload.output);
-        ended = part.is_over;
-        is_full |= number == 0 && part.payload.is_full();
+    let mut bytes = Vec::new();
+    let room = |place: usize| filtering.filters.get(place).map_or(0, |own| room(&own.parts[side].payload));
+    let unseen = flow(x, of_response).take_unseen(at, &mut bytes, room);
+    let Some(unseen) = unseen else { return Ok(Shown::default()) };
+    if !unseen.is_news && !woken {
+        return Ok(Shown::default());
     }
-    let direction = filtering.direction(of_response);
-    if let Some(left) = &mut direction.left {
-        *left = left.checked_sub(bytes.len() as u64).ok_or_else(|| refused(of_response))?;
-        if ended && *left > 0 {
-            return Err(refused(of_response));
-        }
+    let Some(own) = filtering.filters.get_mut(unseen.place) else { return Ok(Shown::default()) };
+    let payload = &mut own.parts[side].payload;
+    payload.is_ended |= unseen.is_ended;
+    if !payload.is_cut {
+        payload.input.append(&mut bytes);
     }
-    Ok((bytes, ended, is_full))
+    filter(client, x, filtering, unseen.place, of_response).map_err(|_| FlowError::Filter)?;
+    let Some(own) = filtering.filters.get_mut(unseen.place) else { return Ok(Shown::default()) };
+    let part = &mut own.parts[side];
+    let bytes = std::mem::take(&mut part.payload.output);
+    let (is_over, is_full) = (part.is_over, part.payload.is_full());
+    flow(x, of_response).put_from_script(at, &bytes, is_over, is_full)?;
+    let takes_more = unseen.is_news && !unseen.is_ended && !is_full;
+    Ok(Shown { is_news: unseen.is_news, passes: is_over || !bytes.is_empty() || takes_more })
+}
+
+/// How much more a filter may be shown before it has passed something on. What it left out takes none.
+fn room(payload: &Payload) -> usize {
+    if payload.is_cut { usize::MAX } else { payload.limit.saturating_sub(payload.input.len()) }
 }
 
 /// Has one filter see what it has of a direction.

@@ -213,20 +213,23 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
         length => client.side.path(length, upstream.is_bare()),
     };
     let framing = client.side.framing(length);
-    let filters = compression::filter_of_request(client, &mut x.coded);
+    let coding = compression::filter_of_request(client, &mut x.coded);
     let is_scripted = x.filtering.is_some() && scripted::sees(x, false) && length != BodyLength::None;
-    match filters.filter(|_| !x.request_body.is_dropped) {
-        filters if is_scripted && !x.request_body.is_dropped => {
-            let is_coded = filters.is_some();
-            let shown = scripted::shown(x, false, length, is_coded);
+    match coding.filter(|_| !x.request_body.is_dropped) {
+        coding if is_scripted && !x.request_body.is_dropped => {
+            let shown = scripted::shown(x, false, length, coding.is_some());
             let path = if upstream.is_bare() { Path::Payload(Coding::Bare) } else { Path::Verbatim };
-            let path = scripted::path(x, false, shown, path);
-            x.upload.start_filtered(framing, path, Filters::with_scripts(filters));
+            let path = scripted::path(shown, path);
+            if let Some(filters) = scripted::filters(x, false, shown, coding) {
+                x.upload.start_filtered(framing, path, filters);
+            }
         }
         None => x.upload.start(framing, path),
-        Some(filters) => {
+        Some(coding) => {
             let path = Path::Payload(if upstream.is_bare() { Coding::Bare } else { Coding::Chunked });
-            x.upload.start_filtered(framing, path, filters);
+            if let Some(filters) = Filters::of([coding]) {
+                x.upload.start_filtered(framing, path, filters);
+            }
         }
     }
     x.upload.drops_trailers = backend.options.http_drop_request_trailers;
@@ -239,7 +242,7 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
     let staged = &mut x.upload.staged;
     if let Upstream::H2(request) = upstream {
         // It leaves apart from the body.
-        filters::install(x, true);
+        filters::install(client, x, true);
         admit(client, x);
         if x.txn.request.has_upgrade() && length != BodyLength::None {
             request.refuse();
@@ -258,7 +261,7 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
     } else {
         x.txn.request.write_to(staged);
     }
-    filters::install(x, true);
+    filters::install(client, x, true);
     // The head goes out first, as it would have anyway.
     admit(client, x);
     if !x.upload.is_received() {
@@ -270,7 +273,7 @@ pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upst
 /// The same to a server that speaks FastCGI: parameters leave apart from the body.
 #[cold]
 fn start_fastcgi(client: &mut Client, x: &mut Exchange, backend: &Proxy, request: &mut fcgi::Request) {
-    filters::install(x, true);
+    filters::install(client, x, true);
     let parameters = match &backend.fcgi {
         Some(app) => fastcgi::parameters(client, x, app),
         // Its backend has an application, or the configuration is refused.

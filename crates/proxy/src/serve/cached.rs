@@ -13,7 +13,7 @@ use crate::evaluate;
 use crate::exchange::{Exchange, Given, Stop};
 use crate::fault::Fault;
 use crate::flow::Body;
-use crate::message::{caching, compression};
+use crate::message::caching;
 
 use super::revalidate;
 
@@ -128,8 +128,7 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(),
         show_body(client, x);
     }
     evaluate::of_cached(client, x).await?;
-    let backend = x.backend.clone().unwrap_or_else(|| client.frontend.clone());
-    compression::of_request(client, x, &backend);
+    x.reply.is_filtered = true;
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use crate::evaluate;
 use crate::exchange::Next;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
+use crate::message::{compression, scripted};
 
 use super::sending::{self, begin_reply, end_reply, pump};
 use super::{cached, coming, script};
@@ -160,13 +161,18 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
     if x.txn.response.status() != made || x.error_status == 0 {
         x.txn.status = x.txn.response.status();
     }
-    let length = x.reply.len();
-    let body = if x.reply.is_open() { sending::length(x) } else { BodyLength::Length(length) };
-    if x.txn.cache.is_some() && x.txn.response.status() == 304 {
-        // It tells of no body but the one that the client has.
-        x.txn.response.remove_body_length();
-    } else if matches!(x.txn.response.settle_framing(body), Err(_) | Ok(false)) && x.reply.is_whole() {
-        x.txn.response.set_content_length(length);
+    settle_framing(x);
+    if x.reply.is_filtered
+        && let Err(stop) = Box::pin(filter(client, x)).await
+    {
+        let Stop::Fault(fault) = stop else { return Next::Close };
+        count(client, x, fault);
+        let (cause, phase) = fault.termination(x.phase);
+        x.txn.termination.set(cause, phase);
+        let Some(status) = fault.status() else { return Next::Close };
+        page::error(client, x, status);
+        x.txn.status = status;
+        settle_framing(x);
     }
     let begun = !client.side.is_drained();
     let whole = upload_is_over(client, x);
@@ -183,6 +189,35 @@ pub(crate) async fn send(client: &mut Client, x: &mut Exchange) -> Next {
         true => Box::pin(script::send_body(client, x)).await,
     };
     conclude(client, x, sent, whole)
+}
+
+/// Has an answer say how its body ends, whatever rules made of the fields that do.
+fn settle_framing(x: &mut Exchange) {
+    let length = x.reply.len();
+    let body = if x.reply.is_open() { sending::length(x) } else { BodyLength::Length(length) };
+    if x.txn.cache.is_some() && x.txn.response.status() == 304 {
+        // It tells of no body but the one that the client has.
+        x.txn.response.remove_body_length();
+    } else if matches!(x.txn.response.settle_framing(body), Err(_) | Ok(false)) && x.reply.is_whole() {
+        x.txn.response.set_content_length(length);
+    }
+}
+
+/// Shows the head of an answer that a cache or a service gives to the filters of responses, and that of
+/// its request to those that have not seen it.
+///
+/// # Errors
+/// One of them failed.
+async fn filter(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
+    let backend = x.backend.clone().unwrap_or_else(|| client.frontend.clone());
+    x.response_body.length = sending::reply_length(x);
+    compression::of_service(client, x, &backend);
+    if x.filtering.is_none() {
+        return Ok(());
+    }
+    scripted::heads_for_service(client, x).await?;
+    scripted::begin_response(client, x).await?;
+    scripted::heads(client, x, true).await
 }
 
 /// Sends the head of the transaction's response and, where there is to be one, the body that lies

@@ -19,7 +19,7 @@ use crate::exchange::scripting::{self, Service};
 use crate::exchange::{Exchange, Stop, view};
 use crate::fault::Fault;
 use crate::flow::{Coding, Following, Path};
-use crate::message::{compression, upload};
+use crate::message::upload;
 
 /// So much may wait to be sent before a script has to.
 const PORTION: usize = 16 * 1024;
@@ -107,8 +107,7 @@ pub(super) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(),
     x.txn.times.response = now_us();
     take_head(x, &head);
     evaluate::of_cached(client, x).await?;
-    let backend = x.backend.clone().unwrap_or_else(|| client.frontend.clone());
-    compression::of_request(client, x, &backend);
+    x.reply.is_filtered = true;
     Ok(())
 }
 

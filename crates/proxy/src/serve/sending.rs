@@ -10,8 +10,8 @@ use runtime::timer;
 use crate::client::{Client, Watch};
 use crate::exchange::{Exchange, filters};
 use crate::fault::Fault;
-use crate::flow::{Coding, Filters, Path, Source};
-use crate::message::compression;
+use crate::flow::{Coding, Filters, FlowError, Path, Source};
+use crate::message::{compression, scripted};
 use crate::observe;
 
 /// How the body of its response ends.
@@ -29,36 +29,65 @@ pub(super) fn length(x: &Exchange) -> BodyLength {
     }
 }
 
-/// Leaves the head to be sent, and says how the body is.
-pub(super) fn begin_reply(client: &mut Client, x: &mut Exchange) {
+/// The same of any answer made here, before filters see it.
+pub(super) fn reply_length(x: &Exchange) -> BodyLength {
     let bodiless = x.head_only || matches!(x.txn.response.status(), 100..=199 | 204 | 304);
-    let length = match x.reply.pieces {
+    match x.reply.pieces {
         Some(_) => BodyLength::Chunked,
         None if x.reply.is_open() => length(x),
         None if bodiless => BodyLength::None,
         None => BodyLength::Length(x.reply.len()),
-    };
-    let filter = match x.reply.object {
-        Some(_) => compression::of_response(client, x),
-        None if x.reply.is_open() => compression::of_response(client, x),
-        None => None,
-    };
-    let length = if filter.is_some() { BodyLength::Chunked } else { length };
-    let path = match crate::message::fields::frame_for_client(client, x, length, true) {
-        // Pieces are no chunks yet.
-        Path::Verbatim if length == BodyLength::Chunked => Path::Payload(Coding::Chunked),
-        path => path,
-    };
-    match Filters::of(None, false, filter) {
-        Some(filters) => x.download.start_filtered(length, path, filters),
-        None => x.download.start(if bodiless { BodyLength::None } else { length }, path),
+    }
+}
+
+/// Leaves the head to be sent, and says how the body is.
+pub(super) fn begin_reply(client: &mut Client, x: &mut Exchange) {
+    let bodiless = x.head_only || matches!(x.txn.response.status(), 100..=199 | 204 | 304);
+    let length = reply_length(x);
+    match x.reply.is_filtered {
+        true => begin_filtered(client, x, length, bodiless),
+        false => {
+            let path = path(client, x, length);
+            x.download.start(if bodiless { BodyLength::None } else { length }, path);
+        }
     }
     observe::answer(client, x);
     x.txn.bytes_out += client.side.send_head(&x.txn.response, &mut x.download);
-    if x.reply.object.is_some() || x.reply.feed.is_some() {
-        filters::install(x, false);
+    if x.reply.is_filtered {
+        filters::install(client, x, false);
     }
     x.download.ends = !x.keep_alive;
+}
+
+/// Has the response say how its body of that length ends for the client; the way that goes.
+fn path(client: &Client, x: &mut Exchange, length: BodyLength) -> Path {
+    match crate::message::fields::frame_for_client(client, x, length, true) {
+        // Pieces are no chunks yet.
+        Path::Verbatim if length == BodyLength::Chunked => Path::Payload(Coding::Chunked),
+        path => path,
+    }
+}
+
+/// Begins an answer that passes filters.
+#[cold]
+fn begin_filtered(client: &mut Client, x: &mut Exchange, length: BodyLength, bodiless: bool) {
+    let coding = compression::of_reply(client, x);
+    let mut shown = if coding.is_some() { BodyLength::Chunked } else { length };
+    let is_scripted = x.filtering.is_some() && scripted::sees_response(x);
+    if is_scripted {
+        shown = scripted::frame(x, true, length, coding.is_some());
+    }
+    let mut path = path(client, x, shown);
+    let filters = if is_scripted {
+        path = scripted::path(shown, path);
+        scripted::filters(x, true, shown, coding)
+    } else {
+        Filters::of(coding)
+    };
+    match filters {
+        Some(filters) => x.download.start_filtered(length, path, filters),
+        None => x.download.start(if bodiless { BodyLength::None } else { length }, path),
+    }
 }
 
 /// Moves what there is of the body.
@@ -72,11 +101,16 @@ pub(super) async fn pump(
 ) -> Result<(), Fault> {
     client.timer.set_after(timer::now_ms(), allowed);
     let watch = Watch { leaving: false, late: Fault::ClientTimeout };
-    let (reply, flow) = (&mut x.reply, &mut x.download);
     let send = |client: &mut Client, context: &mut Context<'_>| {
-        flow.moved = false;
-        let mut pumped = flow.poll_pump(context, Source::Stored(reply), &mut client.side.sink());
-        if reply.is_open() && reply.bytes.is_empty() && !flow.is_blocked() && pumped.is_pending() {
+        x.download.moved = false;
+        let mut pumped = poll_reply(client, x, context);
+        let flow = &x.download;
+        if x.reply.is_open()
+            && x.reply.bytes.is_empty()
+            && !flow.is_blocked()
+            && !flow.is_held()
+            && pumped.is_pending()
+        {
             // All that there is has left; more comes when its maker puts it in.
             pumped = Poll::Ready(Ok(()));
         }
@@ -85,9 +119,29 @@ pub(super) async fn pump(
         }
         pumped
     };
-    match client.wait(watch, send).await {
-        Ok(sent) => sent.map_err(|_| Fault::ClientAborted),
-        Err(fault) => Err(fault),
+    match client.wait(watch, send).await? {
+        Ok(()) => Ok(()),
+        Err(FlowError::Filter) => {
+            // The client must not take what it has for the whole.
+            client.side.reset();
+            Err(Fault::BadResponseBody)
+        }
+        Err(_) => Err(Fault::ClientAborted),
+    }
+}
+
+/// Moves what there is of the body, and what filters of scripts make of it.
+fn poll_reply(
+    client: &mut Client,
+    x: &mut Exchange,
+    context: &mut Context<'_>,
+) -> Poll<Result<(), FlowError>> {
+    loop {
+        let from = Source::Stored(&mut x.reply);
+        let pumped = x.download.poll_pump(context, from, &mut client.side.sink());
+        if pumped.is_ready() || x.filtering.is_none() || !scripted::run(client, x, true, context)? {
+            return pumped;
+        }
     }
 }
 

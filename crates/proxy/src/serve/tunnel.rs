@@ -198,8 +198,8 @@ pub(crate) async fn run(
     upstream: &mut Upstream,
     limits: Limits,
 ) -> Result<(), Fault> {
-    filters::install(x, true);
-    filters::install(x, false);
+    filters::install(client, x, true);
+    filters::install(client, x, false);
     (x.upload.pipe, x.download.pipe) = pipes(client, x);
     let breaks = !x.txn.is_http && x.backend.as_ref().is_some_and(|backend| backend.options.nolinger_backend);
     let mut up = Leg { shut: false, breaks };
@@ -342,8 +342,8 @@ fn pipes(client: &Client, x: &Exchange) -> (Option<Pipe>, Option<Pipe>) {
         request |= options.splice_request || options.splice_auto;
         response |= options.splice_response || options.splice_auto;
     }
-    request &= x.upload.gate.is_none();
-    response &= x.download.gate.is_none();
+    request &= x.upload.gate.is_none() && x.upload.filters.is_none();
+    response &= x.download.gate.is_none() && x.download.filters.is_none();
     let take = || Pipe::take(global.tune.pipesize).inspect_err(|_| splice::NO_PIPE.note()).ok();
     let pipe = |wanted: bool| wanted.then(take).flatten();
     (pipe(request), pipe(response))

@@ -1,0 +1,376 @@
+//! The filters of one direction, in their order (configuration manual, `filter` and `filter-sequence`).
+//! A [`Flow`](super::Flow) without any pays for none of this.
+//!
+//! Payload passes from one filter to the next. Where a filter lets it wait, nothing more is read until
+//! it went on, so that what waits in all is no more than came with one read and what scripts hold.
+//! What compression holds back leaves when the sender pauses, so that who waits for a slow stream does
+//! not wait for more of it. Which filters there are is decided before a direction begins
+//! ([`compression`](crate::message::compression), [`caching`](crate::message::caching),
+//! [`scripted`](crate::message::scripted)); limits and traces may join later
+//! ([`exchange::filters`](crate::exchange::filters)).
+//!
+//! Where no filter changes payload, limits and traces are no part of this: they are the flow's
+//! [`Gate`], before which bytes are as they are sent.
+
+use std::cell::RefCell;
+use std::ops::Bound;
+use std::task::{Context, Poll};
+
+use super::filter::{Compressor, Filter};
+use super::{Coding, FlowError, Gate, Rank, Stretch};
+
+/// Longer ones are not kept.
+const KEPT_LENGTH: usize = 64 * 1024;
+
+thread_local! {
+    /// Memory for what comes out of filters, for the next direction that has any.
+    static MADE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A filter at its place.
+#[derive(Debug)]
+struct Stage {
+    rank: Rank,
+    filter: Filter,
+}
+
+/// The filters of one direction.
+#[derive(Debug)]
+pub(crate) struct Filters {
+    stages: Vec<Stage>,
+    /// What came out of the last and is not staged yet.
+    made: Vec<u8>,
+    /// Memory for what compression gives to the filter behind it.
+    coded: Vec<u8>,
+    /// Whether the last let the end pass.
+    is_over: bool,
+    /// How many bytes the receiver still has to get, where filters of scripts change bodies whose
+    /// length it was told.
+    pub(crate) promised: Option<u64>,
+}
+
+/// What is next in a direction that has filters, once all that came out of them has been sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Nothing waits: more may come.
+    Free,
+    /// Something went on.
+    Moved,
+    /// Scripts are to be shown what came.
+    Unseen,
+    /// A script holds what it was shown, the one at this place.
+    Held(usize),
+    /// The limits at this place let nothing pass for now.
+    Limited(usize),
+}
+
+impl Filters {
+    /// These, each with its rank, in any order; `None` where there are none.
+    pub(crate) fn of(filters: impl IntoIterator<Item = (Rank, Filter)>) -> Option<Box<Self>> {
+        let mut stages: Vec<Stage> =
+            filters.into_iter().map(|(rank, filter)| Stage { rank, filter }).collect();
+        if stages.is_empty() {
+            return None;
+        }
+        stages.sort_by_key(|stage| stage.rank);
+        let made = MADE.with_borrow_mut(Vec::pop).unwrap_or_default();
+        Some(Box::new(Self { stages, made, coded: Vec::new(), is_over: false, promised: None }))
+    }
+
+    /// What is counted of compression, if there is any.
+    pub(crate) fn compressor(&self) -> Option<&Compressor> {
+        self.stages.iter().find_map(|stage| match &stage.filter {
+            Filter::Compress(own) => Some(&**own),
+            _ => None,
+        })
+    }
+
+    /// Whether any may pass on other payload than it was given.
+    pub(crate) fn changes_payload(&self) -> bool {
+        self.stages.iter().any(|stage| stage.filter.changes_payload())
+    }
+
+    /// The stretches of ranks between those that change payload: limits and traces within one of them
+    /// see the same bytes.
+    pub(crate) fn stretches(&self) -> Vec<Stretch> {
+        let mut from = Bound::Unbounded;
+        let mut all = Vec::new();
+        for stage in self.stages.iter().filter(|stage| stage.filter.changes_payload()) {
+            all.push((from, Bound::Excluded(stage.rank)));
+            from = Bound::Excluded(stage.rank);
+        }
+        all.push((from, Bound::Unbounded));
+        all
+    }
+
+    /// Has payload wait before `gate`, which stands at that rank.
+    pub(crate) fn hold(&mut self, rank: Rank, gate: Gate) {
+        let at = self.stages.partition_point(|stage| stage.rank < rank);
+        self.stages.insert(at, Stage { rank, filter: Filter::hold(gate) });
+    }
+
+    /// Whether limits or traces are among them.
+    pub(crate) fn has_gates(&self) -> bool {
+        self.stages.iter().any(|stage| matches!(stage.filter, Filter::Hold(_)))
+    }
+
+    /// Takes the limits and traces away, once nothing passes any more.
+    pub(crate) fn remove_gates(&mut self) {
+        self.stages.retain(|stage| !matches!(&stage.filter, Filter::Hold(_)));
+    }
+
+    /// Has caches take `data`, which passes as it is.
+    pub(super) fn pass(&mut self, data: &[u8]) {
+        for stage in &mut self.stages {
+            if let Filter::Keep(own) = &mut stage.filter {
+                own.data(data);
+            }
+        }
+    }
+
+    /// Takes `data`, where something changes it ([`changes_payload`](Self::changes_payload)).
+    pub(super) fn data(&mut self, data: &[u8]) {
+        self.put(0, data);
+    }
+
+    /// The sender has said all.
+    pub(super) fn end(&mut self) {
+        self.end_from(0);
+    }
+
+    /// Gives `data` to the filter at that place, or to the receiver behind the last.
+    fn put(&mut self, from: usize, data: &[u8]) {
+        for at in from..self.stages.len() {
+            match &mut self.stages[at].filter {
+                Filter::Keep(own) => own.data(data),
+                Filter::Hold(own) => return own.queue.push(data),
+                Filter::Script(own) => return own.queue.push(data),
+                Filter::Compress(_) => {
+                    self.code(at, |own, out| own.data(data, out));
+                    return;
+                }
+            }
+        }
+        self.made.extend_from_slice(data);
+    }
+
+    /// Gives what compression at that place makes of what it is told to do to what is behind it; says
+    /// whether that was anything.
+    fn code(&mut self, at: usize, make: impl FnOnce(&mut Compressor, &mut Vec<u8>)) -> bool {
+        let is_last = at + 1 == self.stages.len();
+        let Some(Stage { filter: Filter::Compress(own), .. }) = self.stages.get_mut(at) else {
+            return false;
+        };
+        if is_last {
+            let before = self.made.len();
+            make(own, &mut self.made);
+            return self.made.len() > before;
+        }
+        let mut coded = std::mem::take(&mut self.coded);
+        make(own, &mut coded);
+        self.put(at + 1, &coded);
+        let has_coded = !coded.is_empty();
+        coded.clear();
+        self.coded = coded;
+        has_coded
+    }
+
+    /// Nothing more comes to the filter at that place, nor to those behind it that let nothing wait.
+    fn end_from(&mut self, from: usize) {
+        for at in from..self.stages.len() {
+            match &mut self.stages[at].filter {
+                Filter::Keep(own) => own.end(),
+                Filter::Compress(_) => _ = self.code(at, Compressor::end),
+                Filter::Hold(own) => {
+                    own.queue.is_ended = true;
+                    if !own.queue.is_empty() {
+                        return;
+                    }
+                }
+                Filter::Script(own) => {
+                    own.queue.is_ended = true;
+                    return;
+                }
+            }
+        }
+        self.is_over = true;
+    }
+
+    /// Has compression from that place on give what it holds back; says whether there was anything.
+    pub(super) fn flush(&mut self, from: usize) -> bool {
+        let mut has_given = false;
+        for at in from..self.stages.len() {
+            has_given |= self.code(at, Compressor::flush);
+        }
+        has_given
+    }
+
+    /// Lets what waits longest go on, as far as limits allow; the calling task is woken when they allow
+    /// more.
+    pub(super) fn poll_turn(&mut self, context: &mut Context<'_>) -> Turn {
+        for at in (0..self.stages.len()).rev() {
+            match &mut self.stages[at].filter {
+                Filter::Hold(own) if !own.queue.is_empty() => {
+                    return self.poll_release(at, context);
+                }
+                Filter::Script(own) if own.holds() => {
+                    return if own.has_unseen() && !own.is_full { Turn::Unseen } else { Turn::Held(at) };
+                }
+                _ => {}
+            }
+        }
+        Turn::Free
+    }
+
+    /// Passes on as much of what waits before limits as these allow.
+    fn poll_release(&mut self, at: usize, context: &mut Context<'_>) -> Turn {
+        let Filter::Hold(own) = &mut self.stages[at].filter else { return Turn::Free };
+        let waiting = own.queue.len();
+        let allowed = loop {
+            match own.gate.allow(waiting) {
+                0 => match own.gate.poll_open(waiting, context) {
+                    Poll::Ready(()) => {}
+                    Poll::Pending => return Turn::Limited(at),
+                },
+                allowed => break allowed,
+            }
+        };
+        let (bytes, from) = own.queue.lend();
+        let passed = &bytes[from..from + allowed];
+        own.gate.pass(passed);
+        self.put(at + 1, passed);
+        if let Filter::Hold(own) = &mut self.stages[at].filter {
+            own.queue.give_back(bytes, from + allowed);
+            if own.queue.is_empty() && own.queue.is_ended {
+                self.end_from(at + 1);
+            }
+        }
+        Turn::Moved
+    }
+
+    /// Whether anything waits in them, so that nothing more may come.
+    pub(super) fn holds(&self) -> bool {
+        self.stages.iter().any(|stage| stage.holds())
+    }
+
+    /// Whether the last let the end pass.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// The scripts' filters, by their places here, the first first.
+    pub(super) fn scripts(&self) -> Vec<usize> {
+        let is_script = |at: &usize| matches!(self.stages[*at].filter, Filter::Script(_));
+        (0..self.stages.len()).filter(is_script).collect()
+    }
+
+    /// What a script's filter was not shown yet, moved behind what `into` holds, as far as there is
+    /// `room` for it, by its place among those of the stream. `None` where what is behind it has to go
+    /// on first.
+    pub(super) fn take_unseen(
+        &mut self,
+        at: usize,
+        into: &mut Vec<u8>,
+        room: impl FnOnce(usize) -> usize,
+    ) -> Option<Unseen> {
+        if self.stages.get(at + 1..)?.iter().any(|stage| stage.holds_back()) {
+            return None;
+        }
+        let Filter::Script(own) = &mut self.stages.get_mut(at)?.filter else { return None };
+        if own.is_over {
+            return None;
+        }
+        let before = into.len();
+        own.queue.take(room(own.place), into);
+        let is_ended = own.queue.is_ended && own.queue.is_empty();
+        let is_news = into.len() > before || is_ended && !own.is_told;
+        own.is_told |= is_ended;
+        Some(Unseen { place: own.place, is_news, is_ended })
+    }
+
+    /// Passes on what a script's filter gives; with `is_over` that was the last of it. With `is_full` it
+    /// takes no more until it passed something on.
+    pub(super) fn put_from_script(&mut self, at: usize, bytes: &[u8], is_over: bool, is_full: bool) {
+        if let Some(Stage { filter: Filter::Script(own), .. }) = self.stages.get_mut(at) {
+            own.is_full = is_full;
+            own.is_over = is_over;
+        }
+        self.put(at + 1, bytes);
+        if is_over {
+            self.end_from(at + 1);
+        }
+    }
+
+    /// The response came to its end: caches have it from now on.
+    pub(crate) fn keep(&mut self) {
+        for stage in &mut self.stages {
+            if let Filter::Keep(own) = &mut stage.filter {
+                own.finish();
+            }
+        }
+    }
+
+    /// Writes what came out of them behind what is staged.
+    ///
+    /// # Errors
+    /// It is longer or shorter than the receiver was told.
+    pub(super) fn give(&mut self, coding: Coding, staged: &mut Vec<u8>) -> Result<(), FlowError> {
+        if let Some(left) = &mut self.promised {
+            *left = left.checked_sub(self.made.len() as u64).ok_or(FlowError::Filter)?;
+            if self.is_over && *left > 0 {
+                return Err(FlowError::Filter);
+            }
+        }
+        coding.write(&self.made, staged);
+        self.made.clear();
+        Ok(())
+    }
+}
+
+/// What the filter of a script was not shown yet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unseen {
+    /// Which one of those of the stream it is.
+    pub(crate) place: usize,
+    /// Whether anything came, be it the end.
+    pub(crate) is_news: bool,
+    /// Whether nothing follows.
+    pub(crate) is_ended: bool,
+}
+
+impl Stage {
+    /// Whether something waits before it or in it, so that nothing more may come.
+    fn holds(&self) -> bool {
+        match &self.filter {
+            Filter::Hold(own) => !own.queue.is_empty(),
+            Filter::Script(own) => own.holds(),
+            Filter::Keep(_) | Filter::Compress(_) => false,
+        }
+    }
+
+    /// Whether it takes no more for now.
+    fn holds_back(&self) -> bool {
+        match &self.filter {
+            Filter::Hold(own) => !own.queue.is_empty(),
+            Filter::Script(own) => own.is_full,
+            Filter::Keep(_) | Filter::Compress(_) => false,
+        }
+    }
+}
+
+impl Drop for Filters {
+    /// Keeps the memory for the next.
+    fn drop(&mut self) {
+        let mut made = std::mem::take(&mut self.made);
+        made.clear();
+        // At the end of a thread there is no pool any more.
+        let _ = MADE.try_with(|kept| {
+            if let Ok(mut kept) = kept.try_borrow_mut()
+                && kept.len() < 16
+                && made.capacity() <= KEPT_LENGTH
+            {
+                kept.push(made);
+            }
+        });
+    }
+}

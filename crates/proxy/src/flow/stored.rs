@@ -1,0 +1,106 @@
+//! Moving on a direction whose payload lies here: answers made here, and what caches give.
+
+use std::task::{Context, Poll, ready};
+
+use runtime::Buffer;
+
+use super::pump::Passed;
+use super::sink::Following;
+use super::source::Framing;
+use super::{COPY, Coding, Flow, FlowError, Path, Sink, Stored};
+
+impl Flow {
+    /// From memory to a socket.
+    pub(super) fn poll_stored(
+        &mut self,
+        context: &mut Context<'_>,
+        stored: &mut Stored,
+        to: &mut Sink<'_>,
+    ) -> Poll<Result<(), FlowError>> {
+        let coding = match self.path {
+            Path::Verbatim => Coding::Bare,
+            Path::Payload(coding) | Path::Filtered(coding) => coding,
+        };
+        if stored.object.is_some() && self.filters.is_none() && self.gate.is_none() && coding == Coding::Bare
+        {
+            return self.poll_object(context, stored, to);
+        }
+        loop {
+            if !self.has_ended() && !stored.is_taken() && !self.is_held() {
+                self.take_stored(stored, coding)?;
+            }
+            match self.gate {
+                None => ready!(self.poll_flush(context, to))?,
+                Some(_) => ready!(self.poll_send(context, &mut Buffer::small(), to))?,
+            }
+            if self.is_received() {
+                return self.poll_finished(context, to);
+            }
+            if self.filters.is_some() && ready!(self.poll_filters(context))? == Passed::Something {
+                continue;
+            }
+            if stored.object.is_some() {
+                continue;
+            }
+            if stored.is_open() {
+                // Who makes it knows when there is more.
+                return Poll::Pending;
+            }
+            ready!(stored.poll_portion(context));
+        }
+    }
+
+    /// Takes a portion of what lies here.
+    fn take_stored(&mut self, stored: &mut Stored, coding: Coding) -> Result<(), FlowError> {
+        let Some(filters) = &mut self.filters else {
+            if stored.take_portion(|portion| coding.write(portion, &mut self.staged)) {
+                self.framing = Framing::Done;
+                coding.finish(&mut None, &mut self.staged);
+            }
+            return Ok(());
+        };
+        let is_last = stored.take_portion(|portion| filters.data(portion));
+        if is_last {
+            filters.end();
+            self.framing = Framing::Held;
+        } else if stored.is_open() {
+            filters.flush(0);
+        }
+        self.stage_filtered()
+    }
+
+    /// From a cache to a socket: out of the object itself, as nothing changes the bytes or holds them
+    /// back.
+    fn poll_object(
+        &mut self,
+        context: &mut Context<'_>,
+        stored: &mut Stored,
+        to: &mut Sink<'_>,
+    ) -> Poll<Result<(), FlowError>> {
+        let following = Following::End(self.ends);
+        loop {
+            let rest = if self.is_received() { &[][..] } else { stored.rest() };
+            if self.staged_left() == 0 && rest.is_empty() {
+                self.framing = Framing::Done;
+                return self.poll_finished(context, to);
+            }
+            if rest.len() <= COPY && self.staged_left() > 0 {
+                self.staged.extend_from_slice(rest);
+                self.framing = Framing::Done;
+                ready!(self.poll_flush(context, to))?;
+                continue;
+            }
+            let staged = &self.staged[self.staged_sent..];
+            let n = match ready!(to.poll_write(context, staged, rest, following)) {
+                Ok(0) => return Poll::Ready(Err(FlowError::unwritten())),
+                Ok(n) => n,
+                Err(error) => return Poll::Ready(Err(FlowError::write(&error))),
+            };
+            let of_staged = n.min(staged.len());
+            self.note_staged(of_staged);
+            self.sent += (n - of_staged) as u64;
+            stored.advance(n - of_staged);
+            self.held = following == Following::End(true);
+        }
+    }
+}
