@@ -299,7 +299,8 @@ async fn wait(client: &mut Client, until: u64) -> Result<(), Stop> {
 #[cold]
 pub(crate) fn frame(x: &mut Exchange, of_response: bool, length: BodyLength, is_coded: bool) -> BodyLength {
     let shown = shown(x, of_response, length, is_coded);
-    if shown == if is_coded { BodyLength::Chunked } else { length } {
+    let said = if is_coded { BodyLength::Chunked } else { length };
+    if shown == said {
         return shown;
     }
     let head = if of_response { &mut x.txn.response } else { &mut x.txn.request };
