@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use crate::by_use::Used;
+use crate::identity::Identity;
 use crate::times::Times;
 use crate::vary::Variant;
 
@@ -36,11 +37,9 @@ pub struct Entry {
 }
 
 impl Entry {
-    #[allow(clippy::too_many_arguments)]
+    /// One whose file is not there yet.
     pub(crate) fn new(
-        hash: u64,
-        key: Box<[u8]>,
-        variant: Variant,
+        Identity { hash, key, variant }: Identity,
         tags: Box<[u8]>,
         times: Times,
         number: u64,

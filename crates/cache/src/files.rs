@@ -16,6 +16,7 @@ use crate::blocks::{Blocks, Fetch, Fetches};
 use crate::by_use::ByUse;
 use crate::entry::{ENTRY, Entry};
 use crate::file::{self, Described, Header};
+use crate::identity::Identity;
 use crate::jobs::{Change, Queue, Read, locked};
 use crate::loading::Load;
 use crate::long::Long;
@@ -232,8 +233,8 @@ impl Files {
         }
         order.number += 1;
         let used = object.used_ms.load(Relaxed);
-        let (key, variant, tags) = (object.key.clone(), object.variant.clone(), self.tags_of(&object.head));
-        let entry = Entry::new(object.hash, key, variant, tags, object.times, order.number, size, used);
+        let tags = self.tags_of(&object.head);
+        let entry = Entry::new(object.identity(), tags, object.times, order.number, size, used);
         self.remove_shadowed(&entry, &mut order);
         order.waiting += size;
         let entry = self.add(entry, &mut order);
@@ -406,7 +407,8 @@ impl Files {
         }
         let (key, variant, tags) = (own.key.clone(), own.variant.clone(), self.tags_of(&own.head));
         let (times, size) = (own.times, own.size(body));
-        let entry = Entry::new(own.hash, key, variant, tags, times, own.number, size, times.stored_ms);
+        let identity = Identity { hash: own.hash, key, variant };
+        let entry = Entry::new(identity, tags, times, own.number, size, times.stored_ms);
         let entry = Entry { is_long: true, ..entry };
         let mut order = self.order();
         order.reserved = order.reserved.saturating_sub(reserved);
@@ -477,16 +479,9 @@ impl Files {
     pub(crate) fn found(&self, hash: u64, described: &Described, header: &Header, now_ms: u64) -> bool {
         let Described { key, variant, head, times } = described;
         let tags = self.tags_of(head);
-        let entry = Entry::new(
-            hash,
-            key.clone(),
-            variant.clone(),
-            tags,
-            *times,
-            header.number,
-            header.size(),
-            times.stored_ms,
-        );
+        let identity = Identity { hash, key: key.clone(), variant: variant.clone() };
+        let (number, size) = (header.number, header.size());
+        let entry = Entry::new(identity, tags, *times, number, size, times.stored_ms);
         entry.is_there.store(true, Relaxed);
         let entry = Entry { is_long: header.body > self.most_in_memory, ..entry };
         let mut order = self.order();

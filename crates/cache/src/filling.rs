@@ -8,6 +8,7 @@ use http::Head;
 use crate::flight::Lead;
 use crate::freshness::{Lifetime, Now};
 use crate::growing::Growing;
+use crate::identity::Identity;
 use crate::object::{Body, Object, blocks_of, memory};
 use crate::request::Request;
 use crate::room::Room;
@@ -217,7 +218,8 @@ impl Filling {
         let room = self.room.split(blocks_of(fixed + body.len() as u64 + LENGTH_LINE));
         let times = Times::of(lifetime, self.began);
         let body = Body::new(body.into_boxed_slice(), room);
-        let object = Object::new(hash, key, variant, head, body, times, self.store.no_room(), now_ms);
+        let identity = Identity { hash, key, variant };
+        let object = Object::new(identity, head, body, times, self.store.no_room(), now_ms);
         // Who waits for what was taken out meanwhile asks anew.
         let (object, is_kept) = match self.store.insert(number, object) {
             Ok(object) => (object, true),

@@ -22,6 +22,7 @@ mod flight;
 mod freshness;
 mod growing;
 mod hints;
+mod identity;
 mod jobs;
 mod key;
 mod loading;

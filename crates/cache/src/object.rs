@@ -7,6 +7,7 @@ use http::Head;
 
 use crate::by_use::Used;
 use crate::entry::Entry;
+use crate::identity::Identity;
 use crate::room::Room;
 use crate::settings::Settings;
 use crate::times::Times;
@@ -82,11 +83,8 @@ pub struct Shown {
 }
 
 impl Object {
-    #[allow(clippy::too_many_arguments)]
     pub(crate) fn new(
-        hash: u64,
-        key: Box<[u8]>,
-        variant: Variant,
+        Identity { hash, key, variant }: Identity,
         head: Head,
         body: Arc<Body>,
         times: Times,
@@ -96,6 +94,11 @@ impl Object {
         let (used_ms, placed_ms) = (AtomicU64::new(used_ms), AtomicU64::new(used_ms));
         let (is_hints, number, file) = (false, 0, None);
         Self { hash, key, variant, head, body, is_hints, file, room, number, times, used_ms, placed_ms }
+    }
+
+    /// Which requests get it.
+    pub(crate) fn identity(&self) -> Identity {
+        Identity { hash: self.hash, key: self.key.clone(), variant: self.variant.clone() }
     }
 
     /// Blocks that it takes.

@@ -7,6 +7,7 @@ use http::Head;
 
 use crate::entry::Entry;
 use crate::file::{Described, Header};
+use crate::identity::Identity;
 use crate::loading::Loading;
 use crate::object::{Body, Object, blocks_of, memory};
 use crate::request::Request;
@@ -84,7 +85,8 @@ impl Store {
     ) -> Option<Arc<Object>> {
         let Described { key, variant, head, times } = described;
         let body = Body::new(body.into_boxed_slice(), reserved.0);
-        let new = Object::new(entry.hash, key, variant, head, body, times, self.no_room(), now_ms);
+        let identity = Identity { hash: entry.hash, key, variant };
+        let new = Object::new(identity, head, body, times, self.no_room(), now_ms);
         let new = Object { file: Some(entry.clone()), ..new };
         let mut gone = Bucket::new();
         let mut order = self.order();

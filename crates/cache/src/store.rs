@@ -13,6 +13,7 @@ use crate::files::Files;
 use crate::flight::{Flights, Turn};
 use crate::freshness::{Lifetime, Now};
 use crate::hints::hints;
+use crate::identity::Identity;
 use crate::object::{Body, Object, blocks_of, memory};
 use crate::order::Order;
 use crate::purge::{self, Purge};
@@ -336,13 +337,7 @@ impl Store {
 
     /// What stays of an object that made room; `None` where it has no hints.
     fn hints_of(&self, object: &Object) -> Option<Object> {
-        Some(self.hints_object(
-            object.hash,
-            object.key.clone(),
-            object.variant.clone(),
-            hint_head(&object.head)?,
-            object.times,
-        ))
+        Some(self.hints_object(object.identity(), hint_head(&object.head)?, object.times))
     }
 
     /// Keeps hints, for which older ones make room, as far as there may be any.
@@ -376,12 +371,13 @@ impl Store {
     ) {
         let Some(head) = hint_head(head) else { return };
         let times = Times::of(lifetime, now);
-        self.add_hints(self.hints_object(request.hash, request.key.clone(), variant, head, times));
+        let identity = Identity { hash: request.hash, key: request.key.clone(), variant };
+        self.add_hints(self.hints_object(identity, head, times));
     }
 
-    fn hints_object(&self, hash: u64, key: Box<[u8]>, variant: Variant, head: Head, times: Times) -> Object {
+    fn hints_object(&self, identity: Identity, head: Head, times: Times) -> Object {
         let (body, times) = (Body::new(Box::default(), self.no_room()), times.of_hints());
-        let own = Object::new(hash, key, variant, head, body, times, self.no_room(), times.stored_ms);
+        let own = Object::new(identity, head, body, times, self.no_room(), times.stored_ms);
         Object { is_hints: true, ..own }
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::{Head, KnownName, Name};
 
 use crate::freshness::{Lifetime, Now};
+use crate::identity::Identity;
 use crate::object::{Object, blocks_of, memory};
 use crate::request::is_of_message;
 use crate::store::{Bucket, Store};
@@ -118,7 +119,7 @@ impl Store {
         let room = self.take(taken.saturating_sub(old.body.blocks()), now.ms);
         let may_stay = lifetime.is_some() && room.is_some();
         let room = room.unwrap_or_else(|| self.no_room());
-        let new = Object::new(old.hash, key, variant, head, body, times, room, now.ms);
+        let new = Object::new(Identity { hash: old.hash, key, variant }, head, body, times, room, now.ms);
         if !may_stay {
             self.remove_object(old);
             return (Arc::new(new), false);
