@@ -84,8 +84,7 @@ fn report(options: &[&str], origin: u16, (bind, server): (&str, &str), talk: imp
     assert!(listens, "port {port} takes no connection");
     talk(port);
     traced.end();
-    let text = std::fs::read_to_string(&report).expect("strace wrote its report");
-    text
+    std::fs::read_to_string(&report).expect("strace wrote its report")
 }
 
 fn ask(client: &mut Client, path: &str, connection: &str) -> u16 {

@@ -177,8 +177,11 @@ fn stuck() -> Origin {
     })
 }
 
+/// The bodies that a server got.
+type Bodies = Arc<Mutex<Vec<Vec<u8>>>>;
+
 /// A server that counts bytes as they come, and keeps the bodies.
-fn counting() -> (Origin, Arc<AtomicUsize>, Arc<Mutex<Vec<Vec<u8>>>>) {
+fn counting() -> (Origin, Arc<AtomicUsize>, Bodies) {
     let (count, bodies) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
     let (own_count, own_bodies) = (count.clone(), bodies.clone());
     let origin = Origin::raw(move |mut stream| {

@@ -247,7 +247,8 @@ fn what_takes_time_is_handed_to_the_caller_who_resumes_behind_it() {
     let lines = ["wait-for-body time 1s at-least 1k", "pause 20ms", "set-header X-A a"];
     let mut world = World::new();
     let (outcome, next) = run_at(&mut world, Ruleset::HttpRequest, &lines, 0);
-    assert!(matches!(outcome, Outcome::Hold(Hold::Body { at_least: 1024, timeout_ms: 1000 })), "{outcome:?}");
+    let Outcome::Hold(Hold::Body { at_least, timeout_ms, in_large }) = outcome else { panic!("{outcome:?}") };
+    assert_eq!((at_least, timeout_ms, in_large), (1024, 1000, false));
     let (outcome, next) = run_at(&mut world, Ruleset::HttpRequest, &lines, next);
     assert!(matches!(outcome, Outcome::Hold(Hold::Pause(20))), "{outcome:?}");
     let (outcome, _) = run_at(&mut world, Ruleset::HttpRequest, &lines, next);
