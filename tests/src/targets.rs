@@ -25,9 +25,7 @@ use net::{netscaler, proxy_protocol};
 use plan::Plan;
 use sample::{Env, Transaction};
 
-pub use self::answers::{
-    acme_answers, agent_line, check_answer, check_protocols, dns_answer, mail_replies,
-};
+pub use self::answers::{acme_answers, agent_line, check_answer, check_protocols, dns_answer, mail_replies};
 pub use self::cache::{cache_file, cache_key, cache_vary};
 pub use self::control::{command_line, state_rows, statistics_page, stats_rows};
 pub use self::fcgi::fcgi_records;

@@ -46,7 +46,8 @@ fn parts_of_seeds_keep_it_too() {
 fn changed_seeds_keep_it_too() {
     let rounds: u64 = std::env::var("WEIR_MUTATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(100);
     let chosen = std::env::var("WEIR_TARGET").ok();
-    for (name, target) in TARGETS.iter().filter(|(name, _)| chosen.as_deref().is_none_or(|one| one == *name)) {
+    for (name, target) in TARGETS.iter().filter(|(name, _)| chosen.as_deref().is_none_or(|one| one == *name))
+    {
         let folder = workspace().join("fuzz/seeds").join(name);
         for entry in std::fs::read_dir(&folder).expect("every target has seeds").filter_map(Result::ok) {
             let seed = std::fs::read(entry.path()).expect("a seed is a file");
