@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs fuzz targets one after the other: `fuzz.sh SECONDS [TARGET…]`, all of them where none is named. What it needs and is not
 # there (a nightly compiler, cargo-fuzz) it installs. A line for each tells how often it was executed, how many edges of the
-# program were covered, how long what was found to cover them is in bytes, and whether it broke; if any did, the script fails and
-# the input is in fuzz/artifacts. The corpora are kept in fuzz/corpus, so that the next run begins where this one ended.
+# program were covered, the size of its corpus in bytes, and whether it broke; if any did, the script fails and the input is in
+# fuzz/artifacts. The corpora are kept in fuzz/corpus, so that the next run begins where this one ended.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=$1
