@@ -221,7 +221,7 @@ mod tests {
             for _ in 0..50 {
                 tokio::task::spawn_local(async move { busy(A_TURN) });
             }
-            assert!((50..5_000).contains(&load().await));
+            assert!(load().await >= 50);
         });
     }
 
