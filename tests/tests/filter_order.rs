@@ -48,7 +48,7 @@ const SCRIPT: &str = r#"
 
 /// A `listen` section with these lines and this server, beside a cache `c` and that script.
 fn start(mode: &str, lines: &str, server: u16) -> (Weir, u16) {
-    let path = scratch("filter-order").join(format!("{}.lua", free_port()));
+    let path = scratch("filter-order").file("own.lua");
     std::fs::write(&path, SCRIPT).expect("scripts can be written");
     let port = free_port();
     let text = format!(
@@ -230,7 +230,7 @@ fn a_sequence_orders_scripts_and_compression_and_leaves_out_what_it_does_not_nam
 #[test]
 fn the_filters_of_the_frontend_come_before_those_of_the_backend() {
     let origin = origin(3000);
-    let path = scratch("filter-order").join("two.lua");
+    let path = scratch("filter-order").file("two.lua");
     std::fs::write(&path, SCRIPT).expect("scripts can be written");
     let port = free_port();
     let text = format!(
@@ -387,7 +387,7 @@ fn a_stream_of_tcp_passes_scripts_and_limits_in_their_order() {
             let _ = stream.write_all(&all[..n]);
         }
     });
-    let path = scratch("filter-order").join("tcp.lua");
+    let path = scratch("filter-order").file("tcp.lua");
     let script = r#"
         local Own = {}
         function Own:new() self.__index = self return setmetatable({}, self) end
