@@ -212,6 +212,7 @@ fn a_long_body_is_copied_whole_as_it_passes() {
     let ((origin, first), (second, count_of, got)) = (judge(Arc::new(body.clone())), counting());
     let (weir, port, h2) = start("http-request mirror next", "", origin.port(), second.port());
     let mut client = Client::connect(port);
+    let mut copies = 0;
     for (framing, coded) in [
         (format!("Content-Length: {}", body.len()), body.clone()),
         ("Transfer-Encoding: chunked".to_owned(), chunked(&body, 100_000, "")),
@@ -227,6 +228,9 @@ fn a_long_body_is_copied_whole_as_it_passes() {
             assert!(eventually(is_there), "{framing}: {sent} sent: {}", weir.ask("show mirror"));
         }
         assert_eq!(client.response().expect("a response").status, 200);
+        // Its copy ends before the next begins, so that bodies come in the order of the requests.
+        copies += 1;
+        assert!(eventually(|| count(&weir, "answered") == copies), "{}", weir.ask("show mirror"));
     }
     // Over HTTP/2, as much as fits.
     let short = &body[..200_000];
