@@ -167,11 +167,12 @@ pub(super) async fn run(
 #[cold]
 fn note_mirror(client: &Client, x: &mut Exchange, backend: &state::Proxy, percent: u8) {
     let index = client.worker.shared.plan.backends.get(&backend.name);
-    let targets = &mut x.mirrors.get_or_insert_default().targets;
-    if let Some(index) = index.filter(|index| !targets.contains(index))
+    let known = x.mirrors.as_deref().map_or(&[][..], |mirrors| &mirrors.targets);
+    if let Some(index) = index.filter(|index| !known.contains(index))
         && (percent == 100 || fastrand::u8(..100) < percent)
     {
-        targets.push(index);
+        // Only then: a request that is not of the sample has nothing decoded.
+        x.mirrors.get_or_insert_default().targets.push(index);
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn second_of(instant_us: u64) -> u64 {
 }
 
 /// Counts the request and writes its log line.
-// Its other callers are off the usual way of a request, which is to have it as a part.
+// Part of the usual path of a request; its other callers are rare.
 #[inline(always)]
 pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
     trace::end(x);

@@ -22,7 +22,7 @@ use crate::server::Upstream;
 use crate::server::h1::Connection;
 
 /// What becomes of the two connections after a whole response.
-// Its other callers are off the usual way of a request, which is to have it as a part.
+// Part of the usual path of a request; its other callers are rare.
 #[inline(always)]
 pub(crate) fn after_response(
     client: &mut Client,
@@ -62,7 +62,7 @@ pub(crate) fn early(client: &Client, x: &mut Exchange, backend: &Proxy, upstream
 
 /// Keeps the connection to the server for other requests, or for this client alone, or closes it;
 /// says whether it is kept.
-// Its other callers are off the usual way of a request, which is to have it as a part.
+// Part of the usual path of a request; its other callers are rare.
 #[inline(always)]
 fn keep_upstream(client: &Client, x: &Exchange, backend: &Proxy, upstream: Upstream) -> bool {
     let mut connection = match upstream {

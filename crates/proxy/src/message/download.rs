@@ -23,8 +23,8 @@ use crate::message::splice::splice_pipe;
 use crate::message::upload::poll_upload;
 use crate::server::Upstream;
 
-/// Forwards the response to the client, and what is left of the request to the server. `ASIDE` is for
-/// callers off the usual way of a request, which has this function to itself then.
+/// Forwards the response to the client, and what is left of the request to the server. `ASIDE` makes a
+/// copy for rare callers, so that the usual one stays inlined.
 pub(crate) async fn forward<const ASIDE: bool>(
     client: &mut Client,
     x: &mut Exchange,

@@ -23,7 +23,7 @@ pub(crate) fn adjusted<'a>(table: &'a [(Box<str>, Box<str>)], name: &[u8]) -> Op
 }
 
 /// Makes the request's head what the server is to see.
-// Its other callers are off the usual way of a request, which is to have it as a part.
+// Part of the usual path of a request; its other callers are rare.
 #[inline(always)]
 pub(crate) fn of_request(client: &mut Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
     unique_id_header(client, x);
@@ -277,7 +277,7 @@ fn push(value: &mut Vec<u8>, name: &str, text: &[u8], quoted: bool) {
 ///
 /// # Errors
 /// Rules made a response of it that cannot be sent with the body that it has.
-// Its other callers are off the usual way of a request, which is to have it as a part.
+// Part of the usual path of a request; its other callers are rare.
 #[inline(always)]
 pub(crate) fn of_response(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     // What rules made of it is what the client gets.

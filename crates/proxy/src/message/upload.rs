@@ -218,7 +218,7 @@ fn decoded_length(x: &Exchange) -> BodyLength {
 }
 
 /// Makes the head ready to be sent to `server`, before the body.
-// Its other callers are off the usual way of a request, which is to have it as a part.
+// Part of the usual path of a request; its other callers are rare.
 #[inline(always)]
 pub(crate) fn start(client: &mut Client, x: &mut Exchange, backend: &Proxy, upstream: &mut Upstream) {
     let length = x.request_body.length;

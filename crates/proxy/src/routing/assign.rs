@@ -149,7 +149,7 @@ pub(crate) enum Assigned {
     Wait(Option<Rc<LocalServer>>),
 }
 
-// Its other callers are off the usual way of a request, which is to have it as a part.
+// Part of the usual path of a request; its other callers are rare.
 #[inline(always)]
 fn try_assign(
     client: &Client,

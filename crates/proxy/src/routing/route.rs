@@ -22,7 +22,7 @@ use crate::fault::Fault;
 use crate::server::local::LocalProxy;
 
 /// Chooses the backend and counts the session there.
-// Its other callers are off the usual way of a request, which is to have it as a part.
+// Part of the usual path of a request; its other callers are rare.
 #[inline(always)]
 pub(crate) fn choose(client: &Client, x: &mut Exchange) -> Result<Rc<LocalProxy>, Fault> {
     let frontend = &client.frontend;

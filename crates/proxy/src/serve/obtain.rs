@@ -25,9 +25,8 @@ pub(crate) static CLOSED_MEANWHILE: Rare =
     rare!(Count, "obtain_response()", "a server closed an idle connection just as a request used it");
 
 /// Sends the request to a server and waits for the head of its final response; tries again where
-/// that is allowed (`retries`, `retry-on`, `option redispatch`). `ASIDE` is for those who call it off
-/// the usual way of a request: what has one caller becomes part of it, which spares a request a
-/// fiftieth of its instructions.
+/// that is allowed (`retries`, `retry-on`, `option redispatch`). `ASIDE` makes a copy for rare callers, so
+/// that the usual one stays inlined.
 pub(super) async fn obtain_response<const ASIDE: bool>(
     client: &mut Client,
     x: &mut Exchange,
