@@ -6,7 +6,7 @@ PATH=$PATH:/usr/sbin
 export WEIR=$(realpath "$1") HAPROXY=${HAPROXY:-$(command -v haproxy || true)}
 export ENTRIES=${ENTRIES:-1000000} ROUNDS=${ROUNDS:-3}
 exec /usr/bin/python3 - <<'EOF'
-import os, socket, statistics, subprocess, tempfile, time
+import os, socket, statistics, subprocess, sys, tempfile, time
 
 entries, rounds = int(os.environ["ENTRIES"]), int(os.environ["ROUNDS"])
 programs = {name: os.environ[name.upper()] for name in ("haproxy", "weir") if os.environ[name.upper()]}
@@ -41,14 +41,13 @@ class Pair:
     def __init__(self, name):
         self.name, self.ports = name, {own: free() for own in "AB"}
         self.teacher = self.start("A")
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(self.socket("A"))
-            connection.sendall(b"prompt\n")
-            connection.recv(100)
-            for first in range(0, entries, 100):
-                connection.sendall((";".join(map(self.command, range(first, min(entries, first + 100)))) + "\n").encode())
-                while not connection.recv(65536).rstrip(b" ").endswith(b">"):
-                    pass
+        # A connection for each batch: at the prompt HAProxy loses commands where answers and commands cross.
+        for first in range(0, entries, 100):
+            answer = ask(self.socket("A"), ";".join(map(self.command, range(first, min(entries, first + 100)))))
+            if answer.strip():
+                sys.exit(f"{name}: {answer.strip()}")
+        if (known := self.known("A")) != entries:
+            sys.exit(f"{name} has {known} of {entries} entries")
 
     @staticmethod
     def command(number):
@@ -72,10 +71,13 @@ class Pair:
             time.sleep(0.01)
         return process
 
+    def known(self, own):
+        return int(ask(self.socket(own), "show table").split("used:")[1].split()[0])
+
     def teach(self):
         before, began = cpu(self.teacher), time.monotonic()
         pupil = self.start("B")
-        while int(ask(self.socket("B"), "show table").split("used:")[1].split()[0]) < entries:
+        while self.known("B") < entries:
             time.sleep(0.02)
         result = time.monotonic() - began, cpu(self.teacher) - before, cpu(pupil)
         pupil.kill()

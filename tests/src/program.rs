@@ -159,6 +159,16 @@ impl Weir {
         self.child.id()
     }
 
+    /// What the process has of memory of its own, in KiB; pages of files, such as those of its program
+    /// that have run, are not among it.
+    pub fn memory(&self) -> u64 {
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the process runs");
+        let line =
+            status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a line about memory");
+        line.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number")
+    }
+
     /// Whether the process has not ended.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))

@@ -553,18 +553,13 @@ fn memory_stays_bounded_whatever_an_application_sends_and_a_client_does_not_read
         while records.next_record().is_some() {}
     });
     let (weir, port) = start(&server, "", "");
-    let resident = || {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", weir.pid())).expect("Linux");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
-        line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number")
-    };
-    let at_first = resident();
+    let at_first = weir.memory();
     let mut client = Client::connect(port);
     client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n");
     assert!(client.read_head().contains("200"));
     let sent = receive.recv().expect("the application tells");
     assert!(sent < ALL / 2, "{sent} bytes went somewhere");
-    let grown = resident().saturating_sub(at_first);
+    let grown = weir.memory().saturating_sub(at_first);
     assert!(grown < 4096, "{grown} kB more than {at_first}");
 }
 

@@ -248,20 +248,13 @@ fn a_long_body_is_copied_whole_as_it_passes() {
     assert_eq!(*first.lock().expect("no test failed in it"), [true, true, false]);
 }
 
-/// What a process has of memory, in KiB.
-fn memory(weir: &Weir) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", weir.pid())).expect("the process runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line about memory");
-    line.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number")
-}
-
 #[test]
 fn a_second_backend_that_takes_nothing_loses_the_copy_and_costs_no_more_than_the_bound() {
     const CLIENTS: u64 = 12;
     let body = Arc::new(long_body(16 << 20));
     let ((origin, first), second) = (judge(body.clone()), stuck());
     let (weir, port, _) = start("http-request mirror next", "", origin.port(), second.port());
-    let before = memory(&weir);
+    let before = weir.memory();
     let clients: Vec<_> = (0..CLIENTS)
         .map(|_| {
             let (body, mut client) = (body.clone(), Client::connect(port));
@@ -273,7 +266,7 @@ fn a_second_backend_that_takes_nothing_loses_the_copy_and_costs_no_more_than_the
         })
         .collect();
     assert!(eventually(|| count(&weir, "cut") == CLIENTS), "{}", weir.ask("show mirror"));
-    let after = memory(&weir);
+    let after = weir.memory();
     assert!(after < before + CLIENTS * 1024, "{before} KiB became {after}");
     for mut client in clients {
         client.send(&body[body.len() - 1..]);

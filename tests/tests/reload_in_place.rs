@@ -37,13 +37,6 @@ fn descriptors(weir: &Weir) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", weir.pid())).map_or(0, Iterator::count)
 }
 
-/// Its memory, in kB.
-fn memory(weir: &Weir) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", weir.pid())).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).expect("a number of kB")
-}
-
 #[test]
 fn fifty_reloads_lose_no_request_and_keep_nothing() {
     let origin = Origin::echo();
@@ -72,7 +65,7 @@ fn fifty_reloads_lose_no_request_and_keep_nothing() {
         let said = reload(&weir, &text(number));
         assert!(said.ends_with("; nothing else") && said.contains("frontend f: "), "{said}");
         if number == 10 {
-            early = Some((descriptors(&weir), memory(&weir)));
+            early = Some((descriptors(&weir), weir.memory()));
         }
     }
     for load in loads {
@@ -84,7 +77,7 @@ fn fifty_reloads_lose_no_request_and_keep_nothing() {
     let (files, kilobytes) = early.expect("the tenth of fifty");
     assert!(eventually(|| descriptors(&weir) <= files), "{} descriptors after {files}", descriptors(&weir));
     // A plan that stays with each reload would be forty of them.
-    assert!(memory(&weir) < kilobytes + 16_384, "{} kB after {kilobytes} kB", memory(&weir));
+    assert!(weir.memory() < kilobytes + 16_384, "{} kB after {kilobytes} kB", weir.memory());
 }
 
 #[test]
