@@ -7,7 +7,7 @@ PATH=$PATH:/usr/sbin
 if [ -z "${OWN_NETWORK:-}" ] && [ -x "$(command -v ip)" ] && unshare -n true 2>/dev/null; then
     # shellcheck disable=SC2016
     OWN_NETWORK=1 exec unshare -n bash -c \
-        'ip link set lo up; sysctl -qw net.ipv4.tcp_congestion_control=cubic || true; exec bash "$0" "$@"' "$0" "$@"
+        'ip link set lo up; for way in cubic reno; do sysctl -qw net.ipv4.tcp_congestion_control=$way 2>/dev/null && break; done; exec bash "$0" "$@"' "$0" "$@"
 fi
 weir=$(realpath "$1")
 load=$(realpath "$2")

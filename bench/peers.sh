@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What it takes to teach a table of ENTRIES addresses with four data types to a process that has just begun: haproxy to haproxy beside weir to
-# weir, in turn. CPU of both sides, and the time until the new process has all. Called with the path of weir.
+# weir, in turn. CPU of both sides, and the time until the new process has all. Once with addresses from all over the network 10.0.0.0/8, as
+# those of clients are, and once with one behind the other, which a tree finds in the processor's cache. Called with the path of weir.
 set -euo pipefail
 PATH=$PATH:/usr/sbin
 export WEIR=$(realpath "$1") HAPROXY=${HAPROXY:-$(command -v haproxy || true)}
@@ -38,8 +39,8 @@ def cpu(process):
 class Pair:
     """A process that knows everything; another begins beside it."""
 
-    def __init__(self, name):
-        self.name, self.ports = name, {own: free() for own in "AB"}
+    def __init__(self, name, step):
+        self.name, self.step, self.ports = name, step, {own: free() for own in "AB"}
         self.teacher = self.start("A")
         # A connection for each batch: at the prompt HAProxy loses commands where answers and commands cross.
         for first in range(0, entries, 100):
@@ -49,10 +50,10 @@ class Pair:
         if (known := self.known("A")) != entries:
             sys.exit(f"{name} has {known} of {entries} entries")
 
-    @staticmethod
-    def command(number):
-        key = ".".join(str(number >> shift & 255) for shift in (24, 16, 8, 0))
-        return f"set table t key 10{key[1:]} data.gpc0 {number} data.conn_cnt 3 data.http_req_cnt 5 data.bytes_in_cnt {number * 1000}"
+    def command(self, number):
+        # An odd step meets each of the 2^24 addresses once.
+        address = number * self.step % (1 << 24)
+        return f"set table t key 10.{address >> 16}.{address >> 8 & 255}.{address & 255} data.gpc0 {number} data.conn_cnt 3 data.http_req_cnt 5 data.bytes_in_cnt {number * 1000}"
 
     def socket(self, own):
         return f"{directory.name}/{self.name}-{own}"
@@ -86,18 +87,21 @@ class Pair:
         return result
 
 
-pairs = {name: Pair(name) for name in programs}
-results = {name: [] for name in pairs}
-for _ in range(rounds):
-    for name, pair in pairs.items():
-        results[name].append(pair.teach())
-medians = {name: [statistics.median(column) for column in zip(*of)] for name, of in results.items()}
 print(f"{entries} entries: time, CPU of who teaches, of who learns, of both, in seconds")
-for name, (elapsed, teacher, pupil) in medians.items():
-    print(f"{name:8} {elapsed:7.2f} {teacher:7.2f} {pupil:7.2f} {teacher + pupil:7.2f}")
-if len(medians) == 2:
-    ours, theirs = ([one[0], one[1] + one[2]] for one in (medians["weir"], medians["haproxy"]))
-    print("weir / haproxy: time %.2f, CPU %.2f" % (ours[0] / theirs[0], ours[1] / theirs[1]))
-for pair in pairs.values():
-    pair.teacher.kill()
+for title, step in ("all over", 0x9E3779), ("in order", 1):
+    pairs = {name: Pair(name, step) for name in programs}
+    results = {name: [] for name in pairs}
+    for _ in range(rounds):
+        for name, pair in pairs.items():
+            results[name].append(pair.teach())
+    for pair in pairs.values():
+        pair.teacher.kill()
+        pair.teacher.wait()
+        os.unlink(pair.socket("A"))
+    medians = {name: [statistics.median(column) for column in zip(*of)] for name, of in results.items()}
+    for name, (elapsed, teacher, pupil) in medians.items():
+        print(f"{title:9} {name:8} {elapsed:7.2f} {teacher:7.2f} {pupil:7.2f} {teacher + pupil:7.2f}")
+    if len(medians) == 2:
+        ours, theirs = ([one[0], one[1] + one[2]] for one in (medians["weir"], medians["haproxy"]))
+        print("%-9s weir / haproxy: time %.2f, CPU %.2f" % (title, ours[0] / theirs[0], ours[1] / theirs[1]))
 EOF

@@ -2,17 +2,17 @@
 //! (configuration manual, 4.2 `external-check command`).
 
 use std::net::IpAddr;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use runtime::timer::timeout;
 use state::Mode;
 use state::server::ServerAddress;
-use tokio::process::Command;
 
 use crate::Subject;
 use crate::outcome::{Outcome, error_text};
+use crate::program::Program;
 
 /// What stands for an address or a port that there is none of.
 const NOT_USED: &str = "NOT_USED";
@@ -48,13 +48,13 @@ pub(crate) async fn run(
     {
         program.env(name, value);
     }
-    program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // What threads hold back, the program would.
     process::hold_signals(false);
-    let spawned = program.spawn();
+    let started = Program::start(&mut program);
     process::hold_signals(true);
-    let mut child = match spawned {
-        Ok(child) => child,
+    let program = match started {
+        Ok(program) => program,
         // As when the program itself had ended so.
         Err(error) => return Outcome::new("PROCERR", 255, error_text(&error)),
     };
@@ -64,15 +64,11 @@ pub(crate) async fn run(
         Some(check) => check + settings.connect_timeout.unwrap_or(Duration::ZERO),
         None => settings.inter,
     };
-    match timeout(limit, child.wait()).await {
+    match timeout(limit, program.ended()).await {
         Ok(Ok(status)) if status.success() => Outcome::new("PROCOK", 0, ""),
         Ok(Ok(status)) => Outcome::new("PROCERR", status.code().unwrap_or(-1), ""),
         Ok(Err(error)) => Outcome::new("SOCKERR", 0, error_text(&error)),
-        Err(_) => {
-            // It may ignore a polite request; nothing of it is to stay.
-            let _ = child.kill().await;
-            Outcome::new("PROCTOUT", 0, "")
-        }
+        Err(_) => Outcome::new("PROCTOUT", 0, ""),
     }
 }
 

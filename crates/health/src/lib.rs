@@ -22,6 +22,7 @@ mod marks;
 mod multiplexed;
 mod observe;
 mod outcome;
+mod program;
 mod protocol;
 mod request;
 mod rise;

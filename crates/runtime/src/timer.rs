@@ -122,22 +122,22 @@ impl Timer {
     pub fn poll_expired(&self, context: &mut Context<'_>) -> Poll<()> {
         TIMERS.with_borrow_mut(|timers| {
             let slot = &mut timers.slots[self.slot as usize];
-            if slot.deadline == NEVER {
+            let at = slot.deadline;
+            if at == NEVER {
                 return Poll::Pending;
             }
-            // One that is still ahead in the wheel spares reading the clock.
-            if timers.wheel.at(self.slot).is_none() {
-                if slot.deadline <= now_ms() {
-                    return Poll::Ready(());
-                }
-                let at = slot.deadline;
-                timers.arm(self.slot, at);
-            }
-            let slot = &mut timers.slots[self.slot as usize];
             match &mut slot.waker {
                 Some(waker) if waker.will_wake(context.waker()) => {}
                 waker => *waker = Some(context.waker().clone()),
             }
+            // One that is still ahead in the wheel spares reading the clock.
+            if timers.wheel.at(self.slot).is_some() {
+                return Poll::Pending;
+            }
+            if at <= now_ms() {
+                return Poll::Ready(());
+            }
+            timers.arm(self.slot, at);
             Poll::Pending
         })
     }

@@ -254,12 +254,14 @@ const LAST: [&str; 3] = ["help", "prompt", "quit"];
 
 /// The command whose words begin `words`: the one with the most words.
 pub(crate) fn find(words: &[String]) -> Option<&'static Command> {
+    let first = words.first()?;
     COMMANDS
         .iter()
+        // Most are none of them, which their first bytes say: who sends a million commands waits for this.
+        .filter(|command| command.words.starts_with(first.as_str()))
         .filter(|command| {
-            let mut own = command.words.split(' ');
-            let count = own.clone().count();
-            count <= words.len() && own.by_ref().zip(words).all(|(own, word)| own == word)
+            let mut given = words.iter();
+            command.words.split(' ').all(|own| given.next().is_some_and(|word| word == own))
         })
         .max_by_key(|command| command.words.len())
 }

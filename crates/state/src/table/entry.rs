@@ -99,8 +99,7 @@ impl<'t> View<'t> {
 
     /// Makes it live so much longer and no more.
     pub fn expire_in(&self, left_ms: u32, now_ms: u64) {
-        let behind = self.table.settings.expire_ms.saturating_sub(left_ms);
-        self.row.put(head::TOUCHED, (now_ms as u32).wrapping_sub(behind));
+        self.row.put(head::TOUCHED, self.table.touched_at(left_ms, now_ms));
     }
 
     /// Notes for peers that something of it has changed.

@@ -174,23 +174,22 @@ pub(super) struct Layout {
 
 /// The words that every entry begins with.
 pub(super) mod head {
-    /// The next entry of its bucket, or the next free one.
-    pub(in super::super) const NEXT: usize = 0;
-    /// Its neighbours in the order of age.
-    pub(in super::super) const OLDER: usize = 1;
-    pub(in super::super) const NEWER: usize = 2;
+    /// Its neighbours in the order of age. A free one is its own elder, and has the next free one for a
+    /// younger.
+    pub(in super::super) const OLDER: usize = 0;
+    pub(in super::super) const NEWER: usize = 1;
     /// Who holds it.
-    pub(in super::super) const HELD: usize = 3;
+    pub(in super::super) const HELD: usize = 2;
     /// When it was last touched.
-    pub(in super::super) const TOUCHED: usize = 4;
+    pub(in super::super) const TOUCHED: usize = 3;
     /// When it was given its place in the order of age.
-    pub(in super::super) const PLACED: usize = 5;
+    pub(in super::super) const PLACED: usize = 4;
     /// Its hash.
-    pub(in super::super) const HASH: usize = 6;
+    pub(in super::super) const HASH: usize = 5;
     /// The number of its last update for peers; the highest value while one is to be numbered.
-    pub(in super::super) const UPDATE: usize = 7;
+    pub(in super::super) const UPDATE: usize = 6;
     /// How many there are.
-    pub(in super::super) const WORDS: usize = 8;
+    pub(in super::super) const WORDS: usize = 7;
 }
 
 impl Layout {

@@ -98,6 +98,18 @@ pub struct Slot {
     at: u32,
 }
 
+impl Slot {
+    /// The one that is met behind it: [`RUN`] of a shard, then as many of the next.
+    fn behind(self) -> Self {
+        let at = self.at + 1;
+        if at.is_multiple_of(RUN) {
+            Self { shard: self.shard + 1, at: at - RUN }
+        } else {
+            Self { at, ..self }
+        }
+    }
+}
+
 /// Tables made so far.
 static TABLES: AtomicU32 = AtomicU32::new(0);
 
@@ -112,6 +124,12 @@ const LOOKS: usize = 1024;
 
 /// How many entries that are too old go with each new one.
 const GOES: usize = 2;
+
+/// How many entries of a shard are met before those of the next, as they lie in memory.
+const RUN: u32 = 16;
+
+/// What finds an entry takes about so many bytes.
+const PLACE: usize = 8;
 
 /// The longest key.
 const LONGEST_KEY: usize = 256;
@@ -162,7 +180,7 @@ impl Table {
 
     /// How many bytes an entry takes, what finds it among them.
     pub fn entry_bytes(&self) -> usize {
-        self.layout.words * 4 + self.layout.longs * 8 + 4
+        self.layout.words * 4 + self.layout.longs * 8 + PLACE
     }
 
     /// How many bytes it takes when it is full.
@@ -186,7 +204,14 @@ impl Table {
     /// Finding it refreshes it. Peers are told of it when it is [touched](View::touch), which whoever
     /// changes it does at the end: what they were told of an unfinished entry could come back in a
     /// resync, and take the place of the finished one.
+    #[inline]
     pub fn get(&self, key: &[u8], now_ms: u64) -> Option<Entry<'_>> {
+        self.fetch(key, now_ms, now_ms as u32).map(|(entry, _)| entry)
+    }
+
+    /// The same, and for how many milliseconds an entry that was there would have lived on; `None` for
+    /// one that was made, which counts as touched at `touched`.
+    fn fetch(&self, key: &[u8], now_ms: u64, touched: u32) -> Option<(Entry<'_>, Option<u32>)> {
         let mut words = [0; LONGEST_KEY / 4 + 1];
         let now = now_ms as u32;
         self.with_key(key, &mut words, |table, key| {
@@ -195,9 +220,11 @@ impl Table {
             note_write();
             let mut index = shard.lock();
             if let Some(at) = table.find_in(shard, &mut index, hash, key, now) {
-                shard.row(&table.layout, at).put(head::TOUCHED, now);
+                let entry = table.hold(number, at);
+                let left = entry.expires_in(now_ms);
+                entry.view.row.put(head::TOUCHED, now);
                 shard.move_to(&mut index, &table.layout, at, now);
-                return Some(table.hold(number, at));
+                return Some((entry, Some(left)));
             }
             for _ in 0..GOES {
                 if !table.drop_expired(shard, &mut index, now) {
@@ -213,20 +240,27 @@ impl Table {
                 // Another may have made it meanwhile.
                 if let Some(at) = table.find_in(shard, &mut index, hash, key, now) {
                     table.used.fetch_sub(1, Relaxed);
-                    return Some(table.hold(number, at));
+                    let entry = table.hold(number, at);
+                    let left = entry.expires_in(now_ms);
+                    return Some((entry, Some(left)));
                 }
             }
-            let mut made = shard.insert(&mut index, &table.layout, hash, key, now);
+            let mut made = shard.insert(&mut index, &table.layout, hash, key, touched);
             if made.is_none() && !table.settings.nopurge && table.evict(shard, &mut index, now) {
                 table.used.fetch_sub(1, Relaxed);
-                made = shard.insert(&mut index, &table.layout, hash, key, now);
+                made = shard.insert(&mut index, &table.layout, hash, key, touched);
             }
             let Some(at) = made else {
                 table.used.fetch_sub(1, Relaxed);
                 return None;
             };
-            Some(table.hold(number, at))
+            Some((table.hold(number, at), None))
         })
+    }
+
+    /// When an entry was last touched that lives so much longer.
+    fn touched_at(&self, left_ms: u32, now_ms: u64) -> u32 {
+        (now_ms as u32).wrapping_sub(self.settings.expire_ms.saturating_sub(left_ms))
     }
 
     /// Runs `look` with the key in the form in which entries have it.
@@ -391,7 +425,9 @@ impl Table {
     }
 
     /// The next entry behind the place `from`, and the place behind it: all entries are met one after
-    /// the other, in no order. Looks at most at `most` places; `Err` is where to go on then.
+    /// the other, those that came early first, more or less: who puts them into a table of its own in
+    /// that order finds their place in the order of age at its end. Looks at most at `most` places;
+    /// `Err` is where to go on then.
     ///
     /// # Errors
     /// The place to go on from, `None` when all were met.
@@ -403,20 +439,28 @@ impl Table {
     ) -> Result<(Entry<'_>, Cursor), Option<Cursor>> {
         let Cursor(mut slot) = from;
         loop {
-            let Some(shard) = self.shards.get(slot.shard as usize) else { return Err(None) };
-            let index = shard.lock();
-            while slot.at < index.unused() {
-                if most == 0 {
-                    return Err(Some(Cursor(slot)));
+            let Some(shard) = self.shards.get(slot.shard as usize) else {
+                slot = Slot { shard: 0, at: slot.at + RUN };
+                if self.shards.iter().all(|shard| shard.lock().unused() <= slot.at) {
+                    return Err(None);
                 }
-                most -= 1;
-                let at = slot.at;
-                slot.at += 1;
-                if shard.is_live(&index, &self.layout, at) && !self.is_expired(shard, at, now_ms as u32) {
-                    return Ok((self.hold(slot.shard, at), Cursor(slot)));
-                }
+                continue;
+            };
+            if most == 0 {
+                return Err(Some(Cursor(slot)));
             }
-            slot = Slot { shard: slot.shard + 1, at: 0 };
+            most -= 1;
+            let index = shard.lock();
+            if slot.at >= index.unused() {
+                slot = Slot { shard: slot.shard + 1, at: slot.at / RUN * RUN };
+                continue;
+            }
+            let this = slot;
+            slot = slot.behind();
+            if shard.is_live(&index, &self.layout, this.at) && !self.is_expired(shard, this.at, now_ms as u32)
+            {
+                return Ok((self.hold(this.shard, this.at), Cursor(slot)));
+            }
         }
     }
 }

@@ -7,6 +7,8 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
+use hashbrown::HashTable;
+
 use super::layout::{Layout, head};
 
 /// How many entries are allocated at once.
@@ -28,22 +30,26 @@ struct Chunk {
 /// What finds and orders the entries of a shard.
 #[derive(Debug)]
 pub(super) struct Index {
-    /// The first entry of each bucket.
-    buckets: Vec<u32>,
+    /// Entries by their hashes. A byte of each hash stands apart: who looks for a key that is not there
+    /// touches no entry.
+    places: HashTable<u32>,
     /// Entries that were used and are free, the last one first.
     free: u32,
     /// The first entry that was never used.
     unused: u32,
     oldest: u32,
     newest: u32,
-    /// Entries in use.
-    pub(super) live: u32,
 }
 
 impl Index {
     /// How many places for entries were ever used.
     pub(super) fn unused(&self) -> u32 {
         self.unused
+    }
+
+    /// Entries in use.
+    pub(super) fn live(&self) -> usize {
+        self.places.len()
     }
 }
 
@@ -78,7 +84,7 @@ impl Row<'_> {
 
 impl Shard {
     pub(super) fn new(most: u32) -> Self {
-        let index = Index { buckets: Vec::new(), free: NONE, unused: 0, oldest: NONE, newest: NONE, live: 0 };
+        let index = Index { places: HashTable::new(), free: NONE, unused: 0, oldest: NONE, newest: NONE };
         Self { index: Mutex::new(index), chunks: OnceLock::new(), most }
     }
 
@@ -103,31 +109,27 @@ impl Shard {
 
     /// The entry with these words for a key.
     pub(super) fn find(&self, index: &Index, layout: &Layout, hash: u32, key: &[u32]) -> Option<u32> {
-        let mut at = *index.buckets.get(bucket(hash, index.buckets.len()))?;
-        while at != NONE {
-            let row = self.row(layout, at);
-            if row.word(head::HASH) == hash && has_key(&row, key) {
-                return Some(at);
-            }
-            at = row.word(head::NEXT);
-        }
-        None
+        let is_it = |at: &u32| {
+            let row = self.row(layout, *at);
+            row.word(head::HASH) == hash && has_key(&row, key)
+        };
+        index.places.find(widened(hash), is_it).copied()
     }
 
-    /// A new entry, all zero but for its key, held by nobody, at the young end of the order of age;
-    /// `None` where there is no place.
+    /// A new entry, all zero but for its key, held by nobody, touched at `touched`; `None` where there is
+    /// no place.
     pub(super) fn insert(
         &self,
         index: &mut Index,
         layout: &Layout,
         hash: u32,
         key: &[u32],
-        now: u32,
+        touched: u32,
     ) -> Option<u32> {
-        let at = self.take_place(index, layout)?;
-        if index.live as usize >= index.buckets.len() {
+        if index.places.len() == index.places.capacity() {
             self.grow(index, layout);
         }
+        let at = self.take_place(index, layout)?;
         let row = self.row(layout, at);
         row.words.iter().for_each(|word| word.store(0, Relaxed));
         row.longs.iter().for_each(|long| long.store(0, Relaxed));
@@ -135,19 +137,16 @@ impl Shard {
         for (place, part) in row.words[head::WORDS..].iter().zip(key) {
             place.store(*part, Relaxed);
         }
-        let number = bucket(hash, index.buckets.len());
-        row.put(head::NEXT, index.buckets[number]);
-        index.buckets[number] = at;
-        index.live += 1;
-        row.put(head::TOUCHED, now);
-        self.place(index, layout, at, now);
+        index.places.insert_unique(widened(hash), at, |at| self.hash(layout, *at));
+        row.put(head::TOUCHED, touched);
+        self.place(index, layout, at, touched);
         Some(at)
     }
 
     fn take_place(&self, index: &mut Index, layout: &Layout) -> Option<u32> {
         if index.free != NONE {
             let at = index.free;
-            index.free = self.row(layout, at).word(head::NEXT);
+            index.free = self.row(layout, at).word(head::NEWER);
             return Some(at);
         }
         if index.unused >= self.most {
@@ -168,48 +167,35 @@ impl Shard {
         Some(at)
     }
 
-    /// Doubles the buckets.
+    fn hash(&self, layout: &Layout, at: u32) -> u64 {
+        widened(self.row(layout, at).word(head::HASH))
+    }
+
+    /// Makes room for more places. Entries are gone through as they lie in memory, not as their places
+    /// do, which would be a miss of the cache for each.
     fn grow(&self, index: &mut Index, layout: &Layout) {
-        let count = (index.buckets.len() * 2).max(8);
-        index.buckets.clear();
-        index.buckets.resize(count, NONE);
-        let mut at = index.oldest;
-        while at != NONE {
-            let row = self.row(layout, at);
-            let number = bucket(row.word(head::HASH), count);
-            row.put(head::NEXT, index.buckets[number]);
-            index.buckets[number] = at;
-            at = row.word(head::NEWER);
+        let live = index.live();
+        let mut places = HashTable::with_capacity(live + live / 4 + 4);
+        for at in (0..index.unused).filter(|at| self.is_live(index, layout, *at)) {
+            places.insert_unique(self.hash(layout, at), at, |at| self.hash(layout, *at));
         }
+        index.places = places;
     }
 
     /// Takes an entry out and frees its place. Nobody may hold it.
     pub(super) fn remove(&self, index: &mut Index, layout: &Layout, at: u32) {
         let row = self.row(layout, at);
-        let number = bucket(row.word(head::HASH), index.buckets.len());
-        let next = row.word(head::NEXT);
-        if index.buckets[number] == at {
-            index.buckets[number] = next;
-        } else {
-            let mut before = index.buckets[number];
-            while before != NONE {
-                let other = self.row(layout, before);
-                if other.word(head::NEXT) == at {
-                    other.put(head::NEXT, next);
-                    break;
-                }
-                before = other.word(head::NEXT);
-            }
+        if let Ok(place) = index.places.find_entry(self.hash(layout, at), |other| *other == at) {
+            place.remove();
         }
         self.unlink(index, layout, at);
-        row.put(head::NEXT, index.free);
         // Readers that go by place see that it is none.
         row.put(head::HASH, 0);
         row.put(head::UPDATE, 0);
         row.put(head::PLACED, 0);
         row.put(head::OLDER, at);
+        row.put(head::NEWER, index.free);
         index.free = at;
-        index.live -= 1;
     }
 
     /// Whether an entry is at that place now: a free one is its own elder.
@@ -298,9 +284,10 @@ impl Shard {
     }
 }
 
-fn bucket(hash: u32, buckets: usize) -> usize {
-    // A power of two.
-    hash as usize & buckets.wrapping_sub(1)
+/// The hash in the width that places are found by, which takes its lower bits for where to look and its
+/// upper ones to tell keys apart.
+fn widened(hash: u32) -> u64 {
+    u64::from(hash) << 32 | u64::from(hash)
 }
 
 fn has_key(row: &Row<'_>, key: &[u32]) -> bool {

@@ -196,12 +196,10 @@ impl Table {
         now_ms: u64,
         told: impl Fn(usize) -> Value<'v>,
     ) {
-        let own =
-            if told_again { self.find(key, now_ms).map(|entry| entry.expires_in(now_ms)) } else { None };
-        let newer = own.filter(|own| expire_ms.is_some_and(|told| *own > told));
-        if let Some(entry) = self.get(key, now_ms) {
-            let left = newer.or(expire_ms).unwrap_or(self.settings.expire_ms);
-            entry.expire_in(left, now_ms);
+        let left = expire_ms.unwrap_or(self.settings.expire_ms);
+        if let Some((entry, own)) = self.fetch(key, now_ms, self.touched_at(left, now_ms)) {
+            let newer = own.filter(|own| told_again && expire_ms.is_some_and(|told| *own > told));
+            entry.expire_in(newer.unwrap_or(left), now_ms);
             // What counts connections here is not what a peer counts.
             let wanted = |data| data != Data::ConnCur || self.settings.recv_only;
             match newer {
@@ -210,9 +208,10 @@ impl Table {
             }
         }
         if let Some(target) = self.write_to.get()
-            && let Some(entry) = target.get(key, now_ms)
+            && let left = expire_ms.unwrap_or(target.settings.expire_ms)
+            && let Some((entry, _)) = target.fetch(key, now_ms, target.touched_at(left, now_ms))
         {
-            entry.expire_in(expire_ms.unwrap_or(target.settings.expire_ms), now_ms);
+            entry.expire_in(left, now_ms);
             // What is calculated with stays the target's own.
             let wanted = |data| matches!(data, Data::ServerId | Data::ServerKey | Data::Gpt | Data::Gpt0);
             self.put(target, &entry, now_ms, &told, wanted, |_, _, _, value| value);

@@ -1,0 +1,106 @@
+//! A program that runs beside the process until it ends, or is ended when nobody waits for it any
+//! more.
+//!
+//! Not tokio's: with those, each turn of each worker takes two locks that all workers share, to look
+//! for programs that nobody waits for.
+
+use std::io;
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
+
+use runtime::timer::sleep;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// How often a program is looked at where the kernel has no descriptors of processes (before Linux 5.3).
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A program that was started. It is killed when this is dropped before it has ended.
+pub(crate) struct Program {
+    /// `None` once it has ended.
+    child: Option<Child>,
+}
+
+impl Program {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
+        command.spawn().map(|child| Self { child: Some(child) })
+    }
+
+    /// Waits until it has ended.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) async fn ended(mut self) -> io::Result<ExitStatus> {
+        let pid = self.child.as_ref().and_then(|child| Pid::from_raw(child.id().cast_signed()));
+        let end = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let end = end.map(net::sys::watch_readable).transpose().map_err(|(_, error)| error)?;
+        loop {
+            let Some(child) = &mut self.child else { return Err(io::ErrorKind::NotFound.into()) };
+            if let Some(status) = child.try_wait()? {
+                self.child = None;
+                return Ok(status);
+            }
+            match &end {
+                Some(end) => end.readable().await?.clear_ready(),
+                None => sleep(LOOK).await,
+            }
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        // It fails where the program has just ended.
+        let _ = child.kill();
+        if matches!(child.try_wait(), Ok(None)) {
+            // What the kernel is still busy with may take its time, which no worker waits for.
+            let _ = std::thread::Builder::new().name("reap".to_owned()).spawn(move || child.wait());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use rustix::process::{Pid, test_kill_process};
+
+    use super::{Command, Program};
+
+    /// Runs `future` as a task of a worker.
+    fn worker<T>(future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+        tokio::task::LocalSet::new().block_on(&runtime, future)
+    }
+
+    fn sh(script: &str) -> Program {
+        Program::start(Command::new("/bin/sh").args(["-c", script])).expect("a shell")
+    }
+
+    #[test]
+    fn the_end_of_a_program_is_told_with_its_status() {
+        worker(async {
+            for (script, code) in [("exit 0", Some(0)), ("exit 7", Some(7)), ("kill -9 $$", None)] {
+                assert_eq!(sh(script).ended().await.expect("a status").code(), code, "{script}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_program_that_nobody_waits_for_is_killed_and_leaves_no_zombie() {
+        let program = sh("exec sleep 600");
+        let pid = program.child.as_ref().expect("it runs").id().cast_signed();
+        let pid = Pid::from_raw(pid).expect("not 0");
+        assert!(test_kill_process(pid).is_ok());
+        drop(program);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while test_kill_process(pid).is_ok() {
+            assert!(Instant::now() < deadline, "it is there still");
+            std::thread::yield_now();
+        }
+    }
+}
