@@ -18,9 +18,6 @@ pub struct Decoder {
     max_size: u32,
 }
 
-/// Scratch memory that is kept between blocks.
-const KEPT: usize = 4096;
-
 impl Decoder {
     /// A decoder for a peer that was told `max_size` as SETTINGS_HEADER_TABLE_SIZE, or nothing if
     /// it is 4096.
@@ -140,9 +137,7 @@ impl Decoder {
 
     /// Gives scratch memory back: for a connection that becomes idle.
     pub fn shrink(&mut self) {
-        if self.scratch.capacity() > KEPT {
-            self.scratch = Vec::new();
-        }
+        self.scratch = Vec::new();
         if let Some(recall) = &mut self.recall {
             recall.clear();
         }

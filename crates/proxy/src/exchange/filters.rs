@@ -13,10 +13,14 @@ use crate::flow::{EVERYWHERE, Gate, Rank, Shared, Stretch, Throttle, Tracer};
 /// Puts gates into one direction of `x` where filters ask for some and there are none yet: where
 /// nothing changes its payload, one before the receiver; else one in each stretch of filters between
 /// which the bytes are the same. What is staged is a head.
+#[inline(always)]
 pub(crate) fn install(client: &Client, x: &mut Exchange, upload: bool) {
-    if x.txn.bandwidth.is_empty() && x.trace.is_none() {
-        return;
+    if !x.txn.bandwidth.is_empty() || x.trace.is_some() {
+        install_gates(client, x, upload);
     }
+}
+
+fn install_gates(client: &Client, x: &mut Exchange, upload: bool) {
     let flow = if upload { &x.upload } else { &x.download };
     if flow.is_gated() || flow.is_finished() {
         return;

@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 
 use h2::Code;
 use http::{ErrorKind, Head};
-use runtime::Buffer;
+use runtime::{Buffer, buffer};
 
 /// Why no head comes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -63,10 +63,15 @@ impl Place {
             });
             bytes = &bytes[taken..];
             if !bytes.is_empty() {
-                // What comes faster than it is taken is taken in larger pieces.
-                let more =
-                    if self.payload.is_empty() { Buffer::holding(bytes.len()) } else { Buffer::for_body() };
-                self.payload.push_back(more);
+                // A large frame with more behind it is seldom alone, and what comes faster than it is
+                // taken is taken in larger pieces: each piece is a call of the kernel.
+                let is_short = is_last || bytes.len() < buffer::small_size() / 2;
+                let is_alone = is_short && self.payload.is_empty();
+                self.payload.push_back(if is_alone {
+                    Buffer::holding(bytes.len())
+                } else {
+                    Buffer::for_body()
+                });
             }
         }
         self.ended |= is_last;
