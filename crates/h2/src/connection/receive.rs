@@ -208,23 +208,6 @@ impl<B: AsRef<[u8]>> Connection<B> {
         is_whole && self.body_end(&body).is_some()
     }
 
-    /// What is left of the current DATA frame's body, and whose it is: the caller may read so many
-    /// bytes from the socket straight to where they go, and report them by `received_data`. Only to be
-    /// asked after `receive` took all that was read.
-    #[must_use]
-    pub fn data_due(&self) -> Option<(Key, usize)> {
-        let Reading::Data(body) = self.reading else { return None };
-        let is_alive = self.streams.get(body.key).is_some_and(|stream| !stream.has(RESET));
-        (body.left > 0 && is_alive && self.closed.is_none()).then_some((body.key, body.left))
-    }
-
-    /// `count` bytes, at most those of `data_due`, were read into the stream's own buffer; whether
-    /// the message ends with them. The caller owes a `consume` as for [`Event::Data`].
-    pub fn received_data(&mut self, count: usize) -> bool {
-        let Reading::Data(body) = self.reading else { return false };
-        self.body_taken(body, count.min(body.left))
-    }
-
     fn take_setting(&mut self, left: usize, window: u32, rest: &[u8]) -> Outcome {
         if left == 0 {
             self.reading = Reading::Header;

@@ -180,13 +180,6 @@ impl End {
             rest = &rest[taken..];
             break;
         }
-        // What is due of a body may come by another way.
-        if let Some((key, due)) = self.engine.data_due().filter(|_| rest.is_empty()) {
-            let count = due.min(self.wire.len());
-            let bytes: Vec<u8> = self.wire.drain(..count).collect();
-            let end = self.engine.received_data(count);
-            self.body(world, key, &bytes, end);
-        }
         self.inbox = rest.to_vec();
     }
 
