@@ -10,6 +10,7 @@
 pub mod acme;
 pub mod agent;
 mod authority;
+pub mod caching;
 pub mod chunks;
 pub mod client;
 pub mod fastcgi;
