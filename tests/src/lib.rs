@@ -13,6 +13,7 @@ mod authority;
 pub mod caching;
 pub mod chunks;
 pub mod client;
+pub mod compression;
 pub mod fastcgi;
 mod haproxy;
 pub mod load;
