@@ -11,6 +11,7 @@ pub mod acme;
 pub mod agent;
 mod authority;
 pub mod caching;
+pub mod certificates;
 pub mod chunks;
 pub mod client;
 pub mod compression;
