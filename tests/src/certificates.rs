@@ -18,7 +18,7 @@ pub fn text(path: &Path) -> String {
 
 /// What `openssl s_client` says of a handshake for that name, with more arguments.
 pub fn s_client(port: u16, name: &str, more: &[&str]) -> String {
-    handshake(port, &[&["-servername", name], more].concat())
+    handshake(port, &[&["-servername", name][..], more].concat())
 }
 
 /// The first certificate in a text, as PEM without line ends.
