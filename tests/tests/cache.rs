@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use weir_tests::caching::{around, is_hit, ok, start};
 use weir_tests::chunks::chunked;
 use weir_tests::client::{Client, exchange, exchange_with, get};
+use weir_tests::logs::Collector;
 use weir_tests::multiplexed::{DATA, Frames};
 use weir_tests::{Origin, Weir, eventually, free_port, workspace};
 
@@ -261,16 +262,15 @@ fn what_did_not_come_whole_is_not_kept() {
 fn counters_and_logs_tell_of_hits() {
     let origin = numbered();
     let port = free_port();
-    let log = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
-    log.set_read_timeout(Some(weir_tests::PATIENCE)).expect("a time");
-    let collector = log.local_addr().expect("an address").port();
+    let log = Collector::new();
     let weir = Weir::start(
         &format!(
             "global\n stats socket runtime level admin\n\
-             defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n log 127.0.0.1:{collector} local0\n\
+             defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n log 127.0.0.1:{} local0\n\
              frontend f\n bind 127.0.0.1:{port}\n log-format \"%b/%s %ST %tsc %[res.cache_name]\"\n default_backend b\n\
              backend b\n http-request cache-use c\n http-response cache-store c\n server s 127.0.0.1:{}\n\
              cache c\n total-max-size 1\n",
+            log.port(),
             origin.port()
         ),
         &[],
@@ -282,9 +282,7 @@ fn counters_and_logs_tell_of_hits() {
         assert!(client.response().is_some());
     }
     let line = || {
-        let mut buffer = [0; 2048];
-        let length = log.recv(&mut buffer).expect("a line");
-        let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+        let text = log.next();
         text.split_once("]: ").map_or(text.clone(), |(_, text)| text.trim_end().to_owned())
     };
     assert_eq!(line(), "b/s 200 ---- -");

@@ -8,6 +8,7 @@ use weir_tests::client::{Client, exchange, get};
 use weir_tests::fastcgi::{
     Asked, Records, application, configuration, echo, end, kind, output, record, response, start,
 };
+use weir_tests::logs::Collector;
 use weir_tests::scene::Scene;
 use weir_tests::versions::curl;
 use weir_tests::{Haproxy, Origin, Weir, eventually, free_port};
@@ -352,14 +353,10 @@ fn what_an_application_says_is_logged_a_line_a_record() {
     let server = application(|asked| {
         [record(kind::STDERR, asked.id, b"first\nsecond\n"), response(asked.id, b"X: 1\r\n\r\n")].concat()
     });
-    let log = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
-    log.set_read_timeout(Some(weir_tests::PATIENCE)).expect("not zero");
-    let port = log.local_addr().expect("bound").port();
-    let (_weir, front) = start(&server, "", &format!(" log-stderr 127.0.0.1:{port} local3\n"));
+    let log = Collector::new();
+    let (_weir, front) = start(&server, "", &format!(" log-stderr 127.0.0.1:{} local3\n", log.port()));
     assert_eq!(get(front, "/a").expect("a response").status, 200);
-    let mut bytes = [0; 2048];
-    let length = log.recv(&mut bytes).expect("a line");
-    let line = String::from_utf8_lossy(&bytes[..length]).into_owned();
+    let line = log.next();
     // local3, err.
     assert!(line.starts_with("<155>") && line.contains(" app["), "{line}");
     assert!(line.trim_end().ends_with("]: first.second."), "{line}");

@@ -1,9 +1,10 @@
 //! Fetches and conditions over the first bytes of streams of TCP.
 
 use std::io::Write;
-use std::net::{TcpStream, UdpSocket};
+use std::net::TcpStream;
 
-use weir_tests::{PATIENCE, Weir, free_port};
+use weir_tests::logs::Collector;
+use weir_tests::{Weir, free_port};
 
 /// A TLS client says hello, in hexadecimal.
 const CLIENT_HELLO: &str = "1603010200010001fc0303354ba559174e90600e330bd9627ed22d580af728c2856c0c2a396d0ebcf0f8de207b3ae077855559479d41073036558a3bcd69606148a9d05e814fa9292b9b070d0024130213031301c02cc030c02bc02fcca9cca8c024c028c023c027009f009e006b006700ff0100018f00000014001200000f7777772e6578616d706c652e636f6d000b000403000102000a00160014001d0017001e0019001801000101010201030104002300000010000e000c02683208687474702f312e310016000000170000000d002a0028040305030603080708080809080a080b080408050806040105010601030303010302040205020602002b00050403040303002d00020101003300260024001d00200d656380f3aa44506b818a141cfff06702c00db24c35ff895d70ebfb6282087d001500cc000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000";
@@ -71,9 +72,7 @@ const SEEN_IN_DISTCC: &[(&str, &str)] = &[
 
 /// What a frontend of TCP logs of a client that sends `data` and nothing else.
 fn logged(data: &[u8], seen: &[(&str, &str)], conditions: &[&str]) -> String {
-    let collector = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    collector.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
-    let to = collector.local_addr().expect("it is bound");
+    let collector = Collector::new();
     let (port, all) = (free_port(), format!("{{ req.len ge {} }}", data.len()));
     let (mut rules, mut fields) = (String::new(), Vec::new());
     for (row, (expression, _)) in seen.iter().enumerate() {
@@ -88,19 +87,18 @@ fn logged(data: &[u8], seen: &[(&str, &str)], conditions: &[&str]) -> String {
     }
     let _weir = Weir::start(
         &format!(
-            "global\n  log {to} format raw local0\ndefaults\n  mode tcp\n  timeout client 20s\n  log global\n\
+            "global\n  log 127.0.0.1:{} format raw local0\ndefaults\n  mode tcp\n  timeout client 20s\n  log global\n\
              frontend f\n  bind 127.0.0.1:{port}\n  tcp-request inspect-delay 20s\n{rules}  \
              tcp-request content reject if {all}\n  log-format \"seen={}\"\n",
+            collector.port(),
             fields.join("|")
         ),
         &[port],
     );
     let mut client = TcpStream::connect(("127.0.0.1", port)).expect("the frontend listens");
     client.write_all(data).expect("it reads");
-    let mut bytes = [0; 16_384];
     loop {
-        let length = collector.recv(&mut bytes).expect("a log line");
-        let line = String::from_utf8_lossy(&bytes[..length]).into_owned();
+        let line = collector.next();
         // The connection that looked whether the port is open is logged too.
         if let Some(line) = line.trim_end().strip_prefix("seen=")
             && !line.starts_with('-')
