@@ -232,7 +232,12 @@ fn what_is_kept_is_compressed_on_its_way_out() {
     let (_weir, port) = around(&origin, "", " compression algo gzip\n compression type text/plain\n");
     for fresh in [false, true] {
         let coded = ok(exchange_with(port, "/", "Accept-Encoding: gzip\r\n"));
-        assert_eq!((is_hit(&coded), coded.header("content-encoding")), (fresh, Some("gzip")), "{}", coded.head);
+        assert_eq!(
+            (is_hit(&coded), coded.header("content-encoding")),
+            (fresh, Some("gzip")),
+            "{}",
+            coded.head
+        );
         assert!(coded.body.len() < 1000);
         let plain = ok(get(port, "/"));
         assert!(is_hit(&plain));

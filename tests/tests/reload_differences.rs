@@ -13,7 +13,10 @@ use weir_tests::{Origin, Weir, ask, eventually, free_port, program};
 fn an_error_changes_nothing_and_is_shown_with_its_place() {
     let origin = Origin::text("here");
     let port = free_port();
-    let good = configuration(&format!("listen l\n  bind 127.0.0.1:{port}\n  server s 127.0.0.1:{}\n", origin.port()));
+    let good = configuration(&format!(
+        "listen l\n  bind 127.0.0.1:{port}\n  server s 127.0.0.1:{}\n",
+        origin.port()
+    ));
     let weir = Weir::start(&good, &[port]);
     let before = (weir.ask("show stat"), descriptors(&weir));
     for (wrong, shown) in [
@@ -279,10 +282,11 @@ fn what_was_done_to_the_process_becomes_a_configuration() {
 #[test]
 fn only_those_who_may_change_the_process_reload_it() {
     let port = free_port();
-    let text = configuration(&format!("listen l\n  bind 127.0.0.1:{port}\n  server s 127.0.0.1:1\n")).replace(
-        "stats socket runtime level admin",
-        "stats socket weak level operator\n  stats socket runtime level admin",
-    );
+    let text = configuration(&format!("listen l\n  bind 127.0.0.1:{port}\n  server s 127.0.0.1:1\n"))
+        .replace(
+            "stats socket runtime level admin",
+            "stats socket weak level operator\n  stats socket runtime level admin",
+        );
     let weir = Weir::start(&text, &[port]);
     let weak = weir.directory().join("weak");
     for command in ["reload", "reload dry-run", "show config", "save config /nowhere/at/all"] {

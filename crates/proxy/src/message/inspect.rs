@@ -81,7 +81,8 @@ pub(crate) async fn hold_more(
 ) -> Result<(), Fault> {
     let length = x.response_body.length;
     let leaving = x.aborts_on_close(client, backend);
-    let complete = upstream.beginning().decode(length, &mut x.response_body.seen).map_err(|_| Fault::BadResponseBody)?;
+    let complete =
+        upstream.beginning().decode(length, &mut x.response_body.seen).map_err(|_| Fault::BadResponseBody)?;
     let mut ended = complete || !upstream.has_room();
     if !ended {
         let silent_at = server_silent_at(x, backend);

@@ -205,8 +205,11 @@ pub(crate) fn look(client: &Client, x: &mut Exchange) {
 /// Decodes what is held from its beginning: bodies held are small, and seldom.
 fn decode(client: &Client, x: &mut Exchange) -> Result<(), Fault> {
     let length = decoded_length(x);
-    x.request_body.is_complete =
-        client.side.beginning().decode(length, &mut x.request_body.seen).map_err(|_| Fault::BadRequestBody)?;
+    x.request_body.is_complete = client
+        .side
+        .beginning()
+        .decode(length, &mut x.request_body.seen)
+        .map_err(|_| Fault::BadRequestBody)?;
     Ok(())
 }
 
