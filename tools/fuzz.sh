@@ -18,7 +18,12 @@ targets=("$@")
 [ $# -gt 0 ] || mapfile -t targets <<<"$all"
 # No sanitizer: but for two modules the program is safe Rust, and without one it runs several times as often. Overflows and
 # assertions are checked.
-if [ $# -eq 1 ]; then cargo +nightly fuzz build -s none "$1"; else cargo +nightly fuzz build -s none; fi
+# Those that were chosen are built one by one: each program has all of what the targets call, and takes its time to link.
+if [ $# -eq 0 ]; then
+    cargo +nightly fuzz build -s none --target-dir fuzz/target
+else
+    for target in "$@"; do cargo +nightly fuzz build -s none --target-dir fuzz/target "$target"; done
+fi
 
 # The words that a target may put together: those in fuzz/dictionaries, or keywords of the configuration.
 dictionary() {

@@ -1,11 +1,12 @@
-//! An application that speaks FastCGI, for the program to talk to. It knows records by itself, so
-//! that it would notice if the program had them wrong.
+//! An application that speaks FastCGI, for the program to talk to, and the program before it. It knows
+//! records by itself, so that it would notice if the program had them wrong.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use crate::{Origin, PATIENCE};
+use crate::versions::TIMEOUTS;
+use crate::{Origin, PATIENCE, Weir, free_port};
 
 /// The types of records.
 #[allow(missing_docs)]
@@ -195,4 +196,26 @@ pub fn application(answer: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static) -
             }
         }
     })
+}
+
+/// A program whose backend `b` has one application, with `app` lines of its section.
+pub fn configuration(port: u16, server: u16, back: &str, app: &str) -> String {
+    format!(
+        "global\n nbthread 1\n{TIMEOUTS}frontend f\n bind 127.0.0.1:{port}\n default_backend b\nbackend b\n use-fcgi-app app\n{back}\n \
+         server s 127.0.0.1:{server} proto fcgi\nfcgi-app app\n docroot /srv\n{app}\n"
+    )
+}
+
+/// Starts it before this application; the frontend's port.
+pub fn start(server: &Origin, back: &str, app: &str) -> (Weir, u16) {
+    let port = free_port();
+    (Weir::start(&configuration(port, server.port(), back, app), &[port]), port)
+}
+
+/// Answers with 201, the number of the request, the file that it is for and its body.
+pub fn echo(asked: &Asked) -> Vec<u8> {
+    let body = String::from_utf8_lossy(&asked.body);
+    let text =
+        format!("Status: 201 Made\r\nX-Id: {}\r\n\r\n{}|{body}", asked.id, asked.get("SCRIPT_FILENAME"));
+    response(asked.id, text.as_bytes())
 }

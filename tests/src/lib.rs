@@ -10,11 +10,15 @@
 pub mod acme;
 pub mod agent;
 mod authority;
+pub mod caching;
+pub mod certificates;
 pub mod chunks;
 pub mod client;
+pub mod compression;
 pub mod fastcgi;
 mod haproxy;
 pub mod load;
+pub mod logs;
 pub mod multiplexed;
 mod nameserver;
 pub mod openssl;
@@ -22,6 +26,7 @@ mod origin;
 pub mod pebble;
 pub mod peers;
 mod program;
+pub mod reloading;
 pub mod request;
 pub mod scene;
 pub mod spoe;
@@ -32,7 +37,7 @@ pub mod tool;
 pub mod verdicts;
 pub mod versions;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -75,6 +80,18 @@ pub fn free_port() -> u16 {
         Ok::<_, std::io::Error>(address.as_socket())
     };
     bound().ok().flatten().expect("a port of the loopback interface").port()
+}
+
+/// A port of 127.0.0.1 that takes no connection and refuses none: its backlog is full. The
+/// connections keep it so.
+pub fn full_port() -> (TcpListener, Vec<TcpStream>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
+    let address = listener.local_addr().expect("a bound socket has an address");
+    let mut waiting = Vec::new();
+    while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
+        waiting.push(stream);
+    }
+    (listener, waiting)
 }
 
 /// The lines of a backend's servers at these ports of 127.0.0.1: `s0`, `s1` …

@@ -18,6 +18,11 @@ pub struct Scene {
 /// What every line says here: where it went, its times, status and state, retries, request.
 pub const FORMAT: &str = "%b/%s %TR/%Tw/%Tc/%Tr %ST %tsc %rc %r";
 
+/// A request to go with it.
+pub const GET: &str = "GET /x HTTP/1.1\r\nHost: h\r\n\r\n";
+/// The same, and the connection is to be closed afterwards.
+pub const LAST: &str = "GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+
 impl Scene {
     /// `frontend` and `backend` are more lines of each; `{log}` is not needed in them.
     pub fn start(defaults: &str, frontend: &str, backend: &str) -> Scene {

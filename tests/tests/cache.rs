@@ -2,35 +2,14 @@
 //! rules on the way, counters, logs, the runtime socket, reloads. HAProxy's own scenarios
 //! (`cache/*`) are in the list of regression tests.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use weir_tests::chunks::{chunked, unchunked};
-use weir_tests::client::{Client, Response, exchange, exchange_with, get};
+use weir_tests::caching::{around, is_hit, ok, start};
+use weir_tests::chunks::chunked;
+use weir_tests::client::{Client, exchange, exchange_with, get};
+use weir_tests::logs::Collector;
 use weir_tests::multiplexed::{DATA, Frames};
 use weir_tests::{Origin, Weir, eventually, free_port, workspace};
-
-/// `PORT` stands for the address of the listener.
-fn start(section: &str, proxies: &str) -> (Weir, u16) {
-    let port = free_port();
-    let text = format!(
-        "global\n nbthread 2\n stats socket runtime level admin\n\
-         defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n{}\
-         cache c\n total-max-size 8\n{section}",
-        proxies.replace("PORT", &format!("127.0.0.1:{port}"))
-    );
-    (Weir::start(&text, &[port]), port)
-}
-
-/// One proxy before `origin` that keeps what it may.
-fn around(origin: &Origin, section: &str, lines: &str) -> (Weir, u16) {
-    let proxy = format!(
-        "listen p\n bind PORT\n http-request cache-use c\n http-response cache-store c\n\
-         http-response set-header x-hit %[res.cache_hit]\n{lines} server s 127.0.0.1:{}\n",
-        origin.port()
-    );
-    start(section, &proxy)
-}
 
 /// Answers every request with its number in a body, fresh for a minute, and with the fields that the
 /// path names behind a `?`, semicolons between them and percent signs for spaces.
@@ -55,29 +34,19 @@ fn content(length: usize) -> Vec<u8> {
     (0..length).map(|at| ((at * 7) ^ (at >> 8)) as u8).collect()
 }
 
-fn hit(response: &Response) -> bool {
-    response.header("x-hit") == Some("1")
-}
-
-fn ok(response: Option<Response>) -> Response {
-    let response = response.expect("a response");
-    assert_eq!(response.status, 200, "{}", response.head);
-    response
-}
-
 #[test]
 fn a_second_request_does_not_reach_the_server() {
     let origin = numbered();
     let (weir, port) = around(&origin, "", "");
     let first = ok(get(port, "/a"));
-    assert!(!hit(&first));
+    assert!(!is_hit(&first));
     assert_eq!(first.header("age"), None);
     let second = ok(get(port, "/a"));
-    assert!(hit(&second));
+    assert!(is_hit(&second));
     assert_eq!(second.body, first.body);
     assert!(second.header("age").is_some_and(|age| age.parse::<u32>().is_ok()), "{}", second.head);
     assert_eq!(second.header("content-length"), first.header("content-length"));
-    assert!(!hit(&ok(get(port, "/b"))));
+    assert!(!is_hit(&ok(get(port, "/b"))));
     assert_eq!(origin.requests(), 2);
     let shown = weir.ask("show cache");
     assert!(shown.contains(": c (shctx:0x"), "{shown}");
@@ -128,7 +97,7 @@ fn what_is_one_users_stays_with_the_server() {
     let (_weir, port) = around(&origin, "", "");
     let plain = ok(get(port, "/"));
     let authorized = ok(exchange_with(port, "/", "Authorization: Basic eDp5\r\n"));
-    assert!(!hit(&authorized));
+    assert!(!is_hit(&authorized));
     assert_ne!(authorized.body, plain.body);
     // Nor is what it was told kept for others.
     let again = ok(exchange_with(port, "/mine", "Authorization: Basic eDp5\r\n"));
@@ -142,11 +111,11 @@ fn what_is_one_users_stays_with_the_server() {
         "/?x-nothing:%said",
     ] {
         get(port, path);
-        assert!(!hit(&ok(get(port, path))), "{path}");
+        assert!(!is_hit(&ok(get(port, path))), "{path}");
     }
     let shared = "/?Set-Cookie:%a=b;Cache-Control:%public,%max-age=60";
     get(port, shared);
-    assert!(hit(&ok(get(port, shared))));
+    assert!(is_hit(&ok(get(port, shared))));
 }
 
 #[test]
@@ -155,13 +124,13 @@ fn requests_with_bodies_and_other_hosts_find_nothing() {
     let (_weir, port) = around(&origin, "", "");
     ok(get(port, "/"));
     let with_body = exchange(port, "GET / HTTP/1.1\r\nHost: test\r\nContent-Length: 1\r\n\r\nx");
-    assert!(!hit(&ok(with_body)));
-    assert!(!hit(&ok(exchange(port, "GET / HTTP/1.1\r\nHost: other\r\n\r\n"))));
-    assert!(!hit(&ok(exchange(port, "GET / HTTP/1.0\r\nHost: other\r\n\r\n"))));
-    assert!(hit(&ok(exchange(port, "GET http://OTHER/ HTTP/1.1\r\nHost: other\r\n\r\n"))));
+    assert!(!is_hit(&ok(with_body)));
+    assert!(!is_hit(&ok(exchange(port, "GET / HTTP/1.1\r\nHost: other\r\n\r\n"))));
+    assert!(!is_hit(&ok(exchange(port, "GET / HTTP/1.0\r\nHost: other\r\n\r\n"))));
+    assert!(is_hit(&ok(exchange(port, "GET http://OTHER/ HTTP/1.1\r\nHost: other\r\n\r\n"))));
     // What a POST changes is asked for anew.
     ok(exchange(port, "POST / HTTP/1.1\r\nHost: other\r\nContent-Length: 0\r\n\r\n"));
-    assert!(!hit(&ok(exchange(port, "GET / HTTP/1.1\r\nHost: other\r\n\r\n"))));
+    assert!(!is_hit(&ok(exchange(port, "GET / HTTP/1.1\r\nHost: other\r\n\r\n"))));
 }
 
 #[test]
@@ -187,7 +156,7 @@ fn bodies_of_every_length_come_out_as_they_went_in() {
             for _ in 0..3 {
                 client.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
                 let response = client.response().expect("a response");
-                assert!(hit(&response), "{length} bytes, chunked: {is_chunked}");
+                assert!(is_hit(&response), "{length} bytes, chunked: {is_chunked}");
                 assert!(response.body == body, "{length} bytes, chunked: {is_chunked}");
             }
             assert_eq!(origin.requests(), 1);
@@ -246,7 +215,7 @@ fn rules_behind_the_one_that_found_it_have_their_say() {
     let refused = exchange_with(port, "/", "x-bad: 1\r\n").expect("a response");
     assert_eq!(refused.status, 418, "{}", refused.head);
     assert!(!refused.text().contains("number"), "{}", refused.text());
-    assert!(hit(&ok(get(port, "/"))));
+    assert!(is_hit(&ok(get(port, "/"))));
 }
 
 #[test]
@@ -263,10 +232,15 @@ fn what_is_kept_is_compressed_on_its_way_out() {
     let (_weir, port) = around(&origin, "", " compression algo gzip\n compression type text/plain\n");
     for fresh in [false, true] {
         let coded = ok(exchange_with(port, "/", "Accept-Encoding: gzip\r\n"));
-        assert_eq!((hit(&coded), coded.header("content-encoding")), (fresh, Some("gzip")), "{}", coded.head);
+        assert_eq!(
+            (is_hit(&coded), coded.header("content-encoding")),
+            (fresh, Some("gzip")),
+            "{}",
+            coded.head
+        );
         assert!(coded.body.len() < 1000);
         let plain = ok(get(port, "/"));
-        assert!(hit(&plain));
+        assert!(is_hit(&plain));
         assert_eq!((plain.text(), plain.header("content-encoding")), (text.clone(), None));
     }
     assert_eq!(origin.requests(), 1);
@@ -293,16 +267,15 @@ fn what_did_not_come_whole_is_not_kept() {
 fn counters_and_logs_tell_of_hits() {
     let origin = numbered();
     let port = free_port();
-    let log = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
-    log.set_read_timeout(Some(weir_tests::PATIENCE)).expect("a time");
-    let collector = log.local_addr().expect("an address").port();
+    let log = Collector::new();
     let weir = Weir::start(
         &format!(
             "global\n stats socket runtime level admin\n\
-             defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n log 127.0.0.1:{collector} local0\n\
+             defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n log 127.0.0.1:{} local0\n\
              frontend f\n bind 127.0.0.1:{port}\n log-format \"%b/%s %ST %tsc %[res.cache_name]\"\n default_backend b\n\
              backend b\n http-request cache-use c\n http-response cache-store c\n server s 127.0.0.1:{}\n\
              cache c\n total-max-size 1\n",
+            log.port(),
             origin.port()
         ),
         &[],
@@ -314,9 +287,7 @@ fn counters_and_logs_tell_of_hits() {
         assert!(client.response().is_some());
     }
     let line = || {
-        let mut buffer = [0; 2048];
-        let length = log.recv(&mut buffer).expect("a line");
-        let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+        let text = log.next();
         text.split_once("]: ").map_or(text.clone(), |(_, text)| text.trim_end().to_owned())
     };
     assert_eq!(line(), "b/s 200 ---- -");
@@ -332,7 +303,7 @@ fn what_is_kept_survives_a_reload_in_place() {
     let first = ok(get(port, "/"));
     let answer = weir.ask("reload");
     let again = ok(get(port, "/"));
-    assert!(hit(&again), "{answer}");
+    assert!(is_hit(&again), "{answer}");
     assert_eq!(again.body, first.body);
 }
 
@@ -346,248 +317,8 @@ fn a_bandwidth_limit_holds_for_what_is_kept() {
     );
     let first = ok(get(port, "/"));
     let second = ok(get(port, "/"));
-    assert!(hit(&second));
+    assert!(is_hit(&second));
     assert_eq!(first.body, second.body);
-}
-
-/// A server whose state a test changes: it answers with a number that counts up, or with 503.
-struct Moody {
-    origin: Origin,
-    fails: Arc<AtomicBool>,
-}
-
-fn moody(control: &'static str) -> Moody {
-    let (fails, count) = (Arc::new(AtomicBool::new(false)), AtomicUsize::new(0));
-    let failing = fails.clone();
-    let origin = Origin::start(move |_, _| {
-        if failing.load(Ordering::Relaxed) {
-            return b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nfail".to_vec();
-        }
-        let body = format!("number {}", count.fetch_add(1, Ordering::Relaxed) + 1);
-        format!("HTTP/1.1 200 OK\r\nCache-Control: {control}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
-            .into_bytes()
-    });
-    Moody { origin, fails }
-}
-
-#[test]
-fn what_is_stale_is_served_while_a_fresh_one_is_fetched() {
-    let moody = moody("max-age=1");
-    let (_weir, port) = around(&moody.origin, " stale-while-revalidate 1000\n", "");
-    assert_eq!(ok(get(port, "/")).text(), "number 1");
-    // Once it is stale, whoever asks gets it at once, and the server is asked behind their backs.
-    let mut seen = Vec::new();
-    assert!(eventually(|| {
-        let response = ok(get(port, "/"));
-        assert!(hit(&response), "{}", response.head);
-        seen.push(response.text());
-        seen.last().is_some_and(|text| text != "number 1")
-    }));
-    assert!(seen.iter().all(|text| text.starts_with("number ")));
-    assert_eq!(moody.origin.requests(), 2);
-}
-
-#[test]
-fn what_is_stale_is_fetched_for_streams_of_http2_too() {
-    let moody = moody("max-age=1");
-    let proxy = format!(
-        "listen p\n bind PORT\n http-request cache-use c\n http-response cache-store c\n server s 127.0.0.1:{}\n",
-        moody.origin.port()
-    );
-    let (_weir, port) = start(" stale-while-revalidate 1000\n", &proxy);
-    let mut frames = Frames::connect(port);
-    let mut stream = 1;
-    assert!(eventually(|| {
-        frames.get(stream, "/");
-        stream += 2;
-        let (fields, _) = frames.next_head();
-        assert!(fields.iter().any(|field| field == ":status: 200"), "{fields:?}");
-        frames.next_of(DATA).payload == b"number 2"
-    }));
-}
-
-#[test]
-fn what_is_stale_helps_where_the_server_fails() {
-    let moody = moody("max-age=1");
-    let (_weir, port) = around(&moody.origin, " stale-if-error 1000\n", " retries 0\n");
-    assert_eq!(ok(get(port, "/")).text(), "number 1");
-    moody.fails.store(true, Ordering::Relaxed);
-    // The error reaches nobody, but does reach who asks for something else.
-    assert!(eventually(|| {
-        let response = ok(get(port, "/"));
-        assert_eq!(response.text(), "number 1");
-        moody.origin.requests() > 1
-    }));
-    assert_eq!(get(port, "/other").map(|response| response.status), Some(503));
-    moody.fails.store(false, Ordering::Relaxed);
-    assert_eq!(ok(get(port, "/")).text(), "number 2");
-    // The same where there is no server any more.
-    let port_of_origin = moody.origin.port();
-    drop(moody);
-    assert!(eventually(|| std::net::TcpStream::connect(("127.0.0.1", port_of_origin)).is_err()));
-    for _ in 0..3 {
-        assert_eq!(ok(get(port, "/")).text(), "number 2");
-    }
-}
-
-/// A server that answers when it is let, and how many requests it has.
-fn gated(fields: &'static str) -> (Origin, mpsc::Sender<()>, Arc<AtomicUsize>) {
-    gated_with(move |path| format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{path}", path.len()))
-}
-
-fn gated_with(
-    answer: impl Fn(&str) -> String + Send + Sync + 'static,
-) -> (Origin, mpsc::Sender<()>, Arc<AtomicUsize>) {
-    let (let_go, gate) = mpsc::channel::<()>();
-    let (gate, count) = (Mutex::new(gate), Arc::new(AtomicUsize::new(0)));
-    let counter = count.clone();
-    let origin = Origin::start(move |head, _| {
-        counter.fetch_add(1, Ordering::SeqCst);
-        let _ = gate.lock().expect("a gate").recv();
-        answer(head.split(' ').nth(1).unwrap_or_default()).into_bytes()
-    });
-    (origin, let_go, count)
-}
-
-/// Connections that ask for the same, all of them looked up, `before` others among what was.
-fn crowd(weir: &Weir, port: u16, count: usize, before: usize) -> Vec<Client> {
-    let ask = |_| {
-        let mut client = Client::connect(port);
-        client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
-        client
-    };
-    let all: Vec<Client> = (0..count).map(ask).collect();
-    assert!(eventually(|| weir.stat("p,FRONTEND", "cache_lookups") == (count + before).to_string()));
-    all
-}
-
-#[test]
-fn many_clients_make_one_request() {
-    let (origin, let_go, count) = gated("Cache-Control: max-age=60\r\n");
-    let (weir, port) = around(&origin, " collapsed-forwarding 20s\n", "");
-    let mut all = crowd(&weir, port, 200, 0);
-    let_go.send(()).expect("the server waits");
-    for client in &mut all {
-        assert_eq!(client.response().expect("a response").text(), "/");
-    }
-    assert_eq!(count.load(Ordering::SeqCst), 1);
-}
-
-/// The first of twenty is let go; the others must not wait for one another then.
-fn all_go_alone(weir: &Weir, port: u16, let_go: &mpsc::Sender<()>, count: &AtomicUsize) {
-    let mut all = crowd(weir, port, 20, 0);
-    let_go.send(()).expect("the server waits");
-    assert!(eventually(|| count.load(Ordering::SeqCst) == 20));
-    (0..19).for_each(|_| let_go.send(()).expect("the server waits"));
-    for client in &mut all {
-        assert_eq!(client.response().expect("a response").status, 200);
-    }
-}
-
-#[test]
-fn who_waits_for_what_is_not_for_others_asks_alone() {
-    let (origin, let_go, count) = gated("Cache-Control: private\r\n");
-    let (weir, port) = around(&origin, " collapsed-forwarding 200s\n", "");
-    all_go_alone(&weir, port, &let_go, &count);
-}
-
-#[test]
-fn who_waits_for_what_grows_too_large_gets_all_of_it() {
-    let body = String::from_utf8_lossy(&chunked(&[b'x'; 100_000], 5000, "")).into_owned();
-    let sent = body.clone();
-    let (origin, let_go, count) = gated_with(move |_| {
-        format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n{body}")
-    });
-    let (weir, port) = around(&origin, " collapsed-forwarding 200s\n", "");
-    let mut all = crowd(&weir, port, 20, 0);
-    // Some have begun with the first one's by then, the others ask for it themselves.
-    (0..20).for_each(|_| let_go.send(()).expect("the server waits"));
-    for client in &mut all {
-        let response = client.response().expect("a response");
-        assert_eq!(response.status, 200);
-        assert_eq!(unchunked(&response.body).0, unchunked(sent.as_bytes()).0);
-    }
-    assert!(count.load(Ordering::SeqCst) <= 20);
-}
-
-#[test]
-fn who_waits_for_what_goes_into_another_cache_asks_alone() {
-    let (origin, let_go, count) = gated("Cache-Control: max-age=60\r\n");
-    let proxy = format!(
-        "listen p\n bind PORT\n http-request cache-use c\n http-response cache-store other\n\
-         server s 127.0.0.1:{}\ncache other\n total-max-size 1\n",
-        origin.port()
-    );
-    let (weir, port) = start(" collapsed-forwarding 200s\n", &proxy);
-    all_go_alone(&weir, port, &let_go, &count);
-}
-
-#[test]
-fn no_more_than_so_many_are_fetched_anew_at_once() {
-    const KEPT: usize = 100;
-    let (let_go, gate) = mpsc::channel::<()>();
-    let (gate, count) = (Mutex::new(gate), Arc::new(AtomicUsize::new(0)));
-    let counter = count.clone();
-    let origin = Origin::start(move |_, _| {
-        if counter.fetch_add(1, Ordering::SeqCst) >= KEPT {
-            let _ = gate.lock().expect("a gate").recv();
-        }
-        b"HTTP/1.1 200 OK\r\nCache-Control: max-age=1\r\nContent-Length: 1\r\n\r\nx".to_vec()
-    });
-    let proxy = format!(
-        "listen p\n bind PORT\n http-request cache-use c\n http-response cache-store c\n\
-         http-response set-header x-hit %[res.cache_hit]\n server s 127.0.0.1:{}\n",
-        origin.port()
-    );
-    let (_weir, port) = start(" stale-while-revalidate 1000\n", &proxy);
-    let mut client = Client::connect(port);
-    let mut ask = |at: usize| {
-        client.send(format!("GET /{at} HTTP/1.1\r\nHost: h\r\n\r\n"));
-        ok(client.response())
-    };
-    (0..KEPT).for_each(|at| assert!(!hit(&ask(at))));
-    // Once the last is stale, all are.
-    assert!(eventually(|| hit(&ask(KEPT - 1)) && count.load(Ordering::SeqCst) > KEPT));
-    (0..KEPT).for_each(|at| assert!(hit(&ask(at))));
-    assert!(eventually(|| count.load(Ordering::SeqCst) == KEPT + 64), "{}", count.load(Ordering::SeqCst));
-    (0..64).for_each(|_| let_go.send(()).expect("the server waits"));
-    // The others are, when their turn comes.
-    assert!(eventually(|| {
-        assert!(hit(&ask(KEPT - 2)));
-        count.load(Ordering::SeqCst) > KEPT + 64
-    }));
-    (0..KEPT).for_each(|_| _ = let_go.send(()));
-}
-
-#[test]
-fn a_first_client_that_leaves_or_is_ended_hands_its_turn_on() {
-    let (origin, let_go, count) = gated("Cache-Control: max-age=60\r\n");
-    let (weir, port) = around(&origin, " collapsed-forwarding 200s\n", " option abortonclose\n");
-    let mut first = Client::connect(port);
-    first.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
-    assert!(eventually(|| count.load(Ordering::SeqCst) == 1));
-    let mut all = crowd(&weir, port, 20, 1);
-    drop(first);
-    assert!(eventually(|| count.load(Ordering::SeqCst) == 2));
-    weir.ask("shutdown sessions server p/s");
-    assert!(eventually(|| count.load(Ordering::SeqCst) == 3));
-    (0..3).for_each(|_| let_go.send(()).expect("the server waits"));
-    let answers = all.iter_mut().filter_map(Client::response).filter(|response| response.status == 200);
-    let texts: Vec<String> = answers.map(|response| response.text()).collect();
-    assert_eq!(texts, ["/"; 19]);
-    assert_eq!(count.load(Ordering::SeqCst), 3);
-}
-
-#[test]
-fn who_has_waited_long_enough_asks_alone() {
-    let (origin, let_go, count) = gated("Cache-Control: max-age=60\r\n");
-    let (weir, port) = around(&origin, " collapsed-forwarding 50ms\n", "");
-    let mut all = crowd(&weir, port, 3, 0);
-    assert!(eventually(|| count.load(Ordering::SeqCst) == 3));
-    (0..3).for_each(|_| let_go.send(()).expect("the server waits"));
-    for client in &mut all {
-        assert_eq!(client.response().expect("a response").status, 200);
-    }
 }
 
 #[test]
@@ -627,7 +358,7 @@ fn what_is_purged_is_asked_for_anew() {
          http-request return status 204 if { method PURGE PURGEALL PURGETAG }\n",
     );
     let paths = ["/a/1", "/a/2", "/b?Cache-Control:%max-age=60;Cache-Tag:%red,%blue"];
-    let hits = || paths.map(|path| hit(&ok(get(port, path))));
+    let hits = || paths.map(|path| is_hit(&ok(get(port, path))));
     assert_eq!(hits(), [false; 3]);
     assert_eq!(hits(), [true; 3]);
     let purge = |request: &str| {

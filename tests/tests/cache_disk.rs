@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use weir_tests::caching::{self, is_hit};
 use weir_tests::chunks::{chunked, unchunked};
 use weir_tests::client::{Client, Response, exchange, get};
 use weir_tests::{Origin, Scratch, Weir, eventually, free_port, scratch};
@@ -55,16 +56,15 @@ fn page(path: &str) -> Vec<u8> {
     path.bytes().cycle().take(90_000).collect()
 }
 
+/// A cache of 1 MB with a directory of its own, and more lines of its section.
 fn configuration(origin: u16, port: u16, directory: &Path, section: &str) -> String {
-    format!(
-        "global\n nbthread 2\n stats socket runtime level admin\n\
-         defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n\
-         listen p\n bind 127.0.0.1:{port}\n http-request use-service prometheus-exporter if {{ path /metrics }}\n http-request cache-use c\n http-response cache-store c\n\
-         http-response set-header x-hit %[res.cache_hit]\n server s 127.0.0.1:{origin}\n\
-         cache c\n total-max-size 1\n max-object-size 200000\n max-age 3600\n purge-tags cache-tag\n process-range on\n\
+    let metrics = " http-request use-service prometheus-exporter if { path /metrics }\n";
+    let section = format!(
+        " total-max-size 1\n max-object-size 200000\n max-age 3600\n purge-tags cache-tag\n process-range on\n \
          disk {}/files size 64m\n{section}",
         directory.display()
-    )
+    );
+    caching::configuration(port, &caching::keeping(origin, metrics, ""), &section)
 }
 
 fn start(origin: &Origin, own: &Directory) -> (Weir, u16) {
@@ -78,11 +78,11 @@ fn in_use(weir: &Weir) {
     assert!(eventually(|| weir.ask("show cache").contains(": in use")), "{}", weir.ask("show cache"));
 }
 
+/// Whether the response, which is the page of this path, came out of the cache.
 fn ok(response: Option<Response>, path: &str) -> bool {
-    let response = response.expect("a response");
-    assert_eq!(response.status, 200, "{}", response.head);
+    let response = caching::ok(response);
     assert!(response.body == page(path), "{path}");
-    response.header("x-hit") == Some("1")
+    is_hit(&response)
 }
 
 fn paths(count: usize) -> Vec<String> {
@@ -449,9 +449,8 @@ fn keep_long(weir: &Weir, port: u16, path: &str) {
 }
 
 fn is_whole(response: Option<Response>, path: &str) -> bool {
-    let response = response.expect("a response");
-    assert_eq!(response.status, 200, "{}", response.head);
-    response.header("x-hit") == Some("1") && response.body == long(path.len())
+    let response = caching::ok(response);
+    is_hit(&response) && response.body == long(path.len())
 }
 
 #[test]

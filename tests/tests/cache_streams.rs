@@ -1,27 +1,22 @@
-//! `collapsed-forwarding`: who waits for the response to another request gets it as it comes, and is
-//! told where that breaks off; slow readers hold nobody up.
+//! `collapsed-forwarding`: many clients make one request; who waits for the response to it gets it as it
+//! comes, and is told where that breaks off; what is not for others is asked for by each; slow readers
+//! hold nobody up.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
+use weir_tests::caching::{around, start};
+use weir_tests::chunks::{chunked, unchunked};
 use weir_tests::client::Client;
 use weir_tests::multiplexed::{DATA, Frames, RST_STREAM};
-use weir_tests::{Origin, Weir, eventually, free_port};
+use weir_tests::{Origin, Weir, eventually};
 
-/// `PORT` stands for the address of the listener.
-fn around(origin: &Origin, section: &str, lines: &str) -> (Weir, u16) {
-    let port = free_port();
-    let text = format!(
-        "global\n nbthread 2\n stats socket runtime level admin\n\
-         defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n\
-         listen p\n bind 127.0.0.1:{port}\n http-request cache-use c\n http-response cache-store c\n\
-         http-response set-header x-hit %[res.cache_hit]\n{lines} server s 127.0.0.1:{}\n\
-         cache c\n total-max-size 8\n max-object-size 2000000\n collapsed-forwarding 20s\n{section}",
-        origin.port()
-    );
-    (Weir::start(&text, &[port]), port)
+/// One proxy before `origin` whose cache has room for long responses, and whose clients wait for one
+/// another.
+fn flowing(origin: &Origin, section: &str, lines: &str) -> (Weir, u16) {
+    around(origin, &format!(" max-object-size 2000000\n collapsed-forwarding 20s\n{section}"), lines)
 }
 
 /// What a server does next with the response that it is asked for.
@@ -62,10 +57,12 @@ fn ask(port: u16) -> Client {
     client
 }
 
-/// Clients that ask for the same, all of them looked up; the first one is the first to ask.
-fn crowd(weir: &Weir, port: u16, count: usize) -> Vec<Client> {
-    let looked_up =
-        |count: usize| assert!(eventually(|| weir.stat("p,FRONTEND", "cache_lookups") == count.to_string()));
+/// Clients that ask for the same, all of them looked up, `before` others among what was; the first one
+/// is the first to ask.
+fn crowd(weir: &Weir, port: u16, count: usize, before: usize) -> Vec<Client> {
+    let looked_up = |count: usize| {
+        assert!(eventually(|| weir.stat("p,FRONTEND", "cache_lookups") == (count + before).to_string()));
+    };
     let mut all = vec![ask(port)];
     looked_up(1);
     all.extend((1..count).map(|_| ask(port)));
@@ -85,8 +82,8 @@ fn send(say: &mpsc::Sender<Step>, bytes: impl Into<Vec<u8>>) {
 fn those_who_wait_get_the_response_as_it_comes() {
     for chunked in [false, true] {
         let (origin, say, count) = led();
-        let (weir, port) = around(&origin, "", "");
-        let mut all = crowd(&weir, port, 20);
+        let (weir, port) = flowing(&origin, "", "");
+        let mut all = crowd(&weir, port, 20, 0);
         let piece = |text: &str| match chunked {
             true => format!("{:x}\r\n{text}\r\n", text.len()),
             false => text.to_owned(),
@@ -124,8 +121,8 @@ fn what_breaks_off_is_never_taken_for_the_whole() {
         [("Content-Length: 10\r\n", "first"), ("Transfer-Encoding: chunked\r\n", "5\r\nfirst\r\n")]
     {
         let (origin, say, _count) = led();
-        let (weir, port) = around(&origin, "", " retries 0\n");
-        let mut all = crowd(&weir, port, 10);
+        let (weir, port) = flowing(&origin, "", " retries 0\n");
+        let mut all = crowd(&weir, port, 10, 0);
         send(&say, [head(fields), first.into()].concat());
         for client in &mut all {
             assert!(client.read_head().starts_with("HTTP/1.1 200"));
@@ -144,7 +141,7 @@ fn what_breaks_off_is_never_taken_for_the_whole() {
 #[test]
 fn a_stream_of_http2_is_reset_where_the_response_breaks_off() {
     let (origin, say, _count) = led();
-    let (weir, port) = around(&origin, "", " retries 0\n");
+    let (weir, port) = flowing(&origin, "", " retries 0\n");
     let mut first = Client::connect(port);
     first.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
     assert!(eventually(|| weir.stat("p,FRONTEND", "cache_lookups") == "1"));
@@ -161,8 +158,8 @@ fn a_stream_of_http2_is_reset_where_the_response_breaks_off() {
 #[test]
 fn those_who_have_not_begun_go_on_by_themselves() {
     let (origin, say, count) = led();
-    let (weir, port) = around(&origin, "", " retries 0\n");
-    let mut all = crowd(&weir, port, 3);
+    let (weir, port) = flowing(&origin, "", " retries 0\n");
+    let mut all = crowd(&weir, port, 3, 0);
     // The head alone, and then the end: nobody but the first has anything of it.
     send(&say, head("Content-Length: 10\r\n"));
     assert!(all[0].read_head().starts_with("HTTP/1.1 200"));
@@ -178,8 +175,8 @@ fn those_who_have_not_begun_go_on_by_themselves() {
 #[test]
 fn a_first_client_that_leaves_cuts_those_who_have_begun() {
     let (origin, say, count) = led();
-    let (weir, port) = around(&origin, "", " option abortonclose\n");
-    let mut others = crowd(&weir, port, 6);
+    let (weir, port) = flowing(&origin, "", " option abortonclose\n");
+    let mut others = crowd(&weir, port, 6, 0);
     let mut first = others.remove(0);
     send(&say, [head("Content-Length: 10\r\n"), b"first".into()].concat());
     for client in others.iter_mut().chain([&mut first]) {
@@ -197,8 +194,8 @@ fn a_first_client_that_leaves_cuts_those_who_have_begun() {
 fn a_slow_reader_holds_nobody_up() {
     let body: Vec<u8> = (0..1_500_000u32).map(|at| (at ^ (at >> 8)) as u8).collect();
     let (origin, say, count) = led();
-    let (weir, port) = around(&origin, "", "");
-    let mut all = crowd(&weir, port, 6);
+    let (weir, port) = flowing(&origin, "", "");
+    let mut all = crowd(&weir, port, 6, 0);
     // The last one reads nothing until all others have everything.
     let mut slow = all.pop().expect("six of them");
     send(&say, [head(&format!("Content-Length: {}\r\n", body.len())), body.clone()].concat());
@@ -214,8 +211,8 @@ fn a_slow_reader_holds_nobody_up() {
 #[test]
 fn what_grows_too_long_to_be_kept_still_comes_whole_to_who_has_begun() {
     let (origin, say, count) = led();
-    let (weir, port) = around(&origin, " max-object-size 100000\n", "");
-    let mut all = crowd(&weir, port, 5);
+    let (weir, port) = flowing(&origin, " max-object-size 100000\n", "");
+    let mut all = crowd(&weir, port, 5, 0);
     let chunk = |data: &[u8]| [format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat();
     send(&say, [head("Transfer-Encoding: chunked\r\n"), chunk(b"first")].concat());
     for client in &mut all {
@@ -257,8 +254,8 @@ fn read_line(client: &mut Client) -> Vec<u8> {
 #[test]
 fn ranges_and_conditions_hold_for_what_comes() {
     let (origin, say, _count) = led();
-    let (weir, port) = around(&origin, " process-range on\n", "");
-    let _first = crowd(&weir, port, 1);
+    let (weir, port) = flowing(&origin, " process-range on\n", "");
+    let _first = crowd(&weir, port, 1, 0);
     send(&say, [head("Content-Length: 10\r\n"), b"01234".into()].concat());
     assert!(eventually(|| {
         let mut same = Client::connect(port);
@@ -279,8 +276,8 @@ fn ranges_and_conditions_hold_for_what_comes() {
 #[test]
 fn what_is_purged_while_it_comes_goes_to_nobody_else() {
     let (origin, say, count) = led();
-    let (weir, port) = around(&origin, "", "");
-    let mut all = crowd(&weir, port, 2);
+    let (weir, port) = flowing(&origin, "", "");
+    let mut all = crowd(&weir, port, 2, 0);
     send(&say, [head("Content-Length: 6\r\n"), b"old".into()].concat());
     for client in &mut all {
         assert!(client.read_head().starts_with("HTTP/1.1 200"));
@@ -297,4 +294,115 @@ fn what_is_purged_while_it_comes_goes_to_nobody_else() {
     send(&say, [head("Content-Length: 3\r\n"), b"new".into()].concat());
     assert_eq!(new.response().expect("a response").text(), "new");
     assert_eq!(ask(port).response().expect("a response").text(), "new");
+}
+
+/// A server that answers when it is let, and how many requests it has.
+fn gated(fields: &'static str) -> (Origin, mpsc::Sender<()>, Arc<AtomicUsize>) {
+    gated_with(move |path| format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{path}", path.len()))
+}
+
+fn gated_with(
+    answer: impl Fn(&str) -> String + Send + Sync + 'static,
+) -> (Origin, mpsc::Sender<()>, Arc<AtomicUsize>) {
+    let (let_go, gate) = mpsc::channel::<()>();
+    let (gate, count) = (Mutex::new(gate), Arc::new(AtomicUsize::new(0)));
+    let counter = count.clone();
+    let origin = Origin::start(move |head, _| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        let _ = gate.lock().expect("a gate").recv();
+        answer(head.split(' ').nth(1).unwrap_or_default()).into_bytes()
+    });
+    (origin, let_go, count)
+}
+
+#[test]
+fn many_clients_make_one_request() {
+    let (origin, let_go, count) = gated("Cache-Control: max-age=60\r\n");
+    let (weir, port) = around(&origin, " collapsed-forwarding 20s\n", "");
+    let mut all = crowd(&weir, port, 200, 0);
+    let_go.send(()).expect("the server waits");
+    for client in &mut all {
+        assert_eq!(client.response().expect("a response").text(), "/");
+    }
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+}
+
+/// The first of twenty is let go; the others must not wait for one another then.
+fn all_go_alone(weir: &Weir, port: u16, let_go: &mpsc::Sender<()>, count: &AtomicUsize) {
+    let mut all = crowd(weir, port, 20, 0);
+    let_go.send(()).expect("the server waits");
+    assert!(eventually(|| count.load(Ordering::SeqCst) == 20));
+    (0..19).for_each(|_| let_go.send(()).expect("the server waits"));
+    for client in &mut all {
+        assert_eq!(client.response().expect("a response").status, 200);
+    }
+}
+
+#[test]
+fn who_waits_for_what_is_not_for_others_asks_alone() {
+    let (origin, let_go, count) = gated("Cache-Control: private\r\n");
+    let (weir, port) = around(&origin, " collapsed-forwarding 200s\n", "");
+    all_go_alone(&weir, port, &let_go, &count);
+}
+
+#[test]
+fn who_waits_for_what_grows_too_large_gets_all_of_it() {
+    let body = String::from_utf8_lossy(&chunked(&[b'x'; 100_000], 5000, "")).into_owned();
+    let sent = body.clone();
+    let (origin, let_go, count) = gated_with(move |_| {
+        format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n{body}")
+    });
+    let (weir, port) = around(&origin, " collapsed-forwarding 200s\n", "");
+    let mut all = crowd(&weir, port, 20, 0);
+    // Some have begun with the first one's by then, the others ask for it themselves.
+    (0..20).for_each(|_| let_go.send(()).expect("the server waits"));
+    for client in &mut all {
+        let response = client.response().expect("a response");
+        assert_eq!(response.status, 200);
+        assert_eq!(unchunked(&response.body).0, unchunked(sent.as_bytes()).0);
+    }
+    assert!(count.load(Ordering::SeqCst) <= 20);
+}
+
+#[test]
+fn who_waits_for_what_goes_into_another_cache_asks_alone() {
+    let (origin, let_go, count) = gated("Cache-Control: max-age=60\r\n");
+    let proxy = format!(
+        "listen p\n bind PORT\n http-request cache-use c\n http-response cache-store other\n\
+         server s 127.0.0.1:{}\ncache other\n total-max-size 1\n",
+        origin.port()
+    );
+    let (weir, port) = start(" collapsed-forwarding 200s\n", &proxy);
+    all_go_alone(&weir, port, &let_go, &count);
+}
+
+#[test]
+fn a_first_client_that_leaves_or_is_ended_hands_its_turn_on() {
+    let (origin, let_go, count) = gated("Cache-Control: max-age=60\r\n");
+    let (weir, port) = around(&origin, " collapsed-forwarding 200s\n", " option abortonclose\n");
+    let mut first = Client::connect(port);
+    first.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert!(eventually(|| count.load(Ordering::SeqCst) == 1));
+    let mut all = crowd(&weir, port, 20, 1);
+    drop(first);
+    assert!(eventually(|| count.load(Ordering::SeqCst) == 2));
+    weir.ask("shutdown sessions server p/s");
+    assert!(eventually(|| count.load(Ordering::SeqCst) == 3));
+    (0..3).for_each(|_| let_go.send(()).expect("the server waits"));
+    let answers = all.iter_mut().filter_map(Client::response).filter(|response| response.status == 200);
+    let texts: Vec<String> = answers.map(|response| response.text()).collect();
+    assert_eq!(texts, ["/"; 19]);
+    assert_eq!(count.load(Ordering::SeqCst), 3);
+}
+
+#[test]
+fn who_has_waited_long_enough_asks_alone() {
+    let (origin, let_go, count) = gated("Cache-Control: max-age=60\r\n");
+    let (weir, port) = around(&origin, " collapsed-forwarding 50ms\n", "");
+    let mut all = crowd(&weir, port, 3, 0);
+    assert!(eventually(|| count.load(Ordering::SeqCst) == 3));
+    (0..3).for_each(|_| let_go.send(()).expect("the server waits"));
+    for client in &mut all {
+        assert_eq!(client.response().expect("a response").status, 200);
+    }
 }

@@ -1,22 +1,121 @@
-//! `revalidation`: what is stale is asked about by its tag or date, and a 304 makes it fresh again.
+//! What is stale: it is served while a fresh one is fetched, and where the server fails
+//! (`stale-while-revalidate`, `stale-if-error`); it is asked about by its tag or date, and a 304 makes
+//! it fresh again (`revalidation`).
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 
+use weir_tests::caching::{around, is_hit, ok};
 use weir_tests::client::{Client, Response, exchange_with, get};
-use weir_tests::{Origin, Weir, eventually, free_port};
+use weir_tests::multiplexed::{DATA, Frames};
+use weir_tests::{Origin, eventually};
 
-fn around(origin: &Origin, section: &str, lines: &str) -> (Weir, u16) {
-    let port = free_port();
-    let text = format!(
-        "global\n nbthread 2\n stats socket runtime level admin\n\
-         defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n\
-         listen p\n bind 127.0.0.1:{port}\n http-request cache-use c\n http-response cache-store c\n\
-         http-response set-header x-hit %[res.cache_hit]\n{lines} server s 127.0.0.1:{}\n\
-         cache c\n total-max-size 8\n{section}",
-        origin.port()
-    );
-    (Weir::start(&text, &[port]), port)
+/// A server whose state a test changes: it answers with a number that counts up, or with 503.
+struct Moody {
+    origin: Origin,
+    fails: Arc<AtomicBool>,
+}
+
+fn moody(control: &'static str) -> Moody {
+    let (fails, count) = (Arc::new(AtomicBool::new(false)), AtomicUsize::new(0));
+    let failing = fails.clone();
+    let origin = Origin::start(move |_, _| {
+        if failing.load(Ordering::Relaxed) {
+            return b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nfail".to_vec();
+        }
+        let body = format!("number {}", count.fetch_add(1, Ordering::Relaxed) + 1);
+        format!("HTTP/1.1 200 OK\r\nCache-Control: {control}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+            .into_bytes()
+    });
+    Moody { origin, fails }
+}
+
+#[test]
+fn what_is_stale_is_served_while_a_fresh_one_is_fetched() {
+    let moody = moody("max-age=1");
+    let (_weir, port) = around(&moody.origin, " stale-while-revalidate 1000\n", "");
+    assert_eq!(ok(get(port, "/")).text(), "number 1");
+    // Once it is stale, whoever asks gets it at once, and the server is asked behind their backs.
+    let mut seen = Vec::new();
+    assert!(eventually(|| {
+        let response = ok(get(port, "/"));
+        assert!(is_hit(&response), "{}", response.head);
+        seen.push(response.text());
+        seen.last().is_some_and(|text| text != "number 1")
+    }));
+    assert!(seen.iter().all(|text| text.starts_with("number ")));
+    assert_eq!(moody.origin.requests(), 2);
+}
+
+#[test]
+fn what_is_stale_is_fetched_for_streams_of_http2_too() {
+    let moody = moody("max-age=1");
+    let (_weir, port) = around(&moody.origin, " stale-while-revalidate 1000\n", "");
+    let mut frames = Frames::connect(port);
+    let mut stream = 1;
+    assert!(eventually(|| {
+        frames.get(stream, "/");
+        stream += 2;
+        let (fields, _) = frames.next_head();
+        assert!(fields.iter().any(|field| field == ":status: 200"), "{fields:?}");
+        frames.next_of(DATA).payload == b"number 2"
+    }));
+}
+
+#[test]
+fn what_is_stale_helps_where_the_server_fails() {
+    let moody = moody("max-age=1");
+    let (_weir, port) = around(&moody.origin, " stale-if-error 1000\n", " retries 0\n");
+    assert_eq!(ok(get(port, "/")).text(), "number 1");
+    moody.fails.store(true, Ordering::Relaxed);
+    // The error reaches nobody, but does reach who asks for something else.
+    assert!(eventually(|| {
+        let response = ok(get(port, "/"));
+        assert_eq!(response.text(), "number 1");
+        moody.origin.requests() > 1
+    }));
+    assert_eq!(get(port, "/other").map(|response| response.status), Some(503));
+    moody.fails.store(false, Ordering::Relaxed);
+    assert_eq!(ok(get(port, "/")).text(), "number 2");
+    // The same where there is no server any more.
+    let port_of_origin = moody.origin.port();
+    drop(moody);
+    assert!(eventually(|| std::net::TcpStream::connect(("127.0.0.1", port_of_origin)).is_err()));
+    for _ in 0..3 {
+        assert_eq!(ok(get(port, "/")).text(), "number 2");
+    }
+}
+
+#[test]
+fn no_more_than_so_many_are_fetched_anew_at_once() {
+    const KEPT: usize = 100;
+    let (let_go, gate) = mpsc::channel::<()>();
+    let (gate, count) = (Mutex::new(gate), Arc::new(AtomicUsize::new(0)));
+    let counter = count.clone();
+    let origin = Origin::start(move |_, _| {
+        if counter.fetch_add(1, Ordering::SeqCst) >= KEPT {
+            let _ = gate.lock().expect("a gate").recv();
+        }
+        b"HTTP/1.1 200 OK\r\nCache-Control: max-age=1\r\nContent-Length: 1\r\n\r\nx".to_vec()
+    });
+    let (_weir, port) = around(&origin, " stale-while-revalidate 1000\n", "");
+    let mut client = Client::connect(port);
+    let mut ask = |at: usize| {
+        client.send(format!("GET /{at} HTTP/1.1\r\nHost: h\r\n\r\n"));
+        ok(client.response())
+    };
+    (0..KEPT).for_each(|at| assert!(!is_hit(&ask(at))));
+    // Once the last is stale, all are.
+    assert!(eventually(|| is_hit(&ask(KEPT - 1)) && count.load(Ordering::SeqCst) > KEPT));
+    (0..KEPT).for_each(|at| assert!(is_hit(&ask(at))));
+    assert!(eventually(|| count.load(Ordering::SeqCst) == KEPT + 64), "{}", count.load(Ordering::SeqCst));
+    (0..64).for_each(|_| let_go.send(()).expect("the server waits"));
+    // The others are, when their turn comes.
+    assert!(eventually(|| {
+        assert!(is_hit(&ask(KEPT - 2)));
+        count.load(Ordering::SeqCst) > KEPT + 64
+    }));
+    (0..KEPT).for_each(|_| _ = let_go.send(()));
 }
 
 /// A server with one resource, whose version a test changes, and what it was asked with.
@@ -52,12 +151,6 @@ impl Versioned {
         let asked = self.asked.lock().expect("a list");
         asked.iter().filter(|head| head.to_ascii_lowercase().contains(condition)).count()
     }
-}
-
-fn ok(response: Option<Response>) -> Response {
-    let response = response.expect("a response");
-    assert_eq!(response.status, 200, "{}", response.head);
-    response
 }
 
 /// Asks until the server was asked once more than `before` times.

@@ -1,169 +1,11 @@
-//! Compression of bodies: every keyword, each coding as a decoder of its own sees it, bodies in
-//! pieces and slow ones, both directions, both versions of HTTP on both sides; what is not
-//! compressed; counters and limits. What is expected was seen at HAProxy 3.5.
+//! Compression of bodies: every keyword, which coding a client gets and what the head says of it, what
+//! is not compressed, requests, filters, counters and limits. What is expected was seen at HAProxy 3.5.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 
-use weir_tests::chunks::{chunked, unchunked};
-use weir_tests::client::{Client, Response};
-use weir_tests::multiplexed::{DATA, Frames};
+use weir_tests::client::Client;
+use weir_tests::compression::{accepting, ask, content, decoded, origin, payload, start, start_with};
 use weir_tests::{Origin, Weir, eventually, free_port, workspace};
-
-const TEXT: &str = "text of which much comes again, and again, and again\n";
-
-/// A body that is worth it.
-fn content(length: usize) -> Vec<u8> {
-    let mut all = Vec::new();
-    for line in 0.. {
-        if all.len() >= length {
-            break;
-        }
-        all.extend_from_slice(format!("{line}: {TEXT}").as_bytes());
-    }
-    all.truncate(length);
-    all
-}
-
-/// What a decoder makes of it.
-fn decoded(coding: &str, coded: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::new();
-    match coding {
-        "gzip" => _ = flate2::read::GzDecoder::new(coded).read_to_end(&mut plain).expect("gzip"),
-        "deflate" => _ = flate2::read::ZlibDecoder::new(coded).read_to_end(&mut plain).expect("deflate"),
-        "raw-deflate" => {
-            _ = flate2::read::DeflateDecoder::new(coded).read_to_end(&mut plain).expect("raw deflate")
-        }
-        "br" => _ = brotli::Decompressor::new(coded, 4096).read_to_end(&mut plain).expect("br"),
-        "zstd" => {
-            let mut context = zstd_safe::DCtx::create();
-            let mut input = zstd_safe::InBuffer::around(coded);
-            let mut scratch = vec![0; 64 * 1024];
-            loop {
-                let mut output = zstd_safe::OutBuffer::around(&mut scratch[..]);
-                let left = context.decompress_stream(&mut output, &mut input).expect("zstd");
-                plain.extend_from_slice(output.as_slice());
-                if left == 0 {
-                    break;
-                }
-                assert!(input.pos() < coded.len() || output.pos() > 0, "the frame has an end");
-            }
-        }
-        _ => plain.extend_from_slice(coded),
-    }
-    plain
-}
-
-/// The payload of a response, its chunks taken off.
-fn payload(response: &Response) -> Vec<u8> {
-    match response.header("transfer-encoding") {
-        Some(_) => unchunked(&response.body).0,
-        None => response.body.clone(),
-    }
-}
-
-fn start(proxies: &str) -> (Weir, u16) {
-    start_with("", proxies)
-}
-
-/// `PORT` stands for the address of the first listener.
-fn start_with(global: &str, proxies: &str) -> (Weir, u16) {
-    let port = free_port();
-    let text = format!(
-        "global\n nbthread 2\n stats socket runtime level admin\n{global}\
-         defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n{}",
-        proxies.replace("PORT", &format!("127.0.0.1:{port}"))
-    );
-    (Weir::start(&text, &[port]), port)
-}
-
-/// Answers with the fields that the path names, percent signs for spaces, and `content`.
-fn origin(length: usize) -> Origin {
-    Origin::start(move |head, _| {
-        let body = content(length);
-        let path = head.split(' ').nth(1).unwrap_or_default().trim_start_matches('/');
-        let fields: String = path
-            .split('&')
-            .filter(|field| field.contains(':'))
-            .map(|f| format!("{}\r\n", f.replace('%', " ")))
-            .collect();
-        let status = path.split('&').find_map(|word| word.strip_prefix("status=")).unwrap_or("200");
-        let version = if path.contains("old") { "1.0" } else { "1.1" };
-        let kind = if path.contains("untyped") { "" } else { "Content-Type: text/plain\r\n" };
-        let mut answer = format!("HTTP/{version} {status} OK\r\n{kind}{fields}").into_bytes();
-        if path.contains("chunked") {
-            answer.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
-            let trailers = if path.contains("trailers") { "X-Behind: it\r\n" } else { "" };
-            answer.extend_from_slice(&chunked(&body, 777, trailers));
-        } else if path.contains("bodiless") {
-            answer.extend_from_slice(b"\r\n");
-        } else {
-            answer.extend_from_slice(format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes());
-            if !head.starts_with("HEAD") {
-                answer.extend_from_slice(&body);
-            }
-        }
-        answer
-    })
-}
-
-fn ask(port: u16, path: &str, fields: &str) -> Response {
-    Client::connect(port)
-        .send(format!("GET /{path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"))
-        .response()
-        .expect("an answer")
-}
-
-fn accepting(port: u16, path: &str, codings: &str) -> Response {
-    ask(port, path, &format!("Accept-Encoding: {codings}\r\n"))
-}
-
-#[test]
-fn each_coding_is_what_its_decoders_expect() {
-    let length = 200_000;
-    let origin = origin(length);
-    for (algorithm, token) in
-        [("gzip", "gzip"), ("deflate", "deflate"), ("raw-deflate", "deflate"), ("zstd", "zstd"), ("br", "br")]
-    {
-        for level in [1, 2, 9] {
-            let (_weir, port) = start_with(
-                &format!(" tune.comp.maxlevel {level}\n tune.zlib.memlevel 7\n tune.zlib.windowsize 14\n"),
-                &format!(
-                    "listen l\n bind PORT\n compression algo {algorithm}\n server s 127.0.0.1:{}\n",
-                    origin.port()
-                ),
-            );
-            for path in ["known", "chunked"] {
-                let response = accepting(port, path, token);
-                assert_eq!(response.header("content-encoding"), Some(token), "{algorithm} {level} {path}");
-                assert_eq!(response.header("transfer-encoding"), Some("chunked"));
-                assert_eq!(response.header("content-length"), None);
-                assert_eq!(response.header("vary"), Some("Accept-Encoding"));
-                let coded = payload(&response);
-                assert!(coded.len() < length / 4, "{algorithm} {level}: {}", coded.len());
-                assert!(decoded(algorithm, &coded) == content(length), "{algorithm} {level} {path}");
-            }
-        }
-    }
-}
-
-#[test]
-fn trailers_follow_a_compressed_body() {
-    let origin = origin(3000);
-    let (_weir, port) = start(&format!(
-        "listen l\n bind PORT\n compression algo-res gzip\n server s 127.0.0.1:{}\n",
-        origin.port()
-    ));
-    let mut client = Client::connect(port);
-    client.send(
-        "GET /chunked-trailers HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n",
-    );
-    assert!(client.read_head().to_ascii_lowercase().contains("content-encoding: gzip"));
-    let (coded, behind) = unchunked(&client.read_to_end());
-    assert!(decoded("gzip", &coded) == content(3000));
-    assert_eq!(String::from_utf8_lossy(&behind).to_ascii_lowercase(), "x-behind: it\r\n\r\n");
-}
 
 #[test]
 fn the_client_chooses_among_what_is_offered() {
@@ -294,17 +136,6 @@ fn what_must_not_be_changed_is_not() {
     let old =
         Client::connect(port).send("GET / HTTP/1.0\r\nAccept-Encoding: gzip\r\n\r\n").response().unwrap();
     assert!(old.header("content-encoding").is_none() && old.body == content(500));
-}
-
-#[test]
-fn empty_bodies_stay_empty() {
-    let origin = origin(0);
-    let (_weir, port) = start(&format!(
-        "listen l\n bind PORT\n compression algo gzip\n server s 127.0.0.1:{}\n",
-        origin.port()
-    ));
-    let response = accepting(port, "", "gzip");
-    assert_eq!((response.header("content-length"), response.header("vary")), (Some("0"), None));
 }
 
 #[test]
@@ -457,189 +288,6 @@ fn a_request_that_is_tried_again_is_compressed_again() {
 }
 
 #[test]
-fn a_slow_body_arrives_as_it_comes() {
-    for algorithm in ["gzip", "deflate", "zstd", "br"] {
-        let (next, more) = mpsc::channel::<()>();
-        let more = Mutex::new(more);
-        let origin = Origin::raw(move |mut stream| {
-            let mut head = Vec::new();
-            while !head.ends_with(b"\r\n\r\n") {
-                let mut byte = [0];
-                if !matches!(stream.read(&mut byte), Ok(1)) {
-                    return;
-                }
-                head.push(byte[0]);
-            }
-            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
-            for _ in 0..3 {
-                let _ = stream.write_all(b"6\r\npiece \r\n");
-                // The client has what there is before there is more.
-                if more.lock().expect("the channel").recv().is_err() {
-                    return;
-                }
-            }
-            let _ = stream.write_all(b"0\r\n\r\n");
-        });
-        let (_weir, port) = start(&format!(
-            "listen l\n bind PORT\n compression algo {algorithm}\n server s 127.0.0.1:{}\n",
-            origin.port()
-        ));
-        let mut client = Chunks::ask(port, algorithm);
-        let mut chunks = Vec::new();
-        for pieces in 1..=3 {
-            let wanted = "piece ".repeat(pieces);
-            while so_far(algorithm, &chunks) != wanted.as_bytes() {
-                chunks.extend_from_slice(&client.next().expect("a chunk"));
-            }
-            next.send(()).expect("an origin that waits");
-        }
-        while let Some(chunk) = client.next() {
-            chunks.extend_from_slice(&chunk);
-        }
-        assert_eq!(decoded(algorithm, &chunks), b"piece piece piece ");
-    }
-}
-
-/// A response's chunks as they come.
-struct Chunks(BufReader<TcpStream>);
-
-impl Chunks {
-    fn ask(port: u16, coding: &str) -> Self {
-        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-        let request = format!("GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {coding}\r\n\r\n");
-        stream.write_all(request.as_bytes()).expect("a request that is read");
-        let mut own = Self(BufReader::new(stream));
-        let mut is_coded = false;
-        loop {
-            let line = own.line().to_ascii_lowercase();
-            is_coded |= line == format!("content-encoding: {coding}");
-            if line.is_empty() {
-                assert!(is_coded, "{coding}");
-                return own;
-            }
-        }
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.0.read_line(&mut line).expect("a line");
-        line.trim_end().to_owned()
-    }
-
-    /// The next, `None` behind the last.
-    fn next(&mut self) -> Option<Vec<u8>> {
-        let size = usize::from_str_radix(&self.line(), 16).expect("a size");
-        let mut chunk = vec![0; size + 2];
-        self.0.read_exact(&mut chunk).expect("a chunk");
-        chunk.truncate(size);
-        (size > 0).then_some(chunk)
-    }
-}
-
-/// What a decoder makes of a body that goes on.
-fn so_far(coding: &str, coded: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::new();
-    let mut piece = [0; 4096];
-    let mut read = |from: &mut dyn Read| {
-        while let Ok(n @ 1..) = from.read(&mut piece) {
-            plain.extend_from_slice(&piece[..n]);
-        }
-    };
-    match coding {
-        "gzip" => read(&mut flate2::read::GzDecoder::new(coded)),
-        "deflate" => read(&mut flate2::read::ZlibDecoder::new(coded)),
-        "br" => read(&mut brotli::Decompressor::new(coded, 4096)),
-        _ => {
-            let mut context = zstd_safe::DCtx::create();
-            let mut input = zstd_safe::InBuffer::around(coded);
-            let mut scratch = vec![0; 4096];
-            let mut output = zstd_safe::OutBuffer::around(&mut scratch[..]);
-            let _ = context.decompress_stream(&mut output, &mut input);
-            plain.extend_from_slice(output.as_slice());
-        }
-    }
-    plain
-}
-
-#[test]
-fn a_body_that_is_cut_off_has_no_end_here_either() {
-    let origin = Origin::raw(|mut stream| {
-        let mut buffer = [0; 4096];
-        let _ = stream.read(&mut buffer);
-        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nonly this");
-    });
-    let (_weir, port) = start(&format!(
-        "listen l\n bind PORT\n compression algo gzip\n server s 127.0.0.1:{}\n",
-        origin.port()
-    ));
-    let mut client = Client::connect(port);
-    client.send("GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n");
-    let all = client.read_to_end();
-    assert!(!all.ends_with(b"0\r\n\r\n"), "{}", String::from_utf8_lossy(&all));
-}
-
-#[test]
-fn http2_on_either_side_gets_the_same_bodies() {
-    let length = 100_000;
-    let origin = origin(length);
-    let (front, inner) = (free_port(), free_port());
-    let text = format!(
-        "global\n nbthread 2\n stats socket runtime level admin\n\
-         defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n\
-         listen l\n bind 127.0.0.1:{front}\n compression direction both\n compression algo-res gzip\n compression algo-req gzip\n server s 127.0.0.1:{inner} proto h2\n\
-         listen inner\n bind 127.0.0.1:{inner} proto h2\n http-request set-var-fmt(txn.coded) %[req.hdr(content-encoding)],%[req.hdr(content-length)]\n http-after-response set-header x-coded %[var(txn.coded)]\n server s 127.0.0.1:{}\n",
-        origin.port()
-    );
-    let _weir = Weir::start(&text, &[front, inner]);
-    for path in ["known", "chunked"] {
-        let response = Client::connect(front)
-            .send(format!(
-                "POST /{path} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello"
-            ))
-            .response()
-            .expect("an answer");
-        assert_eq!(response.header("content-encoding"), Some("gzip"));
-        assert_eq!(response.header("x-coded"), Some("gzip,"));
-        assert!(decoded("gzip", &payload(&response)) == content(length));
-    }
-    let origin = self::origin(20_000);
-    let (_weir, port) = start(&format!(
-        "frontend f\n bind PORT proto h2\n default_backend b\nbackend b\n compression algo gzip\n server s 127.0.0.1:{}\n",
-        origin.port()
-    ));
-    let mut client = Frames::connect(port);
-    client.head(
-        1,
-        0x5,
-        &[
-            (":method", "GET"),
-            (":scheme", "http"),
-            (":path", "/chunked"),
-            (":authority", "a"),
-            ("accept-encoding", "gzip"),
-        ],
-    );
-    let (fields, ended) = client.next_head();
-    assert!(
-        !ended && fields.iter().any(|field| field.contains("content-encoding") && field.contains("gzip")),
-        "{fields:?}"
-    );
-    assert!(
-        !fields.iter().any(|field| field.contains("content-length") || field.contains("transfer-encoding")),
-        "{fields:?}"
-    );
-    let mut coded = Vec::new();
-    loop {
-        let frame = client.next_of(DATA);
-        coded.extend_from_slice(&frame.payload);
-        if frame.flags & 1 == 1 {
-            break;
-        }
-    }
-    assert!(decoded("gzip", &coded) == content(20_000));
-}
-
-#[test]
 fn filters_say_which_direction_and_sequences_leave_them_out() {
     let origin = origin(500);
     for (lines, expected) in [
@@ -660,17 +308,6 @@ fn filters_say_which_direction_and_sequences_leave_them_out() {
         let is_coded = accepting(port, "", "gzip").header("content-encoding").is_some();
         assert_eq!(is_coded, expected, "{lines}");
     }
-}
-
-#[test]
-fn limits_of_bandwidth_count_what_is_sent() {
-    let origin = origin(50_000);
-    let (_weir, port) = start(&format!(
-        "listen l\n bind PORT\n filter comp-res\n filter bwlim-out slow default-limit 5000 default-period 50ms\n \
-         compression algo gzip\n http-response set-bandwidth-limit slow\n server s 127.0.0.1:{}\n",
-        origin.port()
-    ));
-    assert!(decoded("gzip", &payload(&accepting(port, "", "gzip"))) == content(50_000));
 }
 
 #[test]
@@ -735,24 +372,6 @@ fn what_the_process_does_not_allow_is_sent_as_it_is() {
 }
 
 #[test]
-fn the_tools_that_people_use_decode_it() {
-    let origin = origin(100_000);
-    let (_weir, port) = start(&format!(
-        "listen l\n bind PORT\n compression algo gzip deflate zstd br\n server s 127.0.0.1:{}\n",
-        origin.port()
-    ));
-    for coding in ["gzip", "deflate", "zstd", "br"] {
-        let mut curl = std::process::Command::new("curl");
-        let got = curl
-            .args(["-s", "--compressed", "-H", &format!("Accept-Encoding: {coding}")])
-            .arg(format!("http://127.0.0.1:{port}/"))
-            .output()
-            .expect("curl runs");
-        assert!(got.stdout == content(100_000), "{coding}: {}", String::from_utf8_lossy(&got.stderr));
-    }
-}
-
-#[test]
 fn the_recipe_compresses_text_as_each_client_can_decode_it() {
     let origin = origin(5000);
     let path = workspace().join("docs/recipes/compression.cfg");
@@ -774,20 +393,4 @@ fn the_recipe_compresses_text_as_each_client_can_decode_it() {
     }
     let picture = accepting(port, "untyped&Content-Type:%image/png", "zstd");
     assert_eq!(picture.header("content-encoding"), None);
-}
-
-#[test]
-fn clients_that_leave_midway_leave_nothing_behind() {
-    let origin = origin(4_000_000);
-    let (weir, port) = start(&format!(
-        "listen l\n bind PORT\n compression algo identity\n server s 127.0.0.1:{}\n",
-        origin.port()
-    ));
-    for _ in 0..5 {
-        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("a request");
-        let mut some = [0; 1000];
-        let _ = stream.read(&mut some);
-    }
-    assert!(eventually(|| weir.stat("l,FRONTEND", "scur") == "0"));
 }

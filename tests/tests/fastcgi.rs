@@ -5,23 +5,13 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use weir_tests::client::{Client, exchange, get};
-use weir_tests::fastcgi::{Asked, Records, application, end, kind, output, record, response};
+use weir_tests::fastcgi::{
+    Asked, Records, application, configuration, echo, end, kind, output, record, response, start,
+};
+use weir_tests::logs::Collector;
 use weir_tests::scene::Scene;
-use weir_tests::versions::{TIMEOUTS, curl};
+use weir_tests::versions::curl;
 use weir_tests::{Haproxy, Origin, Weir, eventually, free_port};
-
-/// A program whose backend `b` has one application, with `app` lines of its section.
-fn configuration(port: u16, server: u16, back: &str, app: &str) -> String {
-    format!(
-        "global\n nbthread 1\n{TIMEOUTS}frontend f\n bind 127.0.0.1:{port}\n default_backend b\nbackend b\n use-fcgi-app app\n{back}\n \
-         server s 127.0.0.1:{server} proto fcgi\nfcgi-app app\n docroot /srv\n{app}\n"
-    )
-}
-
-fn start(server: &Origin, back: &str, app: &str) -> (Weir, u16) {
-    let port = free_port();
-    (Weir::start(&configuration(port, server.port(), back, app), &[port]), port)
-}
 
 /// A scene whose server is the application; more lines of its section.
 fn scene(server: &Origin, app: &str) -> Scene {
@@ -30,13 +20,6 @@ fn scene(server: &Origin, app: &str) -> Scene {
         server.port()
     );
     Scene::start("", "", &backend)
-}
-
-fn echo(asked: &Asked) -> Vec<u8> {
-    let body = String::from_utf8_lossy(&asked.body);
-    let text =
-        format!("Status: 201 Made\r\nX-Id: {}\r\n\r\n{}|{body}", asked.id, asked.get("SCRIPT_FILENAME"));
-    response(asked.id, text.as_bytes())
 }
 
 #[test]
@@ -83,18 +66,6 @@ fn a_body_without_length_is_waited_for_and_its_length_told() {
         client.send(format!("400\r\n{}\r\n", "x".repeat(1024)));
     }
     assert_eq!(client.response().expect("a response").status, 400);
-}
-
-#[test]
-fn a_connection_is_kept_for_the_next_request_unless_the_section_says_otherwise() {
-    for (app, connections) in [("", 1), (" no option keep-conn\n", 3)] {
-        let server = application(echo);
-        let (_weir, port) = start(&server, " http-reuse always\n", app);
-        for _ in 0..3 {
-            assert_eq!(get(port, "/a").expect("a response").status, 201, "{app}");
-        }
-        assert_eq!(server.connections(), connections, "{app}");
-    }
 }
 
 #[test]
@@ -382,185 +353,13 @@ fn what_an_application_says_is_logged_a_line_a_record() {
     let server = application(|asked| {
         [record(kind::STDERR, asked.id, b"first\nsecond\n"), response(asked.id, b"X: 1\r\n\r\n")].concat()
     });
-    let log = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
-    log.set_read_timeout(Some(weir_tests::PATIENCE)).expect("not zero");
-    let port = log.local_addr().expect("bound").port();
-    let (_weir, front) = start(&server, "", &format!(" log-stderr 127.0.0.1:{port} local3\n"));
+    let log = Collector::new();
+    let (_weir, front) = start(&server, "", &format!(" log-stderr 127.0.0.1:{} local3\n", log.port()));
     assert_eq!(get(front, "/a").expect("a response").status, 200);
-    let mut bytes = [0; 2048];
-    let length = log.recv(&mut bytes).expect("a line");
-    let line = String::from_utf8_lossy(&bytes[..length]).into_owned();
+    let line = log.next();
     // local3, err.
     assert!(line.starts_with("<155>") && line.contains(" app["), "{line}");
     assert!(line.trim_end().ends_with("]: first.second."), "{line}");
-}
-
-/// Requests of several clients at once, each on a thread of its own; what came of each.
-fn at_once(port: u16, paths: &[&str]) -> Vec<std::thread::JoinHandle<String>> {
-    let one = |path: &&str| {
-        let path = (*path).to_owned();
-        // Of HTTP/1.0: nothing is in chunks.
-        let request = format!("GET {path} HTTP/1.0\r\nHost: h\r\n\r\n");
-        std::thread::spawn(move || {
-            let all = Client::connect(port).send(request).read_to_end();
-            let text = String::from_utf8_lossy(&all).into_owned();
-            text.split_once("\r\n\r\n").map_or(text.clone(), |(_, body)| body.to_owned())
-        })
-    };
-    paths.iter().map(one).collect()
-}
-
-#[test]
-fn requests_share_a_connection_where_the_application_takes_several() {
-    let (send, receive) = mpsc::channel();
-    let send = Mutex::new(send);
-    let server = Origin::raw(move |stream| {
-        let mut records = Records::new(stream);
-        let mut all: Vec<Asked> = Vec::new();
-        while all.len() < 3 {
-            let Some(asked) = records.next_request() else { return };
-            all.push(asked);
-        }
-        let _ = send.lock().expect("nobody panics with it").send(all.clone());
-        // The last first, in pieces that are mixed.
-        for piece in ["X: 1\r\n\r\n", "of ", "it"] {
-            for asked in all.iter().rev() {
-                records.send(&output(asked.id, piece.as_bytes()));
-            }
-        }
-        for asked in all.iter().rev() {
-            let name = asked.get("SCRIPT_NAME").to_owned();
-            records.send(&response(asked.id, name.as_bytes()));
-        }
-        while records.next_record().is_some() {}
-    });
-    let app = " option mpxs-conns\n option max-reqs 10\n";
-    let port = free_port();
-    let text = configuration(port, server.port(), " http-reuse always\n", app);
-    let _weir = Weir::start(&text, &[port]);
-    let mut got: Vec<String> =
-        at_once(port, &["/a", "/b", "/c"]).into_iter().map(|one| one.join().unwrap()).collect();
-    got.sort();
-    assert_eq!(got, ["of it/a", "of it/b", "of it/c"]);
-    let mut ids: Vec<u16> = receive.recv().expect("three requests").iter().map(|asked| asked.id).collect();
-    ids.sort_unstable();
-    assert_eq!((ids, server.connections()), (vec![1, 2, 3], 1));
-}
-
-#[test]
-fn an_application_is_asked_how_many_requests_it_takes() {
-    for (said, connections) in [
-        (&b"\x0f\x01FCGI_MPXS_CONNS1\x0d\x02FCGI_MAX_REQS10"[..], 1),
-        (b"\x0f\x01FCGI_MPXS_CONNS0\x0d\x02FCGI_MAX_REQS10", 2),
-        (b"", 2),
-    ] {
-        let arrived = Arc::new((Mutex::new(0), std::sync::Condvar::new()));
-        let server = {
-            let arrived = arrived.clone();
-            Origin::raw(move |stream| {
-                let mut records = Records::new(stream);
-                let asked = records.next_record().expect("a question");
-                assert_eq!((asked.kind, asked.id), (kind::GET_VALUES, 0));
-                records.send(&record(kind::GET_VALUES_RESULT, 0, said));
-                let mut mine = Vec::new();
-                loop {
-                    let Some(request) = records.next_request() else { return };
-                    mine.push(request.id);
-                    let (count, changed) = &*arrived;
-                    *count.lock().expect("nobody panics with it") += 1;
-                    changed.notify_all();
-                    // On a connection of its own the other one comes to another thread.
-                    if connections == 1 && mine.len() < 2 {
-                        continue;
-                    }
-                    let waits = count.lock().expect("nobody panics with it");
-                    drop(changed.wait_while(waits, |count| *count < 2).expect("nobody panics with it"));
-                    for id in mine.drain(..) {
-                        records.send(&response(id, b"X: 1\r\n\r\nok"));
-                    }
-                }
-            })
-        };
-        let port = free_port();
-        let text = configuration(port, server.port(), " http-reuse always\n", " option get-values\n");
-        let _weir = Weir::start(&text, &[port]);
-        // The answer to the question is here once the first request is.
-        let first = at_once(port, &["/a"]);
-        assert!(eventually(|| *arrived.0.lock().expect("nobody panics with it") == 1));
-        let second = at_once(port, &["/b"]);
-        for one in first.into_iter().chain(second) {
-            assert_eq!(one.join().unwrap(), "ok");
-        }
-        assert_eq!(server.connections(), connections, "{}", String::from_utf8_lossy(said));
-    }
-}
-
-#[test]
-fn a_client_that_leaves_aborts_its_request_alone() {
-    let (send, receive) = mpsc::channel();
-    let send = Mutex::new(send);
-    let server = Origin::raw(move |stream| {
-        let mut records = Records::new(stream);
-        let (Some(first), Some(second)) = (records.next_request(), records.next_request()) else { return };
-        let (left, stays) =
-            if first.get("SCRIPT_NAME") == "/leaves" { (first, second) } else { (second, first) };
-        records.send(&output(left.id, b"X: 1\r\n\r\nbegun"));
-        let aborted = records.next_record();
-        let is_right =
-            aborted.is_some_and(|record| (record.kind, record.id) == (kind::ABORT_REQUEST, left.id));
-        let _ = send.lock().expect("nobody panics with it").send(is_right);
-        // What still comes for it disturbs nobody.
-        records.send(&output(left.id, b"more"));
-        records.send(&end(left.id, 0));
-        records.send(&response(stays.id, b"X: 1\r\n\r\nok"));
-        while records.next_record().is_some() {}
-    });
-    let port = free_port();
-    let text = configuration(
-        port,
-        server.port(),
-        " http-reuse always\n",
-        " option mpxs-conns\n option max-reqs 2\n",
-    );
-    let _weir = Weir::start(&text, &[port]);
-    let mut leaves = Client::connect(port);
-    leaves.send("GET /leaves HTTP/1.1\r\nHost: h\r\n\r\n");
-    let stays = at_once(port, &["/stays"]);
-    assert!(leaves.read_head().contains("200"));
-    drop(leaves);
-    assert_eq!(receive.recv(), Ok(true));
-    assert_eq!(stays.into_iter().next().unwrap().join().unwrap(), "ok");
-}
-
-#[test]
-fn memory_stays_bounded_whatever_an_application_sends_and_a_client_does_not_read() {
-    const ALL: usize = 256 << 20;
-    let (send, receive) = mpsc::channel();
-    let send = Mutex::new(send);
-    let server = Origin::raw(move |stream| {
-        let mut records = Records::new(stream);
-        let Some(asked) = records.next_request() else { return };
-        records.send(&output(asked.id, b"X: 1\r\n\r\n"));
-        let piece = output(asked.id, &[b'x'; 65535]);
-        // It stands still once the buffers of the kernel are full.
-        let mut stream = records.stream();
-        stream.set_write_timeout(Some(Duration::from_millis(500))).expect("not zero");
-        let mut sent = 0;
-        while sent < ALL && std::io::Write::write_all(&mut stream, &piece).is_ok() {
-            sent += piece.len();
-        }
-        let _ = send.lock().expect("nobody panics with it").send(sent);
-        while records.next_record().is_some() {}
-    });
-    let (weir, port) = start(&server, "", "");
-    let at_first = weir.memory();
-    let mut client = Client::connect(port);
-    client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n");
-    assert!(client.read_head().contains("200"));
-    let sent = receive.recv().expect("the application tells");
-    assert!(sent < ALL / 2, "{sent} bytes went somewhere");
-    let grown = weir.memory().saturating_sub(at_first);
-    assert!(grown < 4096, "{grown} kB more than {at_first}");
 }
 
 #[test]

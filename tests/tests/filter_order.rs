@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use weir_tests::chunks::unchunked;
-use weir_tests::client::{Client, Response, exchange, get};
+use weir_tests::client::{Client, exchange, get};
+use weir_tests::compression::{decoded, payload};
 use weir_tests::{Origin, Weir, eventually, free_port, scratch};
 
 /// A filter of scripts that tells of what it sees under the name that its line gives it, and makes what
@@ -70,7 +70,7 @@ fn text(length: usize) -> Vec<u8> {
 fn origin(length: usize) -> Origin {
     Origin::start(move |head, body| {
         let coded = head.to_ascii_lowercase().contains("content-encoding: gzip");
-        let plain = if coded { gunzip(body) } else { body.to_vec() };
+        let plain = if coded { decoded("gzip", body) } else { body.to_vec() };
         let head = format!(
             "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nCache-Control: max-age=60\r\n\
              X-Got: {coded} {} {}\r\nContent-Length: {length}\r\n\r\n",
@@ -81,21 +81,7 @@ fn origin(length: usize) -> Origin {
     })
 }
 
-fn gunzip(coded: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::new();
-    flate2::read::GzDecoder::new(coded).read_to_end(&mut plain).expect("gzip");
-    plain
-}
-
 const ACCEPTING: &str = "GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n";
-
-/// The body of a response, its chunks taken off.
-fn payload(response: &Response) -> Vec<u8> {
-    match response.header("transfer-encoding") {
-        Some(_) => unchunked(&response.body).0,
-        None => response.body.clone(),
-    }
-}
 
 /// The bytes of responses that the trace of that name told of.
 fn traced(messages: &str, name: &str) -> usize {
@@ -124,7 +110,7 @@ fn a_trace_before_compression_tells_of_plain_bytes_and_one_behind_it_of_coded_on
         let (weir, port) = start("http", &format!("{lines}{sequence}"), origin.port());
         let response = exchange(port, ACCEPTING).expect("an answer");
         let coded = payload(&response);
-        assert!(gunzip(&coded) == text(100_000));
+        assert!(decoded("gzip", &coded) == text(100_000));
         assert!(eventually(|| weir.messages().contains("trace_detach")));
         let messages = weir.messages();
         let plain = if first_is_plain { 100_000 } else { coded.len() };
@@ -155,7 +141,7 @@ fn a_limit_before_compression_counts_plain_bytes_and_one_behind_it_coded_ones() 
     let (_weir, port) = start("http", &before, origin.port());
     let began = Instant::now();
     let response = exchange(port, ACCEPTING).expect("an answer");
-    assert!(gunzip(&payload(&response)) == text(50_000));
+    assert!(decoded("gzip", &payload(&response)) == text(50_000));
     assert!(began.elapsed() >= Duration::from_millis(300), "{:?}", began.elapsed());
     // Plain, the text would take minutes.
     let behind = format!(" filter comp-res\n{}", limit("1000 default-period 5s"));
@@ -164,7 +150,7 @@ fn a_limit_before_compression_counts_plain_bytes_and_one_behind_it_coded_ones() 
     for lines in [behind, sequence] {
         let (_weir, port) = start("http", &lines, origin.port());
         let response = exchange(port, ACCEPTING).expect("an answer");
-        assert!(gunzip(&payload(&response)) == text(50_000));
+        assert!(decoded("gzip", &payload(&response)) == text(50_000));
     }
 }
 
@@ -183,7 +169,7 @@ fn scripts_stand_before_and_behind_compression_in_both_directions() {
         let response = client.response().expect("an answer");
         assert_eq!(response.header("x-got"), Some(&*format!("true {length} true")));
         assert_eq!(response.header("content-encoding"), Some("gzip"));
-        assert!(gunzip(&payload(&response)) == text(3000).to_ascii_uppercase());
+        assert!(decoded("gzip", &payload(&response)) == text(3000).to_ascii_uppercase());
     }
     let seen = seen(&weir);
     let starts = |at: usize, with: &str| assert!(seen[at].starts_with(with), "{with}: {seen:?}");
@@ -202,7 +188,7 @@ fn a_script_behind_compression_may_change_what_was_coded() {
     let response = exchange(port, ACCEPTING).expect("an answer");
     let body = payload(&response);
     let coded = body.strip_suffix(b"tail").expect("what the filter adds");
-    assert!(gunzip(coded) == text(3000));
+    assert!(decoded("gzip", coded) == text(3000));
     // What is not compressed passes it as it is.
     let response = get(port, "/").expect("an answer");
     assert!(payload(&response) == [&text(3000)[..], b"tail"].concat());
@@ -261,7 +247,7 @@ fn what_caches_and_services_answer_passes_filters_and_what_rules_answer_does_not
     for _ in 0..2 {
         let response = exchange(port, ACCEPTING).expect("an answer");
         assert_eq!(response.header("content-encoding"), Some("gzip"));
-        assert!(gunzip(&payload(&response)) == text(3000));
+        assert!(decoded("gzip", &payload(&response)) == text(3000));
     }
     assert_eq!(origin.requests(), 1, "the second came from the cache");
     let told = seen(&weir);
@@ -278,7 +264,7 @@ fn what_caches_and_services_answer_passes_filters_and_what_rules_answer_does_not
     let before = seen(&_other).len();
     let page = exchange(port, &ACCEPTING.replace("GET /", "GET /stats")).expect("a page");
     assert_eq!((page.status, page.header("content-encoding")), (200, Some("gzip")));
-    assert!(String::from_utf8_lossy(&gunzip(&payload(&page))).contains("<title>Statistics"));
+    assert!(String::from_utf8_lossy(&decoded("gzip", &payload(&page))).contains("<title>Statistics"));
     let told = seen(&_other).split_off(before);
     assert_eq!(told[..2], ["A request none upper 0", "B request none upper 0"]);
     assert!(told[2].starts_with("A response none plain "), "{told:?}");

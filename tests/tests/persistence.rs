@@ -1,7 +1,7 @@
 //! What keeps a client with its server: connections bound by authentication, cookies.
 
 use weir_tests::client::Client;
-use weir_tests::scene::Scene;
+use weir_tests::scene::{LAST, Scene};
 use weir_tests::{Origin, Weir, free_port};
 
 /// Three servers named after their places, in front of origins that answer `/login` with `login`
@@ -173,4 +173,65 @@ fn the_date_of_a_cookies_first_time_stays() {
         cookies("insert maxidle 1h maxlife 1h", "cookie c1", "Cookie: SRV=c1|AAAAA|bAAAA\r\n", "");
     assert_eq!(state, "VU");
     assert!(fields[0].ends_with("|bAAAA; path=/"), "{fields:?}");
+}
+
+#[test]
+fn states_of_cookies_are_the_manuals() {
+    let origin = Origin::text("ok");
+    let backend =
+        |more: &str| format!("cookie C insert {more}\n  server s 127.0.0.1:{} cookie B", origin.port());
+    let cases = [
+        ("\n  use-server s if TRUE", "B", "--UN"),
+        // The last server's cookie is for nobody, the first that names one counts.
+        ("", "Z; C=B", "--VN"),
+        ("\n  option persist\n  server down 127.0.0.1:1 cookie D disabled\n  retries 0", "D", "--D"),
+        ("maxidle 10m", "B", "--VU"),
+        // A date of zero is none.
+        ("maxidle 10m", "B|AAAAA", "--VU"),
+        ("maxidle 10m", "B|AAAAB", "--EI"),
+        ("maxlife 10m", "B|AAAAB|AAAAB", "--OI"),
+        ("\n  ignore-persist if TRUE", "B", "--UN"),
+        ("", "Z", "--II"),
+        ("", "B", "--VN"),
+    ];
+    for (settings, value, expected) in cases {
+        let scene = Scene::start("", "", &backend(settings));
+        scene.talk(&LAST.replace("\r\n\r\n", &format!("\r\nCookie: C={value}\r\n\r\n")));
+        let line = scene.line();
+        if expected.len() < 4 {
+            // Sent to the server that is down, as asked for.
+            assert!(line.starts_with("b/down ") && line.contains(" 503 SC"), "{line}");
+            assert!(line.contains(&format!(" 503 SC{}", &expected[2..])), "{line}");
+            continue;
+        }
+        assert!(line.contains(&format!(" 200 {expected} ")), "{settings}, {value}: {line}");
+    }
+}
+
+#[test]
+fn a_rule_chooses_the_server_before_cookies_do_and_no_cookie_tells_of_it() {
+    let (first, second) = (Origin::text("first"), Origin::text("second"));
+    let servers = format!(
+        "cookie C insert\n  server first 127.0.0.1:{} cookie F\n  server second 127.0.0.1:{} cookie S",
+        first.port(),
+        second.port()
+    );
+    let scene = Scene::start(
+        "",
+        "",
+        &format!(
+            "use-server %[req.hdr(x-server)] if {{ req.hdr(x-server) -m found }}\n  use-server second if {{ path /x }}\n  {servers}"
+        ),
+    );
+    let with = |fields: &str| scene.talk(&LAST.replace("\r\n\r\n", &format!("\r\n{fields}\r\n")));
+    let answer = with("Cookie: C=F\r\n");
+    assert!(answer.ends_with("second") && !answer.contains("set-cookie"), "{answer}");
+    assert!(scene.line().contains(" 200 --UN "));
+    let answer = with("");
+    assert!(answer.ends_with("second") && !answer.contains("set-cookie"), "{answer}");
+    assert!(scene.line().contains(" 200 --NN "));
+    // A name that is no server's ends the search: the cookie chooses.
+    let answer = with("X-Server: none\r\nCookie: C=F\r\n");
+    assert!(answer.ends_with("first"), "{answer}");
+    assert!(scene.line().contains(" 200 --VN "));
 }

@@ -1,28 +1,15 @@
 //! What listeners show of their certificates and of whom they trust, and how keys under a passphrase
 //! are opened (manual, 3.1 `ssl-passphrase-cmd`, `ssl-skip-self-issued-ca`; 5.1 `no-ca-names`).
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::Command;
 
+use weir_tests::certificates::{s_client, text};
 use weir_tests::tls::shown;
 use weir_tests::{Authority, Weir, check, free_port, scratch};
 
 const DEFAULTS: &str =
     "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n";
-
-fn text(path: &Path) -> String {
-    std::fs::read_to_string(path).expect("somebody wrote it")
-}
-
-/// What `openssl s_client` says of a connection with that name.
-fn s_client(port: u16, name: &str) -> String {
-    let output = Command::new("openssl")
-        .args(["s_client", "-showcerts", "-connect", &format!("127.0.0.1:{port}"), "-servername", name])
-        .stdin(Stdio::null())
-        .output()
-        .expect("openssl runs: `make tools` installs it");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
 
 /// A frontend with these words behind its address, and these lines of `global`.
 fn frontend(global: &str, port: u16, words: &str) -> String {
@@ -41,7 +28,7 @@ fn roots_are_sent_unless_that_is_not_wanted() {
     for (global, count) in [("", 2), (" ssl-skip-self-issued-ca\n", 1)] {
         let port = free_port();
         let weir = Weir::start(&frontend(global, port, &format!("crt {}", shown(&whole))), &[port]);
-        let sent = || s_client(port, "a.test").matches("-----BEGIN CERTIFICATE").count();
+        let sent = || s_client(port, "a.test", &["-showcerts"]).matches("-----BEGIN CERTIFICATE").count();
         assert_eq!(sent(), count, "{global}");
         let name = shown(&whole);
         assert!(weir.ask(&format!("set ssl cert {name} <<\n{pem}\n")).contains("Transaction"));
@@ -59,7 +46,7 @@ fn clients_are_told_whom_to_have_a_certificate_of_unless_that_is_not_wanted() {
     std::fs::write(&list, format!("{certificate} [no-ca-names] b.test\n{certificate} a.test\n"))
         .expect("the temporary directory takes files");
     let told =
-        |port: u16, name: &str| s_client(port, name).contains("Acceptable client certificate CA names");
+        |port: u16, name: &str| s_client(port, name, &[]).contains("Acceptable client certificate CA names");
     // OpenSSL serves the second one.
     for versions in ["", "ssl-max-ver TLSv1.2 ciphers DEFAULT@SECLEVEL=0"] {
         let port = free_port();
@@ -116,7 +103,7 @@ fn a_command_gives_the_passphrases_of_keys_and_those_that_are_known_are_tried_fi
     let words = format!("crt {} crt {}", shown(&one), shown(&two));
     let global = format!(" ssl-passphrase-cmd {} first secret\n", shown(&wrapper));
     let _weir = Weir::start(&frontend(&global, port, &words), &[port]);
-    assert!(s_client(port, "b.test").contains("CN = b.test"));
+    assert!(s_client(port, "b.test", &[]).contains("CN = b.test"));
     assert_eq!(text(&asked).trim(), format!("{} first secret", shown(&one)), "it is asked once");
     for (global, cause) in [
         ("", "no 'ssl-passphrase-cmd' is defined"),
@@ -164,7 +151,7 @@ fn the_command_gives_the_passphrases_of_keys_in_a_store_too() {
     let command = format!(" ssl-passphrase-cmd {}\n", shown(&script));
     let _weir = Weir::start(&order(make(&command)), &[port]);
     for name in ["a.test", "b.test"] {
-        assert!(s_client(port, name).contains(&format!("CN = {name}")), "{name}");
+        assert!(s_client(port, name, &[]).contains(&format!("CN = {name}")), "{name}");
     }
     let file = key.with_extension("cfg");
     std::fs::write(&file, order(make(""))).expect("the directory takes files");

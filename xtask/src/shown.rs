@@ -5,7 +5,7 @@
 //! that the program would read.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where a keyword stands when it is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +40,22 @@ pub(crate) struct Shown {
     by_word: HashMap<String, Vec<usize>>,
 }
 
+/// The files of a folder and of those in it that are a test by themselves, with tables in files of their
+/// own.
+fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_file() {
+            all.push(path);
+        } else if path.join("main.rs").is_file() {
+            all.extend(files(&path)?);
+        }
+    }
+    all.sort();
+    Ok(all)
+}
+
 /// What the names of keywords are made of.
 fn is_part(byte: char) -> bool {
     byte.is_ascii_alphanumeric() || "_-.".contains(byte)
@@ -50,14 +66,9 @@ impl Shown {
     pub(crate) fn read(root: &Path) -> Result<Self, String> {
         let mut shown = Self { files: Vec::new(), lines: Vec::new(), by_word: HashMap::new() };
         for folder in ["tests/tests", "tests/vtc", "tests/configs", "tests/src"] {
-            let mut paths = Vec::new();
-            for entry in std::fs::read_dir(root.join(folder)).map_err(|error| format!("{folder}: {error}"))? {
-                paths.push(entry.map_err(|error| format!("{folder}: {error}"))?.path());
-            }
-            paths.sort();
-            for path in paths.iter().filter(|path| path.is_file()) {
-                let name = path.strip_prefix(root).unwrap_or(path).display().to_string();
-                let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
+            for path in files(&root.join(folder)).map_err(|error| format!("{folder}: {error}"))? {
+                let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
+                let text = std::fs::read_to_string(&path).map_err(|error| format!("{name}: {error}"))?;
                 shown.add(name, &text);
             }
         }

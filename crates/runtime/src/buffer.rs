@@ -261,6 +261,12 @@ impl Buffer {
         }
     }
 
+    /// Whether there is room for more, once what is there has been moved to the front.
+    pub fn has_room(&mut self) -> bool {
+        self.compact();
+        self.room_len() > 0
+    }
+
     /// Moves the filled bytes into a buffer of `bytes` bytes, where this one holds less; whether it
     /// did.
     pub fn enlarge(&mut self, bytes: usize) -> bool {

@@ -12,7 +12,7 @@ use sample::StreamFacts;
 
 use super::h1::Framed;
 use super::{h1, h2};
-use crate::flow::{Coding, Decoding, Flow, FlowError, Path, Sink, Socket, Source};
+use crate::flow::{Beginning, Coding, Flow, FlowError, Path, Sink, Socket, Source};
 use crate::stream;
 
 /// What a client speaks.
@@ -85,9 +85,14 @@ impl Downstream {
 
     /// Whether there is room for more of what the client sends.
     pub(crate) fn has_room(&mut self) -> bool {
+        self.input().has_room()
+    }
+
+    /// The buffer of what was received, a small one if there is none.
+    fn input(&mut self) -> &mut Buffer {
         match self {
-            Self::H1(socket) => socket.has_room(),
-            Self::H2(stream) => stream.has_room(),
+            Self::H1(socket) => socket.input(),
+            Self::H2(stream) => stream.input(),
         }
     }
 
@@ -221,40 +226,18 @@ impl Downstream {
         matches!(self, Self::H1(_))
     }
 
-    /// Decodes what is here of a body that nothing was taken of yet; says whether that is all of
-    /// it.
-    ///
-    /// # Errors
-    /// It is badly coded.
-    pub(crate) fn decode(&self, length: BodyLength, out: &mut Vec<u8>) -> Result<bool, http::ChunkError> {
-        match self {
-            Self::H1(socket) => crate::flow::decode(length, socket.received(), out),
-            Self::H2(stream) => Ok(stream.decode(length, out)),
-        }
-    }
-
-    /// As [`decode`](Self::decode), of what came since `decoding` was used last, behind what `out` has.
-    ///
-    /// # Errors
-    /// It is badly coded.
-    pub(crate) fn decode_more(
-        &self,
-        length: BodyLength,
-        decoding: &mut Decoding,
-        out: &mut Vec<u8>,
-    ) -> Result<bool, http::ChunkError> {
-        match self {
-            Self::H1(socket) => decoding.go_on(length, socket.received(), out),
-            Self::H2(stream) => Ok(stream.decode_more(length, out)),
-        }
+    /// What is here of a body that nothing was taken of yet.
+    pub(crate) fn beginning(&self) -> Beginning<'_> {
+        let is_all = match self {
+            Self::H1(_) => None,
+            Self::H2(stream) => Some(stream.is_ended()),
+        };
+        Beginning { bytes: self.received(), is_all }
     }
 
     /// Has the buffer hold so many bytes, where it holds less; whether it did.
     pub(crate) fn enlarge(&mut self, bytes: usize) -> bool {
-        match self {
-            Self::H1(socket) => socket.input().enlarge(bytes),
-            Self::H2(stream) => stream.input().enlarge(bytes),
-        }
+        self.input().enlarge(bytes)
     }
 
     /// What is here of a body that nothing was taken of yet, so that [`put_back`](Self::put_back)

@@ -33,7 +33,7 @@ pub(crate) use gate::{Gate, Shared, Throttle};
 pub(crate) use rank::{EVERYWHERE, Rank, Stretch};
 pub(crate) use sink::{Coding, Following, Sink};
 pub(crate) use socket::Socket;
-pub(crate) use source::{Body, Decoding, Source, Stored, decode};
+pub(crate) use source::{Beginning, Body, Decoding, Source, Stored};
 pub(crate) use tap::{Tap, Tapped, tap};
 pub(crate) use tracer::{Analyser, Trace, Tracer, Watcher, bit};
 pub use tracer::{Life, tell_of_process};

@@ -95,13 +95,6 @@ impl Socket {
         Poll::Pending
     }
 
-    /// Whether there is room for more, once what is there has been moved to the front.
-    pub(crate) fn has_room(&mut self) -> bool {
-        let input = self.input();
-        input.compact();
-        input.room_len() > 0
-    }
-
     /// Gives the buffer back if nothing is in it.
     #[inline]
     pub(crate) fn release(&mut self) {

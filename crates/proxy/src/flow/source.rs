@@ -331,7 +331,45 @@ impl Stored {
     }
 }
 
-/// How far a body of HTTP/1 that stays in its buffer was decoded.
+/// What is here of a body that nothing was taken of yet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Beginning<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// Where it is payload alone, whether its stream has ended behind it.
+    pub(crate) is_all: Option<bool>,
+}
+
+impl Beginning<'_> {
+    /// Decodes it into `out`; says whether that is all of the body.
+    ///
+    /// # Errors
+    /// It is badly coded.
+    pub(crate) fn decode(self, length: BodyLength, out: &mut Vec<u8>) -> Result<bool, http::ChunkError> {
+        out.clear();
+        self.decode_more(length, &mut Decoding::default(), out)
+    }
+
+    /// As [`decode`](Self::decode), of what came since `decoding` was used last, behind what `out` has.
+    ///
+    /// # Errors
+    /// It is badly coded.
+    pub(crate) fn decode_more(
+        self,
+        length: BodyLength,
+        decoding: &mut Decoding,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, http::ChunkError> {
+        match (length, self.is_all) {
+            (BodyLength::Chunked | BodyLength::UntilClose, Some(is_all)) => {
+                decoding.go_on(BodyLength::UntilClose, self.bytes, out)?;
+                Ok(is_all)
+            }
+            _ => decoding.go_on(length, self.bytes, out),
+        }
+    }
+}
+
+/// How far a body that stays in its buffer was decoded.
 #[derive(Debug, Default)]
 pub(crate) struct Decoding {
     chunks: ChunkDecoder,
@@ -345,7 +383,7 @@ impl Decoding {
     ///
     /// # Errors
     /// It is badly coded.
-    pub(crate) fn go_on(
+    fn go_on(
         &mut self,
         length: BodyLength,
         input: &[u8],
@@ -382,15 +420,6 @@ impl Decoding {
     }
 }
 
-/// Decodes as much of an HTTP/1 body as lies in `input`; says whether that is all of it.
-///
-/// # Errors
-/// It is badly coded.
-pub(crate) fn decode(length: BodyLength, input: &[u8], out: &mut Vec<u8>) -> Result<bool, http::ChunkError> {
-    out.clear();
-    Decoding::default().go_on(length, input, out)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -406,7 +435,7 @@ mod tests {
             (BodyLength::None, plain),
         ] {
             let mut whole = Vec::new();
-            let ended = decode(length, input, &mut whole).unwrap();
+            let ended = Beginning { bytes: input, is_all: None }.decode(length, &mut whole).unwrap();
             for step in 1..4 {
                 let (mut decoding, mut out, mut came) = (Decoding::default(), Vec::new(), 0);
                 while came < input.len() {
@@ -420,5 +449,21 @@ mod tests {
             }
         }
         assert!(Decoding::default().go_on(BodyLength::Chunked, b"x\r\n", &mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn payload_alone_is_all_of_a_body_where_its_stream_or_its_length_says_so() {
+        let mut out = Vec::new();
+        for (length, is_all, expected) in [
+            (BodyLength::Chunked, false, false),
+            (BodyLength::Chunked, true, true),
+            (BodyLength::UntilClose, true, true),
+            (BodyLength::Length(4), true, false),
+            (BodyLength::Length(3), false, true),
+        ] {
+            let beginning = Beginning { bytes: b"3\r\n", is_all: Some(is_all) };
+            assert_eq!(beginning.decode(length, &mut out).unwrap(), expected, "{length:?}");
+            assert_eq!(out, b"3\r\n");
+        }
     }
 }

@@ -22,7 +22,7 @@ use crate::server::Upstream;
 /// Has rules see what of the response's body is there, without waiting for more.
 pub(crate) fn look(x: &mut Exchange, upstream: &Upstream) {
     // What is wrong with it shows when it is sent on.
-    let _ = upstream.decode(x.response_body.length, &mut x.response_body.seen);
+    let _ = upstream.beginning().decode(x.response_body.length, &mut x.response_body.seen);
 }
 
 /// Waits until as much as is `wanted` of the response's body, all of it, or a buffer full are there, and
@@ -40,7 +40,7 @@ pub(crate) async fn hold(
     let mut decoding = Decoding::default();
     x.response_body.seen.clear();
     loop {
-        let decoded = upstream.decode_more(length, &mut decoding, &mut x.response_body.seen);
+        let decoded = upstream.beginning().decode_more(length, &mut decoding, &mut x.response_body.seen);
         let is_enough =
             decoded.map_err(|_| Fault::BadResponseBody)? || x.response_body.seen.len() >= wanted.bytes;
         if is_enough || !upstream.has_room() && !upstream.enlarge(wanted.large) {
@@ -81,7 +81,8 @@ pub(crate) async fn hold_more(
 ) -> Result<(), Fault> {
     let length = x.response_body.length;
     let leaving = x.aborts_on_close(client, backend);
-    let complete = upstream.decode(length, &mut x.response_body.seen).map_err(|_| Fault::BadResponseBody)?;
+    let complete =
+        upstream.beginning().decode(length, &mut x.response_body.seen).map_err(|_| Fault::BadResponseBody)?;
     let mut ended = complete || !upstream.has_room();
     if !ended {
         let silent_at = server_silent_at(x, backend);
@@ -104,7 +105,7 @@ pub(crate) async fn hold_more(
         let left = Duration::from_millis(until.saturating_sub(timer::now_ms()));
         client.pause(left, leaving).await?;
     }
-    let _ = upstream.decode(length, &mut x.response_body.seen);
+    let _ = upstream.beginning().decode(length, &mut x.response_body.seen);
     Ok(())
 }
 

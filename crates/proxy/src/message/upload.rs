@@ -174,6 +174,7 @@ async fn hold_within(
     loop {
         x.request_body.is_complete = client
             .side
+            .beginning()
             .decode_more(length, &mut decoding, &mut x.request_body.seen)
             .map_err(|_| Fault::BadRequestBody)?;
         let is_enough = x.request_body.is_complete || x.request_body.seen.len() >= wanted.bytes;
@@ -204,8 +205,11 @@ pub(crate) fn look(client: &Client, x: &mut Exchange) {
 /// Decodes what is held from its beginning: bodies held are small, and seldom.
 fn decode(client: &Client, x: &mut Exchange) -> Result<(), Fault> {
     let length = decoded_length(x);
-    x.request_body.is_complete =
-        client.side.decode(length, &mut x.request_body.seen).map_err(|_| Fault::BadRequestBody)?;
+    x.request_body.is_complete = client
+        .side
+        .beginning()
+        .decode(length, &mut x.request_body.seen)
+        .map_err(|_| Fault::BadRequestBody)?;
     Ok(())
 }
 

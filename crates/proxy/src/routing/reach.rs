@@ -97,7 +97,9 @@ fn silent_until(client: &mut Client, x: &Exchange) -> u64 {
     let received_none = received.is_empty();
     let owes = match x.request_body.length {
         BodyLength::Length(length) => (received.len() as u64) < length,
-        BodyLength::Chunked => client.side.decode(BodyLength::Chunked, &mut Vec::new()) == Ok(false),
+        BodyLength::Chunked => {
+            client.side.beginning().decode(BodyLength::Chunked, &mut Vec::new()) == Ok(false)
+        }
         BodyLength::None | BodyLength::UntilClose => false,
     };
     let owes = if x.txn.is_http { owes && client.side.has_room() } else { received_none };

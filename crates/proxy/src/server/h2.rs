@@ -196,11 +196,6 @@ impl Request {
         }
     }
 
-    /// Whether all of the response has come, and lies in what was received.
-    fn is_ended(&self) -> bool {
-        self.stream.as_ref().is_none_or(Stream::is_ended)
-    }
-
     /// Takes the head of the next response, interim or final, once it is there.
     ///
     /// # Errors

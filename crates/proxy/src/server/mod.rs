@@ -21,9 +21,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{BodyLength, ChunkDecoder, ErrorKind, Head, Method, ParseError, ParseOptions};
+use runtime::Buffer;
 use sample::{Endpoint, StreamFacts};
 
-use crate::flow::{Decoding, Flow, FlowError, Sink, Source};
+use crate::flow::{Beginning, Flow, FlowError, Sink, Source};
 use h1::Connection;
 use local::LocalServer;
 
@@ -239,55 +240,33 @@ impl Upstream {
         }
     }
 
-    /// Decodes what is here of a body that nothing was taken of yet; says whether that is all of
-    /// it.
-    ///
-    /// # Errors
-    /// It is badly coded.
-    pub(crate) fn decode(&self, length: BodyLength, out: &mut Vec<u8>) -> Result<bool, http::ChunkError> {
-        match self {
-            Self::H1(_) => crate::flow::decode(length, self.received(), out),
-            Self::H2(request) => Ok(request.decode(length, out)),
-            Self::Fcgi(request) => Ok(request.decode(length, out)),
-        }
-    }
-
-    /// As [`decode`](Self::decode), of what came since `decoding` was used last, behind what `out` has.
-    ///
-    /// # Errors
-    /// It is badly coded.
-    pub(crate) fn decode_more(
-        &self,
-        length: BodyLength,
-        decoding: &mut Decoding,
-        out: &mut Vec<u8>,
-    ) -> Result<bool, http::ChunkError> {
-        match self {
-            Self::H1(_) => decoding.go_on(length, self.received(), out),
-            Self::H2(request) => Ok(request.decode_more(length, out)),
-            Self::Fcgi(request) => Ok(request.decode_more(length, out)),
-        }
+    /// What is here of a body that nothing was taken of yet.
+    pub(crate) fn beginning(&self) -> Beginning<'_> {
+        let is_all = match self {
+            Self::H1(_) => None,
+            Self::H2(request) => Some(request.is_ended()),
+            Self::Fcgi(request) => Some(request.is_ended()),
+        };
+        Beginning { bytes: self.received(), is_all }
     }
 
     /// Has the buffer hold so many bytes, where it holds less; whether it did.
     pub(crate) fn enlarge(&mut self, bytes: usize) -> bool {
-        match self {
-            Self::H1(connection) => connection.socket.input_for_body().enlarge(bytes),
-            Self::H2(request) => request.enlarge(bytes),
-            Self::Fcgi(request) => request.enlarge(bytes),
-        }
+        self.input().is_some_and(|input| input.enlarge(bytes))
     }
 
     /// Whether there is room for more of what the server sends.
     pub(crate) fn has_room(&mut self) -> bool {
+        self.input().is_some_and(Buffer::has_room)
+    }
+
+    /// The buffer of what was received, one that is fit for a body if there is none; `None` where no
+    /// stream was begun.
+    fn input(&mut self) -> Option<&mut Buffer> {
         match self {
-            Self::H1(connection) => {
-                let input = connection.socket.input_for_body();
-                input.compact();
-                input.room_len() > 0
-            }
-            Self::H2(request) => request.has_room(),
-            Self::Fcgi(request) => request.has_room(),
+            Self::H1(connection) => Some(connection.socket.input_for_body()),
+            Self::H2(request) => request.input(),
+            Self::Fcgi(request) => request.input(),
         }
     }
 

@@ -12,8 +12,8 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::BodyLength;
 use net::Stream as Socket;
+use runtime::Buffer;
 use runtime::timer::{Timer, now_ms};
 use sample::{Endpoint, StreamFacts};
 
@@ -221,14 +221,9 @@ impl<E: Protocol, X> Share<E, X> {
         self.carrier.connection.descriptor
     }
 
-    /// Whether there is room for more of the response.
-    pub(crate) fn has_room(&mut self) -> bool {
-        self.stream.as_mut().is_some_and(Stream::has_room)
-    }
-
-    /// Has the buffer hold so many bytes, where it holds less; whether it did.
-    pub(crate) fn enlarge(&mut self, bytes: usize) -> bool {
-        self.stream.as_mut().is_some_and(|stream| stream.input().enlarge(bytes))
+    /// The buffer of what was received, where there is a stream.
+    pub(crate) fn input(&mut self) -> Option<&mut Buffer> {
+        self.stream.as_mut().map(Stream::input)
     }
 
     /// Receives more of the response's body: 0 at its end.
@@ -256,23 +251,9 @@ impl<E: Protocol, X> Share<E, X> {
         self.stream.as_ref().map_or(&[][..], Stream::received)
     }
 
-    /// What is here of the body; says whether that is all of it.
-    pub(crate) fn decode(&self, length: BodyLength, out: &mut Vec<u8>) -> bool {
-        match &self.stream {
-            Some(stream) => stream.decode(length, out),
-            None => {
-                out.clear();
-                !matches!(length, BodyLength::Length(1..))
-            }
-        }
-    }
-
-    /// The same behind what of it `out` has already.
-    pub(crate) fn decode_more(&self, length: BodyLength, out: &mut Vec<u8>) -> bool {
-        match &self.stream {
-            Some(stream) => stream.decode_more(length, out),
-            None => !matches!(length, BodyLength::Length(1..)),
-        }
+    /// Whether all of the response has come, and lies in what was received.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.stream.as_ref().is_none_or(Stream::is_ended)
     }
 }
 

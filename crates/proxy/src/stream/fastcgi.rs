@@ -6,9 +6,8 @@ use std::rc::Rc;
 use fcgi::{Broken, Key, OpenError, Parameters};
 use h2::Code;
 use http::{Head, Method};
-use sample::StreamFacts;
 
-use super::{Buffered, Messages, NoHead, Protocol};
+use super::{Messages, NoHead};
 
 /// The engine.
 pub(crate) type Engine = fcgi::Connection;
@@ -18,51 +17,6 @@ pub(crate) type Connection = super::Connection<Engine>;
 pub(crate) type Stream = super::Stream<Engine>;
 /// What comes in for a request.
 pub(crate) type Incoming = super::Incoming<Engine>;
-
-impl Protocol for Engine {
-    type Key = Key;
-
-    fn place(key: Key) -> usize {
-        key.index()
-    }
-
-    fn free(&self) -> usize {
-        self.free()
-    }
-
-    fn consume(&mut self, key: Key, count: usize) {
-        self.consume(key, count);
-    }
-
-    /// There are no codes.
-    fn release(&mut self, key: Key, _: Option<Code>) {
-        self.release(key);
-    }
-
-    /// Nothing tells of a reset.
-    fn facts(&self, key: Key, _: Option<Code>) -> StreamFacts {
-        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        StreamFacts { id: key.id(), open: number(self.streams()), most: number(self.most()), reset: None }
-    }
-
-    fn shrink(&mut self) {
-        self.shrink();
-    }
-}
-
-impl Buffered for Engine {
-    fn output(&self) -> &[u8] {
-        self.output()
-    }
-
-    fn sent(&mut self, count: usize) {
-        self.sent(count);
-    }
-
-    fn pending(&self) -> usize {
-        self.pending()
-    }
-}
 
 impl Messages for Engine {
     fn head_mut(&mut self) -> &mut Head {

@@ -7,6 +7,7 @@
 //! into the streams' places and sends what they left in the engine's output. Both stand here for
 //! every [`Protocol`].
 
+mod engines;
 pub(crate) mod fastcgi;
 mod h2;
 mod ping;
@@ -21,7 +22,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use ::h2::Code;
-use http::{BodyLength, Head};
+use http::Head;
 use runtime::Buffer;
 use sample::StreamFacts;
 
@@ -259,22 +260,6 @@ impl<E: Protocol> Stream<E> {
         self.received().is_empty()
     }
 
-    /// What is here of the body, into `out`; says whether that is all of it.
-    pub(crate) fn decode(&self, length: BodyLength, out: &mut Vec<u8>) -> bool {
-        out.clear();
-        self.decode_more(length, out)
-    }
-
-    /// The same behind what of it `out` has already.
-    pub(crate) fn decode_more(&self, length: BodyLength, out: &mut Vec<u8>) -> bool {
-        out.extend_from_slice(self.received().get(out.len()..).unwrap_or_default());
-        match length {
-            BodyLength::None => true,
-            BodyLength::Length(length) => out.len() as u64 >= length,
-            BodyLength::Chunked | BodyLength::UntilClose => self.is_ended(),
-        }
-    }
-
     /// Whether all of the message has come, and lies in what was received.
     pub(crate) fn is_ended(&self) -> bool {
         self.incoming.with(|place| place.is_at_end())
@@ -283,13 +268,6 @@ impl<E: Protocol> Stream<E> {
     /// The buffer of received payload.
     pub(crate) fn input(&mut self) -> &mut Buffer {
         self.input.get_or_insert_with(Buffer::small)
-    }
-
-    /// Whether there is room for more.
-    pub(crate) fn has_room(&mut self) -> bool {
-        let input = self.input();
-        input.compact();
-        input.room_len() > 0
     }
 
     /// Gives memory back that holds nothing.
@@ -304,7 +282,7 @@ impl<E: Protocol> Stream<E> {
     /// # Errors
     /// The stream was reset, or its connection has ended; `OutOfMemory` where there is no room.
     pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        if !self.has_room() {
+        if !self.input().has_room() {
             return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
         }
         let (incoming, input) = self.halves();

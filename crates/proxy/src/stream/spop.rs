@@ -6,10 +6,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use h2::Code;
-use sample::StreamFacts;
 use spop::{Key, Refusal, Status};
 
-use super::{Buffered, NoHead, Protocol};
+use super::NoHead;
 
 /// The engine.
 pub(crate) type Engine = spop::Connection;
@@ -17,46 +16,6 @@ pub(crate) type Engine = spop::Connection;
 pub(crate) type Connection = super::Connection<Engine>;
 /// A question. Dropping it forgets its answer.
 pub(crate) type Stream = super::Stream<Engine>;
-
-impl Protocol for Engine {
-    type Key = Key;
-
-    fn place(key: Key) -> usize {
-        key.index()
-    }
-
-    fn free(&self) -> usize {
-        self.free()
-    }
-
-    /// There are no codes.
-    fn release(&mut self, key: Key, _: Option<Code>) {
-        self.release(key);
-    }
-
-    fn facts(&self, key: Key, _: Option<Code>) -> StreamFacts {
-        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        StreamFacts { id: key.stream(), open: number(self.live()), most: number(self.most()), reset: None }
-    }
-
-    fn shrink(&mut self) {
-        self.shrink();
-    }
-}
-
-impl Buffered for Engine {
-    fn output(&self) -> &[u8] {
-        self.output()
-    }
-
-    fn sent(&mut self, count: usize) {
-        self.sent(count);
-    }
-
-    fn pending(&self) -> usize {
-        self.pending()
-    }
-}
 
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,122 @@
+//! Wrong configurations are explained: in HAProxy's words for tools, at the right byte for people.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod filters;
+mod global;
+mod proxies;
+mod sections;
+mod servers;
+
+use common::{lines, load, load_quietly, places};
+
+#[test]
+fn messages_use_the_words_of_haproxy() {
+    let cases = [global::CASES, proxies::CASES, servers::CASES, filters::CASES, sections::CASES];
+    for (text, expected) in cases.concat() {
+        assert_eq!(lines(&load_quietly(text)), expected, "{text}");
+    }
+}
+
+#[test]
+fn messages_point_at_the_words_they_are_about() {
+    let cases: &[(&str, &[&str])] = &[
+        (
+            "backend b\n   balanse x\n",
+            &["2:4 unknown keyword `balanse` in `backend` section (did you mean `balance`?)"],
+        ),
+        (
+            "backend b\n timeout client 3s\n",
+            &[
+                "2:2 `timeout client` is ignored: backend `b` has no frontend's side (allowed in: defaults, frontend, listen, log-forward)",
+            ],
+        ),
+        (
+            "backend b\n timeout server 3sx\n timeout server 3.5s\n",
+            &[
+                "2:19 `x` behind a time is ignored",
+                "3:18 `timeout server`: unexpected character '.' in `3.5s` (a whole number and one of: us, ms, s, m, h, d)",
+                "3:2 `timeout server` was said before: this line counts",
+            ],
+        ),
+        (
+            "backend b\n balance uri dpeth 3\n",
+            &["2:14 `balance uri` does not know `dpeth` (did you mean `depth`?)"],
+        ),
+        (
+            "backend b\n server s \"10.0.0.1:8x\"\n",
+            &["2:21 `server`: invalid port number `8x` in `10.0.0.1:8x`"],
+        ),
+        ("backend b\n retries 5 6\n", &["2:12 `retries` has no use for `6` (usage: retries <value>)"]),
+        (
+            "listen l\n bind :80\n mode http\n compression algo gzip\n filter trace\n filter comp-res\n filter-sequence response comp-re,tarce\n",
+            &[
+                "7:27 no filter `comp-re` is declared here (did you mean `comp-res`?)",
+                "7:35 no filter `tarce` is declared here (did you mean `trace`?)",
+            ],
+        ),
+        (
+            "backend b\n timeout servr 3s\n",
+            &["2:10 unknown timeout `servr` in `backend` section (did you mean `server`?)"],
+        ),
+        ("frontend f\n bind :80,:8x\n", &["2:12 `bind`: invalid port number `8x` in `:8x`"]),
+        // What was meant as a section takes its lines along, and a line that was meant as a `bind`
+        // is not missed too.
+        (
+            "defaults\n timeout client 5s\nfronted f\n bind :80\n use_backend x\nfrontend g\n bnid :80\n",
+            &[
+                "3:1 unknown keyword `fronted` in `defaults` section (did you mean `frontend`?)",
+                "7:2 unknown keyword `bnid` in `frontend` section (did you mean `bind`?)",
+            ],
+        ),
+        (
+            "frontend f\n bind :80\n http-request set-hdr a b\n http-request deny fi TRUE\n",
+            &[
+                "3:15 unknown action `set-hdr` in `http-request` (did you mean `set-header`?)",
+                "4:20 `fi` says nothing about an answer (did you mean `if`?)",
+            ],
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(places(&load_quietly(text)), *expected, "{text}");
+    }
+}
+
+#[test]
+fn missing_timeouts_are_named() {
+    let loaded = load("listen l\n bind :80\n server s 1.1.1.1:1\n timeout client 3s\n");
+    assert_eq!(
+        places(&loaded),
+        ["1:8 missing timeouts for proxy `l` (without `timeout connect`, `timeout server`)"]
+    );
+    assert!(
+        lines(&loaded)[0]
+            .starts_with("[WARNING] missing timeouts for proxy 'l'. | While not properly invalid")
+    );
+    assert!(loaded.plan.is_some());
+}
+
+#[test]
+fn the_terminal_form_shows_the_line() {
+    let loaded = load("\n\nbackend api\n    balanse roundrobin\n");
+    let shown: Vec<String> = loaded
+        .diagnostics
+        .iter()
+        .map(|diagnostic| diag::render::terminal(diagnostic, &loaded.sources, diag::render::Colour::Never))
+        .collect();
+    let expected = "\
+error: unknown keyword `balanse` in `backend` section
+ --> test.cfg:4:5
+  |
+4 |     balanse roundrobin
+  |     ^^^^^^^ did you mean `balance`?
+";
+    assert_eq!(shown, [expected]);
+}
+
+#[test]
+fn every_error_is_reported_not_only_the_first() {
+    let loaded = load("frontend f\n bind :x\n timeout client y\n foo\nbackend b\n bar\n server\n");
+    assert_eq!(loaded.diagnostics.error_count(), 5);
+    assert!(loaded.plan.is_none());
+}

@@ -1,0 +1,58 @@
+//! Wrong lines of user lists, name servers, and sections that are none or not built.
+
+/// The whole configuration, and the messages in one-line form.
+pub(crate) const CASES: &[(&str, &[&str])] = &[
+    (
+        "userlist u\n group g users a\n user a insecure-password b\nfrontend f\n mode http\n bind :1\n acl x http_auth_group(u) g\n acl y http_auth_group(u) gg\n",
+        &["[ALERT] [8] : acl http_auth_group(): invalid group 'gg'."],
+    ),
+    (
+        "userlist u\n group g\nfrontend f\n mode http\n bind :1\n http-request deny if { http_auth_group(u) }\n",
+        &["[ALERT] [6] : acl http_auth_group(): no groups specified."],
+    ),
+    ("glbal\n", &["[ALERT] [1] : unknown keyword 'glbal' out of section; did you mean 'global' maybe ?"]),
+    (
+        "resolvers r\n nameserver a\n",
+        &["[ALERT] [2] : 'nameserver' expects <name> and <addr>[:<port>] as argument."],
+    ),
+    (
+        "resolvers r\n nameserver a 127.0.0.1:53\n nameserver a [::1]:53\n nameserver b quic4@1.1.1.1:53\n nameserver c 1.1.1.1:53 ssl\n nameserver d/ 1.1.1.1\n",
+        &[
+            "[ALERT] [3] : server 'a' already exists in this resolvers section.",
+            "[ALERT] [4] : 'nameserver … quic4@1.1.1.1:53' is not supported yet",
+            "[ALERT] [5] : 'ssl' needs a name server that is asked over connections; 'tcp@1.1.1.1:53'",
+            "[ALERT] [6] : character '/' is not permitted in server name 'd/'.",
+        ],
+    ),
+    (
+        "resolvers r\n nameserver a 127.0.0.1:53\n hold foo 3\n hold nx 3z\n timeout retry 0\n timeout query 3\n accepted_payload_size 9\nresolvers r\n",
+        &[
+            "[ALERT] [6] : 'timeout' does not know 'query'.",
+            "[ALERT] [3] : 'hold' expects one of 'nx', 'other', 'refused', 'timeout', 'valid', 'obsolete' (got 'foo').",
+            "[ALERT] [4] : unexpected character 'z' in argument to <hold>.",
+            "[ALERT] [5] : 'timeout retry' : unexpected value 0, at least 1ms is needed.",
+            "[ALERT] [7] : 'accepted_payload_size' expects a number between 12 and 65535 (got '9').",
+            "[ALERT] [8] : resolvers 'r' has same name as another resolvers (declared at test.cfg:1).",
+        ],
+    ),
+    (
+        "resolvers dns\n nameserver a 127.0.0.1:53\nbackend b\n server s 1.1.1.1:80 resolvers dsn\n server t 1.1.1.1 resolve-opts dup\n server u 1.1.1.1 resolve-net 10/8\n server v 1.1.1.1 resolve-prefer v4\n",
+        &[
+            "[ALERT] [5] : 'server b/t' : 'resolve-opts' : unknown resolve-opts option 'dup', supported methods are 'allow-dup-ip', 'ignore-weight', and 'prevent-dup-ip'.",
+            "[ALERT] [6] : 'server b/u' : 'resolve-net' invalid network '10/8'.",
+            "[ALERT] [7] : 'server b/v' : 'resolve-prefer' expects one of 'ipv4', 'ipv6' (got 'v4').",
+            "[ALERT] [4] : 'server b/s' : unable to find required resolvers 'dsn'",
+        ],
+    ),
+    (
+        "dynamic-update\n update id-pattern x\nhaterm h\n bind :80\n",
+        &[
+            "[ALERT] [1] : section 'dynamic-update' is not supported yet",
+            "[ALERT] [3] : section 'haterm' is not supported yet",
+        ],
+    ),
+    (
+        "userlist u\n user a insecure-password b groups g\n",
+        &["[ALERT] [2] : userlist: no such group 'g' specified in user 'a'"],
+    ),
+];

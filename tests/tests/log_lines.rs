@@ -1,0 +1,295 @@
+//! What log lines tell, seen from outside: of connections that never become a stream, of what is no
+//! request, of fields that are captured; and which lines are sent at all.
+
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpStream};
+
+use weir_tests::client::Client;
+use weir_tests::logs::{Collector, DEFAULTS, GLOBAL, frontend, get};
+use weir_tests::{Weir, free_port};
+
+#[test]
+fn connections_that_never_become_a_stream_are_logged_too() {
+    let collector = Collector::new();
+    let (port, custom) = (free_port(), free_port());
+    let log = format!("log 127.0.0.1:{} format raw local0", collector.port());
+    let _weir = Weir::start(
+        &format!(
+            "{GLOBAL}{DEFAULTS}frontend f\n  bind 127.0.0.1:{port} accept-proxy name door\n  option dontlognull\n  {log}\n\
+             frontend g\n  bind 127.0.0.1:{custom} accept-proxy\n  {log}\n  error-log-format \"%OG of %ci on %f, %tsc\"\n  option dontlognull\n"
+        ),
+        &[port, custom],
+    );
+    Client::connect(port).send("GET / HTTP/1.1\r\n\r\n").read_to_end();
+    let text = collector.next();
+    assert!(
+        text.starts_with("127.0.0.1:")
+            && text
+                .ends_with("] f/door: Received something which does not look like a PROXY protocol header\n"),
+        "{text}"
+    );
+    Client::connect(custom).send("GET / HTTP/1.1\r\n\r\n").read_to_end();
+    assert_eq!(collector.next(), "sess_error of 127.0.0.1 on g, PR--\n");
+}
+
+#[test]
+fn a_client_without_its_proxy_header_is_told_by_number_name_and_words() {
+    let waiting = |kind| format!("{kind} while waiting for PROXY protocol header");
+    let received = |what| format!("Received {what} PROXY protocol header");
+    let other =
+        "15 PRX_NOT_HDR Received something which does not look like a PROXY protocol header".to_owned();
+    let invalid = received("an invalid").replace("Received", "16 PRX_BAD_HDR Received");
+    let cases: &[(&[u8], &str, String)] = &[
+        (b"", "close", waiting("11 PRX_EMPTY Connection closed")),
+        (b"", "late", waiting("13 PRX_TIMEOUT Timeout")),
+        (b"PROXY TCP4 192.0", "close", "14 PRX_TRUNCATED Truncated PROXY protocol header received".into()),
+        (b"GET / HTTP/1.1\r\n\r\n", "wait", other.clone()),
+        (b"PROXY TCP4 192.0.2.1 192.0.2.2 1\r\n", "wait", invalid.clone()),
+        (
+            b"PROXY SCTP 192.0.2.1 192.0.2.2 1 2\r\n",
+            "wait",
+            "17 PRX_BAD_PROTO Received an unhandled protocol in the PROXY protocol header".into(),
+        ),
+        (b"\r\n\r\n\0\r\nQUIT\n\x11\x11\0\0", "wait", other),
+        (b"\r\n\r\n\0\r\nQUIT\n\x21\x41\0\0", "wait", invalid.clone()),
+        (b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x04\x01\x02\x03\x04", "wait", invalid),
+        (
+            b"PROXY UNKNOWN\r\nGET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n",
+            "wait",
+            "fine: 0 Success".into(),
+        ),
+    ];
+    tell("accept-proxy", cases);
+}
+
+#[test]
+fn a_client_without_its_netscaler_header_is_told_by_number_name_and_words() {
+    let waiting = |what: &str, kind| format!("{what} {kind} NetScaler Client IP header");
+    let magic = "22 CIP_BAD_MAGIC Received an invalid NetScaler Client IP magic number".to_owned();
+    let cases: &[(&[u8], &str, String)] = &[
+        (b"", "close", waiting("18 CIP_EMPTY Connection closed", "while waiting for")),
+        (b"\0\0", "late", waiting("20 CIP_TIMEOUT Timeout", "while waiting for a")),
+        (b"\0\0\x04", "close", "21 CIP_TRUNCATED Truncated NetScaler Client IP header received".into()),
+        (b"GET / HTTP/1.1\r\n\r\n", "wait", magic),
+        (
+            b"\0\0\x04\xd2\0\0\0\x14\x50123456789012345678901234567890",
+            "wait",
+            "23 CIP_BAD_PROTO Received an unhandled protocol in the NetScaler Client IP header".into(),
+        ),
+    ];
+    tell("accept-netscaler-cip 1234", cases);
+}
+
+/// What is logged of clients that send bytes to a listener with `accepts`, and then close the
+/// connection (`close`), leave it open (`wait`), or do so where that takes too long (`late`).
+fn tell(accepts: &str, cases: &[(&[u8], &str, String)]) {
+    let collector = Collector::new();
+    // What is looked at whether it is open would be logged too; the last one that is opened tells
+    // of the others.
+    let (patient, hurried, open) = (free_port(), free_port(), free_port());
+    let frontend = |name: &str, port: u16, lines: &str| {
+        format!(
+            "frontend {name}\n  bind 127.0.0.1:{port} {accepts}\n  {lines}\n  \
+             log 127.0.0.1:{} format raw local0\n  log-format \"fine: %[fc_err] %[fc_err_str]\"\n  \
+             error-log-format \"%[fc_err] %[fc_err_name] %[fc_err_str]\"\n  http-request return status 200\n",
+            collector.port()
+        )
+    };
+    let frontends = frontend("f", patient, "") + &frontend("h", hurried, "timeout client-hs 50ms");
+    let _weir =
+        Weir::start(&format!("{GLOBAL}{DEFAULTS}{frontends}frontend g\n  bind 127.0.0.1:{open}\n"), &[open]);
+    for (bytes, then, told) in cases {
+        let port = if *then == "late" { hurried } else { patient };
+        let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("the port is open");
+        client.write_all(bytes).expect("a connection");
+        let open = (*then != "close").then_some(client);
+        assert_eq!(collector.next().trim_end(), told, "{}", bytes.escape_ascii());
+        drop(open);
+    }
+}
+
+#[test]
+fn a_sample_counts_the_lines_of_a_proxy_whichever_thread_made_them() {
+    let collector = Collector::new();
+    let ports = [free_port(), free_port()];
+    let log = format!("  log 127.0.0.1:{} format raw sample 1,3:4 local0\n", collector.port());
+    let frontend = |port: u16| {
+        format!(
+            "frontend f{port}\n  bind 127.0.0.1:{port} shards by-thread\n  log global\n  option dontlognull\n  \
+             log-format \"%HP\"\n  http-request return status 200\n"
+        )
+    };
+    let frontends = ports.map(frontend).concat();
+    let _weir = Weir::start(&format!("{GLOBAL}{log}{DEFAULTS}{frontends}"), &ports);
+    for number in 0..8 {
+        get(ports[0], &format!("/a{number}"));
+        get(ports[1], &format!("/b{number}"));
+    }
+    // Which lines are the odd ones is for the threads to say; that half of each proxy's are sent is
+    // not.
+    let told: Vec<String> = (0..8).map(|_| collector.next()).collect();
+    assert_eq!(told.iter().filter(|path| path.starts_with("/a")).count(), 4, "{told:?}");
+}
+
+#[test]
+fn a_frontend_without_a_format_tells_who_connected_where() {
+    let collector = Collector::new();
+    let port = free_port();
+    let _weir = Weir::start(
+        &format!(
+            "{GLOBAL}{DEFAULTS}frontend f\n  bind 127.0.0.1:{port}\n  log 127.0.0.1:{} format raw local0\n  option dontlognull\n  http-request return status 200\n",
+            collector.port()
+        ),
+        &[port],
+    );
+    get(port, "/");
+    let text = collector.next();
+    assert!(
+        text.starts_with("Connect from 127.0.0.1:")
+            && text.ends_with(&format!(" to 127.0.0.1:{port} (f/HTTP)\n")),
+        "{text}"
+    );
+}
+
+#[test]
+fn places_for_captured_headers_are_shown_whoever_answers() {
+    let collector = Collector::new();
+    let port = free_port();
+    let logs = format!("log 127.0.0.1:{} format raw local0", collector.port());
+    let _weir = Weir::start(
+        &format!(
+            "{GLOBAL}{DEFAULTS}frontend f\n  bind 127.0.0.1:{port}\n  option dontlognull\n  {logs}\n  log-format \"%hr %hs %hsl\"\n  \
+             capture request header Host len 9\n  capture request header X-None len 9\n  capture response header X-Some len 9\n  \
+             http-request return status 200\n"
+        ),
+        &[port],
+    );
+    get(port, "/");
+    assert_eq!(collector.next(), "{h|} {} -\n");
+}
+
+#[test]
+fn what_was_not_understood_is_logged_while_its_client_is_still_there() {
+    let (port, collector) = (free_port(), Collector::new());
+    let logs = format!("log 127.0.0.1:{} local0", collector.port());
+    let weir = Weir::start(&format!("{GLOBAL}{DEFAULTS}{}", frontend(port, &logs)), &[port]);
+    // More bytes than were read are on their way: the connection stays until they can be thrown
+    // away.
+    let early = (0..5).any(|_| {
+        let mut client = Client::connect(port);
+        client.send("BAD\x01\r\n\r\n");
+        let _ = collector.next();
+        weir.ask("show info").contains("\nCurrConns: 1\n")
+    });
+    assert!(early, "{}", weir.ask("show sess"));
+}
+
+#[test]
+fn what_was_denied_has_a_unique_id_and_what_was_no_request_none() {
+    let (collector, port) = (Collector::new(), free_port());
+    let configuration = format!(
+        "{DEFAULTS}frontend f\n  bind 127.0.0.1:{port}\n  option dontlognull\n  log 127.0.0.1:{} local0\n  unique-id-format one\n  \
+         log-format \"<%ID %ST %[txn.status]>\"\n  http-request deny\n",
+        collector.port()
+    );
+    let _weir = Weir::start(&configuration, &[port]);
+    for (request, expected) in
+        [("GET / HTTP/1.1\r\nHost: h\r\n\r\n", "<one 403 403>"), ("nothing\r\n\r\n", "<- 400 ->")]
+    {
+        let mut client = Client::connect(port);
+        client.send(request);
+        let line = collector.next();
+        assert!(line.contains(expected), "{line}");
+    }
+}
+
+/// A frontend that answers what it understands, and how it tells of connections, with `more` lines.
+fn strict(port: u16, collector: &Collector, more: &str) -> String {
+    format!(
+        "frontend f{port}\n  bind 127.0.0.1:{port}\n  timeout http-request 200ms\n  log 127.0.0.1:{} {more}\n  \
+         log-format \"usual %OG %ST %tsc\"\n  http-request return status 200\n",
+        collector.port()
+    )
+}
+
+#[test]
+fn what_is_no_request_is_logged_as_an_error_of_the_connection() {
+    let collector = Collector::new();
+    let ports = [free_port(), free_port(), free_port()];
+    let raw = "format raw local0\n  ";
+    let _weir = Weir::start(
+        &format!(
+            "{GLOBAL}log-profile p\n  on error format \"profile %OG %ST %tsc\"\n  on close drop\n{DEFAULTS}{}{}{}",
+            strict(
+                ports[0],
+                &collector,
+                &format!("{raw}log-steps accept\n  error-log-format \"error %OG %ST %tsc\"")
+            ),
+            strict(ports[1], &collector, raw),
+            strict(ports[2], &collector, &format!("profile p {raw}")),
+        ),
+        &ports,
+    );
+    // What is looked at whether it is open leaves a line too, but where a profile drops it: none is
+    // a request.
+    let mut probes: Vec<_> = (0..3).map(|_| collector.next()).collect();
+    probes.sort();
+    assert_eq!(
+        probes,
+        ["error sess_error 400 CR--\n", "profile sess_error 400 CR--\n", "usual sess_error 400 CR--\n"]
+    );
+    let cases: &[(&str, &str)] = &[
+        ("GET\r\n\r\n", "400 PR--"),
+        ("GET / HTTP/1.1\r\n", "408 cR--"),
+        ("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "400 PR--"),
+    ];
+    for (bytes, end) in cases {
+        for (port, format) in ports.into_iter().zip(["error", "usual", "profile"]) {
+            Client::connect(port).send(bytes).read_to_end();
+            assert_eq!(collector.next(), format!("{format} sess_error {end}\n"), "{bytes:?}");
+        }
+    }
+    // A request that is one is told of at the steps asked for, whatever becomes of it.
+    get(ports[0], "/");
+    assert_eq!(collector.next(), "usual txn_accept -1 ----\n");
+    get(ports[2], "/");
+    get(ports[1], "/");
+    assert_eq!(collector.next(), "usual txn_close 200 LR--\n");
+}
+
+#[test]
+fn a_request_that_is_badly_coded_from_the_start_reaches_no_server() {
+    let origin = weir_tests::Origin::text("reached");
+    let port = free_port();
+    let weir = Weir::start(
+        &format!(
+            "{GLOBAL}{DEFAULTS}listen l\n  bind 127.0.0.1:{port}\n  server s 127.0.0.1:{}\n",
+            origin.port()
+        ),
+        &[port],
+    );
+    let head = "POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for body in ["zz\r\n", "5\r\nhello!\r\n", "5\nhello", "-1\r\n"] {
+        let answer = Client::connect(port).send(format!("{head}{body}")).read_to_end();
+        assert!(answer.starts_with(b"HTTP/1.1 400"), "{body:?}: {}", answer.escape_ascii());
+    }
+    assert_eq!(origin.connections(), 0);
+    let kept = weir.ask("show errors");
+    assert!(kept.contains("invalid chunk") && kept.contains("-1\\r\\n"), "{kept}");
+    let answer = Client::connect(port).send(format!("{head}5\r\nhello\r\n0\r\n\r\n")).read_to_end();
+    assert!(answer.ends_with(b"reached"), "{}", answer.escape_ascii());
+}
+
+#[test]
+fn as_much_of_a_uri_is_logged_as_was_asked_for() {
+    for (said, length) in
+        [("", 1023), ("  tune.http.logurilen 20\n", 20), ("  tune.http.logurilen 2000\n", 2000)]
+    {
+        let (port, collector) = (free_port(), Collector::new());
+        let logs = format!("log 127.0.0.1:{} len 8192 format raw local0", collector.port());
+        let frontend = frontend(port, &logs).replace("path=%HP", "%r");
+        let _weir = Weir::start(&format!("{GLOBAL}{said}{DEFAULTS}{frontend}"), &[port]);
+        get(port, &format!("/{}", "a".repeat(3000)));
+        assert_eq!(collector.next(), format!("GET /{}\n", "a".repeat(length - 5)), "{said}");
+    }
+}
