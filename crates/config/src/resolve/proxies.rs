@@ -192,30 +192,19 @@ fn check_log_mode(proxy: &Pending<'_>, context: &mut Context<'_>) {
     );
 }
 
-/// `mode spop` is for backends alone, and what is about streams of clients has no place there.
+/// `mode spop` is for what has a backend's side.
 fn check_spop_mode(proxy: &Pending<'_>, context: &mut Context<'_>) {
     let settings = &proxy.settings;
-    if settings.mode != state::Mode::Spop {
+    if settings.mode != state::Mode::Spop || settings.is_backend() {
         return;
     }
     let (kind, name) = (settings.kind_name(), settings.name);
-    if settings.is_frontend() {
-        context.diagnostics.push(
-            Diagnostic::alert(format!("{kind} `{name}` cannot be in `mode spop`: only backends can"))
-                .at(proxy.section.name.span())
-                .help("`filter spoe` in a frontend asks the agents of a backend in this mode")
-                .haproxy("mode spop is only applicable on proxies with backend capability."),
-        );
-    }
-    for statement in settings.all_rules() {
-        let keyword = statement.keyword.name;
-        if keyword.starts_with("tcp-") || keyword.starts_with("stick ") {
-            context.diagnostics.push(
-                Diagnostic::alert(format!("`{keyword}` in `mode spop` is not supported yet"))
-                    .at(statement.keyword_span()),
-            );
-        }
-    }
+    context.diagnostics.push(
+        Diagnostic::alert(format!("{kind} `{name}` cannot be in `mode spop`: only backends can"))
+            .at(proxy.section.name.span())
+            .help("`filter spoe` in a frontend asks the agents of a backend in this mode")
+            .haproxy("mode spop is only applicable on proxies with backend capability."),
+    );
 }
 
 /// The ring of a `ring` section.
