@@ -353,9 +353,11 @@ fn poll_filtered(
     let Some(mut input) = service.map(|service| std::mem::take(&mut service.input)) else {
         return Poll::Ready(Ok(()));
     };
-    let before = x.upload.received;
+    let (before, held) = (x.upload.received, input.len());
+    // As much as a line may have before it is given in parts.
+    let most = client.worker.shared.plan.global.tune.bufsize;
     let pumped = loop {
-        let mut to = Sink::Memory(&mut input, PORTION);
+        let mut to = Sink::Memory(&mut input, most);
         let pumped = x.upload.poll_pump(context, client.side.source(), &mut to);
         if pumped.is_pending() {
             match scripted::run(client, x, false, context) {
@@ -367,7 +369,7 @@ fn poll_filtered(
         break pumped;
     };
     x.txn.bytes_in += x.upload.received - before;
-    let has_any = !input.is_empty();
+    let has_more = input.len() > held;
     if let Some(service) = x.scripting.as_mut().and_then(|scripting| scripting.service.as_mut()) {
         service.input = input;
         service.is_ended |= pumped.is_ready();
@@ -376,7 +378,7 @@ fn poll_filtered(
         Poll::Ready(Err(FlowError::Filter)) => Poll::Ready(Err(Fault::BadRequestBody)),
         // What does not come is missed by the service.
         Poll::Ready(_) => Poll::Ready(Ok(())),
-        Poll::Pending if has_any => Poll::Ready(Ok(())),
+        Poll::Pending if has_more => Poll::Ready(Ok(())),
         Poll::Pending => Poll::Pending,
     }
 }
