@@ -252,3 +252,24 @@ fn a_listen_section_may_have_the_agents() {
     assert_eq!(told.take().len(), 1);
     assert!(weir.messages().contains("'agents' has no 'bind' directive"), "{}", weir.messages());
 }
+
+#[test]
+fn traces_tell_of_connections_to_agents_and_of_questions() {
+    let (agent, _told) = named("ok");
+    let (weir, port) = Setting::new(&engine(LINES, EVENTS), FRONT, agent.port()).run();
+    weir.ask("trace spop sink buf0 level proto verbosity complete start now");
+    get(port, "/").expect("a response");
+    let mut lines = String::new();
+    let wanted = [
+        "new connection to an agent : backend=agents server=a",
+        "asking a question : backend=agents server=a stream=1",
+        "an agent is ready",
+        "an answer was received",
+        "question over",
+    ];
+    let told = eventually(|| {
+        lines = weir.ask("show events buf0");
+        wanted.iter().all(|text| lines.contains(text))
+    });
+    assert!(told, "{lines}");
+}
