@@ -256,7 +256,9 @@ fn a_listen_section_may_have_the_agents() {
 #[test]
 fn traces_tell_of_connections_to_agents_and_of_questions() {
     let (agent, _told) = named("ok");
-    let (weir, port) = Setting::new(&engine(LINES, EVENTS), FRONT, agent.port()).run();
+    let mut setting = Setting::new(&engine(LINES, EVENTS), FRONT, agent.port());
+    setting.global = "log ring@buf0 local0".to_owned();
+    let (weir, port) = setting.run();
     weir.ask("trace spop sink buf0 level proto verbosity complete start now");
     get(port, "/").expect("a response");
     let mut lines = String::new();
