@@ -192,10 +192,20 @@ fn check_log_mode(proxy: &Pending<'_>, context: &mut Context<'_>) {
     );
 }
 
-/// `mode spop` is for what has a backend's side.
+/// `mode spop` is for what has a backend's side; what is asked passes no filters.
 fn check_spop_mode(proxy: &Pending<'_>, context: &mut Context<'_>) {
     let settings = &proxy.settings;
-    if settings.mode != state::Mode::Spop || settings.is_backend() {
+    if settings.mode != state::Mode::Spop {
+        return;
+    }
+    if settings.is_backend() {
+        for filter in &settings.filters {
+            context.diagnostics.push(
+                Diagnostic::warning("`filter` has no effect in `mode spop`")
+                    .at(filter.keyword.span())
+                    .help("filters of the proxy that asks the agents see its streams"),
+            );
+        }
         return;
     }
     let (kind, name) = (settings.kind_name(), settings.name);

@@ -403,7 +403,7 @@ fn agent(
 /// Where an agent's questions come from. Nobody connects to it, and no statistics tell of it.
 fn frontend(section: &Section, engine_id: &str) -> state::Proxy {
     let seed = ProxySeed {
-        id: 0,
+        id: u32::MAX,
         name: section.name.as_str().into(),
         mode: Mode::Spop,
         is_frontend: true,

@@ -316,7 +316,7 @@ pub mod spop {
         event(RX_ACK, "rx_ack", "an ACK frame was received"),
         event(TX_HELLO, "tx_hello", "a HELLO frame was made"),
         event(TX_NOTIFY, "tx_notify", "a NOTIFY frame was made"),
-        event(TX_DISCONNECT, "tx_discon", "a DISCONNECT frame was made"),
+        event(TX_DISCONNECT, "tx_disconnect", "a DISCONNECT frame was made"),
         event(STREAM_NEW, "spop_strm_new", "a question begins"),
         event(STREAM_END, "spop_strm_end", "a question is over"),
         event(STREAM_ERROR, "spop_strm_err", "a question has no answer"),
@@ -327,8 +327,8 @@ impl Source {
     /// All of them, in HAProxy's order.
     pub const ALL: [Self; 10] = [
         Self::H2,
-        Self::Spop,
         Self::Fcgi,
+        Self::Spop,
         Self::Acme,
         Self::Ssl,
         Self::H1,

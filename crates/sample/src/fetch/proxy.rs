@@ -149,7 +149,8 @@ fn fe_conn<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'
 }
 
 fn fe_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    int(env.session?.frontend.id)
+    // What no configuration numbers has -1, as in HAProxy.
+    int(env.session?.frontend.id.cast_signed())
 }
 
 fn fe_name<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

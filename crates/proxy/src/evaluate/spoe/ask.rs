@@ -11,10 +11,11 @@ use std::task::Poll;
 use plan::proxy::Reuse;
 use plan::spoe::{Agent, Engine};
 use runtime::timer::{Timer, now_ms, now_us};
+use sample::track::Event;
 use spop::{Config, Refusal, Status};
 use state::Answer;
 
-use super::backend::{Asked, note_server, of_answer, of_question, stand_in};
+use super::backend::{Asked, note, note_server, of_answer, of_question, stand_in};
 use super::failure::Failure;
 use crate::client::{Client, Watch};
 use crate::exchange::Exchange;
@@ -116,22 +117,30 @@ async fn reach(client: &mut Client, own: &mut Exchange, asked: Asked<'_>) -> Res
         }
         let fault = match attempt(client, own, asked, &lease).await {
             Ok(Ok(answer)) => {
+                for traffic in [&backend.state.backend.mine().traffic, &lease.server().state.counters.mine().traffic] {
+                    traffic.bytes_in.add(asked.length());
+                    traffic.bytes_out.add(answer.len() as u64);
+                }
                 lease.answered(Answer::Good);
                 attempt::tell(lease.server(), Ok(()));
                 if sees_questions {
-                    of_answer(client, own, asked, &answer).await?;
+                    note(client, own, Event::BytesOut(answer.len() as u64));
                     stick::of_response(client, own, backend, lease.server());
                 }
                 return Ok(answer);
             }
-            Ok(Err(none)) => {
+            Ok(Err(Without::Answer(none))) => {
                 // What does not fit is no fault of the server's.
                 lease.answered(if none == NoAnswer::TooBig { Answer::Good } else { Answer::Bad });
                 return Err(Failure::of(none));
             }
+            Ok(Err(Without::Rules(failure))) => {
+                lease.gave_up();
+                return Err(failure);
+            }
             Err(fault) => fault,
         };
-        let last = own.txn.retries >= backend.retries
+        let last = own.txn.retries >= retry::most(own, backend)
             || fault.retry_kind().is_none()
             || !retry::is_affordable(own, backend);
         attempt::count_failure(backend, &lease, fault, last);
@@ -141,6 +150,14 @@ async fn reach(client: &mut Client, own: &mut Exchange, asked: Asked<'_>) -> Res
         let target = retry::before_retry(client, own, backend, lease, fault).await;
         (kept, avoid) = target.map_err(Failure::of_fault)?.parts();
     }
+}
+
+/// Why a question has no answer though its server was reached.
+enum Without {
+    /// The server, or the connection to it.
+    Answer(NoAnswer),
+    /// Rules of the backend.
+    Rules(Failure),
 }
 
 /// Asks one server. A connection that stood idle may have ended without our knowing: then once more
@@ -153,9 +170,10 @@ async fn attempt(
     own: &mut Exchange,
     asked: Asked<'_>,
     lease: &Lease,
-) -> Result<Result<Vec<u8>, NoAnswer>, Fault> {
+) -> Result<Result<Vec<u8>, Without>, Fault> {
     let Asked { agent, backend, messages, leaving } = asked;
     let server = lease.server();
+    let none = |none| Ok(Err(Without::Answer(none)));
     // Engines have connections of their own: their handshakes differ.
     let key = [&*connect::pool_key(client, own, server), b"\0", agent.engine_id.as_bytes()].concat();
     let key: Box<[u8]> = key.into();
@@ -183,18 +201,23 @@ async fn attempt(
         };
         match question.ask(messages) {
             Ok(()) => {}
-            Err(Refusal::TooBig) => return Ok(Err(NoAnswer::TooBig)),
+            Err(Refusal::TooBig) => return none(NoAnswer::TooBig),
             // It ended since it was looked at.
-            Err(Refusal::Full) if fresh => return Ok(Err(NoAnswer::Ended(Status::IO))),
+            Err(Refusal::Full) if fresh => return none(NoAnswer::Ended(Status::IO)),
             Err(Refusal::Full) => {
                 fresh = true;
                 continue;
             }
         }
+        if backend.prepared().sees_questions
+            && let Err(failure) = of_answer(client, own, asked, &mut question).await
+        {
+            return Ok(Err(Without::Rules(failure)));
+        }
         match wait(client, backend, &mut question, leaving).await? {
             Ok(()) => return Ok(Ok(question.answer().to_vec())),
             Err(NoAnswer::Ended(Status::IO)) if question.is_reused() && !fresh => fresh = true,
-            Err(none) => return Ok(Err(none)),
+            Err(why) => return none(why),
         }
     }
 }
