@@ -62,7 +62,9 @@ fn rules_see_what_is_asked_and_answered_and_nothing_of_the_client() {
          tcp-response content set-var(proc.seen.answer) res.payload(0,0),hex if {{ res.len gt 0 }}"
     );
     let mut setting = Setting::new(&engine(LINES, EVENTS), FRONT, agent.port());
-    setting.front.push_str("\n http-request set-var(sess.of_client) int(1)\n http-response set-header x-kept %[var(txn.kept)]");
+    setting.front.push_str(
+        "\n http-request set-var(sess.of_client) int(1)\n http-response set-header x-kept %[var(txn.kept)]",
+    );
     setting.agents.insert_str(0, &format!("{rules}\n "));
     let (weir, port) = setting.run();
     let response = get(port, "/some").expect("a response");
@@ -84,7 +86,10 @@ fn rules_see_what_is_asked_and_answered_and_nothing_of_the_client() {
     for (name, wanted) in wanted {
         assert_eq!(variable(&weir, &format!("seen.{name}")), wanted, "{name}");
     }
-    assert_eq!((weir.stat("agents,BACKEND", "bin"), weir.stat("agents,BACKEND", "bout")), ("32".into(), "11".into()));
+    assert_eq!(
+        (weir.stat("agents,BACKEND", "bin"), weir.stat("agents,BACKEND", "bout")),
+        ("32".into(), "11".into())
+    );
 }
 
 #[test]
@@ -95,7 +100,9 @@ fn a_question_that_rules_refuse_is_not_asked() {
             "tcp-request content accept if {{ {PATH} -m sub /good }}\n tcp-request content {refuse} if {{ {PATH} -m beg /bad }}"
         );
         let (weir, port) = with_rules(&rules, &agent);
-        for (path, got, asked) in [("/bad", "257", 0), ("/bad/good", "ok", 1), ("/", "ok", 1), ("/bad", "257", 0)] {
+        for (path, got, asked) in
+            [("/bad", "257", 0), ("/bad/good", "ok", 1), ("/", "ok", 1), ("/bad", "257", 0)]
+        {
             assert_eq!(shown(get(port, path), "x-got").trim(), got, "{refuse} {path}");
             assert_eq!(told.take().len(), asked, "{refuse} {path}");
         }
@@ -169,7 +176,9 @@ fn do_log_writes_where_the_agent_logs_in_the_words_of_a_profile() {
     setting.agents.push_str("\nlog-profile own\n on any format \"fe=%f be=%b srv=%s ci=%ci\"");
     let (_weir, port) = setting.run();
     assert_eq!(shown(get(port, "/"), "x-got").trim(), "ok");
-    for wanted in ["<158>", "fe=ag be=agents srv=<NOSRV> ci=-", "<155>", "fe=ag be=agents srv=a ci=-"].chunks(2) {
+    for wanted in
+        ["<158>", "fe=ag be=agents srv=<NOSRV> ci=-", "<155>", "fe=ag be=agents srv=a ci=-"].chunks(2)
+    {
         let mut bytes = [0; 1024];
         let length = log.recv(&mut bytes).expect("a line");
         let line = String::from_utf8_lossy(&bytes[..length]).trim_end().to_owned();

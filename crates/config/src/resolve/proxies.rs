@@ -206,6 +206,13 @@ fn check_spop_mode(proxy: &Pending<'_>, context: &mut Context<'_>) {
                     .help("filters of the proxy that asks the agents see its streams"),
             );
         }
+        for statement in settings.all_rules().filter(|line| line.keyword.name == "tcp-request content") {
+            if let Some(word) = statement.arguments().first().filter(|word| **word == "use-service") {
+                context.diagnostics.push(
+                    Diagnostic::alert("`use-service` in `mode spop` is not supported yet").at(word.span()),
+                );
+            }
+        }
         return;
     }
     let (kind, name) = (settings.kind_name(), settings.name);

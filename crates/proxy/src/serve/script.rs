@@ -434,7 +434,6 @@ async fn write(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
         }
     }
     x.txn.bytes_out += sent as u64;
-    let flush =
-        |client: &mut Client, context: &mut Context<'_>| client.side.sink().poll_flush(context);
+    let flush = |client: &mut Client, context: &mut Context<'_>| client.side.sink().poll_flush(context);
     client.wait(watch, flush).await?.map_err(|_| Fault::ClientAborted)
 }

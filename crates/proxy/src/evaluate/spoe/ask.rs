@@ -117,7 +117,9 @@ async fn reach(client: &mut Client, own: &mut Exchange, asked: Asked<'_>) -> Res
         }
         let fault = match attempt(client, own, asked, &lease).await {
             Ok(Ok(answer)) => {
-                for traffic in [&backend.state.backend.mine().traffic, &lease.server().state.counters.mine().traffic] {
+                for traffic in
+                    [&backend.state.backend.mine().traffic, &lease.server().state.counters.mine().traffic]
+                {
                     traffic.bytes_in.add(asked.length());
                     traffic.bytes_out.add(answer.len() as u64);
                 }

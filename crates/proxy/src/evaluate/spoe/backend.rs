@@ -260,13 +260,7 @@ fn log(client: &Client, own: &Exchange, agent: &Agent, origin: LogOrigin, profil
 }
 
 /// Runs `rules` from number `start` on, until something is to be done. All of the bytes are here.
-fn step(
-    client: &Client,
-    own: &mut Exchange,
-    rules: &RuleSet,
-    start: usize,
-    until: u64,
-) -> (Outcome, usize) {
+fn step(client: &Client, own: &mut Exchange, rules: &RuleSet, start: usize, until: u64) -> (Outcome, usize) {
     let now_ms = now_ms();
     let mut stage = Stage {
         process: &client.worker.shared.process,

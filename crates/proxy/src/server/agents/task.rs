@@ -100,7 +100,12 @@ fn take_in(shared: &Rc<Shared>, mut bytes: &[u8]) -> Result<(), End> {
     loop {
         let received = connection.engine.borrow_mut().receive(bytes).map_err(|_| End::Word);
         if received.is_err() {
-            tell(shared, 0, (spop::CONNECTION_ERROR, Level::Error), "an agent ends its connection, or has to");
+            tell(
+                shared,
+                0,
+                (spop::CONNECTION_ERROR, Level::Error),
+                "an agent ends its connection, or has to",
+            );
         }
         let (used, event) = received?;
         bytes = &bytes[used..];
