@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use weir_tests::agent::{Frames, Notified, Value, ack, agent, scope, set};
+use weir_tests::agent::{Frames, Value, ack, agent, scope, set};
 use weir_tests::client::get;
 use weir_tests::spoe::{EVENTS, Running, Setting, Told, engine, shown};
 use weir_tests::{Origin, PATIENCE, Weir, eventually, free_port};
@@ -33,7 +33,8 @@ fn named(name: &'static str) -> (Origin, Told) {
 
 /// A program whose agents' backend has these lines before its server.
 fn with_rules(rules: &str, agent: &Origin) -> (Running, u16) {
-    let mut setting = Setting::new(&engine(LINES, EVENTS), FRONT, agent.port());
+    let file = engine(LINES, EVENTS);
+    let mut setting = Setting::new(&file, FRONT, agent.port());
     setting.agents.insert_str(0, &format!("{rules}\n "));
     setting.run()
 }
@@ -61,7 +62,8 @@ fn rules_see_what_is_asked_and_answered_and_nothing_of_the_client() {
          tcp-response inspect-delay 10s\n \
          tcp-response content set-var(proc.seen.answer) res.payload(0,0),hex if {{ res.len gt 0 }}"
     );
-    let mut setting = Setting::new(&engine(LINES, EVENTS), FRONT, agent.port());
+    let file = engine(LINES, EVENTS);
+    let mut setting = Setting::new(&file, FRONT, agent.port());
     setting.front.push_str(
         "\n http-request set-var(sess.of_client) int(1)\n http-response set-header x-kept %[var(txn.kept)]",
     );
@@ -152,7 +154,8 @@ fn the_time_for_an_answer_goes_on_while_rules_wait() {
     let (agent, told) = named("ok");
     let rules = "tcp-request inspect-delay 60s\n tcp-request content reject if { req.len gt 1000 }";
     let lines = LINES.replace("processing 10s", "processing 200ms");
-    let mut setting = Setting::new(&engine(&lines, EVENTS), FRONT, agent.port());
+    let file = engine(&lines, EVENTS);
+    let mut setting = Setting::new(&file, FRONT, agent.port());
     setting.agents.insert_str(0, &format!("{rules}\n "));
     let (weir, port) = setting.run();
     assert_eq!(shown(get(port, "/"), "x-got").trim(), "1");
@@ -167,7 +170,8 @@ fn do_log_writes_where_the_agent_logs_in_the_words_of_a_profile() {
     let collector = log.local_addr().expect("an address").port();
     let (agent, _told) = named("ok");
     let lines = format!("{LINES}\n option dontlog-normal\n log 127.0.0.1:{collector} local3");
-    let mut setting = Setting::new(&engine(&lines, EVENTS), FRONT, agent.port());
+    let file = engine(&lines, EVENTS);
+    let mut setting = Setting::new(&file, FRONT, agent.port());
     setting.agents.insert_str(
         0,
         "tcp-request content do-log\n tcp-request content do-log profile own\n \
@@ -189,7 +193,8 @@ fn do_log_writes_where_the_agent_logs_in_the_words_of_a_profile() {
 #[test]
 fn keys_of_questions_keep_them_at_one_agent() {
     let [(one, of_one), (two, of_two)] = ["one", "two"].map(named);
-    let mut setting = Setting::new(&engine(LINES, EVENTS), FRONT, one.port());
+    let file = engine(LINES, EVENTS);
+    let mut setting = Setting::new(&file, FRONT, one.port());
     setting.agents = format!(
         "balance roundrobin\n stick-table type string len 64 size 1k\n stick on {PATH}\n server a 127.0.0.1:{}\n server b 127.0.0.1:{}",
         one.port(),
@@ -212,7 +217,8 @@ fn keys_of_questions_keep_them_at_one_agent() {
 #[test]
 fn answers_tell_which_agent_has_a_key_too() {
     let [(one, _), (two, _)] = ["one", "two"].map(named);
-    let mut setting = Setting::new(&engine(LINES, EVENTS), FRONT, one.port());
+    let file = engine(LINES, EVENTS);
+    let mut setting = Setting::new(&file, FRONT, one.port());
     setting.agents = format!(
         "balance roundrobin\n stick-table type string len 64 size 1k\n tcp-response inspect-delay 10s\n \
          tcp-response content accept if {{ res.len gt 9 }}\n stick store-response res.payload(9,0)\n server a 127.0.0.1:{}\n server b 127.0.0.1:{}",
@@ -234,7 +240,8 @@ fn what_rules_track_is_the_question_s_and_not_the_client_s() {
         "tcp-request content track-sc0 {PATH} table asked\n tcp-request content sc-inc-gpc0(0)\n \
          tcp-response content set-var(proc.count) sc0_conn_cur"
     );
-    let mut setting = Setting::new(&engine(LINES, EVENTS), FRONT, agent.port());
+    let file = engine(LINES, EVENTS);
+    let mut setting = Setting::new(&file, FRONT, agent.port());
     setting.front.push_str("\n tcp-request connection track-sc0 src table clients");
     setting.agents.insert_str(0, &format!("{rules}\n "));
     setting.agents.push_str(
@@ -271,7 +278,8 @@ fn the_engine_s_identifier_is_what_its_agent_is_told() {
         }
     });
     let sections = EVENTS.replace("args path=path", "args id=spoe.engine-id path=path");
-    let mut setting = Setting::new(&engine(LINES, &sections), FRONT, agent.port());
+    let file = engine(LINES, &sections);
+    let mut setting = Setting::new(&file, FRONT, agent.port());
     setting.front.push_str("\n http-response set-header x-id %[spoe.engine-id]");
     setting.agents.insert_str(0, "tcp-request content set-var(proc.engine) spoe.engine-id\n ");
     let (weir, port) = setting.run();
@@ -291,7 +299,8 @@ fn use_server_and_balancing_look_at_the_question() {
         "balance source".to_owned(),
         format!("balance hash {PATH}"),
     ] {
-        let mut setting = Setting::new(&engine(LINES, EVENTS), FRONT, one.port());
+        let file = engine(LINES, EVENTS);
+        let mut setting = Setting::new(&file, FRONT, one.port());
         setting.agents =
             format!("{lines}\n server a 127.0.0.1:{}\n server b 127.0.0.1:{}", one.port(), two.port());
         let (_weir, port) = setting.run();
@@ -311,7 +320,8 @@ fn use_server_and_balancing_look_at_the_question() {
 fn a_listen_section_may_have_the_agents() {
     let (agent, told) = named("ok");
     let (port, origin) = (free_port(), Origin::text("ok"));
-    let text = Setting::new(&engine(LINES, EVENTS), FRONT, agent.port()).text(port, origin.port());
+    let file = engine(LINES, EVENTS);
+    let text = Setting::new(&file, FRONT, agent.port()).text(port, origin.port());
     let text = text.replace("backend agents", "listen agents");
     let weir = Weir::start(&text, &[]);
     assert!(!weir.ask("show info").is_empty(), "{}", weir.messages());
@@ -328,7 +338,8 @@ fn a_listen_section_may_have_the_agents() {
 #[test]
 fn traces_tell_of_connections_to_agents_and_of_questions() {
     let (agent, _told) = named("ok");
-    let mut setting = Setting::new(&engine(LINES, EVENTS), FRONT, agent.port());
+    let file = engine(LINES, EVENTS);
+    let mut setting = Setting::new(&file, FRONT, agent.port());
     setting.global = "log ring@buf0 local0".to_owned();
     let (weir, port) = setting.run();
     weir.ask("trace spop sink buf0 level proto verbosity complete start now");
