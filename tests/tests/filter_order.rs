@@ -319,7 +319,7 @@ fn a_cache_keeps_what_filters_before_it_made_and_its_answers_pass_them_again() {
 #[test]
 fn what_a_service_of_a_script_takes_passes_the_filters_of_requests() {
     let origin = origin(10);
-    let lines = " filter lua.own A upper\n filter lua.own B tail\n http-request use-service lua.take\n";
+    let lines = " filter lua.own A upper\n filter lua.own B\n http-request use-service lua.take\n";
     let (weir, port) = start("http", lines, origin.port());
     let bodies = [
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc and d".to_owned(),
