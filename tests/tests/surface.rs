@@ -25,7 +25,7 @@ fn fate(kind: &str, place: &str, name: &str) -> Option<Fate> {
         _ => Fate::Absent,
     };
     Some(match kind {
-        "fetch" => of(sample::fetch::find(name).is_some(), sample::fetch::needs(name).is_some()),
+        "fetch" => of(sample::fetch::find(name).is_some(), false),
         "converter" => of(sample::convert::find(name).is_some(), false),
         "action" => {
             let bare = name.split(['(', ' ']).next().unwrap_or_default();

@@ -184,7 +184,7 @@ fn lines_of_the_configuration_that_trace_nothing_are_refused_with_the_way_out() 
     for (line, wanted) in [
         ("trace", "'trace' expects a trace source"),
         ("trace foo start now", "No such trace source 'foo'"),
-        ("trace spop start now", "Weir has no SPOP yet"),
+        ("trace haterm start now", "Weir has no `haterm`"),
         ("trace h1 sink nowhere", "No such trace sink 'nowhere'"),
         ("trace h1 event h1c_wake", "No such trace event 'h1c_wake'"),
         ("trace h1 level loud", "No such trace level 'loud'"),

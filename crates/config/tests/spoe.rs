@@ -200,17 +200,33 @@ fn a_group_is_compiled_for_each_rule_that_sends_it() {
 }
 
 #[test]
-fn backends_of_agents_are_backends_and_have_no_rules_of_streams() {
-    let text = "frontend f\n mode spop\n bind :8000\nbackend a\n mode spop\n tcp-request content accept\n stick on src table t\n server s 192.0.2.1:1\n\
-                backend t\n stick-table type ip size 1k\n server s 192.0.2.1:1\nbackend c\n mode spop\n server s 192.0.2.1:1 proto spop\nbackend d\n server s 192.0.2.1:1 proto spop\n";
+fn backends_of_agents_have_rules_of_streams_and_no_clients() {
+    let text = "frontend f\n mode spop\n bind :8000\nbackend a\n mode spop\n tcp-request inspect-delay 1s\n tcp-request content accept if { req.len gt 3 }\n \
+                tcp-request content track-sc0 spoe.engine-id table t\n tcp-response content close if { res.len 0 }\n stick on src table t\n balance hdr(x)\n filter trace\n \
+                http-request deny\n server s 192.0.2.1:1\nbackend t\n stick-table type string size 1k\nlisten l\n mode spop\n server s 192.0.2.1:1\n\
+                backend c\n mode spop\n server s 192.0.2.1:1 proto spop\nbackend d\n server s 192.0.2.1:1 proto spop\n\
+                backend u\n mode spop\n tcp-request content use-service lua.x\n server s 192.0.2.1:1\n";
     let all = common::lines(&common::load_quietly(text));
     for wanted in [
         "mode spop is only applicable on proxies with backend capability.",
-        "'tcp-request content' in 'mode spop' is not supported yet",
-        "'stick on' in 'mode spop' is not supported yet",
+        "'use-service' in 'mode spop' is not supported yet",
         "proxy 'd' : MUX protocol 'spop' is not usable for server 's'",
     ] {
-        assert!(all.iter().any(|line| line.contains(wanted)), "{wanted}: {all:#?}");
+        assert!(
+            all.iter().any(|line| line.contains("[ALERT]") && line.contains(wanted)),
+            "{wanted}: {all:#?}"
+        );
+    }
+    for ignored in [
+        "'http-request' rules ignored for backend 'a' as they require HTTP mode.",
+        "Layer 7 hash not possible for backend 'a' (needs 'mode http'). Falling back to round robin.",
+        "'filter' has no effect in 'mode spop'",
+    ] {
+        assert!(
+            all.iter().any(|line| line.contains("[WARNING]") && line.contains(ignored)),
+            "{ignored}: {all:#?}"
+        );
     }
     assert!(!all.iter().any(|line| line.contains("'c'")), "{all:#?}");
+    assert!(!all.iter().any(|line| line.contains("[ALERT]") && line.contains("'a'")), "{all:#?}");
 }

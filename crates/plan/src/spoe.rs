@@ -103,6 +103,10 @@ pub struct Agent {
     pub engine_id: Box<str>,
     /// `use-backend`.
     pub backend: ProxyIndex,
+    /// The frontend that questions come from, as rules of their backend see them: named as the agent.
+    pub frontend: Arc<state::Proxy>,
+    /// Its listener: nobody's.
+    pub listener: Arc<state::Listener>,
     /// `timeout processing`.
     pub timeout: Option<Duration>,
     /// `max-frame-size`, in bytes.

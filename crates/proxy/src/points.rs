@@ -1,12 +1,12 @@
 //! Points of traces that know neither clients nor requests, for the modules below these: sessions
-//! that end, connections to servers, frames of HTTP/2.
+//! that end, connections to servers, frames of HTTP/2, questions to agents.
 //!
 //! Where nobody listens, each costs a look at one word. Called by `client` and `server`, and by
 //! `observe` for all the others.
 
 use std::fmt::Write;
 
-use runtime::trace::{self, Keys, Level, Source, Verbosity, fcgi, h1, h2, session};
+use runtime::trace::{self, Keys, Level, Source, Verbosity, fcgi, h1, h2, session, spop};
 use sample::Session;
 
 /// A number of something that lives in one place.
@@ -71,6 +71,7 @@ fn server_connection(source: Source, server: &state::Server) {
     let events = match source {
         Source::H2 => h2::CONNECTION_END,
         Source::Fcgi => fcgi::CONNECTION_END,
+        Source::Spop => spop::CONNECTION_END,
         _ => h1::CONNECTION_END,
     };
     let keys = of_server(server, 0);
@@ -99,4 +100,37 @@ pub(crate) fn frames(keys: &Keys, frames: Vec<::h2::Frame>, owner: &dyn Fn(&mut 
             }
         });
     }
+}
+
+/// Something happens on a connection to an agent, or to a question on it.
+#[inline]
+#[track_caller]
+pub(crate) fn agent(
+    server: &state::Server,
+    (connection, stream): (u64, u64),
+    (events, level): (u64, Level),
+    message: &str,
+) {
+    if trace::is_on(Source::Spop) {
+        of_agent(server, (connection, stream), (events, level), message);
+    }
+}
+
+#[cold]
+#[track_caller]
+fn of_agent(
+    server: &state::Server,
+    (connection, stream): (u64, u64),
+    (events, level): (u64, Level),
+    message: &str,
+) {
+    let keys = Keys { stream, ..of_server(server, connection) };
+    trace::report(Source::Spop, events, level, &keys, message, &|verbosity, out| {
+        if verbosity.names_owner() {
+            let _ = write!(out, "backend={} server={}", server.proxy, server.name);
+            if stream > 0 {
+                let _ = write!(out, " stream={stream}");
+            }
+        }
+    });
 }

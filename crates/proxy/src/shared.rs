@@ -15,8 +15,9 @@ use balance::ejection::Event;
 use balance::{Member, Picker};
 use base::address::Family;
 use http::ParseOptions;
+use plan::server::{SendProxy, ServerName, ServerTls, UseSource};
 use plan::servers::ServerAt;
-use plan::{Grown, Plan, Proxy};
+use plan::{Grown, Plan, Proxy, ServerSettings};
 use state::Process;
 use state::resolvers::Section;
 
@@ -102,6 +103,8 @@ pub struct Prepared {
     pub logs: bool,
     /// Servers by cookie value.
     pub by_cookie: HashMap<Box<[u8]>, usize>,
+    /// Whether anything in it looks at questions to agents (SPOE): each is a stream of its own then.
+    pub(crate) sees_questions: bool,
 }
 
 /// What HTTP/2 is told on either side.
@@ -193,9 +196,34 @@ impl Prepared {
             h2: Multiplexing::new(&plan.global.tune, proxy),
             logs: !proxy.loggers.is_empty(),
             by_cookie,
+            sees_questions: sees_streams(proxy),
             plan: proxy.clone(),
         }
     }
+}
+
+/// Whether what becomes of a stream of TCP in this backend depends on what it is: its rules, which
+/// server it is for, what that server is told.
+fn sees_streams(proxy: &Proxy) -> bool {
+    use balance::Algorithm::{Hash, RdpCookie, Source};
+    let tells_of_them = |server: &Arc<ServerSettings>| {
+        let by_source = |source: &plan::server::Source| {
+            !matches!(source.transparent, UseSource::No | UseSource::Fixed(_))
+        };
+        let by_name = |tls: &ServerTls| matches!(tls.name, ServerName::Expression(_));
+        server.send_proxy != SendProxy::None
+            || server.pool_conn_name.is_some()
+            || server.source.as_ref().is_some_and(by_source)
+            || server.tls.as_ref().is_some_and(by_name)
+    };
+    !proxy.tcp_request.is_empty()
+        || !proxy.tcp_response.is_empty()
+        || proxy.stick.is_some()
+        || !proxy.use_servers.is_empty()
+        || !proxy.force_persist.is_empty()
+        || proxy.rdp_persistence.is_some()
+        || matches!(proxy.balance.algorithm, Source | Hash(_) | RdpCookie { .. })
+        || proxy.servers.fixed().iter().any(tells_of_them)
 }
 
 /// The choice among a backend's servers, as it is now.

@@ -135,6 +135,9 @@ pub fn end_busy_polling() {
 #[derive(Debug)]
 pub struct Load(u32);
 
+/// The worker of what counts for none.
+const NOBODY: u32 = u32::MAX;
+
 impl Load {
     /// Counts one more connection for worker `index`, at once, so that the next choice sees it.
     pub fn add(index: usize) -> Self {
@@ -143,11 +146,18 @@ impl Load {
         }
         Self(index as u32)
     }
+
+    /// Counts for no worker.
+    pub fn none() -> Self {
+        Self(NOBODY)
+    }
 }
 
 impl Drop for Load {
     fn drop(&mut self) {
-        if let Some(boxes) = MAILBOXES.get() {
+        if self.0 != NOBODY
+            && let Some(boxes) = MAILBOXES.get()
+        {
             boxes.connections[self.0 as usize].sub(1);
         }
     }

@@ -235,7 +235,7 @@ fn criterion(
         None => (word.text.to_owned(), None),
     };
     let (mut expression, end) = Expression::begin(&text, word.span, scope).map_err(|error| {
-        let keyword_unknown = fetch::find(name).is_none() && method.is_none() && fetch::needs(name).is_none();
+        let keyword_unknown = fetch::find(name).is_none() && method.is_none();
         if !keyword_unknown {
             return error;
         }

@@ -303,13 +303,7 @@ impl Parser<'_, '_> {
             return Ok((&called::FETCH, args));
         }
         let Some(fetch) = fetch::find(&name) else {
-            return Err(self.unknown(
-                start,
-                &name,
-                "fetch method",
-                fetch::needs(&name),
-                fetch::suggest(&name),
-            ));
+            return Err(self.unknown(start, &name, "fetch method", fetch::suggest(&name)));
         };
         let texts = self.arguments(start, &name, fetch.args)?;
         let mut args = args::resolve(&texts, fetch.args, self.scope)
@@ -364,7 +358,7 @@ impl Parser<'_, '_> {
                 continue;
             }
             let Some(convert) = convert::find(&name) else {
-                return Err(self.unknown(start, &name, "converter", None, convert::suggest(&name)));
+                return Err(self.unknown(start, &name, "converter", convert::suggest(&name)));
             };
             let texts = self.arguments(start, &name, convert.args)?;
             if !gives.casts_to(convert.takes) {
@@ -394,17 +388,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    fn unknown(
-        &self,
-        start: usize,
-        name: &str,
-        what: &str,
-        needs: Option<&str>,
-        near: Option<&str>,
-    ) -> Diagnostic {
-        if let Some(needs) = needs {
-            return self.error(start, format!("`{name}` is not supported yet: it needs {needs}"));
-        }
+    fn unknown(&self, start: usize, name: &str, what: &str, near: Option<&str>) -> Diagnostic {
         self.error(start, format!("unknown {what} `{name}`")).did_you_mean(near)
     }
 }

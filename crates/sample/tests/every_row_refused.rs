@@ -110,11 +110,3 @@ fn every_row_refuses_a_place_without_its_facts_and_a_type_that_it_does_not_take(
         assert!(tells(&found, row.name, "cannot be applied here: it takes"), "{text}: {found}");
     }
 }
-
-#[test]
-fn what_is_known_and_not_built_says_what_it_needs() {
-    let world = World::new();
-    let needs = "expressions about the connections to agents";
-    let refusal = format!("error: `spoe.engine-id` is not supported yet: it needs {needs}");
-    assert_eq!(world.eval("spoe.engine-id"), refusal);
-}

@@ -112,6 +112,9 @@ pub struct Proxy {
     pub application: ArcSwapOption<Application>,
     /// `guid`; set once, by the configuration.
     pub guid: OnceLock<Box<str>>,
+    /// What agents know the engine by whose questions come from here (SPOE). Set where that is made;
+    /// empty for proxies of the configuration.
+    pub engine_id: OnceLock<Box<str>>,
     /// Whether the configuration names this backend: it stays then. Set while the configuration is
     /// read.
     pub referenced: AtomicBool,
@@ -227,6 +230,7 @@ impl Proxy {
             default_backend: ArcSwapOption::empty(),
             application: ArcSwapOption::empty(),
             guid: OnceLock::new(),
+            engine_id: OnceLock::new(),
             referenced: AtomicBool::new(false),
             removed: AtomicBool::new(false),
             capture_lengths: ArcSwapOption::empty(),
@@ -338,7 +342,7 @@ impl Proxy {
 /// One bound address of a frontend.
 #[derive(Debug)]
 pub struct Listener {
-    /// `id`.
+    /// `id`; 0 where nobody listens.
     pub id: u32,
     /// `name`, or `sock-N` as HAProxy names them in the statistics.
     pub name: Box<str>,
@@ -372,6 +376,17 @@ impl Listener {
             waiting: std::sync::Mutex::default(),
             wakes: AtomicU32::new(0),
         }
+    }
+
+    /// That of sessions which no listener accepted: they take no places in any limit.
+    pub fn nobody() -> Self {
+        Self::new(0, "".into(), "".into(), 0)
+    }
+
+    /// Whether it is [`nobody`](Self::nobody)'s.
+    #[inline]
+    pub fn is_nobody(&self) -> bool {
+        self.id == 0
     }
 
     /// Has it count what passes through it (`option socket-stats`). Called while the configuration

@@ -28,7 +28,7 @@ pub(crate) fn balance(proxy: &Pending<'_>, acls: &Acls, context: &mut Context<'_
     let mut algorithm = context.diagnostics.take(algorithm).unwrap_or_default();
     let about_requests =
         matches!(algorithm, Algorithm::Uri(_) | Algorithm::UrlParam { .. } | Algorithm::Header { .. });
-    if about_requests && settings.mode == state::Mode::Tcp {
+    if about_requests && matches!(settings.mode, state::Mode::Tcp | state::Mode::Spop) {
         let name = settings.name;
         context.diagnostics.push(
             Diagnostic::warning(format!("`balance` of backend `{name}` needs `mode http`: it takes turns instead"))

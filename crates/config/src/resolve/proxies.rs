@@ -192,30 +192,36 @@ fn check_log_mode(proxy: &Pending<'_>, context: &mut Context<'_>) {
     );
 }
 
-/// `mode spop` is for backends alone, and what is about streams of clients has no place there.
+/// `mode spop` is for what has a backend's side; what is asked passes no filters.
 fn check_spop_mode(proxy: &Pending<'_>, context: &mut Context<'_>) {
     let settings = &proxy.settings;
     if settings.mode != state::Mode::Spop {
         return;
     }
-    let (kind, name) = (settings.kind_name(), settings.name);
-    if settings.is_frontend() {
-        context.diagnostics.push(
-            Diagnostic::alert(format!("{kind} `{name}` cannot be in `mode spop`: only backends can"))
-                .at(proxy.section.name.span())
-                .help("`filter spoe` in a frontend asks the agents of a backend in this mode")
-                .haproxy("mode spop is only applicable on proxies with backend capability."),
-        );
-    }
-    for statement in settings.all_rules() {
-        let keyword = statement.keyword.name;
-        if keyword.starts_with("tcp-") || keyword.starts_with("stick ") {
+    if settings.is_backend() {
+        for filter in &settings.filters {
             context.diagnostics.push(
-                Diagnostic::alert(format!("`{keyword}` in `mode spop` is not supported yet"))
-                    .at(statement.keyword_span()),
+                Diagnostic::warning("`filter` has no effect in `mode spop`")
+                    .at(filter.keyword.span())
+                    .help("filters of the proxy that asks the agents see its streams"),
             );
         }
+        for statement in settings.all_rules().filter(|line| line.keyword.name == "tcp-request content") {
+            if let Some(word) = statement.arguments().first().filter(|word| **word == "use-service") {
+                context.diagnostics.push(
+                    Diagnostic::alert("`use-service` in `mode spop` is not supported yet").at(word.span()),
+                );
+            }
+        }
+        return;
     }
+    let (kind, name) = (settings.kind_name(), settings.name);
+    context.diagnostics.push(
+        Diagnostic::alert(format!("{kind} `{name}` cannot be in `mode spop`: only backends can"))
+            .at(proxy.section.name.span())
+            .help("`filter spoe` in a frontend asks the agents of a backend in this mode")
+            .haproxy("mode spop is only applicable on proxies with backend capability."),
+    );
 }
 
 /// The ring of a `ring` section.

@@ -13,6 +13,7 @@ use plan::spoe::{Agent, Engine, Event, Message, Sending};
 use sample::Place;
 use sample::vars::Var;
 use state::Mode;
+use state::proxy::ProxySeed;
 use syntax::Word;
 
 use crate::draft::args::Args;
@@ -378,9 +379,12 @@ fn agent(
     if !loggers.is_empty() {
         variables.want_stream_numbers();
     }
+    let engine_id: Box<str> = uuid().into();
     Some(Agent {
         name: section.name.as_str().into(),
-        engine_id: uuid().into(),
+        frontend: Arc::new(frontend(section, &engine_id)),
+        listener: Arc::new(state::Listener::nobody()),
+        engine_id,
         backend,
         timeout: draft.timeout.filter(|timeout| !timeout.is_zero()),
         frame_size,
@@ -394,6 +398,24 @@ fn agent(
         process_time,
         total_time,
     })
+}
+
+/// Where an agent's questions come from. Nobody connects to it, and no statistics tell of it.
+fn frontend(section: &Section, engine_id: &str) -> state::Proxy {
+    let seed = ProxySeed {
+        id: u32::MAX,
+        name: section.name.as_str().into(),
+        mode: Mode::Spop,
+        is_frontend: true,
+        is_backend: false,
+        maxconn: 0,
+        session_limit: 0,
+        disabled: false,
+    };
+    let frontend = state::Proxy::new(seed);
+    // It is new: nothing was set.
+    let _ = frontend.engine_id.set(engine_id.into());
+    frontend
 }
 
 fn prefix<'s>(section: &'s Section, draft: &AgentDraft<'s>) -> Result<&'s str, Diagnostic> {

@@ -21,7 +21,7 @@ use crate::tables::{server, server_address};
 pub static TABLE: &[Keyword] = &[
     // name where arguments what it does setting
     proxy("mode",                 DFLB, "{ tcp | http | log | spop }", "what is forwarded",                               mode)
-        .partial("`haterm` and `health` are not supported yet; `spop` is for `backend` sections alone"),
+        .partial("`haterm` and `health` are not supported yet"),
     proxy("id",                   FLB,  "<value>",               "its number in the statistics",                          id).lenient_numbers(),
     proxy("disabled",             DFLB, "",                      "does not start it",                                     |s, a| { s.disabled = true; a.finish() }),
     proxy("enabled",              DFLB, "",                      "starts it, the default",                                |s, a| { s.disabled = false; a.finish() }),

@@ -10,6 +10,7 @@ pub(crate) mod handshake;
 mod keep;
 mod presence;
 mod side;
+mod stand_in;
 mod wait;
 
 use std::cell::RefCell;
@@ -40,6 +41,7 @@ use crate::worker::Worker;
 pub(crate) use h1::Framed;
 pub(crate) use presence::Presence;
 pub(crate) use side::Downstream;
+pub(crate) use stand_in::StandIn;
 pub(crate) use wait::Watch;
 
 /// What a connection has, however many requests it serves at once. The places it takes in the
@@ -190,8 +192,11 @@ impl Drop for Client {
 
 impl Drop for Link {
     /// Gives back the places that `accept` took in the limits of the process, the frontend and the
-    /// listener.
+    /// listener. Of what no listener accepted it took none.
     fn drop(&mut self) {
+        if self.session.listener.is_nobody() {
+            return;
+        }
         crate::points::session_ends(&self.session);
         let (process, frontend) = (&self.worker.shared.process, &self.session.frontend);
         let listener = &self.session.listener;

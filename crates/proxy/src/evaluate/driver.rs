@@ -2,7 +2,6 @@
 //! notices meanwhile that the client left, that the stream was killed and that the time for it is
 //! over.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,17 +9,16 @@ use http::Head;
 use plan::Proxy;
 use rules::{Final, Hold, Outcome, RuleSet, Stage};
 use runtime::timer::{self, now_ms};
-use sample::value::Value;
 
 use super::about::{About, longest_head, watches};
+use super::resolve::{Question, resolve};
 use super::script::{self, Verdict};
 use super::spoe;
 use super::verdict::{self, Side};
+use crate::client::Client;
 use crate::client::handshake::Expected;
-use crate::client::{Client, Watch};
 use crate::exchange::report;
 use crate::exchange::sockets::Sockets;
-use crate::exchange::view;
 use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::message::caching::{self, Looked};
@@ -369,14 +367,8 @@ async fn do_hold(
             }
         }
         (Hold::Resolve { section, name, prefer, var }, Some(x)) => {
-            // How long name servers are asked is their section's matter.
-            client.timer.set(timer::NEVER);
-            let watch = Watch { leaving: watches(client, x, about), late: Fault::Internal };
-            let mut found = pin!((client.worker.shared.services.resolve)(&section, name, prefer));
-            let found = client.wait(watch, |_, context| found.as_mut().poll(context)).await?;
-            if let Some(address) = found {
-                view::with(client, x, |env| var.set(env, &Value::ip(address)));
-            }
+            let leaving = watches(client, x, about);
+            resolve(client, x, Question { section, name, prefer, var }, leaving).await?;
         }
     }
     Ok(())

@@ -7,6 +7,7 @@
 mod about;
 pub(crate) mod cacheable;
 mod driver;
+mod resolve;
 pub(crate) mod script;
 pub(crate) mod spoe;
 mod statistics;

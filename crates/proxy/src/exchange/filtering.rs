@@ -96,11 +96,9 @@ impl Filtering {
         direction.order.iter().filter_map(ranked)
     }
 
-    /// Whether any before that rank may change the payload of a direction.
-    pub(crate) fn may_change(&self, of_response: bool, rank: Rank) -> bool {
-        let is_before =
-            |own: &Instance| own.ranks[usize::from(of_response)].is_some_and(|other| other < rank);
-        self.filters.iter().any(|own| is_before(own) && own.parts[usize::from(of_response)].sees_data)
+    /// Whether any stands before that rank in a direction, and may change its payload.
+    pub(crate) fn has_any_before(&self, of_response: bool, rank: Rank) -> bool {
+        self.ranked(of_response).any(|(other, _)| other < rank)
     }
 
     /// Whether any filter sees what passes in a direction.

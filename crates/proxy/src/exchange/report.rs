@@ -11,7 +11,7 @@ use sample::{Cause, Endpoint, Env, LogOrigin, LogProfile};
 use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::exchange::view;
-use crate::log::{Line, Report};
+use crate::log::{Line, Maker, Report};
 
 const INFO: u8 = 6;
 const ERROR: u8 = 3;
@@ -118,7 +118,7 @@ pub(crate) fn on_demand(
 fn write(client: &Client, env: &Env<'_>, origin: LogOrigin, report: &Report<'_>) {
     let worker = &client.worker;
     let env = Env { log_origin: origin, may_change: env.may_change.clone(), ..*env };
-    worker.outbox.borrow_mut().write(&worker.shared, &client.frontend, &env, report);
+    worker.outbox.borrow_mut().write(&worker.shared, &Maker::of(&client.frontend), &env, report);
     client.frontend.state.frontend.mine().log_lines.add(1);
 }
 

@@ -16,6 +16,8 @@ pub(crate) enum Sink<'a> {
     H2(&'a mut stream::Stream),
     /// A request of a connection that speaks FastCGI.
     Fcgi(&'a mut fastcgi::Stream),
+    /// Memory, which takes so many bytes in all.
+    Memory(&'a mut Vec<u8>, usize),
     /// Nowhere: there is no stream any more.
     Gone,
 }
@@ -55,6 +57,18 @@ impl Sink<'_> {
             Self::Fcgi(stream) => {
                 stream.poll_write(context, staged, ready, matches!(following, Following::End(_)))
             }
+            Self::Memory(bytes, most) => {
+                let room = most.saturating_sub(bytes.len());
+                let staged = &staged[..staged.len().min(room)];
+                let ready = &ready[..ready.len().min(room - staged.len())];
+                bytes.extend_from_slice(staged);
+                bytes.extend_from_slice(ready);
+                match staged.len() + ready.len() {
+                    // Whoever takes of it asks again.
+                    0 => Poll::Pending,
+                    taken => Poll::Ready(Ok(taken)),
+                }
+            }
             Self::Gone => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
@@ -76,7 +90,7 @@ impl Sink<'_> {
     pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::H1(stream) => stream.poll_flush(context),
-            Self::H2(_) | Self::Fcgi(_) | Self::Gone => Poll::Ready(Ok(())),
+            Self::H2(_) | Self::Fcgi(_) | Self::Memory(..) | Self::Gone => Poll::Ready(Ok(())),
         }
     }
 
@@ -85,7 +99,7 @@ impl Sink<'_> {
     pub(crate) fn push(&mut self) {
         match self {
             Self::H1(stream) => stream.push(),
-            Self::H2(_) | Self::Fcgi(_) | Self::Gone => {}
+            Self::H2(_) | Self::Fcgi(_) | Self::Memory(..) | Self::Gone => {}
         }
     }
 
@@ -94,7 +108,7 @@ impl Sink<'_> {
     #[inline]
     pub(crate) fn end_message(&mut self, trailers: Option<Box<Head>>) {
         match (self, trailers) {
-            (Self::H1(_) | Self::Gone, _) => {}
+            (Self::H1(_) | Self::Memory(..) | Self::Gone, _) => {}
             (Self::H2(stream), None) => stream.end(),
             // It has no place for trailers.
             (Self::Fcgi(stream), _) => stream.end(),
@@ -111,7 +125,7 @@ impl Sink<'_> {
             }
             Self::H2(stream) => stream.end(),
             Self::Fcgi(stream) => stream.end(),
-            Self::Gone => {}
+            Self::Memory(..) | Self::Gone => {}
         }
     }
 }

@@ -52,6 +52,22 @@ struct Lines {
     own_structured: Vec<u8>,
 }
 
+/// Whose lines they are.
+pub(crate) struct Maker<'a> {
+    pub(crate) loggers: &'a [Logger],
+    /// `log-format-sd`.
+    pub(crate) structured: Option<&'a Format>,
+    /// `log-tag`.
+    pub(crate) tag: &'a str,
+}
+
+impl<'a> Maker<'a> {
+    /// A proxy's.
+    pub(crate) fn of(proxy: &'a Proxy) -> Self {
+        Self { loggers: &proxy.loggers, structured: proxy.log_format_sd.as_ref(), tag: &proxy.log_tag }
+    }
+}
+
 /// What is written about a stream or connection.
 pub(crate) struct Report<'a> {
     /// What the line says unless a profile says otherwise; without one, only profiles make lines.
@@ -82,12 +98,12 @@ impl Outbox {
         }
     }
 
-    /// Writes what is reported of a proxy's stream to each of its loggers that takes it. Each text
-    /// is rendered when it is first wanted, and once.
-    pub(crate) fn write(&mut self, shared: &Shared, proxy: &Proxy, env: &Env<'_>, report: &Report<'_>) {
+    /// Writes what is reported of a stream to each of its maker's loggers that takes it. Each text is
+    /// rendered when it is first wanted, and once.
+    pub(crate) fn write(&mut self, shared: &Shared, maker: &Maker<'_>, env: &Env<'_>, report: &Report<'_>) {
         let mut lines = std::mem::take(&mut self.lines);
         let (mut has_common, mut has_structured) = (false, false);
-        for logger in proxy.loggers.iter() {
+        for logger in maker.loggers {
             if !Self::takes(logger, report.level) {
                 continue;
             }
@@ -106,7 +122,7 @@ impl Outbox {
                 }
                 (None, None) => continue,
             };
-            let structured = match (step.and_then(|step| step.structured.as_ref()), &proxy.log_format_sd) {
+            let structured = match (step.and_then(|step| step.structured.as_ref()), maker.structured) {
                 (Some(format), _) => render(format, env, &mut lines.own_structured),
                 (None, Some(format)) => {
                     if !std::mem::replace(&mut has_structured, true) {
@@ -120,7 +136,7 @@ impl Outbox {
             if text.is_empty() && structured.is_empty() {
                 continue;
             }
-            let tag = profile.and_then(|profile| profile.tag.as_deref()).unwrap_or(&proxy.log_tag);
+            let tag = profile.and_then(|profile| profile.tag.as_deref()).unwrap_or(maker.tag);
             let line = Line { structured, ..Line::own(report.level, tag, text) };
             self.deliver(shared, logger, &line);
         }

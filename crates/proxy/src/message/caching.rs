@@ -228,8 +228,11 @@ pub(crate) fn store(client: &Client, x: &mut Exchange, proxy: &Proxy, store: &Ar
         return;
     };
     caching.rank = Rank { of_backend: proxy.index != client.frontend.index, place };
+    let rank = caching.rank;
     let length = match x.response_body.length {
         BodyLength::None => Some(0),
+        // What scripts before it make of it has a length of its own.
+        _ if x.filtering.as_ref().is_some_and(|filtering| filtering.has_any_before(true, rank)) => None,
         BodyLength::Length(bytes) => Some(bytes),
         BodyLength::Chunked | BodyLength::UntilClose => None,
     };
@@ -319,8 +322,8 @@ pub(crate) fn validate(x: &mut Exchange) -> Validated {
     Validated::Fresh
 }
 
-/// What takes the response's body in, if that leaves on `path` and comes to the cache as the server
-/// sent it. What is not being kept by now will not be.
+/// What takes the response's body in, as it comes to the cache, if any of it leaves on `path`. What is
+/// not being kept by now will not be.
 #[cold]
 pub(crate) fn filter(x: &mut Exchange, path: Path) -> Option<(Rank, Filter)> {
     let until_close = x.response_body.length == BodyLength::UntilClose;
@@ -328,8 +331,7 @@ pub(crate) fn filter(x: &mut Exchange, path: Path) -> Option<(Rank, Filter)> {
     pass(caching);
     let filling = caching.filling.take()?;
     let rank = caching.rank;
-    let is_changed = x.filtering.as_ref().is_some_and(|filtering| filtering.may_change(true, rank));
-    if is_changed || path == Path::Payload(Coding::Nothing) {
+    if path == Path::Payload(Coding::Nothing) {
         return None;
     }
     Some((rank, Filter::keep(filling, until_close)))

@@ -192,30 +192,52 @@ pub(crate) async fn heads(client: &mut Client, x: &mut Exchange, of_response: bo
     tell(client, x, (Callback::MessageEnd, of_response), ALL).await
 }
 
-/// A cache or a service answers a request: filters are shown its head, unless it was about to leave for a
-/// server before.
+/// A cache or a service of the proxy has answered a request: filters are shown its head, unless that was
+/// about to leave before.
 ///
 /// # Errors
 /// One of the filters failed.
 #[cold]
-pub(crate) async fn heads_for_service(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
+pub(crate) async fn head_of_answered(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
+    x.txn.has_response = false;
+    let shown = head_for_service(client, x).await;
+    x.txn.has_response = true;
+    shown
+}
+
+/// A service answers a request: filters are shown its head, unless that was about to leave before.
+///
+/// # Errors
+/// One of the filters failed.
+#[cold]
+pub(crate) async fn head_for_service(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     let has_body = has_body(x, false);
     let Some(filtering) = &mut x.filtering else { return Ok(()) };
     if std::mem::replace(&mut filtering.has_shown_request, true) {
         return Ok(());
     }
-    // What a service takes of a body does not pass them.
     if !has_body {
         filtering.end_at_once(false);
     }
-    x.txn.has_response = false;
-    let told = tell(client, x, (Callback::Headers, false), ALL).await;
-    let ended = match told {
-        Ok(()) if !has_body => tell(client, x, (Callback::MessageEnd, false), ALL).await,
-        told => told,
-    };
-    x.txn.has_response = true;
-    ended
+    tell(client, x, (Callback::Headers, false), ALL).await?;
+    match has_body {
+        true => Ok(()),
+        false => tell(client, x, (Callback::MessageEnd, false), ALL).await,
+    }
+}
+
+/// Has the body of a request that a service answers come to it through filters, where any see it. Its
+/// head says what comes of it.
+#[cold]
+pub(crate) fn begin_for_service(client: &Client, x: &mut Exchange) {
+    if !sees(x, false) || !has_body(x, false) {
+        return;
+    }
+    let length = x.request_body.length;
+    let shown = frame(x, false, length, false);
+    if let Some(filters) = filters(x, false, shown, None) {
+        x.upload.start_filtered(client.side.framing(length), Path::Payload(Coding::Bare), filters);
+    }
 }
 
 /// How many filters of scripts stand before compression, where others stand behind it.

@@ -100,7 +100,7 @@ pub(crate) fn bind_server(client: &Client, x: &mut Exchange, backend: &LocalProx
         x.choice.bound = by_rule(client, x, backend);
     }
     if x.choice.bound.is_none() && backend.rdp_persistence.is_some() {
-        x.choice.bound = by_rdp_token(client, backend);
+        x.choice.bound = by_rdp_token(client, x, backend);
     }
 }
 
@@ -131,9 +131,9 @@ fn by_rule(client: &Client, x: &Exchange, backend: &LocalProxy) -> Option<Bound>
 }
 
 /// The server whose address is in the client's RDP cookie.
-fn by_rdp_token(client: &Client, backend: &LocalProxy) -> Option<Bound> {
+fn by_rdp_token(client: &Client, x: &Exchange, backend: &LocalProxy) -> Option<Bound> {
     let name = backend.rdp_persistence.as_deref()?;
-    let token = key::rdp_cookie(client.side.received(), name.as_bytes())?;
+    let token = key::rdp_cookie(x.request_bytes(client), name.as_bytes())?;
     let address = SocketAddr::V4(key::rdp_server(token)?);
     let is_it = |server: &ServerAt<'_>| {
         matches!(&**server.state.address.load(), ServerAddress::Ip(own) if *own == address)
@@ -166,8 +166,7 @@ pub(crate) fn hash(client: &Client, x: &Exchange, backend: &Proxy) -> Option<u32
             Some(kind.of(if *domain_only { key::domain(value) } else { value }))
         }
         Algorithm::RdpCookie { name } => {
-            let bytes = client.side.received();
-            key::rdp_cookie(bytes, name.as_bytes()).map(|value| kind.of(value))
+            key::rdp_cookie(x.request_bytes(client), name.as_bytes()).map(|value| kind.of(value))
         }
         Algorithm::Hash(expression) => view::with(client, x, |env| {
             let value = expression.eval(env)?;

@@ -215,7 +215,7 @@ async fn filter(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     if x.filtering.is_none() {
         return Ok(());
     }
-    scripted::heads_for_service(client, x).await?;
+    scripted::head_of_answered(client, x).await?;
     scripted::begin_response(client, x).await?;
     scripted::heads(client, x, true).await
 }

@@ -4,6 +4,7 @@
 //! the body leaves as the service makes it. Called by `reply` and `tcp`.
 
 use std::cell::RefCell;
+use std::task::{Context, Poll};
 
 use http::BodyLength;
 use lua::{Answer, Bridge, Step, Taken, Wait};
@@ -16,10 +17,10 @@ use crate::client::{Client, Watch};
 use crate::evaluate;
 use crate::evaluate::script as action;
 use crate::exchange::scripting::{self, Service};
-use crate::exchange::{Exchange, Stop, view};
+use crate::exchange::{Exchange, Stop, filters, view};
 use crate::fault::Fault;
-use crate::flow::{Coding, Following, Path};
-use crate::message::upload;
+use crate::flow::{Coding, FlowError, Following, Path, Sink};
+use crate::message::{scripted, upload};
 
 /// So much may wait to be sent before a script has to.
 const PORTION: usize = 16 * 1024;
@@ -88,6 +89,9 @@ fn take(service: &mut Service, most: usize, is_line: bool, limit: usize) -> Take
 /// # Errors
 /// It gave none, or rules say otherwise.
 pub(super) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
+    if x.filtering.is_some() {
+        scripted::head_for_service(client, x).await?;
+    }
     begin(client, x, client_framing(client, x));
     let times = &mut x.txn.times;
     (times.queued, times.connected) = (times.request, times.request);
@@ -118,13 +122,24 @@ fn client_framing(client: &Client, x: &Exchange) -> BodyLength {
 /// Prepares a service whose input ends as `length` says.
 fn begin(client: &mut Client, x: &mut Exchange, length: BodyLength) {
     x.upload.start(length, Path::Payload(Coding::Bare));
+    if x.txn.is_http && length != BodyLength::None {
+        scripted::begin_for_service(client, x);
+        filters::install(client, x, true);
+    }
     let is_ended = length == BodyLength::None;
     let shown = scripting::of(x).service.as_mut().map(|service| {
         service.is_ended = is_ended;
         service.call.shown
     });
     x.txn.service = shown;
-    receive(client, x);
+    if !passes_filters(x) {
+        receive(client, x);
+    }
+}
+
+/// Whether what comes in goes through filters on its way to the service.
+fn passes_filters(x: &Exchange) -> bool {
+    x.upload.filters.is_some() || x.upload.is_gated()
 }
 
 /// Makes what a service gave the head of the response.
@@ -262,7 +277,8 @@ async fn await_for(client: &mut Client, x: &mut Exchange, wait: Wait) -> Result<
 
 /// Waits until more has come in, or its end; or until `time` ms have passed.
 async fn await_input(client: &mut Client, x: &mut Exchange, time: Option<u64>) -> Result<(), Stop> {
-    if receive(client, x) || is_ended(x) {
+    let is_filtered = passes_filters(x);
+    if is_ended(x) || !is_filtered && (receive(client, x) || is_ended(x)) {
         return Ok(());
     }
     let silent = x.timeout(TimeoutSlot::Client, client.frontend.timeouts.client);
@@ -272,6 +288,14 @@ async fn await_input(client: &mut Client, x: &mut Exchange, time: Option<u64>) -
         client.timer.set(own);
     }
     let watch = Watch { leaving: false, late: Fault::ClientTimeout };
+    if is_filtered {
+        let pass = |client: &mut Client, context: &mut Context<'_>| poll_filtered(client, x, context);
+        return match client.wait(watch, pass).await {
+            Err(Fault::ClientTimeout) if own.is_some() => Ok(()),
+            Err(fault) => Err(fault.into()),
+            Ok(passed) => passed.map_err(Stop::from),
+        };
+    }
     loop {
         let read = client.wait(watch, |client, context| client.poll_fill(context)).await;
         match read {
@@ -316,6 +340,49 @@ fn receive(client: &mut Client, x: &mut Exchange) -> bool {
     received > 0
 }
 
+/// Takes what filters let pass of the input; ready once that is anything, or its end.
+///
+/// # Errors
+/// One of them failed.
+fn poll_filtered(
+    client: &mut Client,
+    x: &mut Exchange,
+    context: &mut Context<'_>,
+) -> Poll<Result<(), Fault>> {
+    let service = x.scripting.as_mut().and_then(|scripting| scripting.service.as_mut());
+    let Some(mut input) = service.map(|service| std::mem::take(&mut service.input)) else {
+        return Poll::Ready(Ok(()));
+    };
+    let (before, held) = (x.upload.received, input.len());
+    // As much as a line may have before it is given in parts.
+    let most = client.worker.shared.plan.global.tune.bufsize;
+    let pumped = loop {
+        let mut to = Sink::Memory(&mut input, most);
+        let pumped = x.upload.poll_pump(context, client.side.source(), &mut to);
+        if pumped.is_pending() {
+            match scripted::run(client, x, false, context) {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(error) => break Poll::Ready(Err(error)),
+            }
+        }
+        break pumped;
+    };
+    x.txn.bytes_in += x.upload.received - before;
+    let has_more = input.len() > held;
+    if let Some(service) = x.scripting.as_mut().and_then(|scripting| scripting.service.as_mut()) {
+        service.input = input;
+        service.is_ended |= pumped.is_ready();
+    }
+    match pumped {
+        Poll::Ready(Err(FlowError::Filter)) => Poll::Ready(Err(Fault::BadRequestBody)),
+        // What does not come is missed by the service.
+        Poll::Ready(_) => Poll::Ready(Ok(())),
+        Poll::Pending if has_more => Poll::Ready(Ok(())),
+        Poll::Pending => Poll::Pending,
+    }
+}
+
 /// Serves a stream of TCP by a service.
 pub(super) async fn relay(client: &mut Client, x: &mut Exchange) {
     x.phase = Phase::Data;
@@ -357,7 +424,7 @@ async fn write(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
     let mut sent = 0;
     while sent < output.len() {
         client.timer.set_after(now_ms(), allowed);
-        let write = |client: &mut Client, context: &mut std::task::Context<'_>| {
+        let write = |client: &mut Client, context: &mut Context<'_>| {
             let left = &output[sent..];
             client.side.sink().poll_write(context, left, &[], Following::Unknown)
         };
@@ -367,7 +434,6 @@ async fn write(client: &mut Client, x: &mut Exchange) -> Result<(), Fault> {
         }
     }
     x.txn.bytes_out += sent as u64;
-    let flush =
-        |client: &mut Client, context: &mut std::task::Context<'_>| client.side.sink().poll_flush(context);
+    let flush = |client: &mut Client, context: &mut Context<'_>| client.side.sink().poll_flush(context);
     client.wait(watch, flush).await?.map_err(|_| Fault::ClientAborted)
 }

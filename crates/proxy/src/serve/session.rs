@@ -235,6 +235,10 @@ where
             return Box::pin(crate::serve::peer::serve(connection)).await;
         }
         if connection.frontend.mode != Mode::Http {
+            if connection.frontend.mode == Mode::Spop {
+                // Agents are asked, and ask nobody.
+                return;
+            }
             // Boxed: what a stream needs is nothing that a connection at rest should hold.
             match Box::pin(stream(connection, &exchanges)).await {
                 After::Http(back) => connection = back,

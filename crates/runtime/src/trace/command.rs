@@ -132,6 +132,7 @@ fn own_locks(source: Source) -> &'static [(Lock, &'static str, &'static str)] {
         Source::H1 => &[(Lock::Stream, "h1s", "the request of HTTP/1")],
         Source::H2 => &[(Lock::Stream, "h2s", "the stream of HTTP/2")],
         Source::Fcgi => &[(Lock::Stream, "fstrm", "the request of FastCGI")],
+        Source::Spop => &[(Lock::Stream, "spop_strm", "the question")],
         Source::Stream => &[(Lock::Stream, "stream", "the stream")],
         Source::Peers => &[(Lock::Own, "peer", "the peer"), (Lock::Group, "peers", "the section")],
         Source::Acme => &[(Lock::Own, "acme_ctx", "the order")],

@@ -15,7 +15,7 @@ use std::fmt::Write;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-pub use sources::{Source, acme, check, fcgi, h1, h2, peers, session, ssl, stream};
+pub use sources::{Source, acme, check, fcgi, h1, h2, peers, session, spop, ssl, stream};
 pub use state::{Action, Lock, Run, stop_all};
 
 /// Sources that somebody listens to, a bit each. Written by `state` when that changes.

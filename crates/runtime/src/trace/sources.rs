@@ -22,6 +22,8 @@ pub enum Source {
     Check,
     /// Connections of clients, from accept to close.
     Session,
+    /// Connections to agents (SPOE).
+    Spop,
 }
 
 /// One thing that can happen in a source.
@@ -280,11 +282,53 @@ pub mod session {
     ];
 }
 
+/// Events of [`Source::Spop`].
+pub mod spop {
+    use super::{Event, event};
+    /// A connection begins.
+    pub const CONNECTION_NEW: u64 = 1;
+    /// A connection is over.
+    pub const CONNECTION_END: u64 = 1 << 1;
+    /// A connection failed, or the agent ended it.
+    pub const CONNECTION_ERROR: u64 = 1 << 2;
+    /// A question begins.
+    pub const STREAM_NEW: u64 = 1 << 3;
+    /// A question is over.
+    pub const STREAM_END: u64 = 1 << 4;
+    /// A question has no answer.
+    pub const STREAM_ERROR: u64 = 1 << 5;
+    /// The agent's hello came.
+    pub const RX_HELLO: u64 = 1 << 6;
+    /// An answer came.
+    pub const RX_ACK: u64 = 1 << 7;
+    /// Our hello was made.
+    pub const TX_HELLO: u64 = 1 << 8;
+    /// A question was made.
+    pub const TX_NOTIFY: u64 = 1 << 9;
+    /// Our last word was made.
+    pub const TX_DISCONNECT: u64 = 1 << 10;
+
+    pub(super) const EVENTS: &[Event] = &[
+        event(CONNECTION_NEW, "spop_conn_new", "a connection begins"),
+        event(CONNECTION_END, "spop_conn_end", "a connection is over"),
+        event(CONNECTION_ERROR, "spop_conn_err", "a connection failed, or the agent ended it"),
+        event(RX_HELLO, "rx_hello", "a HELLO frame was received"),
+        event(RX_ACK, "rx_ack", "an ACK frame was received"),
+        event(TX_HELLO, "tx_hello", "a HELLO frame was made"),
+        event(TX_NOTIFY, "tx_notify", "a NOTIFY frame was made"),
+        event(TX_DISCONNECT, "tx_disconnect", "a DISCONNECT frame was made"),
+        event(STREAM_NEW, "spop_strm_new", "a question begins"),
+        event(STREAM_END, "spop_strm_end", "a question is over"),
+        event(STREAM_ERROR, "spop_strm_err", "a question has no answer"),
+    ];
+}
+
 impl Source {
     /// All of them, in HAProxy's order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::H2,
         Self::Fcgi,
+        Self::Spop,
         Self::Acme,
         Self::Ssl,
         Self::H1,
@@ -326,6 +370,7 @@ impl Source {
             Self::Peers => ("peers", "sessions with peers", peers::EVENTS),
             Self::Check => ("check", "health checks", check::EVENTS),
             Self::Session => ("session", "connections of clients", session::EVENTS),
+            Self::Spop => ("spop", "SPOP", spop::EVENTS),
         }
     }
 }
@@ -338,5 +383,4 @@ pub const ABSENT: &[(&str, &str)] = &[
     ("qmux", "Weir has no QUIC yet"),
     ("quic", "Weir has no QUIC yet"),
     ("h3", "Weir has no QUIC yet"),
-    ("spop", "Weir has no SPOP yet"),
 ];

@@ -181,7 +181,7 @@ fn what_is_wrong_is_said_and_changes_nothing() {
     let bench = Bench::new();
     for (line, wanted) in [
         ("foo", "No such trace source 'foo'\n"),
-        ("spop", "No such trace source 'spop': Weir has no SPOP yet\n"),
+        ("haterm", "No such trace source 'haterm': Weir has no `haterm`\n"),
         ("h1 foo", "Unknown trace keyword 'foo'\n"),
         ("h1 foo bar", "Unknown trace keyword 'foo'\n"),
         ("h1 sink foo", "No such trace sink 'foo'\n"),

@@ -25,7 +25,6 @@ mod stream;
 mod table;
 mod timer;
 mod tls;
-mod unbuilt;
 
 use base::support::Support;
 use std::collections::HashMap;
@@ -207,11 +206,6 @@ pub fn find(name: &str) -> Option<&'static Fetch> {
     BY_NAME.get(name).copied()
 }
 
-/// What a fetch needs that HAProxy knows and that is not built here.
-pub fn needs(name: &str) -> Option<&'static str> {
-    unbuilt::NAMES.binary_search(&name).is_ok().then(|| unbuilt::needs(name))
-}
-
 /// The fetch whose name is near to `name`.
 pub fn suggest(name: &str) -> Option<&'static str> {
     diag::suggest(name, all().map(|fetch| fetch.name))
@@ -222,12 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_stands_in_one_table_only_and_is_built_or_unbuilt() {
+    fn a_name_stands_in_one_table_only() {
         assert_eq!(BY_NAME.len(), all().count(), "a name occurs twice");
-        for name in unbuilt::NAMES {
-            assert!(find(name).is_none(), "{name} is built and still listed as not built");
-            assert_ne!(unbuilt::needs(name), "what is not built", "{name}");
-        }
-        assert!(unbuilt::NAMES.is_sorted());
     }
 }

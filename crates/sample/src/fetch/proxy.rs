@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use runtime::Local;
 use state::counters::current;
-use state::{Proxy, Server};
+use state::{Listener, Proxy, Server};
 
 use super::{Cursor, Fetch, row};
 use crate::args::{Args, Kind, arg};
@@ -36,6 +36,7 @@ pub(super) static FETCHES: &[Fetch] = &[
     row("queue",              &[arg(Kind::Backend)], Type::Int,  Columns::INTERNAL, "requests in the queues of a backend and its servers", queue),
     row("so_id",              &[],                   Type::Int,  Columns::FRONTEND, "the listener's number",                          so_id),
     row("so_name",            &[],                   Type::Str,  Columns::FRONTEND, "the listener's name",                            so_name),
+    row("spoe.engine-id",     &[],                   Type::Str,  Columns::INTERNAL, "what agents know the engine by that asks, in the backend of agents", engine_id),
     row("srv_conn",           &[arg(Kind::Server)],  Type::Int,  Columns::INTERNAL, "requests being served by a server",              srv_conn),
     row("srv_conn_free",      &[arg(Kind::Server)],  Type::Int,  Columns::INTERNAL, "places left on a server, -1 for no limit",       srv_conn_free),
     row("srv_id",             &[],                   Type::Int,  Columns::SERVER,   "the chosen server's number",                     srv_id),
@@ -140,7 +141,7 @@ fn be_sess_rate<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<
 }
 
 fn dst_conn<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    int(env.session?.listener.connections.load(Relaxed))
+    int(listener(env)?.connections.load(Relaxed))
 }
 
 fn fe_conn<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
@@ -148,7 +149,8 @@ fn fe_conn<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'
 }
 
 fn fe_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    int(env.session?.frontend.id)
+    // What no configuration numbers has -1, as in HAProxy.
+    int(env.session?.frontend.id.cast_signed())
 }
 
 fn fe_name<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
@@ -173,11 +175,21 @@ fn queue<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>
 }
 
 fn so_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    int(env.session?.listener.id)
+    int(listener(env)?.id)
 }
 
 fn so_name<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    Some(Value::str(env.session?.listener.name.as_bytes()))
+    Some(Value::str(listener(env)?.name.as_bytes()))
+}
+
+/// The listener that accepted the session, if one did.
+fn listener<'a>(env: &'a Env<'a>) -> Option<&'a Listener> {
+    env.session.map(|session| &*session.listener).filter(|listener| !listener.is_nobody())
+}
+
+/// SPOE, 3.2.4 `engine-id`.
+fn engine_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    Some(Value::str(env.session?.frontend.engine_id.get()?.as_bytes()))
 }
 
 fn srv_conn<'a>(_: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

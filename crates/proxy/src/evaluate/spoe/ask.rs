@@ -11,44 +11,23 @@ use std::task::Poll;
 use plan::proxy::Reuse;
 use plan::spoe::{Agent, Engine};
 use runtime::timer::{Timer, now_ms, now_us};
+use sample::track::Event;
 use spop::{Config, Refusal, Status};
 use state::Answer;
 
+use super::backend::{Asked, note, note_server, of_answer, of_question, stand_in};
+use super::failure::Failure;
 use crate::client::{Client, Watch};
 use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::routing::assign::{self, Lease};
-use crate::routing::{attempt, connect, retry, route};
+use crate::routing::{attempt, connect, retry, route, stick};
 use crate::server::agents::{NoAnswer, Question};
 use crate::server::local::{LocalProxy, LocalServer};
 use crate::server::pool::Ask;
 
-/// Why there is no answer.
-pub(super) enum Failure {
-    /// It is the stream that ended.
-    Stream(Fault),
-    /// The agent's, by the number that `option set-on-error` gives.
-    Agent(u32),
-}
-
-/// There was no answer in time.
-const LATE: u32 = 1;
-/// What is to be told does not fit in a frame.
-const TOO_BIG: u32 = 3;
-/// What is added to a status of the protocol.
-const OF_PROTOCOL: u32 = 256;
-
 /// Questions that a connection has at a time: as many as HAProxy's had waiting.
 const PIPELINED: u16 = 20;
-
-impl Failure {
-    fn of(none: NoAnswer) -> Self {
-        Self::Agent(match none {
-            NoAnswer::TooBig => TOO_BIG,
-            NoAnswer::Ended(status) => OF_PROTOCOL.saturating_add(status.0),
-        })
-    }
-}
 
 /// Asks the engine's agent, and waits for its answer.
 ///
@@ -63,20 +42,29 @@ pub(super) async fn ask(
     let agent = &engine.agent;
     let backend = client.worker.local(agent.backend);
     let leaving = x.backend.as_ref().is_some_and(|backend| x.aborts_on_close(client, backend));
+    let asked = Asked { agent, backend: &backend, messages, leaving };
     // What is known of reaching the agent is not the stream's.
     let mut own = Exchange::take();
-    let timer = Timer::new();
-    timer.set_after(now_ms(), agent.timeout);
-    let outcome = {
-        let mut asking = pin!(reach(client, &mut own, &backend, agent, messages, leaving));
-        poll_fn(|context| match asking.as_mut().poll(context) {
-            Poll::Ready(outcome) => Poll::Ready(outcome),
-            Poll::Pending => timer.poll_expired(context).map(|()| Err(Failure::Agent(LATE))),
-        })
-        .await
+    let outcome = if backend.prepared().sees_questions {
+        let mut standing_in = stand_in(client, agent);
+        in_time(agent, reach(&mut standing_in, &mut own, asked)).await
+    } else {
+        in_time(agent, reach(client, &mut own, asked)).await
     };
     own.give();
     outcome
+}
+
+/// Waits as long as the agent's `timeout processing` says.
+async fn in_time<T>(agent: &Agent, asking: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let timer = Timer::new();
+    timer.set_after(now_ms(), agent.timeout);
+    let mut asking = pin!(asking);
+    poll_fn(|context| match asking.as_mut().poll(context) {
+        Poll::Ready(outcome) => Poll::Ready(outcome),
+        Poll::Pending => timer.poll_expired(context).map(|()| Err(Failure::LATE)),
+    })
+    .await
 }
 
 /// A session of the backend.
@@ -99,63 +87,79 @@ impl Drop for Counted {
 }
 
 /// Tries servers as often as the backend allows.
-async fn reach(
-    client: &mut Client,
-    own: &mut Exchange,
-    backend: &Rc<LocalProxy>,
-    agent: &Agent,
-    messages: &[u8],
-    leaving: bool,
-) -> Result<Vec<u8>, Failure> {
+async fn reach(client: &mut Client, own: &mut Exchange, asked: Asked<'_>) -> Result<Vec<u8>, Failure> {
+    let backend = asked.backend;
     let _counted = Counted::new(backend);
+    let sees_questions = backend.prepared().sees_questions;
     own.txn.is_http = true;
     // Who asks an agent twice may have it count twice.
     own.choice.never_early = true;
     own.txn.times.request = now_us();
+    if sees_questions {
+        of_question(client, own, asked).await?;
+    }
     route::bind_server(client, own, backend);
+    stick::of_request(client, own, backend);
     own.choice.hash = route::hash(client, own, backend);
     let mut avoid: Option<Rc<LocalServer>> = None;
     let mut kept: Option<Lease> = None;
     loop {
         let lease = match kept.take() {
             Some(lease) => lease,
-            None => assign::assign(client, own, backend, avoid.as_deref()).await.map_err(failure)?,
+            None => {
+                let assigned = assign::assign(client, own, backend, avoid.as_deref());
+                assigned.await.map_err(Failure::of_fault)?
+            }
         };
         attempt::count_attempt(own, &lease);
-        let fault = match attempt(client, own, backend, agent, (&lease, messages), leaving).await {
+        if sees_questions {
+            note_server(own, lease.server());
+        }
+        let fault = match attempt(client, own, asked, &lease).await {
             Ok(Ok(answer)) => {
+                for traffic in
+                    [&backend.state.backend.mine().traffic, &lease.server().state.counters.mine().traffic]
+                {
+                    traffic.bytes_in.add(asked.length());
+                    traffic.bytes_out.add(answer.len() as u64);
+                }
                 lease.answered(Answer::Good);
                 attempt::tell(lease.server(), Ok(()));
+                if sees_questions {
+                    note(client, own, Event::BytesOut(answer.len() as u64));
+                    stick::of_response(client, own, backend, lease.server());
+                }
                 return Ok(answer);
             }
-            Ok(Err(none)) => {
+            Ok(Err(Without::Answer(none))) => {
                 // What does not fit is no fault of the server's.
                 lease.answered(if none == NoAnswer::TooBig { Answer::Good } else { Answer::Bad });
                 return Err(Failure::of(none));
             }
+            Ok(Err(Without::Rules(failure))) => {
+                lease.gave_up();
+                return Err(failure);
+            }
             Err(fault) => fault,
         };
-        let last = own.txn.retries >= backend.retries
+        let last = own.txn.retries >= retry::most(own, backend)
             || fault.retry_kind().is_none()
             || !retry::is_affordable(own, backend);
         attempt::count_failure(backend, &lease, fault, last);
         if last {
-            return Err(failure(fault));
+            return Err(Failure::of_fault(fault));
         }
         let target = retry::before_retry(client, own, backend, lease, fault).await;
-        (kept, avoid) = target.map_err(failure)?.parts();
+        (kept, avoid) = target.map_err(Failure::of_fault)?.parts();
     }
 }
 
-/// What a fault on the way to the agent is to the stream.
-fn failure(fault: Fault) -> Failure {
-    match fault {
-        Fault::ClientAborted | Fault::ClientReset | Fault::ClientTimeout | Fault::Killed(_) => {
-            Failure::Stream(fault)
-        }
-        // As in HAProxy: the connection that there would have been broke.
-        _ => Failure::of(NoAnswer::Ended(Status::IO)),
-    }
+/// Why a question has no answer though its server was reached.
+enum Without {
+    /// The server, or the connection to it.
+    Answer(NoAnswer),
+    /// Rules of the backend.
+    Rules(Failure),
 }
 
 /// Asks one server. A connection that stood idle may have ended without our knowing: then once more
@@ -166,12 +170,12 @@ fn failure(fault: Fault) -> Failure {
 async fn attempt(
     client: &mut Client,
     own: &mut Exchange,
-    backend: &Rc<LocalProxy>,
-    agent: &Agent,
-    (lease, messages): (&Lease, &[u8]),
-    leaving: bool,
-) -> Result<Result<Vec<u8>, NoAnswer>, Fault> {
+    asked: Asked<'_>,
+    lease: &Lease,
+) -> Result<Result<Vec<u8>, Without>, Fault> {
+    let Asked { agent, backend, messages, leaving } = asked;
     let server = lease.server();
+    let none = |none| Ok(Err(Without::Answer(none)));
     // Engines have connections of their own: their handshakes differ.
     let key = [&*connect::pool_key(client, own, server), b"\0", agent.engine_id.as_bytes()].concat();
     let key: Box<[u8]> = key.into();
@@ -199,18 +203,23 @@ async fn attempt(
         };
         match question.ask(messages) {
             Ok(()) => {}
-            Err(Refusal::TooBig) => return Ok(Err(NoAnswer::TooBig)),
+            Err(Refusal::TooBig) => return none(NoAnswer::TooBig),
             // It ended since it was looked at.
-            Err(Refusal::Full) if fresh => return Ok(Err(NoAnswer::Ended(Status::IO))),
+            Err(Refusal::Full) if fresh => return none(NoAnswer::Ended(Status::IO)),
             Err(Refusal::Full) => {
                 fresh = true;
                 continue;
             }
         }
+        if backend.prepared().sees_questions
+            && let Err(failure) = of_answer(client, own, asked, &mut question).await
+        {
+            return Ok(Err(Without::Rules(failure)));
+        }
         match wait(client, backend, &mut question, leaving).await? {
             Ok(()) => return Ok(Ok(question.answer().to_vec())),
             Err(NoAnswer::Ended(Status::IO)) if question.is_reused() && !fresh => fresh = true,
-            Err(none) => return Ok(Err(none)),
+            Err(why) => return none(why),
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Asking agents about a stream (`filter spoe`): at its events, and where a rule says so. What is
 //! asked is put into messages here, and what is answered into variables; [`ask`] is the way to an
-//! agent and back.
+//! agent and back, [`backend`] what rules there say of that.
 //!
 //! Called by `serve` and by the other parts of `evaluate`. A proxy without engines costs a look.
 
 mod ask;
+mod backend;
+mod failure;
 mod variables;
 
 use std::sync::Arc;
@@ -22,7 +24,7 @@ use crate::exchange::view::{self, holds};
 use crate::exchange::{Engaged, Exchange, Stop};
 use crate::log::Line;
 use crate::message::upload;
-use ask::Failure;
+use failure::Failure;
 
 /// The levels of what is logged: as it should be, and when something went wrong.
 const NOTICE: u8 = 5;

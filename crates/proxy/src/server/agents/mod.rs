@@ -10,10 +10,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use ::spop::{Config, Refusal, Status};
+use runtime::trace::{self, Level, spop};
 
 use super::local::LocalServer;
 use super::pool::Ask;
 use super::sharing::{Carrier, List, Opened, Share};
+use crate::points;
 pub(crate) use crate::stream::spop::NoAnswer;
 use crate::stream::spop::{Engine, Stream};
 
@@ -29,6 +31,8 @@ pub(crate) struct Question {
     share: Share<Engine, ()>,
     /// Whether the connection stood idle before, and may have ended without our knowing.
     is_reused: bool,
+    /// The number of its stream, 0 before it is asked.
+    number: u32,
 }
 
 impl Agents {
@@ -36,17 +40,19 @@ impl Agents {
     pub(crate) fn share(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Question> {
         let carrier = self.0.share(server, ask)?;
         let is_reused = carrier.connection.engine.borrow().live() == 0;
-        Some(Question { share: Share::new(carrier), is_reused })
+        Some(Question { share: Share::new(carrier), is_reused, number: 0 })
     }
 
     /// Makes a connection of a socket; its first question comes back.
     pub(crate) fn begin(self: &Rc<Self>, opened: Opened, config: Config) -> Question {
-        let Opened { socket, preamble, key, ends, for_one, open } = opened;
+        let Opened { socket, preamble, key, ends, for_one, mut open } = opened;
+        open.source = trace::Source::Spop;
         let shared = Carrier::new((&socket, Engine::new(config)), 0, key, ends, open, ());
         shared.is_leaving.set(for_one);
+        tell(&shared, 0, (spop::CONNECTION_NEW | spop::TX_HELLO, Level::User), "new connection to an agent");
         self.0.add(&shared);
         // Before the task begins: a connection that is to have a question is not idle.
-        let question = Question { share: Share::new(shared.clone()), is_reused: false };
+        let question = Question { share: Share::new(shared.clone()), is_reused: false, number: 0 };
         tokio::task::spawn_local(task::run(self.clone(), shared, socket, preamble));
         question
     }
@@ -69,7 +75,9 @@ impl Question {
     /// It cannot be asked over this connection.
     pub(crate) fn ask(&mut self, messages: &[u8]) -> Result<(), Refusal> {
         let stream = Stream::ask(&self.share.carrier.connection, messages)?;
+        self.number = if trace::any() { stream.facts().id } else { 0 };
         self.share.begin(stream);
+        self.tell(spop::STREAM_NEW | spop::TX_NOTIFY, Level::User, "asking a question");
         Ok(())
     }
 
@@ -78,10 +86,14 @@ impl Question {
     /// # Errors
     /// None comes.
     pub(crate) fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<(), NoAnswer>> {
-        match &mut self.share.stream {
+        let polled = match &mut self.share.stream {
             Some(stream) => stream.poll_answer(context),
             None => Poll::Ready(Err(NoAnswer::Ended(Status::IO))),
+        };
+        if let Poll::Ready(Err(_)) = polled {
+            self.tell(spop::STREAM_ERROR, Level::Error, "a question has no answer");
         }
+        polled
     }
 
     /// The answer, once it is there.
@@ -93,4 +105,25 @@ impl Question {
     pub(crate) fn is_reused(&self) -> bool {
         self.is_reused
     }
+
+    #[track_caller]
+    fn tell(&self, events: u64, level: Level, message: &str) {
+        tell(&self.share.carrier, self.number, (events, level), message);
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        if self.number > 0 {
+            self.tell(spop::STREAM_END, Level::User, "question over");
+        }
+    }
+}
+
+/// Tells whoever traces it of something that happens on a connection, or to the question of that number;
+/// 0 for none.
+#[inline]
+#[track_caller]
+fn tell(shared: &Rc<Shared>, number: u32, what: (u64, Level), message: &str) {
+    points::agent(&shared.open.server.state, (points::number(&**shared), number.into()), what, message);
 }

@@ -8,8 +8,9 @@ use std::task::{Context, Poll};
 use ::spop::Event;
 use net::Stream as Socket;
 use runtime::Buffer;
+use runtime::trace::{Level, spop};
 
-use super::{Agents, Shared};
+use super::{Agents, Shared, tell};
 use crate::server::sharing::{Idle, send, take_turn};
 
 /// Why a connection ends.
@@ -42,6 +43,7 @@ pub(super) async fn run(all: Rc<Agents>, shared: Rc<Shared>, mut socket: Socket,
     shared.connection.put_end_of_all();
     if matches!(end, End::Word) {
         shared.connection.engine.borrow_mut().finish();
+        tell(&shared, 0, (spop::TX_DISCONNECT, Level::User), "leaving an agent");
         // A socket that takes nothing does without.
         poll_fn(|context| {
             let _ = send(&shared.connection, &mut socket, &mut preamble, context);
@@ -70,7 +72,7 @@ fn rest(all: &Agents, shared: &Shared, idle: &mut Idle, context: &mut Context<'_
 
 /// Reads once, and puts what came where it belongs; whether there was anything.
 fn receive(
-    shared: &Shared,
+    shared: &Rc<Shared>,
     socket: &mut Socket,
     input: &mut Option<Buffer>,
     context: &mut Context<'_>,
@@ -93,15 +95,27 @@ fn receive(
     outcome
 }
 
-fn take_in(shared: &Shared, mut bytes: &[u8]) -> Result<(), End> {
+fn take_in(shared: &Rc<Shared>, mut bytes: &[u8]) -> Result<(), End> {
     let connection = &shared.connection;
     loop {
-        let (used, event) = connection.engine.borrow_mut().receive(bytes).map_err(|_| End::Word)?;
+        let received = connection.engine.borrow_mut().receive(bytes).map_err(|_| End::Word);
+        if received.is_err() {
+            tell(
+                shared,
+                0,
+                (spop::CONNECTION_ERROR, Level::Error),
+                "an agent ends its connection, or has to",
+            );
+        }
+        let (used, event) = received?;
         bytes = &bytes[used..];
         match event {
             None => return Ok(()),
-            Some(Event::Ready) => {}
-            Some(Event::Ack { key }) => connection.put(key, connection.engine.borrow().payload(), true),
+            Some(Event::Ready) => tell(shared, 0, (spop::RX_HELLO, Level::Proto), "an agent is ready"),
+            Some(Event::Ack { key }) => {
+                tell(shared, key.stream(), (spop::RX_ACK, Level::Proto), "an answer was received");
+                connection.put(key, connection.engine.borrow().payload(), true);
+            }
             Some(Event::TooBig { key }) => connection.put_refused(key),
         }
     }

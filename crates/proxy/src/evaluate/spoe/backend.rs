@@ -1,0 +1,278 @@
+//! What rules of the agents' backend say of a question. It is a stream of TCP to them, in a session
+//! of the agent's own: what is asked came from its client, what is answered comes from its server, and
+//! there is nothing of the client that is asked about.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::clock::WallTime;
+use plan::spoe::Agent;
+use rules::{Final, Hold, Outcome, RuleSet, Stage};
+use runtime::Local;
+use runtime::timer::{now_ms, now_us};
+use sample::track::{self, Event};
+use sample::{Accepted, Endpoint, Ends, Env, LogOrigin, LogProfile, Session};
+use spop::kind;
+
+use super::failure::Failure;
+use crate::client::{Client, StandIn, Watch};
+use crate::evaluate::about::About;
+use crate::evaluate::resolve;
+use crate::evaluate::script::{self, Verdict};
+use crate::exchange::{Exchange, view};
+use crate::fault::Fault;
+use crate::log::{Maker, Report};
+use crate::server::agents::Question;
+use crate::server::local::{LocalProxy, LocalServer};
+
+/// The level of what `do-log` writes.
+const INFO: u8 = 6;
+
+/// A question on its way.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) agent: &'a Agent,
+    /// Where the agent's servers are.
+    pub(super) backend: &'a Rc<LocalProxy>,
+    /// What the agent is told.
+    pub(super) messages: &'a [u8],
+    /// Whether the client's leaving ends it.
+    pub(super) leaving: bool,
+}
+
+impl Asked<'_> {
+    /// How many bytes the question has for statistics, and for rules: as in HAProxy, the type of the
+    /// frame is part of it.
+    pub(super) fn length(&self) -> u64 {
+        1 + self.messages.len() as u64
+    }
+}
+
+/// Gives the question a session of its own in the place of the client's.
+pub(super) fn stand_in<'c>(client: &'c mut Client, agent: &Agent) -> StandIn<'c> {
+    let session = Session::new(Accepted {
+        ends: Ends { source: Endpoint::Local, destination: Endpoint::Local },
+        wall_us: WallTime::now().since_1970_us(),
+        us: now_us(),
+        frontend: Local::new(agent.frontend.clone()),
+        listener: Local::new(agent.listener.clone()),
+        id: client.worker.session_id(),
+    });
+    client.stand_in(session)
+}
+
+/// `tcp-request content`, before a server is chosen.
+///
+/// # Errors
+/// The question is not asked.
+pub(super) async fn of_question(
+    client: &mut Client,
+    own: &mut Exchange,
+    asked: Asked<'_>,
+) -> Result<(), Failure> {
+    let Asked { agent, backend, messages, .. } = asked;
+    if messages.len() > agent.frame_size as usize {
+        return Err(Failure::TOO_BIG);
+    }
+    own.txn.id = client.worker.stream_id();
+    own.txn.backend = Some(backend.held.clone());
+    own.backend = Some(backend.clone());
+    own.request_body.seen.push(kind::NOTIFY);
+    own.request_body.seen.extend_from_slice(messages);
+    if backend.tcp_request.is_empty() {
+        return Ok(());
+    }
+    let mut rules = Rules::new(&backend.tcp_request, backend.request_inspect_delay, About::Connection);
+    while rules.run(client, own, asked).await? == Ended::Wants {
+        rules.pause(client, asked).await?;
+    }
+    note(client, own, Event::BytesIn(asked.length()));
+    Ok(())
+}
+
+/// `tcp-response content`: as of any stream of TCP, once the question is on its way to a server. What
+/// is answered is seen by rules that wait for it (`inspect-delay`).
+///
+/// # Errors
+/// A rule ended the question; within, the way to the agent.
+pub(super) async fn of_answer(
+    client: &mut Client,
+    own: &mut Exchange,
+    asked: Asked<'_>,
+    question: &mut Question,
+) -> Result<(), Failure> {
+    let backend = asked.backend;
+    if backend.tcp_response.is_empty() {
+        return Ok(());
+    }
+    let about = About::Reply { held: 0 };
+    let mut rules = Rules::new(&backend.tcp_response, backend.response_inspect_delay, about);
+    let mut is_answered = false;
+    while rules.run(client, own, asked).await? == Ended::Wants {
+        if is_answered {
+            rules.pause(client, asked).await?;
+            continue;
+        }
+        client.timer.set(rules.until);
+        let watch = Watch { leaving: asked.leaving, late: Fault::ServerTimeout };
+        let answer = client.wait(watch, |_, context| question.poll_answer(context)).await;
+        match answer {
+            Ok(Ok(())) => {
+                is_answered = true;
+                own.response_body.seen.extend_from_slice(question.answer());
+            }
+            // Whoever waits for the answer hears of it.
+            Ok(Err(_)) => return Ok(()),
+            Err(Fault::ServerTimeout) => {}
+            Err(fault) => return Err(Failure::of_fault(fault)),
+        }
+    }
+    Ok(())
+}
+
+/// Counts in what rules track.
+pub(super) fn note(client: &Client, own: &Exchange, event: Event) {
+    track::note(&client.session, &own.txn.trackers, event, now_ms());
+}
+
+/// Notes the server that a question goes to, for what tells of it.
+pub(super) fn note_server(own: &mut Exchange, server: &LocalServer) {
+    own.txn.server = Some(server.held.clone());
+}
+
+/// How running a rule set ended.
+#[derive(PartialEq, Eq)]
+enum Ended {
+    /// It lets the question pass.
+    Passes,
+    /// A rule wants to see more.
+    Wants,
+}
+
+/// A rule set at work.
+struct Rules<'a> {
+    all: &'a RuleSet,
+    /// Which of them is next.
+    next: usize,
+    /// Until when they may wait, in ms of the worker's clock.
+    until: u64,
+    about: About<'a>,
+}
+
+impl<'a> Rules<'a> {
+    fn new(all: &'a RuleSet, delay: Option<Duration>, about: About<'a>) -> Self {
+        Self { all, next: 0, until: delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64), about }
+    }
+
+    /// Lets the time pass for which rules may wait: there is nothing more to come.
+    async fn pause(&self, client: &mut Client, asked: Asked<'_>) -> Result<(), Failure> {
+        let left = Duration::from_millis(self.until.saturating_sub(now_ms()));
+        client.pause(left, asked.leaving).await.map_err(Failure::of_fault)
+    }
+
+    /// Runs them as far as what is here allows.
+    ///
+    /// # Errors
+    /// One of them ended the question.
+    async fn run(
+        &mut self,
+        client: &mut Client,
+        own: &mut Exchange,
+        asked: Asked<'_>,
+    ) -> Result<Ended, Failure> {
+        // What they look at is no message of HTTP.
+        own.txn.is_http = false;
+        let outcome = self.go_on(client, own, asked).await;
+        own.txn.is_http = true;
+        outcome
+    }
+
+    async fn go_on(
+        &mut self,
+        client: &mut Client,
+        own: &mut Exchange,
+        asked: Asked<'_>,
+    ) -> Result<Ended, Failure> {
+        loop {
+            let (outcome, next) = step(client, own, self.all, self.next, self.until);
+            self.next = next;
+            match outcome {
+                Outcome::Done | Outcome::Accept => return Ok(Ended::Passes),
+                Outcome::Wait => return Ok(Ended::Wants),
+                Outcome::Hold(Hold::Script(call)) => {
+                    let begun = script::begin(client, own, &self.about, &call);
+                    let verdict = match begun {
+                        Ok(verdict) => verdict,
+                        Err(begun) => {
+                            let went_on = script::go_on(client, own, &mut self.about, &call, begun);
+                            Box::pin(went_on).await.map_err(Failure::of_stop)?
+                        }
+                    };
+                    match verdict {
+                        Verdict::Next => {}
+                        Verdict::Accept => return Ok(Ended::Passes),
+                        Verdict::Final(verdict) => return self.conclude(own, asked.backend, &verdict),
+                        Verdict::Stop(stop) => return Err(Failure::of_stop(stop)),
+                    }
+                }
+                Outcome::Hold(Hold::Resolve { section, name, prefer, var }) => {
+                    let wanted = resolve::Question { section, name, prefer, var };
+                    let resolved = resolve::resolve(client, own, wanted, asked.leaving);
+                    resolved.await.map_err(Failure::of_fault)?;
+                }
+                Outcome::Hold(Hold::Log { origin, profile }) => {
+                    log(client, own, asked.agent, origin, profile.as_deref());
+                }
+                // What marks the packets of a client, and engines that ask about a stream: a question
+                // has neither.
+                Outcome::Hold(_) => {}
+                Outcome::Final(verdict) => return self.conclude(own, asked.backend, &verdict),
+            }
+        }
+    }
+
+    /// What a final verdict makes of the question.
+    fn conclude(&self, own: &Exchange, backend: &LocalProxy, verdict: &Final) -> Result<Ended, Failure> {
+        // It cannot become anything else.
+        if matches!(verdict, Final::SwitchMode(_)) {
+            return Ok(Ended::Passes);
+        }
+        if self.about.is_response() && !matches!(verdict, Final::CloseServer) {
+            backend.state.backend.mine().traffic.denied_responses.add(1);
+            if let Some(server) = &own.txn.server {
+                server.counters.mine().traffic.denied_responses.add(1);
+            }
+        }
+        Err(Failure::BROKEN)
+    }
+}
+
+/// `do-log`: the agent's loggers get a line. It has no format of its own: only profiles make one.
+fn log(client: &Client, own: &Exchange, agent: &Agent, origin: LogOrigin, profile: Option<&LogProfile>) {
+    let Some(level) = own.txn.log_level.unwrap_or(Some(INFO)) else { return };
+    let worker = &client.worker;
+    let maker = Maker { loggers: &agent.loggers, structured: None, tag: &client.frontend.log_tag };
+    let report = Report { format: None, level, profile };
+    view::with(client, own, |env| {
+        let env = Env { log_origin: origin, may_change: env.may_change.clone(), ..*env };
+        worker.outbox.borrow_mut().write(&worker.shared, &maker, &env, &report);
+    });
+}
+
+/// Runs `rules` from number `start` on, until something is to be done. All of the bytes are here.
+fn step(client: &Client, own: &mut Exchange, rules: &RuleSet, start: usize, until: u64) -> (Outcome, usize) {
+    let now_ms = now_ms();
+    let mut stage = Stage {
+        process: &client.worker.shared.process,
+        session: &client.session,
+        transaction: Some(&mut own.txn),
+        request_bytes: &own.request_body.seen,
+        response_bytes: &own.response_body.seen,
+        longest_head: usize::MAX,
+        sockets: None,
+        complete: now_ms >= until,
+        counts_requests: false,
+        now_ms,
+    };
+    rules.run(&mut stage, start)
+}

@@ -1,0 +1,360 @@
+//! Rules, persistence and counters of backends whose servers are agents (`mode spop`): each question is
+//! a stream of TCP of its own to them, whose content is what is asked and what is answered. What is
+//! expected was seen at HAProxy 3.5.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use weir_tests::agent::{Frames, Value, ack, agent, scope, set};
+use weir_tests::client::get;
+use weir_tests::spoe::{EVENTS, Running, Setting, Told, engine, shown};
+use weir_tests::{Origin, PATIENCE, Weir, eventually, free_port};
+
+/// Lines of an agent that tells of what went wrong.
+const LINES: &str = "messages fhttp\n timeout processing 10s\n option set-on-error err";
+
+/// What the response tells of it.
+const FRONT: &str = "http-response set-header x-got \"%[var(txn.p.foo)] %[var(txn.p.err)]\"";
+
+/// Where the path stands in what [`EVENTS`] has agents told of a request, behind its length.
+const PATH: &str = "req.payload_lv(14,1)";
+
+/// An agent that answers with a name, and what it was told.
+fn named(name: &'static str) -> (Origin, Told) {
+    let told = Told::default();
+    let own = told.clone();
+    let agent = agent(move |told| {
+        own.add(told);
+        vec![set(scope::TXN, "foo", name)]
+    });
+    (agent, told)
+}
+
+/// A program whose agents' backend has these lines before its server.
+fn with_rules(rules: &str, agent: &Origin) -> (Running, u16) {
+    let file = engine(LINES, EVENTS);
+    let mut setting = Setting::new(&file, FRONT, agent.port());
+    setting.agents.insert_str(0, &format!("{rules}\n "));
+    setting.run()
+}
+
+/// What a variable of the process holds; empty where it holds nothing.
+fn variable(weir: &Weir, name: &str) -> String {
+    let told = weir.ask(&format!("get var proc.{name}"));
+    told.split_once("value=<").and_then(|(_, rest)| rest.rsplit_once('>')).map_or("", |(it, _)| it).to_owned()
+}
+
+#[test]
+fn rules_see_what_is_asked_and_answered_and_nothing_of_the_client() {
+    let (agent, _told) = named("ok");
+    let rules = format!(
+        "tcp-request content set-var(proc.seen.length) req.len\n \
+         tcp-request content set-var(proc.seen.path) {PATH},lower\n \
+         tcp-request content set-var(proc.seen.src) src\n \
+         tcp-request content set-var(proc.seen.listener) so_id\n \
+         tcp-request content set-var(proc.seen.fe) fe_name\n \
+         tcp-request content set-var(proc.seen.be) be_name\n \
+         tcp-request content set-var(proc.seen.of_client) var(sess.of_client)\n \
+         tcp-request content set-var(txn.kept) int(7)\n \
+         tcp-response content set-var(proc.seen.kept) var(txn.kept)\n \
+         tcp-response content set-var(proc.seen.server) srv_name\n \
+         tcp-response inspect-delay 10s\n \
+         tcp-response content set-var(proc.seen.answer) res.payload(0,0),hex if {{ res.len gt 0 }}"
+    );
+    let file = engine(LINES, EVENTS);
+    let mut setting = Setting::new(&file, FRONT, agent.port());
+    setting.front.push_str(
+        "\n http-request set-var(sess.of_client) int(1)\n http-response set-header x-kept %[var(txn.kept)]",
+    );
+    setting.agents.insert_str(0, &format!("{rules}\n "));
+    let (weir, port) = setting.run();
+    let response = get(port, "/some").expect("a response");
+    assert_eq!((response.header("x-got"), response.header("x-kept")), (Some("ok"), Some("")));
+    let wanted = [
+        // The type of the frame, the name of the message, how many arguments it has, and these.
+        ("length", "32"),
+        ("path", "/some"),
+        ("src", ""),
+        ("listener", ""),
+        ("fe", "ag"),
+        ("be", "agents"),
+        ("of_client", ""),
+        ("kept", "7"),
+        ("server", "a"),
+        // Sets a variable of the transaction to a text.
+        ("answer", "01030203666F6F08026F6B"),
+    ];
+    for (name, wanted) in wanted {
+        assert_eq!(variable(&weir, &format!("seen.{name}")), wanted, "{name}");
+    }
+    assert_eq!(
+        (weir.stat("agents,BACKEND", "bin"), weir.stat("agents,BACKEND", "bout")),
+        ("32".into(), "11".into())
+    );
+}
+
+#[test]
+fn a_question_that_rules_refuse_is_not_asked() {
+    for refuse in ["reject", "silent-drop"] {
+        let (agent, told) = named("ok");
+        let rules = format!(
+            "tcp-request content accept if {{ {PATH} -m sub /good }}\n tcp-request content {refuse} if {{ {PATH} -m beg /bad }}"
+        );
+        let (weir, port) = with_rules(&rules, &agent);
+        for (path, got, asked) in
+            [("/bad", "257", 0), ("/bad/good", "ok", 1), ("/", "ok", 1), ("/bad", "257", 0)]
+        {
+            assert_eq!(shown(get(port, path), "x-got").trim(), got, "{refuse} {path}");
+            assert_eq!(told.take().len(), asked, "{refuse} {path}");
+        }
+        assert_eq!(weir.stat("agents,BACKEND", "stot"), "4");
+        assert_eq!(weir.stat("agents,a", "stot"), "2");
+        assert!(eventually(|| weir.stat("agents,BACKEND", "scur") == "0"));
+    }
+}
+
+#[test]
+fn an_answer_that_rules_refuse_is_not_used() {
+    for (refuse, denied) in [("reject", "1"), ("close", "0")] {
+        let (agent, told) = named("ok");
+        let rules = format!(
+            "tcp-response inspect-delay 10s\n tcp-response content {refuse} if {{ res.payload(0,0) -m sub ok }}"
+        );
+        let (weir, port) = with_rules(&rules, &agent);
+        assert_eq!(shown(get(port, "/"), "x-got").trim(), "257", "{refuse}");
+        assert_eq!(told.take().len(), 1);
+        assert_eq!(weir.stat("agents,BACKEND", "dresp"), denied, "{refuse}");
+        assert_eq!(weir.stat("agents,a", "dresp"), denied, "{refuse}");
+    }
+}
+
+#[test]
+fn rules_that_want_more_wait_as_long_as_they_may() {
+    for (rules, got) in [
+        ("tcp-request inspect-delay 300ms\n tcp-request content reject if { req.len gt 1000 }", "ok"),
+        ("tcp-request inspect-delay 300ms\n tcp-request content reject if !{ req.len gt 1000 }", "257"),
+        ("tcp-response inspect-delay 300ms\n tcp-response content reject if { res.len gt 1000 }", "ok"),
+    ] {
+        let (agent, _told) = named("ok");
+        let (_weir, port) = with_rules(rules, &agent);
+        let began = Instant::now();
+        assert_eq!(shown(get(port, "/"), "x-got").trim(), got, "{rules}");
+        assert!(began.elapsed() >= Duration::from_millis(300), "{rules}: {:?}", began.elapsed());
+    }
+    // Without a time there is nothing to see of the answer yet.
+    let (agent, _told) = named("ok");
+    let (weir, port) = with_rules("tcp-response content set-var(proc.length) res.len", &agent);
+    assert_eq!(shown(get(port, "/"), "x-got").trim(), "ok");
+    assert_eq!(variable(&weir, "length"), "0");
+}
+
+#[test]
+fn the_time_for_an_answer_goes_on_while_rules_wait() {
+    let (agent, told) = named("ok");
+    let rules = "tcp-request inspect-delay 60s\n tcp-request content reject if { req.len gt 1000 }";
+    let lines = LINES.replace("processing 10s", "processing 200ms");
+    let file = engine(&lines, EVENTS);
+    let mut setting = Setting::new(&file, FRONT, agent.port());
+    setting.agents.insert_str(0, &format!("{rules}\n "));
+    let (weir, port) = setting.run();
+    assert_eq!(shown(get(port, "/"), "x-got").trim(), "1");
+    assert_eq!(told.take().len(), 0);
+    assert!(eventually(|| weir.stat("agents,BACKEND", "scur") == "0"));
+}
+
+#[test]
+fn do_log_writes_where_the_agent_logs_in_the_words_of_a_profile() {
+    let log = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
+    log.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
+    let collector = log.local_addr().expect("an address").port();
+    let (agent, _told) = named("ok");
+    let lines = format!("{LINES}\n option dontlog-normal\n log 127.0.0.1:{collector} local3");
+    let file = engine(&lines, EVENTS);
+    let mut setting = Setting::new(&file, FRONT, agent.port());
+    setting.agents.insert_str(
+        0,
+        "tcp-request content do-log\n tcp-request content do-log profile own\n \
+         tcp-request content set-log-level err\n tcp-response content do-log profile own\n ",
+    );
+    setting.agents.push_str("\nlog-profile own\n on any format \"fe=%f be=%b srv=%s\"");
+    let (_weir, port) = setting.run();
+    assert_eq!(shown(get(port, "/"), "x-got").trim(), "ok");
+    for wanted in
+        ["<158>", "fe=ag be=agents srv=<NOSRV>", "<155>", "fe=ag be=agents srv=a"].chunks(2)
+    {
+        let mut bytes = [0; 1024];
+        let length = log.recv(&mut bytes).expect("a line");
+        let line = String::from_utf8_lossy(&bytes[..length]).trim_end().to_owned();
+        assert!(line.starts_with(wanted[0]) && line.ends_with(wanted[1]), "{line}");
+    }
+}
+
+#[test]
+fn keys_of_questions_keep_them_at_one_agent() {
+    let [(one, of_one), (two, of_two)] = ["one", "two"].map(named);
+    let file = engine(LINES, EVENTS);
+    let mut setting = Setting::new(&file, FRONT, one.port());
+    setting.agents = format!(
+        "balance roundrobin\n stick-table type string len 64 size 1k\n stick on {PATH}\n server a 127.0.0.1:{}\n server b 127.0.0.1:{}",
+        one.port(),
+        two.port()
+    );
+    let (weir, port) = setting.run();
+    let asked = |path: &str| shown(get(port, path), "x-got").trim().to_owned();
+    let first: Vec<String> = (0..4).map(|number| asked(&format!("/{number}"))).collect();
+    assert_eq!(first.iter().filter(|name| *name == "one").count(), 2, "{first:?}");
+    for _ in 0..3 {
+        for number in [2, 0, 3, 1] {
+            assert_eq!(asked(&format!("/{number}")), first[number], "{first:?}");
+        }
+    }
+    assert_eq!((of_one.take().len(), of_two.take().len()), (8, 8));
+    let table = weir.ask("show table agents");
+    assert!(table.contains("key=/3") && table.contains("server_id="), "{table}");
+}
+
+#[test]
+fn answers_tell_which_agent_has_a_key_too() {
+    let [(one, _), (two, _)] = ["one", "two"].map(named);
+    let file = engine(LINES, EVENTS);
+    let mut setting = Setting::new(&file, FRONT, one.port());
+    setting.agents = format!(
+        "balance roundrobin\n stick-table type string len 64 size 1k\n tcp-response inspect-delay 10s\n \
+         tcp-response content accept if {{ res.len gt 9 }}\n stick store-response res.payload(9,0)\n server a 127.0.0.1:{}\n server b 127.0.0.1:{}",
+        one.port(),
+        two.port()
+    );
+    let (weir, port) = setting.run();
+    for _ in 0..2 {
+        get(port, "/").expect("a response");
+    }
+    let table = weir.ask("show table agents");
+    assert!(table.contains("key=one") && table.contains("key=two"), "{table}");
+}
+
+#[test]
+fn what_rules_track_is_the_question_s_and_not_the_client_s() {
+    let (agent, _told) = named("ok");
+    let rules = format!(
+        "tcp-request content track-sc0 {PATH} table asked\n tcp-request content sc-inc-gpc0(0)\n \
+         tcp-response content set-var(proc.count) sc0_conn_cur"
+    );
+    let file = engine(LINES, EVENTS);
+    let mut setting = Setting::new(&file, FRONT, agent.port());
+    setting.front.push_str("\n tcp-request connection track-sc0 src table clients");
+    setting.agents.insert_str(0, &format!("{rules}\n "));
+    setting.agents.push_str(
+        "\nbackend asked\n stick-table type string len 64 size 1k store conn_cnt,conn_cur,gpc0,bytes_in_cnt,bytes_out_cnt\n\
+         backend clients\n stick-table type ip size 1k store conn_cnt,gpc0",
+    );
+    let (weir, port) = setting.run();
+    for path in ["/a", "/b", "/a"] {
+        assert_eq!(shown(get(port, path), "x-got").trim(), "ok");
+    }
+    let table = weir.ask("show table asked");
+    let entry = |key: &str| {
+        let line = table.lines().find(|line| line.contains(&format!("key={key} ")));
+        line.unwrap_or_else(|| panic!("{key}: {table}")).to_owned()
+    };
+    // Two questions of 29 bytes, two answers of 11.
+    for word in ["conn_cnt=2", "conn_cur=0", "gpc0=2", "bytes_in_cnt=58", "bytes_out_cnt=22"] {
+        assert!(entry("/a").contains(word), "{word}: {table}");
+    }
+    assert!(entry("/b").contains("conn_cnt=1") && entry("/b").contains("gpc0=1"), "{table}");
+    let clients = weir.ask("show table clients");
+    assert!(clients.contains("conn_cnt=3") && clients.contains("gpc0=0"), "{clients}");
+    assert_eq!(variable(&weir, "count"), "1", "while it is asked");
+}
+
+#[test]
+fn the_engine_s_identifier_is_what_its_agent_is_told() {
+    let (send, receive) = mpsc::channel();
+    let agent = Origin::raw(move |stream| {
+        let mut frames = Frames::new(stream);
+        let _ = send.send(frames.greet(16380, "pipelining"));
+        while let Some(told) = frames.next_notified() {
+            frames.send(&ack(&told, &[]));
+        }
+    });
+    let sections = EVENTS.replace("args path=path", "args id=spoe.engine-id path=path");
+    let file = engine(LINES, &sections);
+    let mut setting = Setting::new(&file, FRONT, agent.port());
+    setting.front.push_str("\n http-response set-header x-id %[spoe.engine-id]");
+    setting.agents.insert_str(0, "tcp-request content set-var(proc.engine) spoe.engine-id\n ");
+    let (weir, port) = setting.run();
+    assert_eq!(shown(get(port, "/"), "x-id"), "", "the client's stream is no question");
+    let hello = receive.recv_timeout(PATIENCE).expect("a connection").expect("a hello");
+    let said = hello.iter().find(|(name, _)| name == "engine-id").map(|(_, value)| value.clone());
+    assert_eq!(said, Some(Value::Str(variable(&weir, "engine"))));
+    assert_eq!(variable(&weir, "engine").len(), 36);
+}
+
+#[test]
+fn use_server_and_balancing_look_at_the_question() {
+    let [(one, of_one), (two, of_two)] = ["one", "two"].map(named);
+    for lines in [
+        format!("use-server b if {{ {PATH} -m beg /b }}"),
+        // HAProxy knows no address of whom it asks for: these take turns.
+        "balance source".to_owned(),
+        format!("balance hash {PATH}"),
+    ] {
+        let file = engine(LINES, EVENTS);
+        let mut setting = Setting::new(&file, FRONT, one.port());
+        setting.agents =
+            format!("{lines}\n server a 127.0.0.1:{}\n server b 127.0.0.1:{}", one.port(), two.port());
+        let (_weir, port) = setting.run();
+        for _ in 0..6 {
+            get(port, "/b").expect("a response");
+        }
+        let asked = (of_one.take().len(), of_two.take().len());
+        match lines.as_str() {
+            "balance source" => assert_eq!(asked, (3, 3)),
+            lines if lines.starts_with("use-server") => assert_eq!(asked, (0, 6)),
+            lines => assert!(asked == (0, 6) || asked == (6, 0), "{lines}: {asked:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_listen_section_may_have_the_agents() {
+    let (agent, told) = named("ok");
+    let (port, origin) = (free_port(), Origin::text("ok"));
+    let file = engine(LINES, EVENTS);
+    let text = Setting::new(&file, FRONT, agent.port()).text(port, origin.port());
+    let text = text.replace("backend agents", "listen agents");
+    let weir = Weir::start(&text, &[]);
+    assert!(!weir.ask("show info").is_empty(), "{}", weir.messages());
+    assert_eq!(shown(get(port, "/"), "x-got").trim(), "ok");
+    assert_eq!(told.take().len(), 1);
+    assert!(weir.messages().contains("'agents' has no 'bind' directive"), "{}", weir.messages());
+    // Whoever connects to it is nobody that it could ask.
+    let own = free_port();
+    let text = text.replace("mode spop\n", &format!("mode spop\n bind 127.0.0.1:{own}\n"));
+    let _weir = Weir::start(&text, &[own]);
+    assert!(weir_tests::client::exchange(own, "hello").is_none());
+}
+
+#[test]
+fn traces_tell_of_connections_to_agents_and_of_questions() {
+    let (agent, _told) = named("ok");
+    let file = engine(LINES, EVENTS);
+    let mut setting = Setting::new(&file, FRONT, agent.port());
+    setting.global = "log ring@buf0 local0".to_owned();
+    let (weir, port) = setting.run();
+    weir.ask("trace spop sink buf0 level proto verbosity complete start now");
+    get(port, "/").expect("a response");
+    let mut lines = String::new();
+    let wanted = [
+        "new connection to an agent : backend=agents server=a",
+        "asking a question : backend=agents server=a stream=1",
+        "an agent is ready",
+        "an answer was received",
+        "question over",
+    ];
+    let told = eventually(|| {
+        lines = weir.ask("show events buf0");
+        wanted.iter().all(|text| lines.contains(text))
+    });
+    assert!(told, "{lines}");
+}
