@@ -180,9 +180,7 @@ fn do_log_writes_where_the_agent_logs_in_the_words_of_a_profile() {
     setting.agents.push_str("\nlog-profile own\n on any format \"fe=%f be=%b srv=%s\"");
     let (_weir, port) = setting.run();
     assert_eq!(shown(get(port, "/"), "x-got").trim(), "ok");
-    for wanted in
-        ["<158>", "fe=ag be=agents srv=<NOSRV>", "<155>", "fe=ag be=agents srv=a"].chunks(2)
-    {
+    for wanted in ["<158>", "fe=ag be=agents srv=<NOSRV>", "<155>", "fe=ag be=agents srv=a"].chunks(2) {
         let mut bytes = [0; 1024];
         let length = log.recv(&mut bytes).expect("a line");
         let line = String::from_utf8_lossy(&bytes[..length]).trim_end().to_owned();

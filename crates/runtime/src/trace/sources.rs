@@ -8,6 +8,8 @@ pub enum Source {
     H2,
     /// Connections to FastCGI applications.
     Fcgi,
+    /// Connections to agents (SPOE).
+    Spop,
     /// Certificates that are ordered.
     Acme,
     /// TLS, on either side.
@@ -22,8 +24,6 @@ pub enum Source {
     Check,
     /// Connections of clients, from accept to close.
     Session,
-    /// Connections to agents (SPOE).
-    Spop,
 }
 
 /// One thing that can happen in a source.
@@ -324,7 +324,7 @@ pub mod spop {
 }
 
 impl Source {
-    /// All of them, in HAProxy's order.
+    /// All of them, in HAProxy's order and that of their numbers.
     pub const ALL: [Self; 10] = [
         Self::H2,
         Self::Fcgi,
