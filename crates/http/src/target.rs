@@ -116,6 +116,10 @@ fn check_absolute(head: &mut Head, host: Option<usize>, options: &ParseOptions) 
     // whole (RFC 9112, 3.2.4).
     let bare = split.authority_end() == head.target().len() && head.method_id != Method::Options;
     if port.is_some() && is_default(port) {
+        // A `Host` that differs, and is accepted all the same, says nothing of what takes its place.
+        if host.is_some() && !is_host_value(name) {
+            return Err(ParseError { kind: ErrorKind::HostCharacter, offset: head.target.start as usize });
+        }
         let name = name.to_vec();
         let cut = split.authority_end() - port.map_or(0, |p| p.len() + 1);
         let rest = if bare { &b"/"[..] } else { &head.target()[split.authority_end()..] };

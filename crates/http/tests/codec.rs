@@ -101,6 +101,9 @@ fn request_syntax_is_strict_where_haproxy_is_and_relaxed_where_its_manual_says()
         (b"GET / HTTP/1.1\r\nHost: []\r\n\r\n", None, None),
         (b"GET / HTTP/1.1\r\nHost: a!$&'()*+-.:;<=>^_`{|}~\"%\r\n\r\n", None, None),
         (b"GET / HTTP/1.1\r\nHost: \r\n\r\n", None, None),
+        // What stands in the target would take the place of the `Host`.
+        (b"GET http://a,b:80/ HTTP/1.1\r\nHost: a\r\n\r\n",    Some(E::Host),       Some(E::HostCharacter)),
+        (b"GET http://b:80/ HTTP/1.1\r\nHost: a\r\n\r\n",      Some(E::Host),       None),
         (b"OPTIONS * HTTP/1.1\r\n\r\n",                        None,                None),
         (b"OPTIONS */x HTTP/1.1\r\n\r\n",                      Some(E::Target),     Some(E::Target)),
         (b"GET * HTTP/1.1\r\n\r\n",                            Some(E::Target),     Some(E::Target)),
