@@ -212,11 +212,11 @@ fn a_long_body_is_copied_whole_as_it_passes() {
     let ((origin, first), (second, count_of, got)) = (judge(Arc::new(body.clone())), counting());
     let (weir, port, h2) = start("http-request mirror next", "", origin.port(), second.port());
     let mut client = Client::connect(port);
-    let mut copies = 0;
-    for (framing, coded) in [
+    let bodies = [
         (format!("Content-Length: {}", body.len()), body.clone()),
         ("Transfer-Encoding: chunked".to_owned(), chunked(&body, 100_000, "")),
-    ] {
+    ];
+    for (copies, (framing, coded)) in (1..).zip(bodies) {
         client.send(format!("POST / HTTP/1.1\r\nHost: h\r\n{framing}\r\n\r\n"));
         let before = count_of.load(Relaxed);
         let mut sent = 0;
@@ -229,7 +229,6 @@ fn a_long_body_is_copied_whole_as_it_passes() {
         }
         assert_eq!(client.response().expect("a response").status, 200);
         // Its copy ends before the next begins, so that bodies come in the order of the requests.
-        copies += 1;
         assert!(eventually(|| count(&weir, "answered") == copies), "{}", weir.ask("show mirror"));
     }
     // Over HTTP/2, as much as fits.

@@ -3,7 +3,6 @@
 
 mod common;
 
-use common::World;
 use common::rows::{eval_anywhere, usual};
 use sample::args::Kind;
 use sample::{Place, convert, fetch};
