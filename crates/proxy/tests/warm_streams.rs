@@ -175,9 +175,12 @@ fn warm_streams_allocate_nothing() {
     // How many responses leave together is chance: more than are to come have made their room before.
     client.exchange(WARM_UP, 2 * AT_ONCE);
     counted("HTTP/2 to HTTP/1", |times| client.exchange(times, AT_ONCE));
+    // It would come to rest meanwhile, and give memory back.
+    drop(client);
     let mut client = Client::connect(g);
     client.exchange(WARM_UP, 2 * AT_ONCE);
     counted("HTTP/2 to HTTP/2", |times| client.exchange(times, AT_ONCE));
+    drop(client);
     let mut client = common::connect(h);
     counted("HTTP/1 to HTTP/2", |times| common::exchange(&mut client, times));
 }

@@ -88,6 +88,7 @@ pub(crate) const USUAL: &[(&str, &str)] = &[
     ("fe_tarpit_timeout", "sint:0"),
     ("fe_defbe", "str:be"),
     ("fcgi.docroot", "none"),
+    ("spoe.engine-id", "none"),
     ("fcgi.index", "none"),
     ("be_connect_timeout", "sint:0"),
     ("be_queue_timeout", "sint:0"),
