@@ -136,13 +136,6 @@ fn a_server_is_added_serves_and_is_removed_while_clients_ask_on() {
     assert!(weir.ask("show stat").lines().filter(|line| line.starts_with("b,")).count() == 2);
 }
 
-/// Memory of a process that is its own and in use, in KiB.
-fn own_memory(weir: &Weir) -> usize {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", weir.pid())).expect("the process runs");
-    let line = status.lines().find(|line| line.starts_with("RssAnon:")).expect("a line of that name");
-    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number of KiB")
-}
-
 #[test]
 fn a_hundred_thousand_servers_come_and_go_without_growth() {
     let (first, second) = (Origin::text("first"), Origin::text("second"));
@@ -164,9 +157,9 @@ fn a_hundred_thousand_servers_come_and_go_without_growth() {
         assert_eq!(said.matches("Server deleted.").count(), AT_ONCE, "{number}: {said}");
     };
     (0..100).for_each(turn);
-    let before = own_memory(&weir);
+    let before = weir.memory();
     (100..1_000).for_each(turn);
-    let grown = own_memory(&weir).saturating_sub(before);
+    let grown = weir.memory().saturating_sub(before);
     // Eleven bytes for each would be a mebibyte.
     assert!(grown < 1024, "{grown} KiB more after 90,000 more servers");
 }

@@ -70,12 +70,7 @@ mod tests {
     use rustix::process::{Pid, test_kill_process};
 
     use super::{Command, Program};
-
-    /// Runs `future` as a task of a worker.
-    fn worker<T>(future: impl Future<Output = T>) -> T {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
-        tokio::task::LocalSet::new().block_on(&runtime, future)
-    }
+    use crate::tests::worker;
 
     fn sh(script: &str) -> Program {
         Program::start(Command::new("/bin/sh").args(["-c", script])).expect("a shell")

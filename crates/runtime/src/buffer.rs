@@ -16,7 +16,7 @@ const KEEP: usize = 256;
 /// How many large buffers of a worker may be in use before bodies get small ones: what many slow
 /// receivers hold back stays in proportion to `tune.bufsize`, and the few that are fast lose
 /// nothing.
-const LARGE_IN_USE: isize = 32;
+const LARGE_IN_USE: isize = 8;
 
 /// One pool of one worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

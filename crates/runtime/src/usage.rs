@@ -60,8 +60,8 @@ pub fn percent(of: Of) -> u8 {
 /// What one task that waits for its turn counts in time, in µs.
 const A_TURN: u64 = 20;
 
-/// How many tasks of the calling worker wait for their turn: what a task has to wait for its own, in
-/// turns of 20 µs. Takes as long.
+/// How many tasks of the calling worker wait for their turn: what a task has to wait for two of its own,
+/// in turns of 20 µs. Takes as long.
 pub async fn load() -> u32 {
     let begun = now_us();
     // Twice: tasks that gave up their turn are woken together, the last one first, so that those that did

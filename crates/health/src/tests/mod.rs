@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use crate::{Checks, Outcome};
 
 /// Runs `test` as a worker does: one thread, local tasks, the worker's timers.
-fn worker<T>(test: impl Future<Output = T>) -> T {
+pub(crate) fn worker<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {
         tokio::task::spawn_local(runtime::timer::drive(runtime::timer::Alarm::new().unwrap()));
