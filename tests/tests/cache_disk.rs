@@ -265,7 +265,8 @@ fn a_directory_that_cannot_be_used_costs_no_request() {
     fs::write(own.0.join("files"), b"this is no directory").expect("a file");
     let port = free_port();
     let weir = Weir::start(&configuration(origin.port(), port, &own.0, ""), &[port]);
-    assert!(weir.messages().contains("cannot open the directory"), "{}", weir.messages());
+    let says_so = || weir.messages().contains("cannot open the directory");
+    assert!(eventually(says_so), "{}", weir.messages());
     for path in paths(20) {
         assert!(!ok(get(port, &path), &path));
         assert!(ok(get(port, &path), &path));

@@ -18,6 +18,10 @@ const KEEP: usize = 256;
 /// nothing.
 const LARGE_IN_USE: isize = 8;
 
+/// How many more may be in use by readings of connections that carry many streams, which hold them
+/// for a turn: what their streams hold back leaves these alone.
+const LARGE_FOR_FRAMES: isize = 4;
+
 /// One pool of one worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pool {
@@ -112,8 +116,19 @@ impl Buffer {
     /// ones are in use.
     #[inline]
     pub fn for_body() -> Self {
+        Self::large_below(LARGE_IN_USE)
+    }
+
+    /// The same for frames of many streams, which are taken apart at once.
+    #[inline]
+    pub fn for_frames() -> Self {
+        Self::large_below(LARGE_IN_USE + LARGE_FOR_FRAMES)
+    }
+
+    #[inline]
+    fn large_below(limit: isize) -> Self {
         let free = LARGE_FREE.with_borrow(|free| free.len() as isize);
-        if MADE.get()[1] - free < LARGE_IN_USE { Self::large() } else { Self::small() }
+        if MADE.get()[1] - free < limit { Self::large() } else { Self::small() }
     }
 
     /// A buffer that holds at least `bytes` bytes: of the pools if one of theirs is large enough.

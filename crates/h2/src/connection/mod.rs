@@ -239,6 +239,12 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.output.answers() >= limits::ANSWERS_SOFT
     }
 
+    /// Whether the input ended within the payload of a frame.
+    #[must_use]
+    pub fn is_within_payload(&self) -> bool {
+        matches!(&self.reading, Reading::Data(body) if body.left > 0)
+    }
+
     /// The head or trailers that the last event told of; to be swapped with the caller's own.
     pub fn head_mut(&mut self) -> &mut Head {
         &mut self.head

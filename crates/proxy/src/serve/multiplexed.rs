@@ -281,7 +281,7 @@ where
         let connection = &self.connection;
         match event {
             Event::Head { key, end, .. } => self.start(key, end),
-            Event::Data { key, range, end } => connection.put(key, self.reader.bytes(range), end),
+            Event::Data { key, range, end } => self.reader.put(connection, key, range, end),
             Event::Trailers { key } => {
                 let mut engine = connection.engine.borrow_mut();
                 connection.put_end(key, Some(engine.head_mut()));

@@ -294,7 +294,7 @@ fn receive(
     outcome
 }
 
-fn happen(shared: &Multiplexed, event: Event, reader: &Reader) {
+fn happen(shared: &Multiplexed, event: Event, reader: &mut Reader) {
     let connection = &shared.connection;
     match event {
         Event::Head { key, end, .. } => {
@@ -303,7 +303,7 @@ fn happen(shared: &Multiplexed, event: Event, reader: &Reader) {
                 connection.put_end(key, None);
             }
         }
-        Event::Data { key, range, end } => connection.put(key, reader.bytes(range), end),
+        Event::Data { key, range, end } => reader.put(connection, key, range, end),
         Event::Trailers { key } => connection.put_end(key, Some(connection.engine.borrow_mut().head_mut())),
         Event::End { key } => connection.put_end(key, None),
         Event::Reset { key, code, by } => connection.put_reset(key, code, by.is_unprocessed(code)),

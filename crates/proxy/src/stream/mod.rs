@@ -173,7 +173,20 @@ impl<E: Protocol> Connection<E> {
 
     /// A piece of payload has come.
     pub(crate) fn put(&self, key: E::Key, payload: &[u8], is_last: bool) {
-        self.with_place(key, |place| place.put(payload, is_last));
+        self.with_place(key, |place| {
+            place.put(payload, is_last);
+            place.wake();
+        });
+    }
+
+    /// The same of a piece that another follows at once: only [`wake`](Self::wake) tells of it.
+    fn put_silently(&self, key: E::Key, payload: &[u8]) {
+        self.with_place(key, |place| place.put(payload, false));
+    }
+
+    /// Who waits for a stream goes on.
+    fn wake(&self, key: E::Key) {
+        self.with_place(key, Place::wake);
     }
 
     /// The end of the message has come, with trailers or without.
@@ -210,11 +223,6 @@ impl<E: Messages> Connection<E> {
         let next = self.spare_heads.borrow_mut().pop().unwrap_or_default();
         let head = std::mem::replace(self.engine.borrow_mut().head_mut(), next);
         self.with_place(key, |place| place.put_head(head));
-    }
-
-    /// A stream that waited for its turn to send has it.
-    fn wake(&self, key: E::Key) {
-        self.with_place(key, Place::wake);
     }
 
     /// What was sent made room: those that waited for it go on.

@@ -55,6 +55,7 @@ impl Place {
         self.why = NoHead::Cut;
     }
 
+    /// Without a word to who waits for it.
     pub(super) fn put(&mut self, mut bytes: &[u8], is_last: bool) {
         while !bytes.is_empty() {
             let taken = self.payload.back_mut().map_or(0, |buffer| {
@@ -75,7 +76,6 @@ impl Place {
             }
         }
         self.ended |= is_last;
-        self.wake();
     }
 
     pub(super) fn put_end(&mut self, trailers: Option<&mut Head>) {

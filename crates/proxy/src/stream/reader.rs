@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::task::{Context, Poll};
 
-use h2::{Closed, Event};
+use h2::{Closed, Event, Key};
 use runtime::{Buffer, buffer};
 
 use super::Connection;
@@ -22,6 +22,10 @@ pub(crate) struct Reader {
     is_fresh: bool,
     /// Whether the last read filled its buffer: the next is worth a large one.
     bulk: bool,
+    /// Whether it left nothing of the room, and the next will find more.
+    is_full: bool,
+    /// The stream that was not told of the beginning of a frame.
+    untold: Option<Key>,
 }
 
 /// What a turn has to do with.
@@ -64,6 +68,9 @@ impl Reader {
         context: &mut Context<'_>,
         busy: impl FnOnce() -> bool,
     ) -> io::Result<Received> {
+        if let Some(key) = self.untold.take() {
+            connection.wake(key);
+        }
         let mut engine = connection.engine.borrow_mut();
         if engine.must_drain() {
             return Ok(Received::Nothing);
@@ -72,7 +79,7 @@ impl Reader {
             if self.input.is_none() && socket.poll_read_ready(context).is_pending() {
                 return Ok(Received::Nothing);
             }
-            let new = if self.bulk { Buffer::for_body } else { Buffer::small };
+            let new = if self.bulk { Buffer::for_frames } else { Buffer::small };
             let buffer = self.input.get_or_insert_with(new);
             buffer.compact();
             let room = buffer.room_len();
@@ -87,7 +94,8 @@ impl Reader {
                     return Ok(Received::End);
                 }
                 Poll::Ready(Ok(n)) => {
-                    self.bulk = n == room || n >= buffer::small_size();
+                    self.is_full = n == room;
+                    self.bulk = self.is_full || n >= buffer::small_size();
                     buffer.fill(n);
                 }
                 Poll::Ready(Err(error)) => return Err(error),
@@ -128,10 +136,18 @@ impl Reader {
         self.release();
     }
 
-    /// The bytes of the last event.
-    pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
+    /// Gives a stream the payload of the last event. One that has the beginning of a frame goes on
+    /// once the rest is there, which the next read finds: two pieces would be sent by two calls.
+    pub(crate) fn put(&mut self, connection: &Connection, key: Key, range: Range<usize>, is_last: bool) {
         let filled = self.input.as_ref().map_or(&[][..], Buffer::filled);
-        filled.get(self.event + range.start..self.event + range.end).unwrap_or_default()
+        let (from, to) = (self.event + range.start, self.event + range.end);
+        let payload = filled.get(from..to).unwrap_or_default();
+        if self.is_full && to == filled.len() && connection.engine.borrow().is_within_payload() {
+            connection.put_silently(key, payload);
+            self.untold = Some(key);
+        } else {
+            connection.put(key, payload, is_last);
+        }
     }
 
     /// Gives memory back that holds nothing.
