@@ -213,6 +213,13 @@ impl Weir {
         statistics(&self.directory.join("runtime"))
     }
 
+    /// Waits until it has written `text` to standard error; false where it did not in [`PATIENCE`].
+    ///
+    /// [`PATIENCE`]: crate::PATIENCE
+    pub fn says(&self, text: impl AsRef<str>) -> bool {
+        eventually(|| self.messages().contains(text.as_ref()))
+    }
+
     /// What it wrote to standard error so far.
     pub fn messages(&self) -> String {
         std::fs::read_to_string(self.directory.join("messages")).unwrap_or_default()

@@ -149,7 +149,7 @@ fn a_limit_of_the_authority_is_told_of_and_kept_to() {
     scene.acme.refuse("/order", "429 Too Many Requests", "rateLimited", "Retry-After: 7200\r\n");
     let load = "load crt a.pem alias a acme LE domains a.test";
     let weir = scene.run(&scene.configuration("", load, "map virt@acme", "crt @/a"));
-    assert!(eventually(|| weir.messages().contains("Aborting.")), "{}", weir.messages());
+    assert!(weir.says("Aborting."), "{}", weir.messages());
     let messages = weir.messages();
     let told = "acme: @/a: \"said by the test\" (urn:ietf:params:acme:error:rateLimited) (HTTP status code 429) when \
                 placing the order Aborting. The next try is in 7200 seconds.";
@@ -170,12 +170,12 @@ fn a_certificate_that_cannot_be_written_is_served_all_the_same() {
     // It goes before the authority is asked.
     scene.acme.refuse("/order", "429 Too Many Requests", "rateLimited", "Retry-After: 7200\r\n");
     let weir = scene.run(&scene.configuration("", load, "map virt@acme", "crt @/a"));
-    assert!(eventually(|| weir.messages().contains("Aborting.")), "{}", weir.messages());
+    assert!(weir.says("Aborting."), "{}", weir.messages());
     std::fs::remove_dir_all(scene.file("there")).expect("it is there");
     weir.ask("acme renew @/a");
     await_issued(&weir, "@/a");
     let file = scene.file("there/a.pem");
-    assert!(eventually(|| weir.messages().contains(&format!("cannot write {file}"))), "{}", weir.messages());
+    assert!(weir.says(&format!("cannot write {file}")), "{}", weir.messages());
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn a_pair_of_files_of_which_one_was_replaced_is_completed_at_the_next_start() {
     std::fs::write(&beside, text(&new)).expect("a file");
     let weir = scene.run(&configuration);
     assert_eq!(fact(&weir, "@/a", "Algorithm"), "RSA2048", "{}", weir.messages());
-    assert!(weir.messages().contains("as an earlier process was about to"), "{}", weir.messages());
+    assert!(weir.says("as an earlier process was about to"), "{}", weir.messages());
     assert!(!Path::new(&beside).exists());
     drop(weir);
     let weir = scene.run(&configuration);
@@ -306,7 +306,7 @@ fn commands_tell_what_is_wrong_with_them() {
     // This authority has no challenge by DNS.
     weir.ask("acme renew @/a");
     let told = "acme: @/a: the server offers no dns-01 challenge for a.test";
-    assert!(eventually(|| weir.messages().contains(told)), "{}", weir.messages());
+    assert!(weir.says(told), "{}", weir.messages());
     assert!(!weir.messages().contains("The next try"));
 }
 

@@ -147,7 +147,7 @@ fn a_challenge_that_fails_once_is_told_of_and_may_be_tried_again() {
     assert_eq!(status(&weir, "@s/a", 2), "Stopped", "nothing is ordered by itself");
     weir.ask("add map virt@wrong x 1");
     weir.ask("acme renew @s/a");
-    let told = eventually(|| weir.messages().contains("acme: @s/a: challenge error: "));
+    let told = weir.says("acme: @s/a: challenge error: ");
     assert!(told, "{}", weir.messages());
     assert!(eventually(|| status(&weir, "@s/a", 2) == "Stopped"));
     weir.ask("del map virt@wrong x");

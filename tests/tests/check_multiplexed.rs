@@ -50,7 +50,7 @@ fn checked(lines: &str, port: u16, parameters: &str) -> Weir {
 
 /// Waits for what is told of the first check, and compares it.
 fn expect(weir: &Weir, said: &str, case: &str) {
-    assert!(eventually(|| weir.messages().contains(said)), "{case}: no `{said}` in:\n{}", weir.messages());
+    assert!(weir.says(said), "{case}: no `{said}` in:\n{}", weir.messages());
 }
 
 fn fine(frames: &mut Frames) {

@@ -125,7 +125,7 @@ fn the_level_says_what_is_told() {
     drop(checks);
     // Nothing is as severe as an emergency, and by default only what is as severe as an alert is told.
     let silent = start(&mailers, "  email-alert level emerg\n", "check inter 1h");
-    assert!(eventually(|| silent.messages().contains("backend 'b' has no server available!")));
+    assert!(silent.says("backend 'b' has no server available!"));
     let alerts = start(&mailers, "", "");
     alerts.ask("set server b/s state drain");
     alerts.ask("set server b/s state ready");
@@ -168,7 +168,7 @@ fn a_mail_server_that_takes_no_e_mail_is_told_of() {
     let nobody = free_port();
     let weir = start(&format!("  mailer one 127.0.0.1:{nobody}\n"), "", "check inter 1h");
     let told = "Can't send email alert to one: Connection refused.";
-    assert!(eventually(|| weir.messages().contains(told)), "{}", weir.messages());
+    assert!(weir.says(told), "{}", weir.messages());
 }
 
 #[test]

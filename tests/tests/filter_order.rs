@@ -118,7 +118,7 @@ fn a_trace_before_compression_tells_of_plain_bytes_and_one_behind_it_of_coded_on
         let response = exchange(port, ACCEPTING).expect("an answer");
         let coded = payload(&response);
         assert!(decoded("gzip", &coded) == text(100_000));
-        assert!(eventually(|| weir.messages().contains("trace_detach")));
+        assert!(weir.says("trace_detach"));
         let messages = weir.messages();
         let plain = if first_is_plain { 100_000 } else { coded.len() };
         assert_eq!(

@@ -143,7 +143,7 @@ fn a_trace_tells_the_steps_of_a_request_and_what_is_to_come() {
     let weir = Weir::start(&text, &[port]);
     let request = b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n\0".to_vec();
     assert!(Client::connect(port).send(request).response().is_some());
-    assert!(eventually(|| weir.messages().contains("trace_detach             : filter-type=frontend")));
+    assert!(weir.says("trace_detach             : filter-type=frontend"));
     let messages = weir.messages();
     let mut lines = told(&messages);
     // The two fields of the response's head.
@@ -224,9 +224,8 @@ fn a_filter_left_out_of_the_sequence_does_nothing() {
                  http-request set-bandwidth-limit slow\n";
     let (weir, port) = start("http", rules, &origin);
     assert!(get(&mut Client::connect(port), "/").0 == content(5000));
-    let ends =
-        || weir.messages().contains("trace_http_end           : channel=RESPONSE   - mode=HTTP  (backend)");
-    assert!(eventually(ends), "{}", weir.messages());
+    let end = "trace_http_end           : channel=RESPONSE   - mode=HTTP  (backend)";
+    assert!(weir.says(end), "{}", weir.messages());
     assert!(!weir.messages().contains("channel=REQUEST"), "{}", weir.messages());
 }
 

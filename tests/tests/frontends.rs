@@ -64,7 +64,7 @@ fn what_a_frontend_is_told_to_do_is_shown_said_and_logged() {
     ] {
         assert_eq!(run.weir.ask(command).trim(), "", "{command}");
         assert_eq!(run.status("fe"), status, "{command}");
-        assert!(run.weir.messages().contains(said), "{command}: {}", run.weir.messages());
+        assert!(run.weir.says(said), "{command}: {}", run.weir.messages());
     }
     run.logged("Paused frontend fe.");
     assert_eq!(
@@ -126,5 +126,5 @@ fn states_that_a_signal_asks_for_reach_the_logs_of_each_proxy() {
     ] {
         assert!(all.iter().any(|line| line.starts_with(wanted)), "{wanted}: {all:#?}");
     }
-    assert!(run.weir.messages().contains("SIGHUP received, dumping servers states."));
+    assert!(run.weir.says("SIGHUP received, dumping servers states."));
 }

@@ -188,7 +188,7 @@ fn who_waits_for_a_backend_goes_on_when_there_is_room_or_nobody_left() {
         // Nobody comes back for them.
         ask(&socket, "disable server b/s");
         assert!(eventually(|| waiting() == "0"));
-        assert!(weir.messages().contains("3 sessions active, 3 requeued, 0 remaining in queue"));
+        assert!(weir.says("3 sessions active, 3 requeued, 0 remaining in queue"));
         open.store(true, Relaxed);
         let mut statuses: Vec<u16> = clients.into_iter().map(|one| one.join().expect("no panic")).collect();
         statuses.sort_unstable();

@@ -79,8 +79,7 @@ fn states_and_counters_of_a_pipe_do_not_hold_up_the_start() {
     );
     let weir = weir_tests::Weir::start(&text, &[port]);
     // Its port answers before states are read.
-    let told = || weir.messages().contains("it is a pipe, not a file");
-    assert!(eventually(told), "{}", weir.messages());
+    assert!(weir.says("it is a pipe, not a file"), "{}", weir.messages());
 }
 
 #[test]

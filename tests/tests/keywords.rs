@@ -367,7 +367,7 @@ fn a_soft_stop_tells_clients_to_close_unless_the_spread_is_infinite() {
         client.send("GET /slow HTTP/1.1\r\nHost: h\r\n\r\n");
         assert!(eventually(|| weir.ask("show sess").contains("requests") || origin.connections() > 0));
         weir.signal("USR1");
-        assert!(eventually(|| weir.messages().contains("Proxy l stopped")), "{}", weir.messages());
+        assert!(weir.says("Proxy l stopped"), "{}", weir.messages());
         release.send(()).expect("the origin waits");
         let response = client.response().expect("a response");
         assert_eq!(response.header("connection"), wanted, "{spread}");
@@ -400,7 +400,7 @@ fn idle_connections_may_wait_for_a_last_request_during_a_soft_stop() {
         );
         weir.signal("USR1");
         if waits {
-            assert!(eventually(|| weir.messages().contains("Proxy l stopped")));
+            assert!(weir.says("Proxy l stopped"));
             // Longer than idle connections are left alone anyway.
             let until = Instant::now() + Duration::from_millis(1000);
             eventually(|| Instant::now() >= until);

@@ -197,6 +197,6 @@ fn stick_tables_that_memory_cannot_hold_are_refused_at_start() {
         assert!(told.contains("the largest is 't") && told.contains("Lower its 'size'"), "{told}");
     }
     let weir = Weir::start(&with("  no strict-limits\n", count, huge), &[port]);
-    assert!(weir.messages().contains("[WARNING]") && weir.messages().contains("Stick tables take "));
+    assert!(weir.says("[WARNING]") && weir.says("Stick tables take "));
     assert_eq!(client::get(port, "/").map(|answer| answer.status), Some(200));
 }

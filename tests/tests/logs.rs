@@ -287,6 +287,6 @@ fn a_soft_stop_ends_silent_senders_and_tells_which_proxies_stopped() {
     assert_eq!(weir.await_end(), Some(0), "{}", weir.messages());
     assert!(silent.read_to_end().is_empty());
     assert!(collector.next().starts_with("Proxy f stopped (cumulated conns: FE: "));
-    assert!(weir.messages().contains("Proxy own stopped"), "{}", weir.messages());
+    assert!(weir.says("Proxy own stopped"), "{}", weir.messages());
     assert!(!weir.messages().contains("Proxy l stopped"), "{}", weir.messages());
 }

@@ -151,7 +151,7 @@ fn a_handler_that_fails_is_called_for_the_next_event_and_wrong_use_is_told_with_
     assert!(all[0].starts_with("false ") && all[0].contains("there are no events `SERVER_GONE`"), "{all:?}");
     assert!(all[1].contains("takes the function"), "{all:?}");
     assert_eq!(all[2..], ["SERVER_ADMIN", "SERVER_ADMIN"]);
-    assert!(eventually(|| weir.messages().contains("handlers.lua:12: not this one")), "{}", weir.messages());
+    assert!(weir.says("handlers.lua:12: not this one"), "{}", weir.messages());
 }
 
 #[test]

@@ -233,8 +233,7 @@ fn counters_are_dumped_by_identifier_and_preloaded() {
     assert_eq!(total(&weir, "B."), Some(0), "it has another identifier now");
     drop(weir);
     let weir = start(&format!("global\n  stats-file /nowhere/stats\n{lines}"), port);
-    let told = || weir.messages().contains("Can't load stats-file '/nowhere/stats'");
-    assert!(eventually(told), "{}", weir.messages());
+    assert!(weir.says("Can't load stats-file '/nowhere/stats'"), "{}", weir.messages());
 }
 
 #[test]
@@ -347,13 +346,10 @@ fn a_running_process_tells_the_state_of_its_servers_when_asked_by_a_signal() {
         "SIGHUP: Proxy b has 1 active servers and 1 backup servers available. Conn: act(FE+BE): 0+0, 0 pend (0 unass), tot(FE+BE): 0+0.\n",
         "SIGHUP: Proxy c has no server available ! Conn: ",
     ] {
-        assert!(eventually(|| weir.messages().contains(line)), "{line}: {}", weir.messages());
+        assert!(weir.says(line), "{line}: {}", weir.messages());
     }
-    assert!(
-        weir.messages().contains("SIGHUP: Proxy f has no servers. Conn: act(FE+BE): "),
-        "{}",
-        weir.messages()
-    );
+    let told = "SIGHUP: Proxy f has no servers. Conn: act(FE+BE): ";
+    assert!(weir.says(told), "{}", weir.messages());
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn after_a_successor_that_cannot_start_the_process_goes_on_as_before() {
     let mut next = Weir::start_with(&text, &["-db", "-sf", &weir.pid().to_string()], &[]);
     assert_eq!(next.await_end(), Some(1), "{}", next.messages());
     drop(holder);
-    assert!(weir.messages().contains("Paused frontend f."), "{}", weir.messages());
+    assert!(weir.says("Paused frontend f."), "{}", weir.messages());
     assert!(eventually(|| serves(port)), "{}", weir.messages());
     assert!(eventually(|| sleeps(weir.pid())), "a thread spins");
 }

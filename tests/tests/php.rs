@@ -21,6 +21,11 @@ const SCRIPTS: [(&str, &str); 5] = [
 
 /// The recipe, with its server at `php` and its scripts where that has them.
 fn start(php: &Peer) -> (Weir, u16) {
+    start_with(php, "check")
+}
+
+/// The same with other words about the server's checks.
+fn start_with(php: &Peer, check: &str) -> (Weir, u16) {
     for (name, text) in SCRIPTS {
         std::fs::write(php.files().join(name), text).expect("the temporary directory takes files");
     }
@@ -31,7 +36,7 @@ fn start(php: &Peer) -> (Weir, u16) {
         .replace("192.0.2.10:9000", &format!("127.0.0.1:{}", php.port))
         .replace("/var/www/html", &php.files().display().to_string())
         .replace("\nglobal\n", "\nglobal\n    stats socket runtime level admin\n")
-        .replace("proto fcgi check", "proto fcgi check inter 50ms rise 1 fall 1");
+        .replace("proto fcgi check", &format!("proto fcgi {check}"));
     (Weir::start(&text, &[port]), port)
 }
 
@@ -61,7 +66,7 @@ fn scripts_of_php_are_run_by_the_recipe() {
     assert_eq!((gone.status, gone.text().trim_end()), (404, "File not found."));
     let redirect = get(port, "/log.php").expect("a response");
     assert_eq!((redirect.status, redirect.header("location")), (302, Some("/elsewhere")));
-    assert!(eventually(|| weir.messages().contains("told by the script")), "{}", weir.messages());
+    assert!(weir.says("told by the script"), "{}", weir.messages());
 }
 
 #[test]
@@ -79,7 +84,7 @@ fn a_script_whose_process_dies_costs_its_own_request_alone() {
 #[test]
 fn the_check_of_the_recipe_notices_when_php_is_gone_and_comes_back() {
     let mut php = Peer::start(Kind::Php);
-    let (weir, port) = start(&php);
+    let (weir, port) = start_with(&php, "check inter 50ms rise 1 fall 1");
     assert!(eventually(|| weir.stat("php,fpm1", "check_status") == "L7OK"));
     php.stop();
     assert!(eventually(|| weir.stat("php,fpm1", "status") == "DOWN"));

@@ -163,7 +163,7 @@ fn sockets_are_kept_from_those_who_may_not_have_them() {
     let weir = Weir::start(&text, &[port]);
     let socket = weir.directory().join("runtime").display().to_string();
     let next = Weir::start_with(&text, &["-db", "-x", &socket], &[port]);
-    assert!(eventually(|| next.messages().contains("Failed to get the sockets")), "{}", next.messages());
+    assert!(next.says("Failed to get the sockets"), "{}", next.messages());
 }
 
 /// The master's answer to a command.
@@ -298,7 +298,7 @@ fn a_worker_that_outlives_too_many_reloads_is_ended() {
     assert!(master(&weir, "reload").starts_with("Success=1\n"));
     assert!(eventually(|| !echo()), "two are: {}", weir.messages());
     let ended = "Former worker";
-    assert!(eventually(|| weir.messages().contains(ended)), "{}", weir.messages());
+    assert!(weir.says(ended), "{}", weir.messages());
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn a_master_ends_with_its_worker() {
     assert!(killed.success());
     assert_eq!(weir.await_end(), Some(128 + 9), "{}", weir.messages());
     let told = format!("Current worker ({pid}) exited with code 137 (Killed)\n");
-    assert!(weir.messages().contains(&told), "{}", weir.messages());
+    assert!(weir.says(&told), "{}", weir.messages());
 }
 
 #[test]

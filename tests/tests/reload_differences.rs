@@ -207,10 +207,10 @@ fn a_signal_reloads_where_the_configuration_says_so() {
     write(&weir, &text("reload in-place", "2"));
     weir.signal("USR2");
     assert!(eventually(|| get(port, "/").is_some_and(|answer| answer.text().contains("x: 2"))));
-    assert!(eventually(|| weir.messages().contains("reloaded: listen l: 1 rule changed; nothing else")));
+    assert!(weir.says("reloaded: listen l: 1 rule changed; nothing else"));
     write(&weir, "nonsense\n");
     weir.signal("USR2");
-    assert!(eventually(|| weir.messages().contains("not reloaded: error")));
+    assert!(weir.says("not reloaded: error"));
     assert!(get(port, "/").is_some());
 }
 

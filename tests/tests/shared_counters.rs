@@ -197,7 +197,7 @@ fn too_few_places_are_told_with_the_number_that_is_needed() {
     let text = configuration(&shared, port, &origin, "  shm-stats-file-max-objects 3\n");
     let mut weir = Weir::start(&text, &[]);
     assert_eq!(weir.await_end(), Some(1));
-    assert!(weir.messages().contains("at least 4"), "{}", weir.messages());
+    assert!(weir.says("at least 4"), "{}", weir.messages());
     assert!(!shared.path().exists());
     let weir = Weir::start(&text.replace("objects 3", "objects 4"), &[port]);
     ask_for(port, 1);
@@ -206,7 +206,7 @@ fn too_few_places_are_told_with_the_number_that_is_needed() {
     let renamed = text.replace("objects 3", "objects 4").replace("server-s", "server-t");
     let mut other = Weir::start(&renamed.replace(&port.to_string(), &free_port().to_string()), &[]);
     assert_eq!(other.await_end(), Some(1));
-    assert!(other.messages().contains("at least 5"), "{}", other.messages());
+    assert!(other.says("at least 5"), "{}", other.messages());
     weir.signal("KILL");
     drop(weir);
     let weir = Weir::start(&renamed, &[port]);
@@ -250,7 +250,7 @@ fn files_that_are_something_else_or_damaged_are_refused() {
         &[],
     );
     assert_eq!(other.await_end(), Some(1));
-    assert!(other.messages().contains("made for 2048 objects"), "{}", other.messages());
+    assert!(other.says("made for 2048 objects"), "{}", other.messages());
     // What is damaged of a process's counters costs that process's counters.
     let weir = Weir::start(&text, &[port]);
     assert!(shows(&weir, 1));

@@ -82,7 +82,7 @@ fn a_master_that_is_interrupted_ends_with_the_code_that_says_so() {
     let mut weir = start("-W", port);
     weir.signal("INT");
     assert_eq!(weir.await_end(), Some(130), "{}", weir.messages());
-    assert!(weir.messages().contains("exited with code 130 (Interrupt)"), "{}", weir.messages());
+    assert!(weir.says("exited with code 130 (Interrupt)"), "{}", weir.messages());
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_request_to_end_is_heeded_whenever_it_comes_during_a_reload() {
         let port = free_port();
         let mut weir = start("-W", port);
         let pid = weir.pid().to_string();
-        assert!(eventually(|| weir.messages().contains("Loading success.")), "{}", weir.messages());
+        assert!(weir.says("Loading success."), "{}", weir.messages());
         let before = weir.messages().len();
         // Every other time both signals, the second of them sent by the same process at once.
         match steps.get(turn % 8) {

@@ -325,7 +325,7 @@ fn a_listen_section_may_have_the_agents() {
     assert!(!weir.ask("show info").is_empty(), "{}", weir.messages());
     assert_eq!(shown(get(port, "/"), "x-got").trim(), "ok");
     assert_eq!(told.take().len(), 1);
-    assert!(weir.messages().contains("'agents' has no 'bind' directive"), "{}", weir.messages());
+    assert!(weir.says("'agents' has no 'bind' directive"), "{}", weir.messages());
     // Whoever connects to it is nobody that it could ask.
     let own = free_port();
     let text = text.replace("mode spop\n", &format!("mode spop\n bind 127.0.0.1:{own}\n"));

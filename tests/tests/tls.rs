@@ -64,7 +64,7 @@ fn a_name_without_a_certificate_of_its_own_is_refused_with_strict_sni() {
     let weir = Weir::start(&text, &[port]);
     assert!(curl(&authority, "one.test", port, "/", &[]).is_ok());
     assert!(curl(&authority, "two.test", port, "/", &["-k"]).is_err());
-    assert!(eventually(|| weir.messages().contains("fe/1: SSL handshake failure")), "{}", weir.messages());
+    assert!(weir.says("fe/1: SSL handshake failure"), "{}", weir.messages());
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_server_is_sent_the_name_that_its_line_says_and_must_have_a_certificate_for_
             Some(body) => assert_eq!(response.text(), body, "{line}"),
             None => {
                 assert_eq!(response.status, 503, "{line}");
-                assert!(eventually(|| weir.messages().contains(" SC-- ")), "{line}: {}", weir.messages());
+                assert!(weir.says(" SC-- "), "{line}: {}", weir.messages());
             }
         }
     }
@@ -323,9 +323,9 @@ fn log_lines_tell_version_and_cipher() {
     let more = ["--tls13-ciphers", "TLS_CHACHA20_POLY1305_SHA256"];
     assert!(curl(&authority, "one.test", port, "/", &more).is_ok());
     let line = "0/0000000000000000/0/0/0 one.test/TLSv1.3/TLS_CHACHA20_POLY1305_SHA256";
-    assert!(eventually(|| weir.messages().contains(line)), "{}", weir.messages());
+    assert!(weir.says(line), "{}", weir.messages());
     // The mark of a frontend that was reached by TLS.
-    assert!(weir.messages().contains("] fe~ fe/<NOSRV> "), "{}", weir.messages());
+    assert!(weir.says("] fe~ fe/<NOSRV> "), "{}", weir.messages());
 }
 
 #[test]
@@ -424,7 +424,7 @@ fn a_line_that_is_strict_about_names_may_get_its_first_certificate_at_run_time()
         shown(&list)
     );
     let weir = Weir::start(&text, &[port]);
-    assert!(weir.messages().contains(", ssl connections will fail (use 'crt')."), "{}", weir.messages());
+    assert!(weir.says(", ssl connections will fail (use 'crt')."), "{}", weir.messages());
     assert!(curl(&authority, "one.test", port, "/", &[]).is_err());
     let name = shown(&authority.issue(&["one.test"]));
     weir.ask(&format!("new ssl cert {name}"));
@@ -451,5 +451,5 @@ fn a_body_without_a_length_that_is_cut_off_is_not_taken_for_whole() {
     assert!(client.read_head().starts_with("HTTP/1.1 200"));
     drop(origin);
     client.read_to_end();
-    assert!(eventually(|| weir.messages().contains(" SD-- ")), "{}", weir.messages());
+    assert!(weir.says(" SD-- "), "{}", weir.messages());
 }

@@ -39,7 +39,7 @@ fn a_log_line_tells_the_client_its_verification_and_the_protocol_of_the_server()
     assert!(ask(port, &["-cert", &own, "-key", &own]).is_some());
     assert!(ask(port, &[]).is_some());
     for line in ["</O=Weir/CN=me.test> <0> <TLSv1.2> <1>", "<-> <0> <TLSv1.2> <1>"] {
-        assert!(eventually(|| weir.messages().contains(line)), "{line}: {}", weir.messages());
+        assert!(weir.says(line), "{line}: {}", weir.messages());
     }
 }
 
@@ -158,11 +158,11 @@ fn a_connection_to_a_server_is_told_of() {
         second.starts_with("1 ECDHE-ECDSA-AES256-GCM-SHA384 256 256 secp384r1 one.test http/1.1 1"),
         "{second}"
     );
-    assert!(eventually(|| weir.messages().contains("<0> <->")), "{}", weir.messages());
+    assert!(weir.says("<0> <->"), "{}", weir.messages());
     // The server has no certificate for this name.
     ask("two.test");
     let line = "<167773272> <error:0A000458:SSL routines::tlsv1 unrecognized name>";
-    assert!(eventually(|| weir.messages().contains(line)), "{}", weir.messages());
+    assert!(weir.says(line), "{}", weir.messages());
 }
 
 #[test]
@@ -251,6 +251,6 @@ fn handshakes_that_fail_are_told_with_their_cause_in_the_words_of_openssl() {
         ),
     ] {
         ask(port, arguments);
-        assert!(eventually(|| weir.messages().contains(line)), "{line}\n{}", weir.messages());
+        assert!(weir.says(line), "{line}\n{}", weir.messages());
     }
 }

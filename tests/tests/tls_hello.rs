@@ -48,7 +48,7 @@ fn the_manual_s_recipe_gives_the_ja3_of_a_recorded_hello() {
     for (hello, ja3, _) in RECORDED {
         Client::connect(port).send(bytes(hello)).shut().read_to_end();
         let line = format!("<{ja3}>");
-        assert!(eventually(|| weir.messages().contains(&line)), "{line}\n{}", weir.messages());
+        assert!(weir.says(&line), "{line}\n{}", weir.messages());
     }
 }
 
@@ -82,7 +82,7 @@ fn lists_of_a_hello_are_told_with_and_without_grease_as_far_as_they_are_kept() {
         );
         let weir = Weir::start(&text, &[port]);
         Client::connect(port).send(bytes(RECORDED[1].0)).shut().read_to_end();
-        assert!(eventually(|| weir.messages().contains(expected)), "{size}: {}", weir.messages());
+        assert!(weir.says(expected), "{size}: {}", weir.messages());
     }
 }
 

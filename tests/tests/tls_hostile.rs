@@ -213,7 +213,7 @@ fn a_body_that_is_cut_off_with_its_connection_is_no_whole_request() {
     client.stream.write_all(&half).expect("it is taken");
     client.stream.shutdown(Shutdown::Write).expect("it is open");
     assert!(!client.rest().0.starts_with("HTTP/1.1 200"));
-    assert!(eventually(|| weir.messages().contains("\"POST / HTTP/1.1\"")), "{}", weir.messages());
+    assert!(weir.says("\"POST / HTTP/1.1\""), "{}", weir.messages());
     assert_eq!(origin.requests(), 0);
 }
 

@@ -152,7 +152,7 @@ fn sections_of_the_configuration_begin_traces() {
     get(port, "/traced").expect("a response");
     assert!(eventually(|| told(&weir, "traced").iter().any(|line| line.contains("GET /traced"))));
     assert!(weir.ask("show events traced").starts_with('['), "a raw ring has nothing before its lines");
-    assert!(eventually(|| weir.messages().contains("|session|3|")), "{}", weir.messages());
+    assert!(weir.says("|session|3|"), "{}", weir.messages());
     assert!(weir.ask("show trace").contains("[R] h1         -> traced [drp 0]"));
 }
 

@@ -14,6 +14,7 @@ pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         return None;
     }
     let lower = lowercase(word);
+    let used = letters(&lower);
     let mut best: Option<(usize, &str)> = None;
     for candidate in candidates {
         let limit = (candidate.len().min(word.len()) / 3).max(1);
@@ -24,7 +25,7 @@ pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         let other = lowercase(candidate);
         let distance = if abbreviates(&lower, &other) || surrounds(&lower, &other) {
             1
-        } else if candidate.len().abs_diff(word.len()) > limit {
+        } else if candidate.len().abs_diff(word.len()) > limit || differ(used, letters(&other)) > limit {
             continue;
         } else {
             distance(lower.as_bytes(), other.as_bytes(), limit)
@@ -59,6 +60,17 @@ fn lowercase(word: &str) -> Cow<'_, str> {
         true => word.to_ascii_lowercase().into(),
         false => word.into(),
     }
+}
+
+/// Which letters a word has, a bit for each; those that share a bit count as one.
+fn letters(word: &str) -> u32 {
+    word.bytes().fold(0, |all, byte| all | 1 << (byte & 31))
+}
+
+/// The least number of edits between two words with these letters: each that only one of them has
+/// takes one.
+fn differ(left: u32, right: u32) -> usize {
+    (left & !right).count_ones().max((right & !left).count_ones()) as usize
 }
 
 /// Whether `word` is `whole` without some letters: the first is there, at least two of three are,
@@ -176,6 +188,8 @@ mod tests {
         for left in &words {
             for right in &words {
                 let exact = plain(left, right);
+                let text = |word: &[u8]| String::from_utf8(word.to_vec()).expect("ASCII");
+                assert!(differ(letters(&text(left)), letters(&text(right))) <= exact, "{left:?} {right:?}");
                 for limit in 1..4 {
                     let bounded = distance(left, right, limit);
                     assert!(bounded == exact || bounded.min(exact) > limit, "{left:?} {right:?} {limit}");

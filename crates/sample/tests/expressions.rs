@@ -80,6 +80,20 @@ fn headers_and_cookies() {
 }
 
 #[test]
+fn what_lasts_is_measured_up_to_what_was_noted_last_where_the_clock_is_behind_it() {
+    let mut world = World::new();
+    let times = &mut world.transaction.times;
+    // The clock says 2,000 ms.
+    (times.idle_from, times.started, times.request) = (2_000_000, 2_003_000, 2_004_000);
+    (times.queued, times.connected, times.response, times.closed) = (0, 0, 0, 0);
+    world.place = Place::HttpResponse;
+    check(
+        &world,
+        &[("txn.timer.user", "sint:1"), ("txn.timer.total", "sint:1"), ("req.timer.idle", "sint:3")],
+    );
+}
+
+#[test]
 #[rustfmt::skip]
 fn converters_of_text() {
     check(&World::new(), &[

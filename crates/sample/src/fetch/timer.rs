@@ -65,7 +65,10 @@ impl Timers {
             // Nothing is waited for in TCP.
             _ => -1,
         };
-        let close = if times.closed == 0 { env.now_ms.saturating_mul(1_000) } else { times.closed };
+        // Now is known in whole ms, which may be before what was noted in µs.
+        let noted = [times.started, times.request, times.queued, times.connected, times.response];
+        let now = || noted.into_iter().fold(env.now_ms.saturating_mul(1_000), u64::max);
+        let close = if times.closed == 0 { now() } else { times.closed };
         // In TCP mode there is no request to wait for: the queue follows the handshake.
         let request = if transaction.is_http { since(times.request) } else { -1 };
         Some(Self {
