@@ -38,7 +38,7 @@ const TURNS: usize = 16;
 
 /// How long a connection is without streams before it gives back the memory that only they use: 700
 /// bytes, which of thousands of connections that come at once only those have that are being served.
-const REST: Duration = Duration::from_millis(100);
+const REST: Duration = Duration::from_millis(50);
 
 /// Why a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -174,14 +174,14 @@ impl<E: Protocol> Connection<E> {
     /// A piece of payload has come.
     pub(crate) fn put(&self, key: E::Key, payload: &[u8], is_last: bool) {
         self.with_place(key, |place| {
-            place.put(payload, is_last);
+            place.put(payload, is_last, false);
             place.wake();
         });
     }
 
     /// The same of a piece that another follows at once: only [`wake`](Self::wake) tells of it.
     fn put_silently(&self, key: E::Key, payload: &[u8]) {
-        self.with_place(key, |place| place.put(payload, false));
+        self.with_place(key, |place| place.put(payload, false, true));
     }
 
     /// Who waits for a stream goes on.

@@ -55,8 +55,9 @@ impl Place {
         self.why = NoHead::Cut;
     }
 
-    /// Without a word to who waits for it.
-    pub(super) fn put(&mut self, mut bytes: &[u8], is_last: bool) {
+    /// Adds payload, without a word to who waits for it; `follows` where the rest of its frame will be
+    /// here at once.
+    pub(super) fn put(&mut self, mut bytes: &[u8], is_last: bool, follows: bool) {
         while !bytes.is_empty() {
             let taken = self.payload.back_mut().map_or(0, |buffer| {
                 buffer.compact();
@@ -67,7 +68,7 @@ impl Place {
                 // A large frame with more behind it is seldom alone, and what comes faster than it is
                 // taken is taken in larger pieces: each piece is a call of the kernel.
                 let is_short = is_last || bytes.len() < buffer::small_size() / 2;
-                let is_alone = is_short && self.payload.is_empty();
+                let is_alone = is_short && !follows && self.payload.is_empty();
                 self.payload.push_back(if is_alone {
                     Buffer::holding(bytes.len())
                 } else {

@@ -129,7 +129,7 @@ const GOES: usize = 2;
 const RUN: u32 = 16;
 
 /// What finds an entry takes about so many bytes.
-const PLACE: usize = 8;
+const PLACE: usize = 12;
 
 /// The longest key.
 const LONGEST_KEY: usize = 256;

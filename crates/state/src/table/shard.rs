@@ -30,9 +30,9 @@ struct Chunk {
 /// What finds and orders the entries of a shard.
 #[derive(Debug)]
 pub(super) struct Index {
-    /// Entries by their hashes. A byte of each hash stands apart: who looks for a key that is not there
-    /// touches no entry.
-    places: HashTable<u32>,
+    /// Where entries are, by their hashes. A byte of each hash stands apart, and the whole beside the
+    /// place: who looks for a key that is not there touches no entry, nor does what makes room.
+    places: HashTable<Found>,
     /// Entries that were used and are free, the last one first.
     free: u32,
     /// The first entry that was never used.
@@ -41,15 +41,25 @@ pub(super) struct Index {
     newest: u32,
 }
 
+/// Where an entry is, and the hash of its key.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    hash: u32,
+    at: u32,
+}
+
+impl Found {
+    /// The hash in the width that places are found by, which takes its lower bits for where to look and
+    /// its upper ones to tell keys apart.
+    fn widened(&self) -> u64 {
+        u64::from(self.hash) << 32 | u64::from(self.hash)
+    }
+}
+
 impl Index {
     /// How many places for entries were ever used.
     pub(super) fn unused(&self) -> u32 {
         self.unused
-    }
-
-    /// Entries in use.
-    pub(super) fn live(&self) -> usize {
-        self.places.len()
     }
 }
 
@@ -109,11 +119,8 @@ impl Shard {
 
     /// The entry with these words for a key.
     pub(super) fn find(&self, index: &Index, layout: &Layout, hash: u32, key: &[u32]) -> Option<u32> {
-        let is_it = |at: &u32| {
-            let row = self.row(layout, *at);
-            row.word(head::HASH) == hash && has_key(&row, key)
-        };
-        index.places.find(widened(hash), is_it).copied()
+        let is_it = |found: &Found| found.hash == hash && has_key(&self.row(layout, found.at), key);
+        index.places.find(Found { hash, at: NONE }.widened(), is_it).map(|found| found.at)
     }
 
     /// A new entry, all zero but for its key, held by nobody, touched at `touched`; `None` where there is
@@ -126,9 +133,6 @@ impl Shard {
         key: &[u32],
         touched: u32,
     ) -> Option<u32> {
-        if index.places.len() == index.places.capacity() {
-            self.grow(index, layout);
-        }
         let at = self.take_place(index, layout)?;
         let row = self.row(layout, at);
         row.words.iter().for_each(|word| word.store(0, Relaxed));
@@ -137,7 +141,8 @@ impl Shard {
         for (place, part) in row.words[head::WORDS..].iter().zip(key) {
             place.store(*part, Relaxed);
         }
-        index.places.insert_unique(widened(hash), at, |at| self.hash(layout, *at));
+        let found = Found { hash, at };
+        index.places.insert_unique(found.widened(), found, Found::widened);
         row.put(head::TOUCHED, touched);
         self.place(index, layout, at, touched);
         Some(at)
@@ -167,25 +172,11 @@ impl Shard {
         Some(at)
     }
 
-    fn hash(&self, layout: &Layout, at: u32) -> u64 {
-        widened(self.row(layout, at).word(head::HASH))
-    }
-
-    /// Makes room for more places. Entries are gone through as they lie in memory, not as their places
-    /// do, which would be a miss of the cache for each.
-    fn grow(&self, index: &mut Index, layout: &Layout) {
-        let live = index.live();
-        let mut places = HashTable::with_capacity(live + live / 4 + 4);
-        for at in (0..index.unused).filter(|at| self.is_live(index, layout, *at)) {
-            places.insert_unique(self.hash(layout, at), at, |at| self.hash(layout, *at));
-        }
-        index.places = places;
-    }
-
     /// Takes an entry out and frees its place. Nobody may hold it.
     pub(super) fn remove(&self, index: &mut Index, layout: &Layout, at: u32) {
         let row = self.row(layout, at);
-        if let Ok(place) = index.places.find_entry(self.hash(layout, at), |other| *other == at) {
+        let found = Found { hash: row.word(head::HASH), at };
+        if let Ok(place) = index.places.find_entry(found.widened(), |other| other.at == at) {
             place.remove();
         }
         self.unlink(index, layout, at);
@@ -282,12 +273,6 @@ impl Shard {
         }
         None
     }
-}
-
-/// The hash in the width that places are found by, which takes its lower bits for where to look and its
-/// upper ones to tell keys apart.
-fn widened(hash: u32) -> u64 {
-    u64::from(hash) << 32 | u64::from(hash)
 }
 
 fn has_key(row: &Row<'_>, key: &[u32]) -> bool {
