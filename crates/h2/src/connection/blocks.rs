@@ -164,7 +164,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             self.ignore(bytes)?;
             return Ok(Some(self.refuse(block.id, breach.code(), Reason::Breach(breach))));
         }
-        let (rules, head) = (&self.config.rules, &mut self.head);
+        let (rules, head) = (&self.config.rules, self.head.get_or_insert_default());
         let request = match message::read_request(&mut self.decoder, bytes, block.end, rules, head) {
             Ok(request) => request,
             Err(Refusal::Connection(_)) => return Err(Breach::Compression),
@@ -175,8 +175,8 @@ impl<B: AsRef<[u8]>> Connection<B> {
                 return Ok(Some(self.refuse(block.id, code, Reason::Message(cause))));
             }
         };
-        let length = self.head.content_length();
-        let is_connect = request.protocol || self.head.method_id() == Method::Connect;
+        let length = head.content_length();
+        let is_connect = request.protocol || head.method_id() == Method::Connect;
         let key = self.open_stream(block.id);
         let stream = self.streams.at(key.slot);
         stream.flags |= HEAD_RECEIVED | if is_connect { CONNECT } else { 0 };
@@ -195,9 +195,9 @@ impl<B: AsRef<[u8]>> Connection<B> {
     /// Answers a request that gets no stream with a status and nothing else.
     fn answer_request(&mut self, block: &Block, status: u16, code: Code, reason: Reason) -> Event {
         self.streams.refuse(block.id);
-        self.head.start_response(status, None);
-        self.head.set_content_length(0);
-        let (encoder, head) = (&mut self.encoder, &self.head);
+        let (encoder, head) = (&mut self.encoder, self.head.get_or_insert_default());
+        head.start_response(status, None);
+        head.set_content_length(0);
         self.output.headers(block.id, true, MAX_SIZE_DEFAULT as usize, |out| {
             message::write_response(encoder, head, out);
         });
@@ -260,7 +260,8 @@ impl<B: AsRef<[u8]>> Connection<B> {
     }
 
     fn trailers(&mut self, key: Key, bytes: &[u8]) -> Result<Option<Event>, Breach> {
-        match message::read_trailers(&mut self.decoder, bytes, &self.config.rules, &mut self.head) {
+        let (rules, head) = (&self.config.rules, self.head.get_or_insert_default());
+        match message::read_trailers(&mut self.decoder, bytes, rules, head) {
             Ok(()) => {
                 self.end_remote(key.slot);
                 Ok(Some(Event::Trailers { key }))
@@ -270,16 +271,16 @@ impl<B: AsRef<[u8]>> Connection<B> {
     }
 
     fn response(&mut self, key: Key, end: bool, bytes: &[u8]) -> Result<Option<Event>, Breach> {
-        let (rules, head) = (&self.config.rules, &mut self.head);
+        let (rules, head) = (&self.config.rules, self.head.get_or_insert_default());
         if let Err(refusal) = message::read_response(&mut self.decoder, bytes, end, rules, head) {
             return self.refused(key, refusal);
         }
         let event = Event::Head { key, end, protocol: false };
-        let status = self.head.status();
+        let status = head.status();
         if matches!(status, 100..=199) {
             return Ok(Some(event));
         }
-        let length = self.head.content_length();
+        let length = head.content_length();
         let stream = self.streams.at(key.slot);
         stream.flags |= HEAD_RECEIVED;
         let is_bare = stream.has(HEAD_METHOD) || matches!(status, 204 | 304);

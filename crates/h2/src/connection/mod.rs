@@ -74,8 +74,8 @@ pub struct Connection<B> {
     peer: PeerSettings,
     decoder: Decoder,
     encoder: Encoder,
-    /// The message of the last event.
-    head: Head,
+    /// The message of the last event; none while the connection is idle.
+    head: Option<Box<Head>>,
     /// A header block that did not come at once.
     gathering: Option<Box<Gathering>>,
     reading: Reading,
@@ -143,7 +143,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
                 Role::Client => Decoder::of_server(table_size),
             },
             encoder: Encoder::new(),
-            head: Head::new(),
+            head: None,
             gathering: None,
             reading,
             streams: Streams::new(),
@@ -247,7 +247,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
 
     /// The head or trailers that the last event told of; to be swapped with the caller's own.
     pub fn head_mut(&mut self) -> &mut Head {
-        &mut self.head
+        self.head.get_or_insert_default()
     }
 
     /// Fills `slices` with what is to be sent, in order; how many it filled. `sent` tells how much
@@ -313,8 +313,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
     /// Gives back memory that an idle connection does not need. It is allocated again when used: for
     /// connections that are about to wait for long.
     pub fn shrink(&mut self) {
-        self.head.clear();
-        self.head.shrink(0);
+        self.head = None;
         if !self.is_gathering() {
             self.gathering = None;
         }

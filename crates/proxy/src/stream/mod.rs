@@ -29,7 +29,7 @@ use sample::StreamFacts;
 pub(crate) use h2::{Engine, Wish};
 pub(crate) use ping::Ping;
 pub(crate) use place::NoHead;
-use place::Place;
+use place::{Piece, Place};
 pub(crate) use reader::{Reader, Received};
 
 /// What the engine of a connection does for its streams, whichever protocol it speaks.
@@ -173,15 +173,14 @@ impl<E: Protocol> Connection<E> {
 
     /// A piece of payload has come.
     pub(crate) fn put(&self, key: E::Key, payload: &[u8], is_last: bool) {
-        self.with_place(key, |place| {
-            place.put(payload, is_last, false);
-            place.wake();
-        });
+        let piece = if is_last { Piece::Last } else { Piece::Whole };
+        self.put_silently(key, payload, piece);
+        self.wake(key);
     }
 
-    /// The same of a piece that another follows at once: only [`wake`](Self::wake) tells of it.
-    fn put_silently(&self, key: E::Key, payload: &[u8]) {
-        self.with_place(key, |place| place.put(payload, false, true));
+    /// The same without a word to who waits for it.
+    fn put_silently(&self, key: E::Key, payload: &[u8], piece: Piece) {
+        self.with_place(key, |place| place.put(payload, piece));
     }
 
     /// Who waits for a stream goes on.

@@ -21,6 +21,17 @@ pub(crate) enum NoHead {
     Malformed(ErrorKind),
 }
 
+/// What a piece of payload is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// A frame, or all that is known of.
+    Whole,
+    /// A part of a frame that came by two reads, which filled their buffers: it is seldom alone.
+    OfFrame,
+    /// The end of the message.
+    Last,
+}
+
 /// Of one stream.
 #[derive(Default)]
 pub(super) struct Place {
@@ -55,9 +66,8 @@ impl Place {
         self.why = NoHead::Cut;
     }
 
-    /// Adds payload, without a word to who waits for it; `follows` where the rest of its frame will be
-    /// here at once.
-    pub(super) fn put(&mut self, mut bytes: &[u8], is_last: bool, follows: bool) {
+    /// Adds payload, without a word to who waits for it.
+    pub(super) fn put(&mut self, mut bytes: &[u8], piece: Piece) {
         while !bytes.is_empty() {
             let taken = self.payload.back_mut().map_or(0, |buffer| {
                 buffer.compact();
@@ -67,8 +77,12 @@ impl Place {
             if !bytes.is_empty() {
                 // A large frame with more behind it is seldom alone, and what comes faster than it is
                 // taken is taken in larger pieces: each piece is a call of the kernel.
-                let is_short = is_last || bytes.len() < buffer::small_size() / 2;
-                let is_alone = is_short && !follows && self.payload.is_empty();
+                let is_short = match piece {
+                    Piece::Whole => bytes.len() < buffer::small_size() / 2,
+                    Piece::OfFrame => false,
+                    Piece::Last => true,
+                };
+                let is_alone = is_short && self.payload.is_empty();
                 self.payload.push_back(if is_alone {
                     Buffer::holding(bytes.len())
                 } else {
@@ -76,7 +90,7 @@ impl Place {
                 });
             }
         }
-        self.ended |= is_last;
+        self.ended |= piece == Piece::Last;
     }
 
     pub(super) fn put_end(&mut self, trailers: Option<&mut Head>) {

@@ -9,6 +9,7 @@ use h2::{Closed, Event, Key};
 use runtime::{Buffer, buffer};
 
 use super::Connection;
+use super::place::Piece;
 
 /// What was received and not taken apart yet.
 #[derive(Default)]
@@ -24,6 +25,8 @@ pub(crate) struct Reader {
     bulk: bool,
     /// Whether it left nothing of the room, and the next will find more.
     is_full: bool,
+    /// Whether the input ended within the payload of a frame.
+    is_within: bool,
     /// The stream that was not told of the beginning of a frame.
     untold: Option<Key>,
 }
@@ -120,6 +123,7 @@ impl Reader {
             buffer.consume(self.rest);
             (self.event, self.rest) = (0, 0);
             self.is_fresh = !buffer.is_empty() && (engine.is_turn_over() || engine.must_drain());
+            self.is_within = engine.is_within_payload();
             drop(engine);
             self.release();
         }
@@ -142,11 +146,18 @@ impl Reader {
         let filled = self.input.as_ref().map_or(&[][..], Buffer::filled);
         let (from, to) = (self.event + range.start, self.event + range.end);
         let payload = filled.get(from..to).unwrap_or_default();
-        if self.is_full && to == filled.len() && connection.engine.borrow().is_within_payload() {
-            connection.put_silently(key, payload);
+        let is_end = std::mem::take(&mut self.is_within);
+        let is_beginning = to == filled.len() && connection.engine.borrow().is_within_payload();
+        let piece = match (is_last, self.is_full && (is_end || is_beginning)) {
+            (true, _) => Piece::Last,
+            (false, true) => Piece::OfFrame,
+            (false, false) => Piece::Whole,
+        };
+        connection.put_silently(key, payload, piece);
+        if is_beginning && self.is_full {
             self.untold = Some(key);
         } else {
-            connection.put(key, payload, is_last);
+            connection.wake(key);
         }
     }
 
@@ -155,5 +166,92 @@ impl Reader {
         if self.input.as_ref().is_some_and(Buffer::is_empty) {
             self.input = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Wake, Waker};
+
+    use h2::{Config, Role};
+
+    use super::*;
+    use crate::stream::{Engine, Stream};
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// What a client sends before the payload of a request's only frame, of 16 KiB.
+    fn beginning() -> Vec<u8> {
+        let block = [0x83, 0x86, 0x84, 0x41, 1, b'a'];
+        let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        bytes.extend([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+        bytes.extend([0, 0, block.len() as u8, 1, 4, 0, 0, 0, 1]);
+        bytes.extend(block);
+        bytes.extend([0, 0x40, 0, 0, 1, 0, 0, 0, 1]);
+        bytes
+    }
+
+    /// Reads until something came, and puts it where it belongs; the stream, if one began.
+    async fn turn(
+        reader: &mut Reader,
+        connection: &std::rc::Rc<Connection>,
+        socket: &mut net::Stream,
+    ) -> Option<Stream> {
+        let received = poll_fn(|context| match reader.receive(connection, socket, context, || false) {
+            Ok(Received::Nothing) => Poll::Pending,
+            other => Poll::Ready(other),
+        });
+        assert_eq!(received.await.ok(), Some(Received::Bytes));
+        let mut begun = None;
+        while let Some(event) = reader.next(connection).expect("no breach") {
+            match event {
+                Event::Head { key, .. } => begun = Some(Stream::new(connection.clone(), key)),
+                Event::Data { key, range, end } => reader.put(connection, key, range, end),
+                _ => {}
+            }
+        }
+        begun
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn the_beginning_of_a_frame_waits_for_the_rest_where_a_read_left_something() {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        ours.set_nonblocking(true).expect("a socket");
+        let mut socket = net::Stream::from_fd(ours.into(), false);
+        let connection = Connection::new(Engine::new(Role::Server, &Arc::new(Config::default())), -1, false);
+        let mut reader = Reader::default();
+        let mut sent = beginning();
+        sent.resize(sent.len() + 0x4000, b'x');
+        let (first, rest) = sent.split_at(buffer::small_size());
+        theirs.write_all(first).expect("a peer");
+
+        let mut stream = turn(&mut reader, &connection, &mut socket).await.expect("a request");
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(count.clone());
+        let mut context = Context::from_waker(&waker);
+        assert!(stream.poll_reset(&context).is_none());
+        // All of a buffer came, which says that the rest lies behind it. It does not yet, and the stream
+        // has what there is.
+        assert_eq!(count.0.load(Ordering::Relaxed), 0);
+        let nothing = reader.receive(&connection, &mut socket, &mut context, || false);
+        assert_eq!((nothing.ok(), count.0.load(Ordering::Relaxed)), (Some(Received::Nothing), 1));
+
+        theirs.write_all(rest).expect("a peer");
+        assert!(turn(&mut reader, &connection, &mut socket).await.is_none());
+        assert!(count.0.load(Ordering::Relaxed) > 1);
+        assert!(matches!(stream.poll_fill(&mut context), Poll::Ready(Ok(0x4000))), "in one piece");
     }
 }
