@@ -125,6 +125,9 @@ const LOOKS: usize = 1024;
 /// How many entries that are too old go with each new one.
 const GOES: usize = 2;
 
+/// An entry may outlive others by this part of the time that it lives.
+const SLACK: u32 = 64;
+
 /// How many entries of a shard are met before those of the next, as they lie in memory.
 const RUN: u32 = 16;
 
@@ -142,7 +145,7 @@ impl Table {
         // Keys spread evenly, give or take; a shard has room for more than its share.
         let share = settings.size / shards;
         let most = if shards == 1 { settings.size } else { share.saturating_add(share / 4 + 1024) };
-        let shards = (0..shards).map(|_| Padded(Shard::new(most.min(settings.size)))).collect();
+        let shards = (0..shards).map(|_| Padded(Shard::new(most.min(settings.size), settings.expire_ms / SLACK))).collect();
         Arc::new(Self {
             number: TABLES.fetch_add(1, Relaxed),
             write_to: OnceLock::new(),

@@ -71,6 +71,9 @@ pub(super) struct Shard {
     chunks: OnceLock<Box<[OnceLock<Chunk>]>>,
     /// The most entries that it can have.
     most: u32,
+    /// An entry may stand behind others that are younger by so much, in ms: it goes so much later at
+    /// most, and who learns entries of about one age does not look for the place of each.
+    slack: u32,
 }
 
 /// An entry's words and longs.
@@ -93,9 +96,9 @@ impl Row<'_> {
 }
 
 impl Shard {
-    pub(super) fn new(most: u32) -> Self {
+    pub(super) fn new(most: u32, slack: u32) -> Self {
         let index = Index { places: HashTable::new(), free: NONE, unused: 0, oldest: NONE, newest: NONE };
-        Self { index: Mutex::new(index), chunks: OnceLock::new(), most }
+        Self { index: Mutex::new(index), chunks: OnceLock::new(), most, slack }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Index> {
@@ -215,7 +218,7 @@ impl Shard {
                 break;
             }
             let row = self.row(layout, older);
-            if (when.wrapping_sub(row.word(head::PLACED)) as i32) >= 0 {
+            if (when.wrapping_add(self.slack).wrapping_sub(row.word(head::PLACED)) as i32) >= 0 {
                 break;
             }
             newer = older;

@@ -364,6 +364,25 @@ fn a_resync_takes_nothing_from_an_entry_that_was_used_since() {
 }
 
 #[test]
+fn a_learned_entry_outlives_the_others_by_a_64th_of_its_time_at_most() {
+    let table = Table::new(Settings { expire_ms: 6_400, ..settings(10) });
+    let learn = |number, left| table.learn(&key(number), (Some(left), false), 10_000, |_| Value::Absent);
+    learn(1, 6_000);
+    // Within 100 ms it may stand behind, otherwise before the others.
+    learn(2, 5_950);
+    learn(3, 1_000);
+    for (now, used, what) in [
+        (11_050, 3, "the third is the oldest by far, and goes for the next"),
+        (15_960, 4, "the second is too old, but behind the first, which is not"),
+        (16_010, 3, "both go for the next"),
+    ] {
+        drop(table.get(&key(now as u32), now));
+        assert_eq!(table.used(), used, "{what}");
+    }
+    assert_eq!(keys(&table, 16_010), [11_050, 15_960, 16_010]);
+}
+
+#[test]
 fn an_entry_of_an_address_with_four_data_types_takes_less_than_120_bytes() {
     let rate = |data| Column::new(data, 1, 10_000);
     let columns = vec![
