@@ -415,7 +415,7 @@ fn a_server_is_not_blamed_for_a_client_that_reads_nothing() {
         let _ = stream.write_all(&vec![b'z'; 24 << 20]);
     });
     let scene = scene(
-        "mode tcp\n  timeout client 400ms\n  timeout server 100ms",
+        "mode tcp\n  timeout client 3s\n  timeout server 1s",
         "log-format \"%s %ts\"",
         "",
         &origin,
