@@ -35,7 +35,7 @@ fn what_goes_wrong_after_the_whole_response_was_received_is_told_as_the_last_dat
             },
             "PL--",
         ),
-        ("timeout client 100ms", |_| {}, "cL--"),
+        ("timeout client 500ms", |_| {}, "cL--"),
     ];
     for (defaults, way, letters) in ways {
         let scene = Scene::start(defaults, "", &format!("server s 127.0.0.1:{}", origin.port()));
@@ -73,8 +73,11 @@ fn a_client_that_ends_its_side_within_a_head_is_told_so() {
 
 #[test]
 fn connections_without_a_byte_are_counted_but_not_logged_with_dontlognull() {
-    let scene =
-        Scene::start("option dontlognull\n  timeout http-request 50ms", "http-request return status 200", "");
+    let scene = Scene::start(
+        "option dontlognull\n  timeout http-request 500ms",
+        "http-request return status 200",
+        "",
+    );
     drop(TcpStream::connect((Ipv4Addr::LOCALHOST, scene.port)));
     // This one expires.
     assert!(scene.talk("").starts_with("HTTP/1.1 408 "));
@@ -133,15 +136,15 @@ fn a_client_that_owes_the_rest_is_blamed_while_a_server_is_being_reached() {
     let chunks = "POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n";
     let ended = format!("{chunks}0\r\n\r\n");
     let (patient, hasty) =
-        ("timeout client 50ms\n  timeout connect 1h", "timeout client 50ms\n  timeout connect 200ms");
+        ("timeout client 300ms\n  timeout connect 1h", "timeout client 300ms\n  timeout connect 1s");
     let cases = [
         (patient, part, " 400 cC-- "),
         (patient, chunks, " 400 cC-- "),
         (hasty, LAST, " 503 sC-- "),
         (hasty, &format!("{part} more"), " 503 sC-- "),
         (hasty, &ended, " 503 sC-- "),
-        ("mode tcp\n  timeout client 50ms\n  timeout connect 200ms", "", " cC-- "),
-        ("mode tcp\n  timeout client 50ms\n  timeout connect 200ms", "hello", " sC-- "),
+        ("mode tcp\n  timeout client 300ms\n  timeout connect 1s", "", " cC-- "),
+        ("mode tcp\n  timeout client 300ms\n  timeout connect 1s", "hello", " sC-- "),
     ];
     for (timeouts, bytes, logged) in cases {
         let scene = Scene::start(&format!("retries 0\n  {timeouts}"), "", &backend);
@@ -166,7 +169,7 @@ fn a_client_that_keeps_silent_while_rules_wait_for_it_is_late() {
     ];
     for (mode, rule, bytes, place, logged, answer) in cases {
         let scene = Scene::start(
-            &format!("mode {mode}\n  timeout client 50ms"),
+            &format!("mode {mode}\n  timeout client 300ms"),
             &format!("tcp-request inspect-delay 1h\n  {rule}"),
             "server s 127.0.0.1:1",
         );
@@ -305,7 +308,7 @@ fn a_client_that_leaves_while_its_body_is_waited_for_sent_half_a_request() {
     Client::connect(scene.port).send("POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf");
     assert_eq!(scene.line(), "b/<NOSRV> 0/-1/-1/-1 400 CR-- 0 POST /x HTTP/1.1");
     let scene =
-        Scene::start("option http-buffer-request\n  timeout http-request 50ms", "", "server s 127.0.0.1:1");
+        Scene::start("option http-buffer-request\n  timeout http-request 500ms", "", "server s 127.0.0.1:1");
     let mut client = Client::connect(scene.port);
     client.send("POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf");
     assert_eq!(client.response().map(|answer| answer.status), Some(408));

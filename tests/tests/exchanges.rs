@@ -171,7 +171,7 @@ fn chunks_that_came_with_the_head_are_looked_at_with_it() {
 #[test]
 fn a_server_that_has_answered_owes_nothing_while_the_request_goes_on() {
     let origin = says("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", false);
-    let scene = scene("timeout client 200ms\n  timeout server 50ms", "", "", &origin, "");
+    let scene = scene("timeout client 1s\n  timeout server 400ms", "", "", &origin, "");
     let mut client = Client::connect(scene.port);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhi").read_to_end();
     assert_eq!(scene.line(), "b/s 0/0/0/0 200 cL-- 0 POST / HTTP/1.1");
@@ -180,7 +180,7 @@ fn a_server_that_has_answered_owes_nothing_while_the_request_goes_on() {
 #[test]
 fn a_response_that_comes_to_a_halt_is_no_bad_one() {
     let origin = says("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhi", false);
-    let scene = scene("timeout server 50ms", "", "", &origin, "");
+    let scene = scene("timeout server 500ms", "", "", &origin, "");
     scene.talk(GET);
     assert_eq!(scene.line(), "b/s 0/0/0/0 200 sD-- 0 GET / HTTP/1.1");
     assert_eq!(scene.counts("b,s", &["eresp", "srv_abrt"]), ["eresp=0", "srv_abrt=1"]);
@@ -244,7 +244,7 @@ fn the_time_of_one_side_ends_its_direction_alone() {
         let _ = stream.read_to_end(&mut bytes);
         let _ = stream.write_all(b"late");
     });
-    let scene = scene("mode tcp\n  timeout client 50ms", "log-format \"%s %ts %U\"", "", &origin, "");
+    let scene = scene("mode tcp\n  timeout client 500ms", "log-format \"%s %ts %U\"", "", &origin, "");
     assert_eq!(scene.talk("hi"), "late");
     assert_eq!(scene.line_with_times(), "s cD 2");
 }
@@ -414,13 +414,8 @@ fn a_server_is_not_blamed_for_a_client_that_reads_nothing() {
     let origin = Origin::raw(|mut stream| {
         let _ = stream.write_all(&vec![b'z'; 24 << 20]);
     });
-    let scene = scene(
-        "mode tcp\n  timeout client 3s\n  timeout server 1s",
-        "log-format \"%s %ts\"",
-        "",
-        &origin,
-        "",
-    );
+    let scene =
+        scene("mode tcp\n  timeout client 3s\n  timeout server 1s", "log-format \"%s %ts\"", "", &origin, "");
     let client = Client::connect(scene.port);
     assert_eq!(scene.line_with_times(), "s cD");
     drop(client);

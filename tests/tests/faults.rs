@@ -100,7 +100,7 @@ fn a_server_that_keeps_silent_while_rules_look_at_its_answer_is_late() {
         });
         let backend =
             format!("tcp-response inspect-delay {delay}\n  {rule}\n  server s 127.0.0.1:{}", origin.port());
-        let times = format!("mode {mode}\n  timeout server 100ms\n  timeout client-fin 100ms");
+        let times = format!("mode {mode}\n  timeout server 400ms\n  timeout client-fin 400ms");
         let scene = Scene::start(&times, "", &backend);
         let mut client = Client::connect(scene.port);
         client.send("GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
@@ -121,7 +121,7 @@ fn a_client_that_has_sent_a_long_body_is_not_blamed_for_a_silent_server() {
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let scene = Scene::start(
-        "timeout client 50ms\n  timeout server 300ms",
+        "timeout client 300ms\n  timeout server 1s",
         "",
         &format!("server s 127.0.0.1:{}", origin.port()),
     );

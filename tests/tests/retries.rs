@@ -127,7 +127,7 @@ fn a_redispatch_is_no_retry_and_its_cookie_named_a_server_that_was_down() {
         origin.port(),
         free_port()
     );
-    let scene = Scene::start("timeout connect 20ms", "", &backend);
+    let scene = Scene::start("timeout connect 1s", "", &backend);
     let answer = scene.talk(&LAST.replace("\r\n\r\n", "\r\nCookie: C=G\r\n\r\n"));
     assert!(answer.contains("set-cookie: C=U;"), "{answer}");
     let line = scene.line();

@@ -176,7 +176,7 @@ fn a_client_that_attaches_and_says_nothing_is_closed_in_time() {
     let (public, private) = (free_port(), free_port());
     let _weir = Weir::start(
         &format!(
-            "{GLOBAL}defaults\n mode http\n timeout client 100ms\n timeout connect 20s\n timeout server 20s\n\
+            "{GLOBAL}defaults\n mode http\n timeout client 500ms\n timeout connect 20s\n timeout server 20s\n\
              frontend public\n bind 127.0.0.1:{public}\n default_backend b\n\
              frontend private\n bind 127.0.0.1:{private} proto h2\n tcp-request session attach-srv b/s\n\
              backend b\n server s rhttp@\n"

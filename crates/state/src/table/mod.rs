@@ -145,7 +145,9 @@ impl Table {
         // Keys spread evenly, give or take; a shard has room for more than its share.
         let share = settings.size / shards;
         let most = if shards == 1 { settings.size } else { share.saturating_add(share / 4 + 1024) };
-        let shards = (0..shards).map(|_| Padded(Shard::new(most.min(settings.size), settings.expire_ms / SLACK))).collect();
+        let shards = (0..shards)
+            .map(|_| Padded(Shard::new(most.min(settings.size), settings.expire_ms / SLACK)))
+            .collect();
         Arc::new(Self {
             number: TABLES.fetch_add(1, Relaxed),
             write_to: OnceLock::new(),
