@@ -7,8 +7,9 @@
 //!
 //! Its time goes into branches that are not foreseen and into the way from a place over the table to
 //! the earlier place and to the next one, so that both are few and short: matches of six bytes are the
-//! shortest (shorter ones save few bits beside literals), literals are written seven at a time, and
-//! the buffer is a ring, whose places the table holds as they are.
+//! shortest but at the beginning of a body (shorter ones save few bits beside literals where they are
+//! far back), literals are written seven at a time, and the buffer is a ring, whose places the table
+//! holds as they are.
 //!
 //! Called by `pool`, for level 1 alone: the levels above are zlib's (`zlib`).
 
@@ -28,8 +29,11 @@ const SLACK: usize = 16;
 const PIECE: usize = 16 * 1024;
 /// Bits of a hash.
 const HASH_BITS: u32 = 12;
-/// The shortest match.
-const SHORTEST: usize = 6;
+/// The shortest match at the beginning of a body, as long as this, where matches are near and few.
+const SHORTEST_EARLY: usize = 4;
+const EARLY: usize = 3 * PIECE;
+/// The shortest match from there on.
+const SHORTEST_LATER: usize = 6;
 /// Literals that are written at once: with what a byte has left over they fit in 64 bits.
 const LITERALS: usize = 7;
 /// So many times all of `LITERALS` places in a row match nothing before places are passed over.
@@ -47,6 +51,7 @@ pub(crate) struct Quick {
     filled: usize,
     /// Up to where it was coded.
     coded: usize,
+    is_early: bool,
     /// Places in the ring by hash. One that is out of date does no harm: bytes are compared, and what
     /// is out of the window is not taken. Of a new body all are its beginning.
     table: Box<Table>,
@@ -74,9 +79,8 @@ fn load16(buffer: &Ring, at: usize) -> u128 {
 
 /// The hash of the first bytes of eight, as many as the shortest match has.
 #[inline(always)]
-fn hash(word: u64) -> usize {
-    const FACTOR: u64 = 0x9e37_79b1_85eb_ca87 << (64 - 8 * SHORTEST);
-    (word.wrapping_mul(FACTOR) >> (64 - HASH_BITS)) as usize
+fn hash<const SHORTEST: usize>(word: u64) -> usize {
+    ((word << (64 - 8 * SHORTEST)).wrapping_mul(0x9e37_79b1_85eb_ca87) >> (64 - HASH_BITS)) as usize
 }
 
 /// All eight bytes of a word.
@@ -172,6 +176,7 @@ impl Quick {
             buffer: Box::new([0; BUFFER + SLACK]),
             filled: 0,
             coded: 0,
+            is_early: true,
             table: Box::new([0; 1 << HASH_BITS]),
             bits: 0,
             count: 0,
@@ -182,7 +187,7 @@ impl Quick {
     pub(crate) fn reset(&mut self) {
         // What becomes of a body must not depend on those before it.
         self.table.fill(0);
-        (self.filled, self.coded, self.bits, self.count) = (0, 0, 0, 0);
+        (self.filled, self.coded, self.is_early, self.bits, self.count) = (0, 0, true, 0, 0);
     }
 
     pub(crate) fn write(&mut self, data: &[u8], until: Until, out: &mut Vec<u8>) {
@@ -252,10 +257,12 @@ impl Quick {
         let mut bits = Bits { out: scratch, at: 0, bits: self.bits, count: self.count };
         bits.add(u64::from(last) | 2, 3);
         bits.put();
-        // Far from the end nothing has to be compared with it.
-        let at = matches::<false>(buffer, table, start, end, &mut bits);
-        let at = matches::<true>(buffer, table, at, end, &mut bits);
-        bits.apart(|bits| bits.plain(buffer, at, end));
+        if self.is_early {
+            content::<SHORTEST_EARLY>(buffer, table, start, end, &mut bits);
+            self.is_early = end < EARLY;
+        } else {
+            content::<SHORTEST_LATER>(buffer, table, start, end, &mut bits);
+        }
         // The end of the block: seven zeros.
         bits.add(0, 7);
         bits.put();
@@ -280,9 +287,9 @@ struct Candidate {
 impl Candidate {
     /// What the table has for a place, which takes its turn there.
     #[inline(always)]
-    fn of(buffer: &Ring, table: &mut Table, at: usize) -> Self {
+    fn of<const SHORTEST: usize>(buffer: &Ring, table: &mut Table, at: usize) -> Self {
         let word = load8(buffer, at);
-        let slot = &mut table[hash(word)];
+        let slot = &mut table[hash::<SHORTEST>(word)];
         let before = usize::from(*slot);
         *slot = at as u16;
         let different = load8(buffer, before) ^ word;
@@ -291,7 +298,7 @@ impl Candidate {
 
     /// The bytes first: the distance is hardly ever what is wrong with those that are equal.
     #[inline(always)]
-    fn is_match(&self) -> bool {
+    fn is_match<const SHORTEST: usize>(&self) -> bool {
         self.different << (64 - 8 * SHORTEST) == 0 && self.distance.wrapping_sub(1) < WINDOW
     }
 
@@ -320,13 +327,30 @@ impl Candidate {
     }
 }
 
+/// Writes what is between two places.
+#[inline(never)]
+fn content<const SHORTEST: usize>(
+    buffer: &Ring,
+    table: &mut Table,
+    start: usize,
+    end: usize,
+    bits: &mut Bits<'_>,
+) {
+    bits.apart(|bits| {
+        // Far from the end nothing has to be compared with it.
+        let at = matches::<SHORTEST, false>(buffer, table, start, end, bits);
+        let at = matches::<SHORTEST, true>(buffer, table, at, end, bits);
+        bits.apart(|bits| bits.plain(buffer, at, end));
+    });
+}
+
 /// Writes matches and what is between them, and tells how far it came: some places before `end`.
 ///
 /// Right behind a match comes the next one more often than not, without literals between them. If it
 /// does not, the loop over the following places has a fixed number of rounds, so that it is unrolled
 /// and each has a branch of its own, and no match has more literals before it than fit in a word.
 #[inline(always)]
-fn matches<const NEAR_END: bool>(
+fn matches<const SHORTEST: usize, const NEAR_END: bool>(
     buffer: &Ring,
     table: &mut Table,
     start: usize,
@@ -338,8 +362,8 @@ fn matches<const NEAR_END: bool>(
     let limit = end.saturating_sub(margin);
     let mut at = start;
     'matches: while at < limit {
-        let found = Candidate::of(buffer, table, at);
-        if found.is_match() {
+        let found = Candidate::of::<SHORTEST>(buffer, table, at);
+        if found.is_match::<SHORTEST>() {
             at += found.write::<NEAR_END>(buffer, at, end, bits);
             continue;
         }
@@ -347,8 +371,8 @@ fn matches<const NEAR_END: bool>(
         while at < limit {
             let word = load8(buffer, at);
             for count in 1..=LITERALS {
-                let found = Candidate::of(buffer, table, at + count);
-                if found.is_match() {
+                let found = Candidate::of::<SHORTEST>(buffer, table, at + count);
+                if found.is_match::<SHORTEST>() {
                     bits.literals(word, count);
                     at += count;
                     at += found.write::<NEAR_END>(buffer, at, end, bits);
@@ -359,7 +383,7 @@ fn matches<const NEAR_END: bool>(
             at += LITERALS;
             missed += 1;
             if missed > PATIENCE {
-                let next = (at + missed).min(limit);
+                let next = (at + missed * missed / 4).min(limit);
                 bits.apart(|bits| bits.plain(buffer, at, next));
                 at = at.max(next);
             }

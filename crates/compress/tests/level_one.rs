@@ -8,7 +8,7 @@ use proptest::prelude::*;
 const SETTINGS: Settings = Settings { level: 1, window_bits: 15, memory_level: 8, most_memory: 0 };
 
 fn encoder() -> Encoder {
-    Encoder::new(Algorithm::RawDeflate, &SETTINGS).unwrap()
+    Encoder::new(Algorithm::RawDeflate, &SETTINGS).expect("no limit of memory")
 }
 
 fn coded(content: &[u8]) -> Vec<u8> {
