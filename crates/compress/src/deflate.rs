@@ -5,161 +5,87 @@
 //! in the fixed code. Where nothing is found for a while places are passed over. A piece that would
 //! grow is written as it is.
 //!
+//! Its time goes into branches that are not foreseen and into the way from a place over the table to
+//! the earlier place and to the next one, so that both are few and short: matches of six bytes are the
+//! shortest but at the beginning of a body (shorter ones save few bits beside literals where they are
+//! far back), literals are written seven at a time, and the buffer is a ring, whose places the table
+//! holds as they are.
+//!
 //! Called by `pool`, for level 1 alone: the levels above are zlib's (`zlib`).
 
+use std::hint::select_unpredictable;
 use std::ops::Range;
 
 use crate::Until;
+use crate::codes::{DISTANCES, LENGTHS, LITERALS as LITERAL_CODES, LONGEST, distance_index};
 
 /// How far back a match may be.
 const WINDOW: usize = 32 * 1024;
-/// History and what is being coded.
-const BUFFER: usize = 2 * WINDOW;
-/// What is read eight bytes at a time may be read behind its end.
-const SLACK: usize = 8;
+/// The ring of history and what is being coded: its places are numbers of 16 bits.
+const BUFFER: usize = 1 << 16;
+/// So much is read at a time, so that behind the ring's end its beginning is repeated.
+const SLACK: usize = 16;
 /// So much is coded at a time, as one block.
 const PIECE: usize = 16 * 1024;
 /// Bits of a hash.
-const HASH_BITS: u32 = 13;
-/// After so many places without a match, as a power of two, one more is passed over each time.
-const SKIP: u32 = 4;
-/// The longest match.
-const LONGEST: usize = 258;
-/// So close to the end of a piece nothing is looked for.
-const MARGIN: usize = 8;
+const HASH_BITS: u32 = 12;
+/// The shortest match at the beginning of a body, as long as this, where matches are near and few.
+const SHORTEST_EARLY: usize = 4;
+const EARLY: usize = 3 * PIECE;
+/// The shortest match from there on.
+const SHORTEST_LATER: usize = 6;
+/// Literals that are written at once: with what a byte has left over they fit in 64 bits.
+const LITERALS: usize = 7;
+/// So many times all of `LITERALS` places in a row match nothing before places are passed over.
+const PATIENCE: usize = 2;
 /// The longest that a block becomes, and room for a word behind it.
 const SCRATCH: usize = PIECE + PIECE / 8 + 64;
 
 /// What a state takes.
-pub(crate) const MEMORY: usize = size_of::<Quick>() + BUFFER + (2 << HASH_BITS) + SCRATCH;
-
-/// By literal: its code, the first bit lowest, and above 12 bits how many bits it has.
-static LITERALS: [u16; 256] = literals();
-/// By length: its code with the extra bits, and above 24 bits how many these are.
-static LENGTHS: [u32; LONGEST + 1] = lengths();
-/// The symbol of a distance: by the distance less 1 below 256, above by its bits from the eighth on.
-static DISTANCES: [u8; 512] = distances();
-
-const LENGTH_BASE: [u16; 29] = [
-    3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 17, 19, 23, 27, 31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195,
-    227, 258,
-];
-const LENGTH_EXTRA: [u8; 29] =
-    [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0];
-const DISTANCE_BASE: [u16; 30] = [
-    1, 2, 3, 4, 5, 7, 9, 13, 17, 25, 33, 49, 65, 97, 129, 193, 257, 385, 513, 769, 1025, 1537, 2049, 3073,
-    4097, 6145, 8193, 12289, 16385, 24577,
-];
-const DISTANCE_EXTRA: [u8; 30] =
-    [0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13];
-
-const fn reversed(code: u32, bits: u32) -> u32 {
-    code.reverse_bits() >> (32 - bits)
-}
-
-/// The fixed code of a symbol, and its length.
-const fn fixed(symbol: u32) -> (u32, u32) {
-    match symbol {
-        0..=143 => (reversed(0x30 + symbol, 8), 8),
-        144..=255 => (reversed(0x190 + symbol - 144, 9), 9),
-        256..=279 => (reversed(symbol - 256, 7), 7),
-        _ => (reversed(0xc0 + symbol - 280, 8), 8),
-    }
-}
-
-const fn literals() -> [u16; 256] {
-    let mut all = [0; 256];
-    let mut symbol = 0;
-    while symbol < 256 {
-        let (code, bits) = fixed(symbol as u32);
-        all[symbol] = (code | bits << 12) as u16;
-        symbol += 1;
-    }
-    all
-}
-
-const fn lengths() -> [u32; LONGEST + 1] {
-    let mut all = [0; LONGEST + 1];
-    let mut index = 0;
-    while index < 29 {
-        let (code, bits) = fixed(257 + index as u32);
-        let (base, extra) = (LENGTH_BASE[index] as usize, LENGTH_EXTRA[index] as u32);
-        let mut more = 0;
-        while more < 1 << extra && base + more <= LONGEST {
-            all[base + more] = code | (more as u32) << bits | (bits + extra) << 24;
-            more += 1;
-        }
-        index += 1;
-    }
-    all
-}
-
-const fn distances() -> [u8; 512] {
-    let mut all = [0; 512];
-    let mut distance = 1;
-    let mut code = 0;
-    while distance <= WINDOW {
-        while code < 29 && DISTANCE_BASE[code + 1] as usize <= distance {
-            code += 1;
-        }
-        let at = distance - 1;
-        if at < 256 {
-            all[at] = code as u8;
-        } else {
-            all[256 + (at >> 7)] = code as u8;
-        }
-        distance += 1;
-    }
-    all
-}
-
-/// By symbol of a distance: its code, how many extra bits there are, and the least of its distances.
-static DISTANCE_CODES: [(u8, u8, u16); 30] = {
-    let mut all = [(0, 0, 0); 30];
-    let mut code = 0;
-    while code < 30 {
-        all[code] = (reversed(code as u32, 5) as u8, DISTANCE_EXTRA[code], DISTANCE_BASE[code]);
-        code += 1;
-    }
-    all
-};
+pub(crate) const MEMORY: usize = size_of::<Quick>() + BUFFER + SLACK + (2 << HASH_BITS) + SCRATCH;
 
 /// One stream's state.
 pub(crate) struct Quick {
-    buffer: Box<[u8; BUFFER + SLACK]>,
-    /// Bytes in the buffer.
+    buffer: Box<Ring>,
+    /// How far the ring is filled: to here, and to the end what was there before.
     filled: usize,
-    /// Those of them that were coded.
+    /// Up to where it was coded.
     coded: usize,
-    /// Places by hash: in the buffer, with what was moved out of it added, and of that the lowest 16
-    /// bits. One that is out of date does no harm: bytes are compared, and what is before the buffer is
-    /// not looked at.
-    table: Box<[u16; 1 << HASH_BITS]>,
-    /// What was moved out of the buffer so far.
-    base: u16,
+    is_early: bool,
+    /// Places in the ring by hash. One that is out of date does no harm: bytes are compared, and what
+    /// is out of the window is not taken. Of a new body all are its beginning.
+    table: Box<Table>,
     /// Bits that do not fill a byte yet.
     bits: u64,
     count: u32,
     scratch: Box<[u8; SCRATCH]>,
 }
 
-#[inline(always)]
-fn load1(buffer: &[u8; BUFFER + SLACK], at: usize) -> u8 {
-    buffer[at % BUFFER]
-}
+type Ring = [u8; BUFFER + SLACK];
+type Table = [u16; 1 << HASH_BITS];
 
-/// Eight bytes from a place on. Places are within the buffer: the remainder, which is a mask, spares
-/// a branch.
+/// Eight bytes from a place on. The remainder, which is a mask, spares a branch.
 #[inline(always)]
-fn load8(buffer: &[u8; BUFFER + SLACK], at: usize) -> u64 {
+fn load8(buffer: &Ring, at: usize) -> u64 {
     let at = at % BUFFER;
     buffer[at..at + 8].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// The hash of the first four of eight bytes.
 #[inline(always)]
-fn hash(word: u64) -> usize {
-    ((word as u32).wrapping_mul(0x9e37_79b1) >> (32 - HASH_BITS)) as usize
+fn load16(buffer: &Ring, at: usize) -> u128 {
+    let at = at % BUFFER;
+    buffer[at..at + 16].first_chunk().map_or(0, |bytes| u128::from_le_bytes(*bytes))
+}
+
+/// The hash of the first bytes of eight, as many as the shortest match has.
+#[inline(always)]
+fn hash<const SHORTEST: usize>(word: u64) -> usize {
+    ((word << (64 - 8 * SHORTEST)).wrapping_mul(0x9e37_79b1_85eb_ca87) >> (64 - HASH_BITS)) as usize
+}
+
+/// All eight bytes of a word.
+const fn bytes(byte: u8) -> u64 {
+    u64::from_le_bytes([byte; 8])
 }
 
 /// Writes bits to memory that has room for them.
@@ -190,22 +116,56 @@ impl Bits<'_> {
         self.count &= 7;
     }
 
+    /// Works on a copy, for what is not inlined: a value whose address is taken does not stay in
+    /// registers.
     #[inline(always)]
-    fn literal(&mut self, byte: u8) {
-        let code = LITERALS[byte as usize];
-        self.add(u64::from(code & 0xfff), u32::from(code >> 12));
+    fn apart(&mut self, work: impl FnOnce(&mut Bits<'_>)) {
+        let mut copy = Bits { out: self.out, ..*self };
+        work(&mut copy);
+        (self.at, self.bits, self.count) = (copy.at, copy.bits, copy.count);
+    }
+
+    /// Adds the first so many bytes of a word, up to `LITERALS`, as literals.
+    #[inline(always)]
+    fn literals(&mut self, word: u64, count: usize) {
+        let mask = (1u64 << (8 * count)).wrapping_sub(1);
+        let word = word & mask;
+        // From 144 on codes have nine bits: the highest bit, and what a carry makes of the others.
+        if word & ((word & bytes(0x7f)) + bytes(0x70)) & bytes(0x80) != 0 {
+            return self.apart(|bits| bits.long_literals(word, count));
+        }
+        // Below, a code is eight bits: the byte and 0x30, the highest bit first.
+        let codes = (word + bytes(0x30)).reverse_bits().swap_bytes();
+        self.add(codes & mask, 8 * count as u32);
         self.put();
+    }
+
+    #[inline(never)]
+    fn long_literals(&mut self, word: u64, count: usize) {
+        for byte in word.to_le_bytes().into_iter().take(count) {
+            let code = LITERAL_CODES[usize::from(byte)];
+            self.add(u64::from(code & 0xfff), u32::from(code >> 12));
+            self.put();
+        }
+    }
+
+    /// Adds what is between two places as literals.
+    #[inline(never)]
+    fn plain(&mut self, buffer: &Ring, mut at: usize, end: usize) {
+        while at < end {
+            let count = LITERALS.min(end - at);
+            self.literals(load8(buffer, at), count);
+            at += count;
+        }
     }
 
     #[inline(always)]
     fn copy(&mut self, length: usize, distance: usize) {
         let code = LENGTHS[length];
         self.add(u64::from(code & 0xff_ffff), code >> 24);
-        let at = distance - 1;
-        let symbol = DISTANCES[if at < 256 { at } else { 256 + (at >> 7) } & 511];
-        let (code, extra, base) = DISTANCE_CODES[symbol as usize];
-        let value = u64::from(code) | ((distance - usize::from(base)) as u64) << 5;
-        self.add(value, 5 + u32::from(extra));
+        let code = DISTANCES[distance_index(distance)];
+        let extra = distance.wrapping_sub((code >> 16) as usize) as u64;
+        self.add(u64::from(code & 31) | extra << 5, code >> 8 & 31);
         self.put();
     }
 }
@@ -216,8 +176,8 @@ impl Quick {
             buffer: Box::new([0; BUFFER + SLACK]),
             filled: 0,
             coded: 0,
+            is_early: true,
             table: Box::new([0; 1 << HASH_BITS]),
-            base: 0,
             bits: 0,
             count: 0,
             scratch: Box::new([0; SCRATCH]),
@@ -227,7 +187,7 @@ impl Quick {
     pub(crate) fn reset(&mut self) {
         // What becomes of a body must not depend on those before it.
         self.table.fill(0);
-        (self.filled, self.coded, self.base, self.bits, self.count) = (0, 0, 0, 0, 0);
+        (self.filled, self.coded, self.is_early, self.bits, self.count) = (0, 0, true, 0, 0);
     }
 
     pub(crate) fn write(&mut self, data: &[u8], until: Until, out: &mut Vec<u8>) {
@@ -242,11 +202,18 @@ impl Quick {
     fn take(&mut self, mut data: &[u8], out: &mut Vec<u8>) {
         while !data.is_empty() {
             if self.filled == BUFFER {
-                self.slide();
+                // No block goes over the end.
+                if self.coded < self.filled {
+                    self.block(false, out);
+                }
+                (self.filled, self.coded) = (0, 0);
             }
             let room = (BUFFER - self.filled).min(PIECE - (self.filled - self.coded));
             let taken = room.min(data.len());
             self.buffer[self.filled..self.filled + taken].copy_from_slice(&data[..taken]);
+            if self.filled < SLACK {
+                self.buffer.copy_within(..SLACK, BUFFER);
+            }
             self.filled += taken;
             data = &data[taken..];
             if self.filled - self.coded == PIECE {
@@ -271,14 +238,6 @@ impl Quick {
         (self.bits, self.count) = (0, 0);
     }
 
-    /// Moves what matches may still be in to the front.
-    fn slide(&mut self) {
-        self.buffer.copy_within(WINDOW.., 0);
-        self.filled -= WINDOW;
-        self.coded -= WINDOW;
-        self.base = self.base.wrapping_add(WINDOW as u16);
-    }
-
     /// Writes a block of bytes as they are.
     fn stored(&mut self, data: Range<usize>, last: bool, out: &mut Vec<u8>) {
         self.bits |= u64::from(last) << self.count;
@@ -294,11 +253,16 @@ impl Quick {
     /// Codes what was not coded yet as one block.
     fn block(&mut self, last: bool, out: &mut Vec<u8>) {
         let (start, end) = (self.coded, self.filled);
-        let Self { buffer, table, scratch, base, .. } = self;
+        let Self { buffer, table, scratch, .. } = self;
         let mut bits = Bits { out: scratch, at: 0, bits: self.bits, count: self.count };
         bits.add(u64::from(last) | 2, 3);
         bits.put();
-        matches(buffer, table, *base, start, end, &mut bits);
+        if self.is_early {
+            content::<SHORTEST_EARLY>(buffer, table, start, end, &mut bits);
+            self.is_early = end < EARLY;
+        } else {
+            content::<SHORTEST_LATER>(buffer, table, start, end, &mut bits);
+        }
         // The end of the block: seven zeros.
         bits.add(0, 7);
         bits.put();
@@ -313,76 +277,117 @@ impl Quick {
     }
 }
 
-/// Finds what is equal between `start` and `end` to what was before, and writes it all. What one
-/// place costs is the way from its bytes over the table to the earlier place and back, and each
-/// branch that is not foreseen; so there is one for whether a place matches, and none for how many
-/// literals stand between matches.
-#[inline(always)]
-fn matches(
-    buffer: &[u8; BUFFER + SLACK],
-    table: &mut [u16; 1 << HASH_BITS],
-    base: u16,
+/// An earlier place that may match, how eight bytes differ there, and how far back it is.
+struct Candidate {
+    before: usize,
+    different: u64,
+    distance: usize,
+}
+
+impl Candidate {
+    /// What the table has for a place, which takes its turn there.
+    #[inline(always)]
+    fn of<const SHORTEST: usize>(buffer: &Ring, table: &mut Table, at: usize) -> Self {
+        let word = load8(buffer, at);
+        let slot = &mut table[hash::<SHORTEST>(word)];
+        let before = usize::from(*slot);
+        *slot = at as u16;
+        let different = load8(buffer, before) ^ word;
+        Self { before, different, distance: at.wrapping_sub(before) % BUFFER }
+    }
+
+    /// The bytes first: the distance is hardly ever what is wrong with those that are equal.
+    #[inline(always)]
+    fn is_match<const SHORTEST: usize>(&self) -> bool {
+        self.different << (64 - 8 * SHORTEST) == 0 && self.distance.wrapping_sub(1) < WINDOW
+    }
+
+    /// Writes the match, and tells how long it is. Sixteen bytes are compared without a branch.
+    #[inline(always)]
+    fn write<const NEAR_END: bool>(self, buffer: &Ring, at: usize, end: usize, bits: &mut Bits<'_>) -> usize {
+        let before = self.before;
+        let more = load8(buffer, at + 8) ^ load8(buffer, before + 8);
+        let (short, long) = (self.different.trailing_zeros(), 64 + more.trailing_zeros());
+        let mut length = select_unpredictable(self.different == 0, long, short) as usize / 8;
+        if self.different | more == 0 {
+            let most = LONGEST.min(end - at);
+            while length < most {
+                let different = load16(buffer, at + length) ^ load16(buffer, before + length);
+                length += different.trailing_zeros() as usize / 8;
+                if different != 0 {
+                    break;
+                }
+            }
+            length = length.min(most);
+        } else if NEAR_END {
+            length = length.min(end - at);
+        }
+        bits.copy(length, self.distance);
+        length
+    }
+}
+
+/// Writes what is between two places.
+#[inline(never)]
+fn content<const SHORTEST: usize>(
+    buffer: &Ring,
+    table: &mut Table,
     start: usize,
     end: usize,
     bits: &mut Bits<'_>,
 ) {
-    let limit = end.saturating_sub(MARGIN);
-    let mut at = start;
-    let mut missed = 0;
-    while at < limit {
-        let word = load8(buffer, at);
-        let place = base.wrapping_add(at as u16);
-        let slot = &mut table[hash(word)];
-        let distance = usize::from(place.wrapping_sub(*slot));
-        *slot = place;
-        let before = at.wrapping_sub(distance);
-        let mut different = load8(buffer, before) ^ word;
-        let is_near = (distance.wrapping_sub(1) < WINDOW) & (distance <= at);
-        if !is_near | (different as u32 != 0) {
-            missed += 1;
-            let next = (at + 1 + (missed >> SKIP)).min(limit);
-            while at < next {
-                bits.literal(load1(buffer, at));
-                at += 1;
-            }
-            continue;
-        }
-        missed = 0;
-        let most = LONGEST.min(end - at);
-        let mut length = 0;
-        while different == 0 && length + 8 < most {
-            length += 8;
-            different = load8(buffer, at + length) ^ load8(buffer, before + length);
-        }
-        length = (length + different.trailing_zeros() as usize / 8).min(most);
-        bits.copy(length, distance);
-        at += length;
-        let back = at - 2;
-        table[hash(load8(buffer, back))] = base.wrapping_add(back as u16);
-    }
-    for at in at..end {
-        bits.literal(load1(buffer, at));
-    }
+    bits.apart(|bits| {
+        // Far from the end nothing has to be compared with it.
+        let at = matches::<SHORTEST, false>(buffer, table, start, end, bits);
+        let at = matches::<SHORTEST, true>(buffer, table, at, end, bits);
+        bits.apart(|bits| bits.plain(buffer, at, end));
+    });
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_length_and_distance_has_the_code_of_the_standard() {
-        for (length, told) in LENGTHS.iter().enumerate().take(LONGEST + 1).skip(3) {
-            let symbol = LENGTH_BASE.iter().rposition(|base| usize::from(*base) <= length).unwrap();
-            let (code, bits) = fixed(257 + symbol as u32);
-            let more = (length - usize::from(LENGTH_BASE[symbol])) as u32;
-            let all = bits + u32::from(LENGTH_EXTRA[symbol]);
-            assert_eq!(*told, code | (more << bits) | (all << 24), "{length}");
+/// Writes matches and what is between them, and tells how far it came: some places before `end`.
+///
+/// Right behind a match comes the next one more often than not, without literals between them. If it
+/// does not, the loop over the following places has a fixed number of rounds, so that it is unrolled
+/// and each has a branch of its own, and no match has more literals before it than fit in a word.
+#[inline(always)]
+fn matches<const SHORTEST: usize, const NEAR_END: bool>(
+    buffer: &Ring,
+    table: &mut Table,
+    start: usize,
+    end: usize,
+    bits: &mut Bits<'_>,
+) -> usize {
+    // As far as places are looked at from one on, and what is compared of the last without a branch.
+    let margin = LITERALS + if NEAR_END { SHORTEST } else { 16 };
+    let limit = end.saturating_sub(margin);
+    let mut at = start;
+    'matches: while at < limit {
+        let found = Candidate::of::<SHORTEST>(buffer, table, at);
+        if found.is_match::<SHORTEST>() {
+            at += found.write::<NEAR_END>(buffer, at, end, bits);
+            continue;
         }
-        for distance in 1..=WINDOW {
-            let at = distance - 1;
-            let symbol = DISTANCES[if at < 256 { at } else { 256 + (at >> 7) }];
-            let expected = DISTANCE_BASE.iter().rposition(|base| usize::from(*base) <= distance).unwrap();
-            assert_eq!(usize::from(symbol), expected, "{distance}");
+        let mut missed = 0;
+        while at < limit {
+            let word = load8(buffer, at);
+            for count in 1..=LITERALS {
+                let found = Candidate::of::<SHORTEST>(buffer, table, at + count);
+                if found.is_match::<SHORTEST>() {
+                    bits.literals(word, count);
+                    at += count;
+                    at += found.write::<NEAR_END>(buffer, at, end, bits);
+                    continue 'matches;
+                }
+            }
+            bits.literals(word, LITERALS);
+            at += LITERALS;
+            missed += 1;
+            if missed > PATIENCE {
+                let next = (at + missed * missed / 4).min(limit);
+                bits.apart(|bits| bits.plain(buffer, at, next));
+                at = at.max(next);
+            }
         }
     }
+    at
 }

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod brotli;
+mod codes;
 mod deflate;
 mod pool;
 mod wrapper;
