@@ -4,6 +4,7 @@
 use std::io::Read;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::mpsc;
+use std::time::Instant;
 
 use weir_tests::agent::{agent, scope, set};
 use weir_tests::client::get;
@@ -94,7 +95,7 @@ fn rules_on_answers_know_the_connection_to_the_agent() {
     let agent = ready();
     let rules = "tcp-response content set-var(proc.dst) bc_dst\n tcp-response content set-var(proc.port) bc_dst_port\n \
                  tcp-response content set-var(proc.src) bc_src\n tcp-response content set-var(proc.err) bc_err\n \
-                 tcp-response content set-var(proc.reused) bc_reused";
+                 tcp-response content set-var(proc.reused) bc_reused\n tcp-response content set-var(proc.rtt) bc_rtt(us)";
     let (weir, port) = with_rules("", rules, &agent);
     for reused in ["0", "1"] {
         assert_eq!(shown(get(port, "/"), "x-got").trim(), "ok");
@@ -108,6 +109,7 @@ fn rules_on_answers_know_the_connection_to_the_agent() {
         for (name, wanted) in wanted {
             assert_eq!(variable(&weir, name), wanted, "{name}");
         }
+        assert!(variable(&weir, "rtt").parse::<u64>().is_ok(), "the kernel knows it");
     }
 }
 
@@ -125,15 +127,23 @@ fn logs_of_a_question_name_no_address_of_a_client() {
         .insert_str(0, "tcp-request content do-log profile own\n tcp-response content do-log profile own\n ");
     setting
         .agents
-        .push_str("\nlog-profile own\n on any format \"ci=%ci cp=%cp fi=%fi fp=%fp bi=%bi si=%si sp=%sp\"");
+        .push_str("\nlog-profile own\n on any format \"ci=%ci cp=%cp fi=%fi fp=%fp bi=%bi si=%si sp=%sp Tw=%Tw Tt=%Tt\"");
     let (_weir, port) = setting.run();
+    let begun = Instant::now();
     assert_eq!(shown(get(port, "/"), "x-got").trim(), "ok");
+    let most = begun.elapsed().as_millis();
     let of_server = format!("ci=- cp=- fi=- fp=- bi=127.0.0.1 si=127.0.0.1 sp={}", agent.port());
     for wanted in ["ci=- cp=- fi=- fp=- bi=- si=- sp=-", &of_server] {
         let mut bytes = [0; 1024];
         let length = log.recv(&mut bytes).expect("a line");
-        let line = String::from_utf8_lossy(&bytes[..length]).trim_end().to_owned();
+        let line = String::from_utf8_lossy(&bytes[..length]).into_owned();
+        let (line, times) = line.trim_end().split_once(" Tw=").expect("times stand last");
         assert!(line.ends_with(wanted), "{line}");
+        // They begin with the question, not with the program.
+        let (waited, total) = times.split_once(" Tt=").expect("two of them");
+        for time in [waited, total] {
+            assert!(time.parse::<i128>().is_ok_and(|ms| ms <= most as i128), "{times}: {most}");
+        }
     }
 }
 

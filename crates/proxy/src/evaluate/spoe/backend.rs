@@ -20,6 +20,7 @@ use crate::client::{Client, StandIn, Watch};
 use crate::evaluate::about::About;
 use crate::evaluate::resolve;
 use crate::evaluate::script::{self, Verdict};
+use crate::exchange::sockets::Sockets;
 use crate::exchange::{Exchange, view};
 use crate::fault::Fault;
 use crate::log::{Maker, Report};
@@ -79,6 +80,9 @@ pub(super) async fn of_question(
         return Err(Failure::TOO_BIG);
     }
     own.txn.id = client.worker.stream_id();
+    let times = &mut own.txn.times;
+    (times.idle_from, times.started) = (client.session.accepted_us, client.session.accepted_us);
+    times.started_wall = client.session.accepted_wall_us;
     own.txn.backend = Some(backend.held.clone());
     own.backend = Some(backend.clone());
     own.request_body.seen.push(kind::NOTIFY);
@@ -273,6 +277,7 @@ fn log(client: &Client, own: &Exchange, agent: &Agent, origin: LogOrigin, profil
 /// Runs `rules` from number `start` on, until something is to be done. All of the bytes are here.
 fn step(client: &Client, own: &mut Exchange, rules: &RuleSet, start: usize, until: u64) -> (Outcome, usize) {
     let now_ms = now_ms();
+    let sockets = Sockets::of(client, own);
     let mut stage = Stage {
         process: &client.worker.shared.process,
         session: &client.session,
@@ -280,7 +285,7 @@ fn step(client: &Client, own: &mut Exchange, rules: &RuleSet, start: usize, unti
         request_bytes: &own.request_body.seen,
         response_bytes: &own.response_body.seen,
         longest_head: usize::MAX,
-        sockets: None,
+        sockets: Some(&sockets),
         complete: now_ms >= until,
         counts_requests: false,
         now_ms,
