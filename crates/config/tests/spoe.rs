@@ -299,3 +299,26 @@ fn parameters_of_servers_that_are_for_other_modes_are_told() {
         assert!(!all.iter().any(|line| line.contains('s') && line.contains("server")), "{more}: {all:#?}");
     }
 }
+
+#[test]
+fn lines_of_requests_in_backends_of_agents_are_told() {
+    let said = |line: &str| {
+        common::lines(&common::load_quietly(&format!(
+            "fcgi-app fa\n docroot /x\nbackend a\n mode spop\n {line}\n server s 192.0.2.1:1\n"
+        )))
+    };
+    let alert = "[ALERT] proxy 'a': FCGI application cannot be used in non-HTTP mode.";
+    let ignored = "[WARNING] 'stats' statement ignored for backend 'a' as it requires HTTP mode.";
+    let trailers =
+        "[WARNING] 'option http-drop-request-trailers' ignored for backend 'a' as it requires HTTP mode.";
+    for (line, wanted) in [
+        ("filter fcgi-app fa", alert),
+        ("use-fcgi-app fa", alert),
+        ("stats admin if TRUE", ignored),
+        ("stats http-request allow", ignored),
+        ("option http-drop-request-trailers", trailers),
+    ] {
+        let all = said(line);
+        assert!(all.iter().any(|text| text == wanted), "{line}: {all:#?}");
+    }
+}
