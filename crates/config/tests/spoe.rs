@@ -309,14 +309,11 @@ fn lines_of_requests_in_backends_of_agents_are_told() {
     };
     let alert = "[ALERT] proxy 'a': FCGI application cannot be used in non-HTTP mode.";
     let ignored = "[WARNING] 'stats' statement ignored for backend 'a' as it requires HTTP mode.";
-    let trailers =
-        "[WARNING] 'option http-drop-request-trailers' ignored for backend 'a' as it requires HTTP mode.";
     for (line, wanted) in [
         ("filter fcgi-app fa", alert),
         ("use-fcgi-app fa", alert),
         ("stats admin if TRUE", ignored),
         ("stats http-request allow", ignored),
-        ("option http-drop-request-trailers", trailers),
     ] {
         let all = said(line);
         assert!(all.iter().any(|text| text == wanted), "{line}: {all:#?}");
