@@ -53,6 +53,11 @@ pub struct Asked<'a> {
 /// the operator.
 pub fn resolve(plan: &Plan, asked: Asked<'_>) -> Result<ServerSettings, String> {
     let proxy = &plan.proxies[asked.backend];
+    // On a line of the configuration it is left out with a warning.
+    let sends = |word: &String| word.starts_with("send-proxy");
+    if matches!(proxy.mode, Mode::Log | Mode::Spop) && asked.words.iter().any(sends) {
+        return Err("'send-proxy*' server option is unsupported there, ignoring it".to_owned());
+    }
     for word in asked.words {
         let bare = word.split('(').next().unwrap_or(word);
         if NOT_ADDED.contains(&bare) {

@@ -209,7 +209,6 @@ fn backends_of_agents_have_rules_of_streams_and_no_clients() {
     let all = common::lines(&common::load_quietly(text));
     for wanted in [
         "mode spop is only applicable on proxies with backend capability.",
-        "'use-service' in 'mode spop' is not supported yet",
         "proxy 'd' : MUX protocol 'spop' is not usable for server 's'",
     ] {
         assert!(
@@ -229,4 +228,94 @@ fn backends_of_agents_have_rules_of_streams_and_no_clients() {
     }
     assert!(!all.iter().any(|line| line.contains("'c'")), "{all:#?}");
     assert!(!all.iter().any(|line| line.contains("[ALERT]") && line.contains("'a'")), "{all:#?}");
+}
+
+#[test]
+fn what_backends_name_as_their_backends_must_fit_though_nothing_uses_it() {
+    let said = |head: &str, line: &str| {
+        let text = format!(
+            "{head}\n {line}\n server s 192.0.2.1:1\nbackend b\n mode http\n server s 192.0.2.1:2\nbackend o\n mode spop\n server s 192.0.2.1:3\n"
+        );
+        common::lines(&common::load_quietly(&text))
+    };
+    for (line, how) in [
+        ("default_backend b", "as its default backend"),
+        ("use_backend b", "in a 'use_backend' rule"),
+        ("use_backend b if { req.len gt 3 }", "in a 'use_backend' rule"),
+    ] {
+        for (head, kind) in [("backend a\n mode spop", "backend"), ("listen a\n mode spop", "proxy")] {
+            let all = said(head, line);
+            let wanted = format!("spop {kind} 'a' (");
+            let tries = |text: &&String| {
+                text.starts_with("[ALERT]")
+                    && text.contains(&wanted)
+                    && text.contains("tries to use incompatible http backend 'b' (")
+                    && text.contains(how)
+            };
+            assert!(all.iter().any(|text| tries(&text)), "{head} {line}: {all:#?}");
+        }
+        let all = said("backend a\n mode spop", &line.replace(" b", " o"));
+        assert!(!all.iter().any(|text| text.starts_with("[ALERT]")), "{line}: {all:#?}");
+        assert!(
+            all.iter().any(|text| text.contains("ignored because backend 'a' has no frontend capability")),
+            "{line}: {all:#?}"
+        );
+        let all = said("backend a\n mode tcp", line);
+        assert!(!all.iter().any(|text| text.starts_with("[ALERT]")), "{line}: {all:#?}");
+    }
+}
+
+#[test]
+fn parameters_of_servers_that_are_for_other_modes_are_told() {
+    let said = |mode: &str, more: &str| {
+        common::lines(&common::load_quietly(&format!(
+            "backend a\n mode {mode}\n server s 192.0.2.1:1 {more}\n"
+        )))
+    };
+    for (mode, more, wanted) in [
+        ("spop", "proto h1", "[ALERT] [3] : proxy 'a' : MUX protocol 'h1' is not usable for server 's'"),
+        ("tcp", "proto h1", "[ALERT] [3] : proxy 'a' : MUX protocol 'h1' is not usable for server 's'"),
+        (
+            "spop",
+            "redir http://x",
+            "[ALERT] backend 'a' : server cannot have cookie or redirect prefix in non-HTTP mode.",
+        ),
+        (
+            "tcp",
+            "check observe layer7",
+            "[WARNING] [3] : 'server a/s' : 'layer7' can only be used in http proxies..",
+        ),
+        (
+            "spop",
+            "send-proxy-v2",
+            "[WARNING] [3] : 'send-proxy*' server option is unsupported there, ignoring it",
+        ),
+    ] {
+        let all = said(mode, more);
+        assert!(all.iter().any(|line| line == wanted), "{mode} {more}: {all:#?}");
+    }
+    for more in ["proto h1", "redir http://x", "check observe layer7", "send-proxy"] {
+        let all = said("http", more);
+        assert!(!all.iter().any(|line| line.contains('s') && line.contains("server")), "{more}: {all:#?}");
+    }
+}
+
+#[test]
+fn lines_of_requests_in_backends_of_agents_are_told() {
+    let said = |line: &str| {
+        common::lines(&common::load_quietly(&format!(
+            "fcgi-app fa\n docroot /x\nbackend a\n mode spop\n {line}\n server s 192.0.2.1:1\n"
+        )))
+    };
+    let alert = "[ALERT] proxy 'a': FCGI application cannot be used in non-HTTP mode.";
+    let ignored = "[WARNING] 'stats' statement ignored for backend 'a' as it requires HTTP mode.";
+    for (line, wanted) in [
+        ("filter fcgi-app fa", alert),
+        ("use-fcgi-app fa", alert),
+        ("stats admin if TRUE", ignored),
+        ("stats http-request allow", ignored),
+    ] {
+        let all = said(line);
+        assert!(all.iter().any(|text| text == wanted), "{line}: {all:#?}");
+    }
 }

@@ -76,7 +76,7 @@ impl Facts {
         let (frontend, listener) = frontend();
         let (now, wall) = (now_us(), WallTime::now());
         let session = Session::new(Accepted {
-            ends: Ends { source: Endpoint::Local, destination: Endpoint::Local },
+            ends: Ends::ABSENT,
             wall_us: wall.since_1970_us(),
             us: now,
             frontend,

@@ -37,6 +37,7 @@ fn owner(client: &Client, x: Option<&Exchange>, out: &mut String) {
     match session.source() {
         Endpoint::Ip(address) => out.push_str(&format!(" src={address}")),
         Endpoint::Local => out.push_str(" src=unix"),
+        Endpoint::Absent => {}
     }
     let Some(x) = x else { return };
     let _ = write!(out, " stream={}", x.txn.id);

@@ -17,7 +17,7 @@ use base::address::Family;
 use http::ParseOptions;
 use plan::server::{SendProxy, ServerName, ServerTls, UseSource};
 use plan::servers::ServerAt;
-use plan::{Grown, Plan, Proxy, ServerSettings};
+use plan::{Grown, Plan, Proxy};
 use state::Process;
 use state::resolvers::Section;
 
@@ -103,8 +103,8 @@ pub struct Prepared {
     pub logs: bool,
     /// Servers by cookie value.
     pub by_cookie: HashMap<Box<[u8]>, usize>,
-    /// Whether anything in it looks at questions to agents (SPOE): each is a stream of its own then.
-    pub(crate) sees_questions: bool,
+    /// Whether anything in it looks at questions to agents (SPOE), a server that was added too.
+    sees_questions: AtomicBool,
 }
 
 /// What HTTP/2 is told on either side.
@@ -196,7 +196,7 @@ impl Prepared {
             h2: Multiplexing::new(&plan.global.tune, proxy),
             logs: !proxy.loggers.is_empty(),
             by_cookie,
-            sees_questions: sees_streams(proxy),
+            sees_questions: sees_streams(proxy).into(),
             plan: proxy.clone(),
         }
     }
@@ -206,7 +206,7 @@ impl Prepared {
 /// server it is for, what that server is told.
 fn sees_streams(proxy: &Proxy) -> bool {
     use balance::Algorithm::{Hash, RdpCookie, Source};
-    let tells_of_them = |server: &Arc<ServerSettings>| {
+    let tells_of_them = |server: ServerAt<'_>| {
         let by_source = |source: &plan::server::Source| {
             !matches!(source.transparent, UseSource::No | UseSource::Fixed(_))
         };
@@ -223,7 +223,7 @@ fn sees_streams(proxy: &Proxy) -> bool {
         || !proxy.force_persist.is_empty()
         || proxy.rdp_persistence.is_some()
         || matches!(proxy.balance.algorithm, Source | Hash(_) | RdpCookie { .. })
-        || proxy.servers.fixed().iter().any(tells_of_them)
+        || proxy.servers.iter().any(tells_of_them)
 }
 
 /// The choice among a backend's servers, as it is now.
@@ -271,6 +271,12 @@ impl Prepared {
         let renewed = self.picker().renewed(&self.plan.balance, members(&self.plan));
         self.renewed.store(Some(Arc::new(renewed)));
         self.is_renewed.store(true, Release);
+        self.sees_questions.store(sees_streams(&self.plan), Relaxed);
+    }
+
+    /// Whether anything in it looks at questions to agents (SPOE): each is a stream of its own then.
+    pub(crate) fn sees_questions(&self) -> bool {
+        self.sees_questions.load(Relaxed)
     }
 }
 

@@ -16,6 +16,13 @@ pub enum Endpoint {
     Ip(SocketAddr),
     /// A UNIX or abstract socket, socket pair, or inherited descriptor: no address to speak of.
     Local,
+    /// None: nobody connected, as for what the proxy itself asks (questions to agents, checks).
+    Absent,
+}
+
+impl Ends {
+    /// Those of a session that nobody connected for.
+    pub const ABSENT: Self = Self { source: Endpoint::Absent, destination: Endpoint::Absent };
 }
 
 impl Endpoint {
@@ -23,7 +30,7 @@ impl Endpoint {
     pub fn ip(&self) -> Option<IpAddr> {
         match self {
             Self::Ip(address) => Some(address.ip().to_canonical()),
-            Self::Local => None,
+            Self::Local | Self::Absent => None,
         }
     }
 
@@ -31,7 +38,7 @@ impl Endpoint {
     pub fn address(self) -> Option<SocketAddr> {
         match self {
             Self::Ip(address) => Some(address),
-            Self::Local => None,
+            Self::Local | Self::Absent => None,
         }
     }
 
@@ -39,7 +46,7 @@ impl Endpoint {
     pub fn port(&self) -> Option<u16> {
         match self {
             Self::Ip(address) => Some(address.port()),
-            Self::Local => None,
+            Self::Local | Self::Absent => None,
         }
     }
 }
@@ -206,6 +213,11 @@ impl Session {
     /// Our own address of the connection itself (`fc_dst`).
     pub fn connection_destination(&self) -> Endpoint {
         self.own().map_or(self.destination(), |own| own.destination)
+    }
+
+    /// Whether there is a connection of a client. Nobody connects for what the proxy itself asks.
+    pub fn is_connected(&self) -> bool {
+        self.connection_source() != Endpoint::Absent
     }
 
     /// Gives the client another address than the connection has (`set-src`).

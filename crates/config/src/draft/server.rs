@@ -125,6 +125,8 @@ pub struct ServerDraft<'a> {
     pub resolve: Wishes,
     pub log_proto: Option<LogProto>,
     pub log_bufsize: Option<usize>,
+    /// `proto h1`.
+    pub speaks_h1: bool,
     /// `proto h2`.
     pub speaks_h2: bool,
     /// `proto fcgi`.
@@ -209,6 +211,7 @@ impl Default for ServerDraft<'_> {
             resolve: Wishes::default(),
             log_proto: None,
             log_bufsize: None,
+            speaks_h1: false,
             speaks_h2: false,
             speaks_fcgi: false,
             speaks_spop: false,

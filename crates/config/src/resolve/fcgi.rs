@@ -14,6 +14,7 @@ use sample::format::{Format, FormatFor};
 use sample::regex::Regex;
 use sample::{Condition, Place, Words};
 use state::Mode;
+use syntax::Word;
 
 use crate::draft::args::Args;
 use crate::draft::fcgi::FcgiDraft;
@@ -140,7 +141,17 @@ fn rule(statement: &Statement, acls: &mut Acls, context: &Context<'_>) -> Result
 /// The application of a backend.
 pub(crate) fn of_backend(proxy: &Pending<'_>, context: &mut Context<'_>) -> Option<Arc<App>> {
     let settings = &proxy.settings;
-    let (word, backend) = (settings.fcgi_app?, settings.name);
+    let backend = settings.name;
+    let Some(word) = settings.fcgi_app else {
+        let named = settings.filters.iter().find_map(|filter| match filter.kind {
+            FilterKind::Fcgi(name) => Some(name),
+            _ => None,
+        });
+        if let Some(name) = named.filter(|_| settings.mode != Mode::Http) {
+            context.diagnostics.push(needs_http(name, backend));
+        }
+        return None;
+    };
     check_filters(proxy, context);
     let Some(app) = context.fcgi_apps.get(word.as_str()) else {
         let known = context.fcgi_apps.keys().map(|name| &**name);
@@ -155,16 +166,17 @@ pub(crate) fn of_backend(proxy: &Pending<'_>, context: &mut Context<'_>) -> Opti
     };
     let app = app.clone();
     if settings.mode != Mode::Http {
-        context.diagnostics.push(
-            Diagnostic::alert("applications are for backends in HTTP mode alone")
-                .at(word.span())
-                .help("`mode http` makes the backend one")
-                .haproxy_whole(format!(
-                    "proxy '{backend}': FCGI application cannot be used in non-HTTP mode."
-                )),
-        );
+        context.diagnostics.push(needs_http(word, backend));
     }
     app
+}
+
+/// The error for an application in a backend of another mode.
+fn needs_http(app: &Word, backend: &str) -> Diagnostic {
+    Diagnostic::alert("applications are for backends in HTTP mode alone")
+        .at(app.span())
+        .help("`mode http` makes the backend one")
+        .haproxy_whole(format!("proxy '{backend}': FCGI application cannot be used in non-HTTP mode."))
 }
 
 /// Among other filters than those of compression and caches the application has a place of its own.

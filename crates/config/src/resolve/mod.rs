@@ -41,6 +41,7 @@ mod rules;
 mod script_filters;
 mod sections;
 mod server_line;
+mod server_modes;
 mod server_settings;
 mod servers;
 mod spoe;

@@ -206,13 +206,6 @@ fn check_spop_mode(proxy: &Pending<'_>, context: &mut Context<'_>) {
                     .help("filters of the proxy that asks the agents see its streams"),
             );
         }
-        for statement in settings.all_rules().filter(|line| line.keyword.name == "tcp-request content") {
-            if let Some(word) = statement.arguments().first().filter(|word| **word == "use-service") {
-                context.diagnostics.push(
-                    Diagnostic::alert("`use-service` in `mode spop` is not supported yet").at(word.span()),
-                );
-            }
-        }
         return;
     }
     let (kind, name) = (settings.kind_name(), settings.name);
@@ -262,11 +255,12 @@ fn default_backend(
         context.diagnostics.push(loops(proxy, name, name.span(), "default_backend"));
         return None;
     }
+    // As in HAProxy, what a backend names must fit too, though nothing uses it.
+    let outcome = check_modes(proxy, &pending[found], name.span(), "as its default backend", context);
+    context.note(outcome);
     if !settings.is_frontend() {
         return None;
     }
-    let outcome = check_modes(proxy, &pending[found], name.span(), "as its default backend", context);
-    context.note(outcome);
     pending[found].state.referenced.store(true, std::sync::atomic::Ordering::Relaxed);
     Some(found)
 }

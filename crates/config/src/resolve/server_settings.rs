@@ -24,7 +24,7 @@ use crate::draft::{Kind, Statement};
 use crate::resolve::check::{Sources, check_kind};
 use crate::resolve::rules::scope;
 use crate::resolve::servers::MadeServer;
-use crate::resolve::{Context, Pending, lives_on, tls, track};
+use crate::resolve::{Context, Pending, lives_on, server_modes, tls, track};
 
 /// Finishes the servers of a proxy, in order; and what the checks of servers added later are,
 /// unless a connection is all.
@@ -38,7 +38,8 @@ pub(crate) fn server_settings(
     let mut settings = Vec::with_capacity(servers.len());
     let mut kinds = Kinds::default();
     for (index, server) in servers.into_iter().enumerate() {
-        let MadeServer { statement, draft, state, is_datagram, print } = server;
+        let MadeServer { statement, mut draft, state, is_datagram, print } = server;
+        server_modes::fit(&mut draft, &state, statement, proxy, context);
         let mut own = ServerSettings {
             index,
             cookie: draft.cookie.map(Into::into),
@@ -105,33 +106,6 @@ pub(crate) fn server_settings(
                 }
                 Err(error) => context.diagnostics.push(error),
             }
-        }
-        let wants = match (draft.speaks_fcgi, draft.speaks_h2, draft.speaks_spop) {
-            (true, ..) => Some(("fcgi", Mode::Http)),
-            (_, true, _) => Some(("h2", Mode::Http)),
-            (.., true) => Some(("spop", Mode::Spop)),
-            _ => None,
-        };
-        if let Some((spoken, mode)) = wants
-            && proxy.settings.mode != mode
-            && !proxy.settings.disabled
-        {
-            let mode = mode.name();
-            let (name, backend) = (&own.state.name, proxy.settings.name);
-            let told =
-                format!("proxy '{backend}' : MUX protocol '{spoken}' is not usable for server '{name}'");
-            let place = statement.keyword_span();
-            context.diagnostics.push(
-                Diagnostic::alert(format!(
-                    "`proto {spoken}` is spoken with servers of backends in `mode {mode}` alone"
-                ))
-                .at(place)
-                .help(format!("`mode {mode}` makes the backend one"))
-                .haproxy(told),
-            );
-        }
-        if draft.cookie.is_some() && proxy.settings.mode != Mode::Http && proxy.settings.is_backend() {
-            ignored_cookie(&own, statement, proxy, context);
         }
         let retry_on = proxy.settings.retry_on.as_deref();
         if draft.tfo && !retry_on.is_some_and(|on| on.empty_response && on.response_timeout) {
@@ -246,24 +220,6 @@ fn warn_of_fast_open(
                 "'{title}' : server has tfo activated, the backend should be configured with at least 'conn-failure', \
                  'empty-response' and 'response-timeout' or we wouldn't be able to retry the connection on failure."
             )),
-    );
-}
-
-fn ignored_cookie(
-    own: &ServerSettings,
-    statement: &Statement,
-    proxy: &Pending<'_>,
-    context: &mut Context<'_>,
-) {
-    let (backend, name) = (proxy.settings.name, &own.state.name);
-    context.diagnostics.push(
-        Diagnostic::warning(format!(
-            "`cookie` of server `{backend}/{name}` is ignored: it needs `mode http`"
-        ))
-        .at(statement.keyword_span())
-        .haproxy_whole(format!(
-            "backend '{backend}' : ignoring cookie for server '{name}' as HTTP mode is disabled."
-        )),
     );
 }
 

@@ -229,7 +229,7 @@ fn needs_http(proxy: &Pending<'_>, rules: &Rules, context: &mut Context<'_>) {
         || settings.cookie_capture.is_some();
     let front = settings.is_frontend();
     let lines = [
-        ("stats", settings.stats.enabled),
+        ("stats", settings.stats.enabled || !rules.stats_rules.is_empty() || !rules.stats_admin.is_empty()),
         ("monitor-uri", front && settings.says("monitor-uri")),
         ("capture", front && captures),
     ];

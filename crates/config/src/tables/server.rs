@@ -237,7 +237,8 @@ fn log_bufsize<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outc
 
 fn proto<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.value()?;
-    (draft.speaks_h2, draft.speaks_fcgi, draft.speaks_spop) = (word == "h2", word == "fcgi", word == "spop");
+    (draft.speaks_h1, draft.speaks_h2) = (word == "h1", word == "h2");
+    (draft.speaks_fcgi, draft.speaks_spop) = (word == "fcgi", word == "spop");
     match word.as_str() {
         "h1" | "none" | "h2" | "fcgi" | "spop" => Ok(()),
         "quic" | "qmux" => Err(not_supported(&format!("proto {word}")).at(word.span())),

@@ -9,6 +9,7 @@ pub(crate) mod cacheable;
 mod driver;
 mod resolve;
 pub(crate) mod script;
+pub(crate) mod service;
 pub(crate) mod spoe;
 mod statistics;
 mod verdict;

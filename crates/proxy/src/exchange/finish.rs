@@ -8,7 +8,7 @@ use plan::Proxy;
 use runtime::shared::Shared as _;
 use runtime::timer::{self, now_us};
 use sample::track::{self, Event, Trackers};
-use sample::{Cause, Endpoint, LogOrigin, Phase};
+use sample::{Cause, LogOrigin, Phase};
 use state::errors::Captured;
 use state::process::ProcessCounters;
 
@@ -188,10 +188,7 @@ pub(crate) fn note_malformed(
         frontend: named(&client.frontend.state),
         backend: backend.map(|index| named(&shared.proxies[index].plan.state)),
         server: sender.map(|(_, server)| (server.name.to_string().into(), server.id)),
-        source: match client.session.source() {
-            Endpoint::Ip(address) => Some(address),
-            Endpoint::Local => None,
-        },
+        source: client.session.source().address(),
         session: client.session.id,
         position: error.offset,
         bytes: bytes.to_vec(),

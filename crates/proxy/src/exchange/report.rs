@@ -159,7 +159,7 @@ pub(crate) fn session_error(client: &Client, why: &str) {
     let session = &client.session;
     let from = match session.source() {
         Endpoint::Ip(address) => format!("{}:{}", address.ip().to_canonical(), address.port()),
-        Endpoint::Local => format!("unix:{}", session.listener.id),
+        Endpoint::Local | Endpoint::Absent => format!("unix:{}", session.listener.id),
     };
     let mut date = String::new();
     let us = session.accepted_wall_us;

@@ -8,6 +8,7 @@ use sample::TcpFacts;
 use crate::client::Client;
 use crate::exchange::Exchange;
 use crate::server::Upstream;
+use crate::server::agents::Question;
 
 /// The connection to the server, as far as a stream has one.
 #[derive(Debug, Clone, Copy, Default)]
@@ -22,20 +23,25 @@ pub(crate) enum ServerSocket {
 }
 
 /// The sockets of a stream.
-pub(crate) struct Sockets {
-    client: RawFd,
+pub(crate) struct Sockets<'a> {
+    client: &'a Client,
     server: ServerSocket,
 }
 
-impl Sockets {
+impl<'a> Sockets<'a> {
     /// Of a connection without a request.
-    pub(crate) fn of_client(client: &Client) -> Self {
-        Self { client: client.side.descriptor(), server: ServerSocket::None }
+    pub(crate) fn of_client(client: &'a Client) -> Self {
+        Self { client, server: ServerSocket::None }
     }
 
     /// Of a request.
-    pub(crate) fn of(client: &Client, x: &Exchange) -> Self {
-        Self { client: client.side.descriptor(), server: x.server_socket }
+    pub(crate) fn of(client: &'a Client, x: &Exchange) -> Self {
+        Self { client, server: x.server_socket }
+    }
+
+    /// The client's. What is asked on its behalf has none of its own.
+    fn client(&self) -> Option<RawFd> {
+        self.client.session.is_connected().then(|| self.client.side.descriptor())
     }
 }
 
@@ -51,6 +57,17 @@ pub(crate) fn take(client: &Client, x: &mut Exchange, upstream: &Upstream) {
     client.entry.server_fd.set(number);
     client.entry.server_stream.set(x.txn.server_stream.map_or(0, |stream| stream.id));
     x.server_socket = ServerSocket::Open(number);
+}
+
+/// Notes over which connection a question to an agent goes. Others have it too and it may go with any of
+/// them: what is to be known of it is asked now.
+pub(crate) fn share(client: &Client, own: &mut Exchange, question: &Question) {
+    own.txn.server_uses = question.uses();
+    own.txn.server_ends = question.ends();
+    own.server_socket = ServerSocket::Gone(None);
+    if client.worker.shared.plan.variables.wants_server_tcp() {
+        own.server_socket = ServerSocket::Gone(facts(question.descriptor()));
+    }
 }
 
 /// Notes that the connection to the server is about to go; what logs want to know of it is asked
@@ -85,9 +102,9 @@ fn facts(number: RawFd) -> Option<TcpFacts> {
     })
 }
 
-impl sample::Sockets for Sockets {
+impl sample::Sockets for Sockets<'_> {
     fn client_tcp(&self) -> Option<TcpFacts> {
-        facts(self.client)
+        facts(self.client()?)
     }
 
     fn server_tcp(&self) -> Option<TcpFacts> {
@@ -99,7 +116,7 @@ impl sample::Sockets for Sockets {
     }
 
     fn saved_syn(&self) -> Option<Vec<u8>> {
-        net::sys::saved_syn(self.client).ok().filter(|packet| !packet.is_empty())
+        net::sys::saved_syn(self.client()?).ok().filter(|packet| !packet.is_empty())
     }
 
     fn descriptors(&self) -> [Option<i32>; 2] {
@@ -107,6 +124,6 @@ impl sample::Sockets for Sockets {
             ServerSocket::Open(number) => Some(number),
             _ => None,
         };
-        [Some(self.client), server]
+        [self.client(), server]
     }
 }

@@ -9,7 +9,6 @@ use base64::engine::general_purpose::STANDARD;
 use fcgi::{Parameters, Request, Value};
 use http::{BodyLength, Head, Name};
 use plan::fcgi::{App, Effect, SOFTWARE};
-use sample::Endpoint;
 
 use crate::client::Client;
 use crate::exchange::{Exchange, Told, view};
@@ -77,17 +76,13 @@ pub(crate) fn parameters(client: &Client, x: &Exchange, app: &App) -> Result<Par
     };
     let none = Told::default();
     let told = x.fastcgi.as_deref().unwrap_or(&none);
-    let address = |end: Endpoint| match end {
-        Endpoint::Ip(address) => Some(address),
-        Endpoint::Local => None,
-    };
     let request = Request {
         head,
         target,
         docroot: app.docroot.as_bytes(),
         script: &script,
-        client: address(x.source(client)),
-        local: address(x.destination(client)),
+        client: x.source(client).address(),
+        local: x.destination(client).address(),
         is_tls: client.session.tls().is_some(),
         length,
         passed: &told.passed,

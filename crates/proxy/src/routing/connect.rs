@@ -497,10 +497,7 @@ fn target(client: &Client, x: &Exchange, settings: &ServerSettings) -> Option<Ta
 fn foreign_address(client: &Client, x: &Exchange, settings: &ServerSettings) -> Option<SocketAddr> {
     match &settings.source.as_ref()?.transparent {
         UseSource::No | UseSource::Fixed(_) => None,
-        UseSource::Client => match x.source(client) {
-            Endpoint::Ip(address) => Some(address),
-            Endpoint::Local => None,
-        },
+        UseSource::Client => x.source(client).address(),
         UseSource::ClientIp => x.source(client).ip().map(|ip| SocketAddr::new(ip, 0)),
         UseSource::Header(name, occurrence) => {
             let name = http::Name::new(name.as_bytes());

@@ -10,7 +10,7 @@ use http::{Method, uri};
 use plan::proxy::{BackendTarget, ServerTarget};
 use plan::servers::ServerAt;
 use plan::{Backends, Proxy};
-use sample::{Endpoint, Env, TimeoutSlot};
+use sample::{Env, TimeoutSlot};
 use state::Mode;
 use state::server::ServerAddress;
 
@@ -149,10 +149,7 @@ fn by_rdp_token(client: &Client, x: &Exchange, backend: &LocalProxy) -> Option<B
 pub(crate) fn hash(client: &Client, x: &Exchange, backend: &Proxy) -> Option<u32> {
     let kind = &backend.balance.hash;
     match &backend.balance.algorithm {
-        Algorithm::Source => match x.source(client) {
-            Endpoint::Ip(address) => Some(kind.of_address(address.ip())),
-            Endpoint::Local => None,
-        },
+        Algorithm::Source => x.source(client).address().map(|address| kind.of_address(address.ip())),
         Algorithm::Uri(part) => Some(kind.of(part.of(x.txn.request.target()))),
         Algorithm::UrlParam { name, check_post } => {
             let query = uri::split(x.txn.request.target()).query();

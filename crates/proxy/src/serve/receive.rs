@@ -133,10 +133,7 @@ fn next_frame(bytes: &[u8], only_lines: bool) -> Result<Option<Frame>, ()> {
 }
 
 fn address(source: &Endpoint) -> Option<IpAddr> {
-    match source {
-        Endpoint::Ip(address) => Some(address.ip()),
-        Endpoint::Local => None,
-    }
+    source.address().map(|address| address.ip())
 }
 
 /// Receives datagrams on `socket` until the section stops.

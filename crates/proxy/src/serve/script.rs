@@ -3,86 +3,21 @@
 //! Of HTTP, the service runs up to the head of its response; rules on responses have their say, and
 //! the body leaves as the service makes it. Called by `reply` and `tcp`.
 
-use std::cell::RefCell;
 use std::task::{Context, Poll};
 
 use http::BodyLength;
-use lua::{Answer, Bridge, Step, Taken, Wait};
+use lua::{Answer, Step, Wait};
 use runtime::timer::{now_ms, now_us};
 use sample::transaction::TimeoutSlot;
-use sample::{Cause, Env, Phase};
+use sample::{Cause, Phase};
 
 use super::sending;
 use crate::client::{Client, Watch};
-use crate::evaluate;
-use crate::evaluate::script as action;
-use crate::exchange::scripting::{self, Service};
-use crate::exchange::{Exchange, Stop, filters, view};
+use crate::evaluate::{self, script as action, service};
+use crate::exchange::{Exchange, Stop, filters, scripting};
 use crate::fault::Fault;
 use crate::flow::{Coding, FlowError, Following, Path, Sink};
 use crate::message::{scripted, upload};
-
-/// So much may wait to be sent before a script has to.
-const PORTION: usize = 16 * 1024;
-
-/// What a service reaches of its request.
-struct Seat<'a> {
-    client: &'a Client,
-    x: RefCell<&'a mut Exchange>,
-}
-
-impl Seat<'_> {
-    fn service<R>(&self, with: impl FnOnce(&mut Service) -> R) -> Option<R> {
-        scripting::of(&mut self.x.borrow_mut()).service.as_mut().map(with)
-    }
-}
-
-impl Bridge for Seat<'_> {
-    fn view(&self, look: &mut dyn FnMut(&Env<'_>)) {
-        view::with(self.client, &self.x.borrow(), |env| look(env));
-    }
-
-    fn notes(&self, with: &mut dyn FnMut(&mut lua::Notes)) -> bool {
-        with(&mut scripting::of(&mut self.x.borrow_mut()).notes);
-        true
-    }
-
-    fn respond(&self, reply: lua::Reply) {
-        self.service(|service| service.head = Some(reply));
-    }
-
-    fn send(&self, bytes: &[u8]) -> Option<bool> {
-        self.service(|service| {
-            service.output.extend_from_slice(bytes);
-            service.output.len() >= PORTION
-        })
-    }
-
-    fn take(&self, most: usize, is_line: bool) -> Taken {
-        let limit = self.client.worker.shared.plan.global.tune.bufsize;
-        self.service(|service| take(service, most, is_line, limit)).unwrap_or(Taken::End)
-    }
-
-    fn log(&self, level: u8, text: &[u8]) -> bool {
-        scripting::log(self.client, &self.x.borrow(), level, text)
-    }
-}
-
-/// Takes what came in, up to `most` bytes, or a line; a line without an end is given in parts of
-/// `limit` bytes.
-fn take(service: &mut Service, most: usize, is_line: bool, limit: usize) -> Taken {
-    let input = &mut service.input;
-    if input.is_empty() {
-        return if service.is_ended { Taken::End } else { Taken::Nothing };
-    }
-    let length = match input.iter().position(|byte| *byte == b'\n') {
-        _ if !is_line => input.len(),
-        Some(end) => end + 1,
-        None if service.is_ended || input.len() >= limit => input.len(),
-        None => return Taken::Nothing,
-    };
-    Taken::Bytes(input.drain(..length.min(most)).collect())
-}
 
 /// Runs a service up to the head of its response, and makes that the transaction's.
 ///
@@ -98,7 +33,7 @@ pub(super) async fn prepare(client: &mut Client, x: &mut Exchange) -> Result<(),
     x.txn.termination.set(Cause::Local, Phase::Request);
     let mut answer = Some(Answer::Nothing);
     loop {
-        match step(client, x, answer.take()) {
+        match service::step(client, x, answer.take()) {
             Some(Step::Wait(Wait::Start)) => break,
             Some(Step::Wait(wait)) => answer = Some(await_for(client, x, wait).await?),
             // It ended, or failed, without a response.
@@ -177,7 +112,7 @@ async fn send_pieces(client: &mut Client, x: &mut Exchange) -> Result<(), Fault>
     let allowed = x.timeout(TimeoutSlot::Client, client.frontend.timeouts.client);
     let mut answer = Answer::Nothing;
     loop {
-        let step = step(client, x, Some(answer));
+        let step = service::step(client, x, Some(answer));
         let is_short = pass_on(x);
         match step {
             Some(Step::Done(_)) if !is_short => {
@@ -228,34 +163,6 @@ fn pass_on(x: &mut Exchange) -> bool {
         service.output.clear();
     }
     service.left.is_some_and(|left| left > 0)
-}
-
-/// Begins the service, or goes on with it.
-fn step(client: &Client, x: &mut Exchange, answer: Option<Answer>) -> Option<Step> {
-    let service = scripting::of(x).service.as_mut()?;
-    let (call, running) = (service.call.clone(), service.running.take());
-    let function = action::function(&call)?;
-    let seat = Seat { client, x: RefCell::new(x) };
-    let (running, step) = match running {
-        Some(mut running) => {
-            let step = running.resume(&seat, answer.unwrap_or_default());
-            (running, step)
-        }
-        None => {
-            let mut running = function.call();
-            let step = running.begin_service(&seat, function);
-            (running, step)
-        }
-    };
-    let x = seat.x.into_inner();
-    if let Step::Failed(failure) = &step {
-        let what = if x.txn.is_http { "applet http" } else { "applet tcp" };
-        action::tell(client, x, &running, &call, what, failure);
-    }
-    if let Step::Wait(_) = step {
-        scripting::of(x).service.as_mut()?.running = Some(running);
-    }
-    Some(step)
 }
 
 /// Waits for what a service waits for.
@@ -391,7 +298,7 @@ pub(super) async fn relay(client: &mut Client, x: &mut Exchange) {
     (times.queued, times.connected) = (times.request, times.request);
     let mut answer = Answer::Nothing;
     loop {
-        let step = step(client, x, Some(answer));
+        let step = service::step(client, x, Some(answer));
         if write(client, x).await.is_err() {
             x.txn.termination.set(Cause::Client, Phase::Data);
             break;

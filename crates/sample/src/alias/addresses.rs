@@ -10,8 +10,11 @@ use crate::session::Endpoint;
 use crate::value::write_ip4;
 
 fn ip(end: Option<Endpoint>, flags: Flags, out: &mut Vec<u8>) {
-    let Some(end) = end else { return write_bytes(b"", flags, out) };
-    let Some(address) = end.ip() else { return write_bytes(b"unix", flags, out) };
+    let address = match end {
+        None | Some(Endpoint::Absent) => return write_bytes(b"", flags, out),
+        Some(Endpoint::Local) => return write_bytes(b"unix", flags, out),
+        Some(Endpoint::Ip(address)) => address.ip().to_canonical(),
+    };
     match address {
         IpAddr::V4(v4) if flags.hex => v4.octets().iter().for_each(|byte| hex(*byte, out)),
         IpAddr::V6(v6) if flags.hex => v6.octets().iter().for_each(|byte| hex(*byte, out)),
@@ -25,11 +28,11 @@ fn hex(byte: u8, out: &mut Vec<u8>) {
 }
 
 fn port(end: Option<Endpoint>, env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    match (end, end.and_then(|end| end.port())) {
-        (_, Some(port)) => int_or_hex(u64::from(port), flags, out),
+    match end {
+        None | Some(Endpoint::Absent) => write_bytes(b"", flags, out),
         // A socket without ports is told by its listener.
-        (Some(_), None) => int(env.session.map_or(0, |session| i64::from(session.listener.id)), out),
-        (None, _) => write_bytes(b"", flags, out),
+        Some(Endpoint::Local) => int(env.session.map_or(0, |session| i64::from(session.listener.id)), out),
+        Some(Endpoint::Ip(address)) => int_or_hex(u64::from(address.port()), flags, out),
     }
 }
 

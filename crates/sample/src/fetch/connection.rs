@@ -6,7 +6,7 @@ use crate::args::{Arg, Args, Kind, arg};
 use crate::env::Env;
 use crate::place::Columns;
 use crate::scope::Scope;
-use crate::session::Endpoint;
+use crate::session::{Endpoint, Session};
 use crate::transaction::StreamFacts;
 use crate::value::{Type, Value};
 
@@ -62,6 +62,11 @@ pub(crate) fn destination(env: &Env<'_>) -> Option<Endpoint> {
     changed.or_else(|| env.session.map(|session| session.destination()))
 }
 
+/// The session of a client's connection; `None` where nobody connected.
+pub(super) fn connection<'a>(env: &Env<'a>) -> Option<&'a Session> {
+    env.session.filter(|session| session.is_connected())
+}
+
 fn address<'a>(end: Option<Endpoint>) -> Option<Value<'a>> {
     end?.ip().map(Value::ip)
 }
@@ -93,16 +98,16 @@ fn dst_is_local<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Val
 }
 
 fn fc_src_is_local<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    is_local(env.session.map(|session| session.connection_source()))
+    is_local(connection(env).map(|session| session.connection_source()))
 }
 
 fn fc_dst_is_local<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    is_local(env.session.map(|session| session.connection_destination()))
+    is_local(connection(env).map(|session| session.connection_destination()))
 }
 
 /// A fact of the client's stream, where its connection has many; 1 with HTTP/1 and TCP.
 fn of_client<'a>(env: &'a Env<'a>, of: fn(&StreamFacts) -> u32) -> Option<Value<'a>> {
-    env.session?;
+    connection(env)?;
     let stream = env.transaction.and_then(|transaction| transaction.client_stream.as_ref());
     Some(Value::Int(stream.map_or(1, of).into()))
 }
@@ -139,23 +144,23 @@ fn dst_port<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'
 }
 
 fn fc_src<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    address(env.session.map(|session| session.connection_source()))
+    address(connection(env).map(|session| session.connection_source()))
 }
 
 fn fc_src_port<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    port(env.session.map(|session| session.connection_source()))
+    port(connection(env).map(|session| session.connection_source()))
 }
 
 fn fc_dst<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    address(env.session.map(|session| session.connection_destination()))
+    address(connection(env).map(|session| session.connection_destination()))
 }
 
 fn fc_dst_port<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    port(env.session.map(|session| session.connection_destination()))
+    port(connection(env).map(|session| session.connection_destination()))
 }
 
 fn fc_rcvd_proxy<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    Some(Value::Bool(env.session?.received_proxy.get()))
+    Some(Value::Bool(connection(env)?.received_proxy.get()))
 }
 
 /// A value of the PROXY protocol header by its type (its specification, section 2.2).
@@ -211,7 +216,7 @@ fn prepare_tlv(args: &mut Vec<Arg>, _: &Scope<'_>) -> Result<(), String> {
 }
 
 fn fc_http_major<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    env.session.map(|session| Value::Int(session.http_major.get().into()))
+    connection(env).map(|session| Value::Int(session.http_major.get().into()))
 }
 
 fn cache_hit<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
@@ -236,7 +241,7 @@ fn server_end(env: &Env<'_>, theirs: bool) -> Option<Endpoint> {
 }
 
 fn fc_glitches<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    env.session.map(|session| Value::Int(session.glitches.get().into()))
+    connection(env).map(|session| Value::Int(session.glitches.get().into()))
 }
 
 fn bc_glitches<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

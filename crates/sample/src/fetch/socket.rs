@@ -1,5 +1,6 @@
 //! What the kernel knows of the connections, and their errors (manual, 7.3.3).
 
+use super::connection::connection;
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, Args, Kind, Spec, opt, text_of};
 use crate::env::Env;
@@ -110,7 +111,7 @@ fn fc_saved_syn<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Val
 }
 
 fn client_error(env: &Env<'_>) -> Option<ConnectionError> {
-    env.session.map(|session| session.error.get())
+    connection(env).map(|session| session.error.get())
 }
 
 /// The error of the last attempt to connect; `None` while none was made.

@@ -3,6 +3,7 @@
 
 use std::io::Write;
 
+use super::connection::connection;
 use super::{Cursor, Fetch, row};
 use crate::args::{Args, Kind, Spec, opt};
 use crate::env::Env;
@@ -30,6 +31,7 @@ pub(super) static FETCHES: &[Fetch] = &[
 ];
 
 fn fs_aborted<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
+    connection(env)?;
     Some(Value::Bool(env.transaction?.termination.cause == Cause::Client))
 }
 
@@ -46,7 +48,7 @@ fn fs_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>>
     if let Some(stream) = env.transaction?.client_stream {
         return Some(Value::Int(stream.id.into()));
     }
-    Some(Value::Int(i64::from(env.session?.requests.get().saturating_sub(1))))
+    Some(Value::Int(i64::from(connection(env)?.requests.get().saturating_sub(1))))
 }
 
 fn bs_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
@@ -90,14 +92,14 @@ impl Layers {
     fn ends(&mut self, ours: &str, source: Endpoint, destination: Endpoint) {
         let show = |end: Endpoint| match end {
             Endpoint::Ip(address) => address.to_string(),
-            Endpoint::Local => "local".to_owned(),
+            Endpoint::Local | Endpoint::Absent => "local".to_owned(),
         };
         self.add(8, format_args!("{ours}.src={} {ours}.dst={}", show(source), show(destination)));
     }
 }
 
 fn fs_debug_str<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    let (session, transaction) = (env.session?, env.transaction?);
+    let (session, transaction) = (connection(env)?, env.transaction?);
     let mut layers = Layers::new(args);
     let (cause, phase) = (transaction.termination.cause as u8, transaction.termination.phase as u8);
     layers.add(

@@ -17,8 +17,9 @@ use state::Answer;
 
 use super::backend::{Asked, note, note_server, of_answer, of_question, stand_in};
 use super::failure::Failure;
+use super::service;
 use crate::client::{Client, Watch};
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, sockets};
 use crate::fault::Fault;
 use crate::routing::assign::{self, Lease};
 use crate::routing::{attempt, connect, retry, route, stick};
@@ -42,10 +43,11 @@ pub(super) async fn ask(
     let agent = &engine.agent;
     let backend = client.worker.local(agent.backend);
     let leaving = x.backend.as_ref().is_some_and(|backend| x.aborts_on_close(client, backend));
-    let asked = Asked { agent, backend: &backend, messages, leaving };
+    let is_seen = backend.prepared().sees_questions();
+    let asked = Asked { agent, backend: &backend, messages, leaving, is_seen };
     // What is known of reaching the agent is not the stream's.
     let mut own = Exchange::take();
-    let outcome = if backend.prepared().sees_questions {
+    let outcome = if is_seen {
         let mut standing_in = stand_in(client, agent);
         in_time(agent, reach(&mut standing_in, &mut own, asked)).await
     } else {
@@ -90,13 +92,16 @@ impl Drop for Counted {
 async fn reach(client: &mut Client, own: &mut Exchange, asked: Asked<'_>) -> Result<Vec<u8>, Failure> {
     let backend = asked.backend;
     let _counted = Counted::new(backend);
-    let sees_questions = backend.prepared().sees_questions;
     own.txn.is_http = true;
     // Who asks an agent twice may have it count twice.
     own.choice.never_early = true;
     own.txn.times.request = now_us();
-    if sees_questions {
-        of_question(client, own, asked).await?;
+    if asked.is_seen
+        && let Some(service) = of_question(client, own, asked).await?
+    {
+        let answer = Box::pin(service::answer(client, own, asked, service)).await?;
+        count(client, own, asked, &answer, None);
+        return Ok(answer);
     }
     route::bind_server(client, own, backend);
     stick::of_request(client, own, backend);
@@ -112,34 +117,11 @@ async fn reach(client: &mut Client, own: &mut Exchange, asked: Asked<'_>) -> Res
             }
         };
         attempt::count_attempt(own, &lease);
-        if sees_questions {
+        if asked.is_seen {
             note_server(own, lease.server());
         }
         let fault = match attempt(client, own, asked, &lease).await {
-            Ok(Ok(answer)) => {
-                for traffic in
-                    [&backend.state.backend.mine().traffic, &lease.server().state.counters.mine().traffic]
-                {
-                    traffic.bytes_in.add(asked.length());
-                    traffic.bytes_out.add(answer.len() as u64);
-                }
-                lease.answered(Answer::Good);
-                attempt::tell(lease.server(), Ok(()));
-                if sees_questions {
-                    note(client, own, Event::BytesOut(answer.len() as u64));
-                    stick::of_response(client, own, backend, lease.server());
-                }
-                return Ok(answer);
-            }
-            Ok(Err(Without::Answer(none))) => {
-                // What does not fit is no fault of the server's.
-                lease.answered(if none == NoAnswer::TooBig { Answer::Good } else { Answer::Bad });
-                return Err(Failure::of(none));
-            }
-            Ok(Err(Without::Rules(failure))) => {
-                lease.gave_up();
-                return Err(failure);
-            }
+            Ok(outcome) => return conclude(client, own, asked, lease, outcome),
             Err(fault) => fault,
         };
         let last = own.txn.retries >= retry::most(own, backend)
@@ -151,6 +133,49 @@ async fn reach(client: &mut Client, own: &mut Exchange, asked: Asked<'_>) -> Res
         }
         let target = retry::before_retry(client, own, backend, lease, fault).await;
         (kept, avoid) = target.map_err(Failure::of_fault)?.parts();
+    }
+}
+
+/// What comes of a question whose server was reached, and of that server's place.
+fn conclude(
+    client: &Client,
+    own: &mut Exchange,
+    asked: Asked<'_>,
+    lease: Lease,
+    outcome: Result<Vec<u8>, Without>,
+) -> Result<Vec<u8>, Failure> {
+    match outcome {
+        Ok(answer) => {
+            lease.answered(Answer::Good);
+            attempt::tell(lease.server(), Ok(()));
+            count(client, own, asked, &answer, Some(lease.server()));
+            if asked.is_seen {
+                stick::of_response(client, own, asked.backend, lease.server());
+            }
+            Ok(answer)
+        }
+        Err(Without::Answer(none)) => {
+            // What does not fit is no fault of the server's.
+            lease.answered(if none == NoAnswer::TooBig { Answer::Good } else { Answer::Bad });
+            Err(Failure::of(none))
+        }
+        Err(Without::Rules(failure)) => {
+            lease.gave_up();
+            Err(failure)
+        }
+    }
+}
+
+/// Counts the bytes of a question that was answered, and of its answer.
+fn count(client: &Client, own: &Exchange, asked: Asked<'_>, answer: &[u8], server: Option<&LocalServer>) {
+    let backend = &asked.backend.state.backend.mine().traffic;
+    let server = server.map(|server| &server.state.counters.mine().traffic);
+    for traffic in [Some(backend), server].into_iter().flatten() {
+        traffic.bytes_in.add(asked.length());
+        traffic.bytes_out.add(answer.len() as u64);
+    }
+    if asked.is_seen {
+        note(client, own, Event::BytesOut(answer.len() as u64));
     }
 }
 
@@ -173,35 +198,11 @@ async fn attempt(
     asked: Asked<'_>,
     lease: &Lease,
 ) -> Result<Result<Vec<u8>, Without>, Fault> {
-    let Asked { agent, backend, messages, leaving } = asked;
-    let server = lease.server();
     let none = |none| Ok(Err(Without::Answer(none)));
-    // Engines have connections of their own: their handshakes differ.
-    let key = [&*connect::pool_key(client, own, server), b"\0", agent.engine_id.as_bytes()].concat();
-    let key: Box<[u8]> = key.into();
     let mut fresh = false;
     loop {
-        let reuse = if backend.reuse == Reuse::Never { Reuse::Never } else { Reuse::Always };
-        let ask = Ask { key: &key, reuse, first: false };
-        let shared = if fresh { None } else { client.worker.agents.share(server, ask) };
-        let mut question = match shared {
-            Some(question) => {
-                server.state.counters.mine().reuses.add(1);
-                backend.state.backend.mine().reuses.add(1);
-                question
-            }
-            None => {
-                let opened = connect::open_shared(client, own, backend, server, key.clone()).await?;
-                let config = Config {
-                    frame_size: agent.frame_size,
-                    pipelining: agent.pipelining,
-                    most: PIPELINED,
-                    engine: agent.engine_id.clone(),
-                };
-                client.worker.agents.begin(opened, config)
-            }
-        };
-        match question.ask(messages) {
+        let mut question = question(client, own, asked, lease.server(), fresh).await?;
+        match question.ask(asked.messages) {
             Ok(()) => {}
             Err(Refusal::TooBig) => return none(NoAnswer::TooBig),
             // It ended since it was looked at.
@@ -211,12 +212,13 @@ async fn attempt(
                 continue;
             }
         }
-        if backend.prepared().sees_questions
-            && let Err(failure) = of_answer(client, own, asked, &mut question).await
-        {
-            return Ok(Err(Without::Rules(failure)));
+        if asked.is_seen {
+            sockets::share(client, own, &question);
+            if let Err(failure) = of_answer(client, own, asked, &mut question).await {
+                return Ok(Err(Without::Rules(failure)));
+            }
         }
-        match wait(client, backend, &mut question, leaving).await? {
+        match wait(client, asked, &mut question).await? {
             Ok(()) => return Ok(Ok(question.answer().to_vec())),
             Err(NoAnswer::Ended(Status::IO)) if question.is_reused() && !fresh => fresh = true,
             Err(why) => return none(why),
@@ -224,14 +226,45 @@ async fn attempt(
     }
 }
 
+/// A place on a connection to the server: a fresh one, or one that other questions have too.
+///
+/// # Errors
+/// It cannot be reached.
+async fn question(
+    client: &mut Client,
+    own: &mut Exchange,
+    asked: Asked<'_>,
+    server: &Rc<LocalServer>,
+    fresh: bool,
+) -> Result<Question, Fault> {
+    let Asked { agent, backend, .. } = asked;
+    // Engines have connections of their own: their handshakes differ.
+    let key = [&*connect::pool_key(client, own, server), b"\0", agent.engine_id.as_bytes()].concat();
+    let reuse = if backend.reuse == Reuse::Never { Reuse::Never } else { Reuse::Always };
+    let ask = Ask { key: &key, reuse, first: false };
+    let shared = if fresh { None } else { client.worker.agents.share(server, ask) };
+    if let Some(question) = shared {
+        server.state.counters.mine().reuses.add(1);
+        backend.state.backend.mine().reuses.add(1);
+        return Ok(question);
+    }
+    let opened = connect::open_shared(client, own, backend, server, key.into()).await?;
+    let config = Config {
+        frame_size: agent.frame_size,
+        pipelining: agent.pipelining,
+        most: PIPELINED,
+        engine: agent.engine_id.clone(),
+    };
+    Ok(client.worker.agents.begin(opened, config))
+}
+
 /// Waits for the answer, at most as long as the server may be silent.
 async fn wait(
     client: &mut Client,
-    backend: &LocalProxy,
+    asked: Asked<'_>,
     question: &mut Question,
-    leaving: bool,
 ) -> Result<Result<(), NoAnswer>, Fault> {
-    client.timer.set_after(now_ms(), backend.timeouts.server);
-    let watch = Watch { leaving, late: Fault::ServerTimeout };
+    client.timer.set_after(now_ms(), asked.backend.timeouts.server);
+    let watch = Watch { leaving: asked.leaving, late: Fault::ServerTimeout };
     client.wait(watch, |_, context| question.poll_answer(context)).await
 }

@@ -3,15 +3,16 @@
 //! there is nothing of the client that is asked about.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::clock::WallTime;
 use plan::spoe::Agent;
-use rules::{Final, Hold, Outcome, RuleSet, Stage};
+use rules::{Final, Hold, Outcome, RuleSet, ScriptCall, Service, Stage};
 use runtime::Local;
 use runtime::timer::{now_ms, now_us};
 use sample::track::{self, Event};
-use sample::{Accepted, Endpoint, Ends, Env, LogOrigin, LogProfile, Session};
+use sample::{Accepted, Ends, Env, LogOrigin, LogProfile, Session};
 use spop::kind;
 
 use super::failure::Failure;
@@ -19,6 +20,7 @@ use crate::client::{Client, StandIn, Watch};
 use crate::evaluate::about::About;
 use crate::evaluate::resolve;
 use crate::evaluate::script::{self, Verdict};
+use crate::exchange::sockets::Sockets;
 use crate::exchange::{Exchange, view};
 use crate::fault::Fault;
 use crate::log::{Maker, Report};
@@ -38,6 +40,8 @@ pub(super) struct Asked<'a> {
     pub(super) messages: &'a [u8],
     /// Whether the client's leaving ends it.
     pub(super) leaving: bool,
+    /// Whether it has a session of its own, since something in the backend looks at it.
+    pub(super) is_seen: bool,
 }
 
 impl Asked<'_> {
@@ -51,7 +55,7 @@ impl Asked<'_> {
 /// Gives the question a session of its own in the place of the client's.
 pub(super) fn stand_in<'c>(client: &'c mut Client, agent: &Agent) -> StandIn<'c> {
     let session = Session::new(Accepted {
-        ends: Ends { source: Endpoint::Local, destination: Endpoint::Local },
+        ends: Ends::ABSENT,
         wall_us: WallTime::now().since_1970_us(),
         us: now_us(),
         frontend: Local::new(agent.frontend.clone()),
@@ -61,7 +65,8 @@ pub(super) fn stand_in<'c>(client: &'c mut Client, agent: &Agent) -> StandIn<'c>
     client.stand_in(session)
 }
 
-/// `tcp-request content`, before a server is chosen.
+/// `tcp-request content`, before a server is chosen; gives the service that answers in a server's place,
+/// where a rule says so.
 ///
 /// # Errors
 /// The question is not asked.
@@ -69,25 +74,32 @@ pub(super) async fn of_question(
     client: &mut Client,
     own: &mut Exchange,
     asked: Asked<'_>,
-) -> Result<(), Failure> {
+) -> Result<Option<Arc<ScriptCall>>, Failure> {
     let Asked { agent, backend, messages, .. } = asked;
     if messages.len() > agent.frame_size as usize {
         return Err(Failure::TOO_BIG);
     }
     own.txn.id = client.worker.stream_id();
+    let times = &mut own.txn.times;
+    (times.idle_from, times.started) = (client.session.accepted_us, client.session.accepted_us);
+    times.started_wall = client.session.accepted_wall_us;
     own.txn.backend = Some(backend.held.clone());
     own.backend = Some(backend.clone());
     own.request_body.seen.push(kind::NOTIFY);
     own.request_body.seen.extend_from_slice(messages);
     if backend.tcp_request.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let mut rules = Rules::new(&backend.tcp_request, backend.request_inspect_delay, About::Connection);
-    while rules.run(client, own, asked).await? == Ended::Wants {
-        rules.pause(client, asked).await?;
-    }
+    let service = loop {
+        match rules.run(client, own, asked).await? {
+            Ended::Passes => break None,
+            Ended::Served(call) => break Some(call),
+            Ended::Wants => rules.pause(client, asked).await?,
+        }
+    };
     note(client, own, Event::BytesIn(asked.length()));
-    Ok(())
+    Ok(service)
 }
 
 /// `tcp-response content`: as of any stream of TCP, once the question is on its way to a server. What
@@ -108,7 +120,7 @@ pub(super) async fn of_answer(
     let about = About::Reply { held: 0 };
     let mut rules = Rules::new(&backend.tcp_response, backend.response_inspect_delay, about);
     let mut is_answered = false;
-    while rules.run(client, own, asked).await? == Ended::Wants {
+    while let Ended::Wants = rules.run(client, own, asked).await? {
         if is_answered {
             rules.pause(client, asked).await?;
             continue;
@@ -141,10 +153,11 @@ pub(super) fn note_server(own: &mut Exchange, server: &LocalServer) {
 }
 
 /// How running a rule set ended.
-#[derive(PartialEq, Eq)]
 enum Ended {
     /// It lets the question pass.
     Passes,
+    /// A service of a script answers it.
+    Served(Arc<ScriptCall>),
     /// A rule wants to see more.
     Wants,
 }
@@ -211,7 +224,7 @@ impl<'a> Rules<'a> {
                     match verdict {
                         Verdict::Next => {}
                         Verdict::Accept => return Ok(Ended::Passes),
-                        Verdict::Final(verdict) => return self.conclude(own, asked.backend, &verdict),
+                        Verdict::Final(verdict) => return self.conclude(own, asked.backend, verdict),
                         Verdict::Stop(stop) => return Err(Failure::of_stop(stop)),
                     }
                 }
@@ -226,16 +239,18 @@ impl<'a> Rules<'a> {
                 // What marks the packets of a client, and engines that ask about a stream: a question
                 // has neither.
                 Outcome::Hold(_) => {}
-                Outcome::Final(verdict) => return self.conclude(own, asked.backend, &verdict),
+                Outcome::Final(verdict) => return self.conclude(own, asked.backend, verdict),
             }
         }
     }
 
     /// What a final verdict makes of the question.
-    fn conclude(&self, own: &Exchange, backend: &LocalProxy, verdict: &Final) -> Result<Ended, Failure> {
-        // It cannot become anything else.
-        if matches!(verdict, Final::SwitchMode(_)) {
-            return Ok(Ended::Passes);
+    fn conclude(&self, own: &Exchange, backend: &LocalProxy, verdict: Final) -> Result<Ended, Failure> {
+        match verdict {
+            // It cannot become anything else.
+            Final::SwitchMode(_) => return Ok(Ended::Passes),
+            Final::Service(Service::Script(call)) => return Ok(Ended::Served(call)),
+            _ => {}
         }
         if self.about.is_response() && !matches!(verdict, Final::CloseServer) {
             backend.state.backend.mine().traffic.denied_responses.add(1);
@@ -262,6 +277,7 @@ fn log(client: &Client, own: &Exchange, agent: &Agent, origin: LogOrigin, profil
 /// Runs `rules` from number `start` on, until something is to be done. All of the bytes are here.
 fn step(client: &Client, own: &mut Exchange, rules: &RuleSet, start: usize, until: u64) -> (Outcome, usize) {
     let now_ms = now_ms();
+    let sockets = Sockets::of(client, own);
     let mut stage = Stage {
         process: &client.worker.shared.process,
         session: &client.session,
@@ -269,7 +285,7 @@ fn step(client: &Client, own: &mut Exchange, rules: &RuleSet, start: usize, unti
         request_bytes: &own.request_body.seen,
         response_bytes: &own.response_body.seen,
         longest_head: usize::MAX,
-        sockets: None,
+        sockets: Some(&sockets),
         complete: now_ms >= until,
         counts_requests: false,
         now_ms,

@@ -7,6 +7,7 @@
 mod ask;
 mod backend;
 mod failure;
+mod service;
 mod variables;
 
 use std::sync::Arc;

@@ -6,11 +6,13 @@
 
 mod task;
 
+use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use ::spop::{Config, Refusal, Status};
 use runtime::trace::{self, Level, spop};
+use sample::Endpoint;
 
 use super::local::LocalServer;
 use super::pool::Ask;
@@ -99,6 +101,21 @@ impl Question {
     /// The answer, once it is there.
     pub(crate) fn answer(&self) -> &[u8] {
         self.share.received()
+    }
+
+    /// Questions asked over its connection so far, this one included.
+    pub(crate) fn uses(&self) -> u32 {
+        self.share.uses()
+    }
+
+    /// Our end of its connection and the agent's.
+    pub(crate) fn ends(&self) -> Option<(Endpoint, Endpoint)> {
+        self.share.ends()
+    }
+
+    /// The kernel's number of its connection.
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.share.descriptor()
     }
 
     /// Whether its connection had been idle.

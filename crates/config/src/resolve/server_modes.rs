@@ -1,0 +1,77 @@
+//! Parameters of servers that mean something in some modes of their proxy alone: where they are refused
+//! and where they count for nothing, as HAProxy has it.
+
+use diag::Diagnostic;
+use plan::server::{Observe, SendProxy};
+use state::Mode;
+
+use crate::draft::Statement;
+use crate::draft::server::{SendProxyWords, ServerDraft};
+use crate::resolve::{Context, Pending};
+
+/// Checks the parameters of a server against the mode of its proxy, and leaves out what has no effect.
+pub(crate) fn fit(
+    draft: &mut ServerDraft<'_>,
+    server: &state::Server,
+    statement: &Statement,
+    proxy: &Pending<'_>,
+    context: &mut Context<'_>,
+) {
+    let settings = &proxy.settings;
+    let (mode, backend, name) = (settings.mode, settings.name, &server.name);
+    let mut say = |error: Diagnostic| context.diagnostics.push(error.at(statement.keyword_span()));
+    if let Some((spoken, wanted)) = spoken(draft)
+        && mode != wanted
+        && !settings.disabled
+    {
+        let wanted = wanted.name();
+        say(Diagnostic::alert(format!(
+            "`proto {spoken}` is spoken with servers of backends in `mode {wanted}` alone"
+        ))
+        .help(format!("`mode {wanted}` makes the backend one"))
+        .haproxy(format!("proxy '{backend}' : MUX protocol '{spoken}' is not usable for server '{name}'")));
+    }
+    if matches!(mode, Mode::Log | Mode::Spop) && draft.send_proxy.resolved() != SendProxy::None {
+        draft.send_proxy = SendProxyWords::default();
+        say(Diagnostic::warning(format!("`send-proxy` has no effect in `mode {}`", mode.name()))
+            .help("nobody connected whom a PROXY header could tell of; leave it out")
+            .haproxy("'send-proxy*' server option is unsupported there, ignoring it"));
+    }
+    if mode == Mode::Http || !settings.is_backend() || settings.disabled {
+        return;
+    }
+    if draft.cookie.is_some() {
+        say(Diagnostic::warning(format!(
+            "`cookie` of server `{backend}/{name}` is ignored: it needs `mode http`"
+        ))
+        .haproxy_whole(format!(
+            "backend '{backend}' : ignoring cookie for server '{name}' as HTTP mode is disabled."
+        )));
+    }
+    if draft.redirect.is_some() {
+        say(Diagnostic::alert(format!("`redir` of server `{backend}/{name}` needs `mode http`"))
+            .help("only a request of HTTP can be redirected")
+            .haproxy_whole(format!(
+                "backend '{backend}' : server cannot have cookie or redirect prefix in non-HTTP mode."
+            )));
+    }
+    if draft.observe == Observe::Layer7 {
+        draft.observe = Observe::None;
+        say(Diagnostic::warning(format!(
+            "`observe layer7` of server `{backend}/{name}` is ignored: it needs `mode http`"
+        ))
+        .help("`observe layer4` looks at connections")
+        .haproxy(format!("'server {backend}/{name}' : 'layer7' can only be used in http proxies..")));
+    }
+}
+
+/// The protocol that is said, and the mode that it is of.
+fn spoken(draft: &ServerDraft<'_>) -> Option<(&'static str, Mode)> {
+    match draft {
+        _ if draft.speaks_h1 => Some(("h1", Mode::Http)),
+        _ if draft.speaks_fcgi => Some(("fcgi", Mode::Http)),
+        _ if draft.speaks_h2 => Some(("h2", Mode::Http)),
+        _ if draft.speaks_spop => Some(("spop", Mode::Spop)),
+        _ => None,
+    }
+}

@@ -1,0 +1,102 @@
+//! Services of scripts (`use-service`), one step at a time: what they reach of their request, and what
+//! they take and send. Callers have the bytes come and go.
+
+use std::cell::RefCell;
+
+use lua::{Answer, Bridge, Step, Taken};
+use sample::Env;
+
+use super::script;
+use crate::client::Client;
+use crate::exchange::scripting::{self, Service};
+use crate::exchange::{Exchange, view};
+
+/// So much may wait to be sent before a script has to.
+const PORTION: usize = 16 * 1024;
+
+/// What a service reaches of its request.
+struct Seat<'a> {
+    client: &'a Client,
+    x: RefCell<&'a mut Exchange>,
+}
+
+impl Seat<'_> {
+    fn service<R>(&self, with: impl FnOnce(&mut Service) -> R) -> Option<R> {
+        scripting::of(&mut self.x.borrow_mut()).service.as_mut().map(with)
+    }
+}
+
+impl Bridge for Seat<'_> {
+    fn view(&self, look: &mut dyn FnMut(&Env<'_>)) {
+        view::with(self.client, &self.x.borrow(), |env| look(env));
+    }
+
+    fn notes(&self, with: &mut dyn FnMut(&mut lua::Notes)) -> bool {
+        with(&mut scripting::of(&mut self.x.borrow_mut()).notes);
+        true
+    }
+
+    fn respond(&self, reply: lua::Reply) {
+        self.service(|service| service.head = Some(reply));
+    }
+
+    fn send(&self, bytes: &[u8]) -> Option<bool> {
+        self.service(|service| {
+            service.output.extend_from_slice(bytes);
+            service.output.len() >= PORTION
+        })
+    }
+
+    fn take(&self, most: usize, is_line: bool) -> Taken {
+        let limit = self.client.worker.shared.plan.global.tune.bufsize;
+        self.service(|service| take(service, most, is_line, limit)).unwrap_or(Taken::End)
+    }
+
+    fn log(&self, level: u8, text: &[u8]) -> bool {
+        scripting::log(self.client, &self.x.borrow(), level, text)
+    }
+}
+
+/// Takes what came in, up to `most` bytes, or a line; a line without an end is given in parts of
+/// `limit` bytes.
+fn take(service: &mut Service, most: usize, is_line: bool, limit: usize) -> Taken {
+    let input = &mut service.input;
+    if input.is_empty() {
+        return if service.is_ended { Taken::End } else { Taken::Nothing };
+    }
+    let length = match input.iter().position(|byte| *byte == b'\n') {
+        _ if !is_line => input.len(),
+        Some(end) => end + 1,
+        None if service.is_ended || input.len() >= limit => input.len(),
+        None => return Taken::Nothing,
+    };
+    Taken::Bytes(input.drain(..length.min(most)).collect())
+}
+
+/// Begins the service, or goes on with it.
+pub(crate) fn step(client: &Client, x: &mut Exchange, answer: Option<Answer>) -> Option<Step> {
+    let service = scripting::of(x).service.as_mut()?;
+    let (call, running) = (service.call.clone(), service.running.take());
+    let function = script::function(&call)?;
+    let seat = Seat { client, x: RefCell::new(x) };
+    let (running, step) = match running {
+        Some(mut running) => {
+            let step = running.resume(&seat, answer.unwrap_or_default());
+            (running, step)
+        }
+        None => {
+            let mut running = function.call();
+            let step = running.begin_service(&seat, function);
+            (running, step)
+        }
+    };
+    let x = seat.x.into_inner();
+    if let Step::Failed(failure) = &step {
+        let what = if x.txn.is_http { "applet http" } else { "applet tcp" };
+        script::tell(client, x, &running, &call, what, failure);
+    }
+    if let Step::Wait(_) = step {
+        scripting::of(x).service.as_mut()?.running = Some(running);
+    }
+    Some(step)
+}

@@ -1,0 +1,70 @@
+//! A script in the place of an agent: a service that a rule of the agents' backend names
+//! (`use-service`) is given what is asked, and what it sends first is the answer. As in HAProxy it
+//! reads the type of the frame before the messages, and writes the actions alone.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use lua::{Answer, Step, Wait};
+use rules::ScriptCall;
+use runtime::timer::now_ms;
+
+use super::backend::Asked;
+use super::failure::Failure;
+use crate::client::{Client, Watch};
+use crate::evaluate::{script, service};
+use crate::exchange::Exchange;
+use crate::exchange::scripting::{self, Service};
+use crate::fault::Fault;
+
+/// Has the service answer.
+///
+/// # Errors
+/// It ended without an answer, or waited for more than there is.
+pub(super) async fn answer(
+    client: &mut Client,
+    own: &mut Exchange,
+    asked: Asked<'_>,
+    call: Arc<ScriptCall>,
+) -> Result<Vec<u8>, Failure> {
+    let mut service = Service::new(call);
+    service.input.extend_from_slice(&own.request_body.seen);
+    scripting::of(own).service = Some(service);
+    // What it speaks over is a stream of TCP.
+    own.txn.is_http = false;
+    let mut answer = Answer::Nothing;
+    loop {
+        let step = service::step(client, own, Some(answer));
+        let service = scripting::of(own).service.as_mut();
+        let sent = service.map(|service| std::mem::take(&mut service.output)).unwrap_or_default();
+        if !sent.is_empty() {
+            return Ok(sent);
+        }
+        answer = match step {
+            Some(Step::Wait(Wait::Input(time))) => wait_in_vain(client, asked, time).await?,
+            Some(Step::Wait(wait)) => {
+                let waited = script::await_for(client, asked.leaving, wait);
+                waited.await.map_err(Failure::of_stop)?
+            }
+            Some(Step::Done(_) | Step::Failed(_)) | None => return Err(Failure::BROKEN),
+        };
+    }
+}
+
+/// Lets the time pass for which a service waits for more: all of the question is here.
+///
+/// # Errors
+/// It would wait longer than a server may be silent.
+async fn wait_in_vain(client: &mut Client, asked: Asked<'_>, time: Option<u64>) -> Result<Answer, Failure> {
+    client.timer.set_after(now_ms(), asked.backend.timeouts.server);
+    if let Some(time) = time {
+        client.timer.set(now_ms().saturating_add(time));
+    }
+    let watch = Watch { leaving: asked.leaving, late: Fault::ServerTimeout };
+    let waited: Result<(), Fault> = client.wait(watch, |_, _| Poll::Pending).await;
+    match waited {
+        Err(Fault::ServerTimeout) if time.is_some() => Ok(Answer::Nothing),
+        Err(fault) => Err(Failure::of_fault(fault)),
+        Ok(()) => Ok(Answer::Nothing),
+    }
+}

@@ -1,0 +1,247 @@
+//! Questions to agents as streams of their own: nobody connected for them, so that there is neither an
+//! address nor a socket to tell of, and scripts may answer them. What is expected was seen at HAProxy 3.5.
+
+use std::io::Read;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::mpsc;
+use std::time::Instant;
+
+use weir_tests::agent::{agent, scope, set};
+use weir_tests::client::get;
+use weir_tests::spoe::{EVENTS, Running, Setting, engine, shown};
+use weir_tests::{Origin, PATIENCE, Scratch, Weir, eventually};
+
+/// Lines of an agent that tells of what went wrong.
+const LINES: &str = "messages fhttp\n timeout processing 10s\n option set-on-error err";
+
+/// What the response tells of it.
+const FRONT: &str = "http-response set-header x-got \"%[var(txn.p.foo)] %[var(txn.p.err)]\"";
+
+/// An agent that answers `ok`.
+fn ready() -> Origin {
+    agent(|_| vec![set(scope::TXN, "foo", "ok")])
+}
+
+/// A program whose agents' backend has these lines before its server, and these in its global section.
+fn with_rules(global: &str, rules: &str, agent: &Origin) -> (Running, u16) {
+    let file = engine(LINES, EVENTS);
+    let mut setting = Setting::new(&file, FRONT, agent.port());
+    setting.global = global.to_owned();
+    setting.agents.insert_str(0, &format!("{rules}\n "));
+    setting.run()
+}
+
+/// What a variable of the process holds; empty where it holds nothing.
+fn variable(weir: &Weir, name: &str) -> String {
+    let told = weir.ask(&format!("get var proc.{name}"));
+    told.split_once("value=<").and_then(|(_, rest)| rest.rsplit_once('>')).map_or("", |(it, _)| it).to_owned()
+}
+
+#[test]
+fn a_question_has_no_client_to_tell_of() {
+    let none = [
+        "src",
+        "src_port",
+        "src_is_local",
+        "dst",
+        "dst_port",
+        "fc_src",
+        "fc_src_port",
+        "fc_dst",
+        "fc_dst_port",
+        "fc_src_is_local",
+        "fc_rtt",
+        "fc_rttvar",
+        "fc_unacked",
+        "fc_sacked",
+        "fc_lost",
+        "fc_retrans",
+        "fc_reordering",
+        "fc_err",
+        "fc_err_name",
+        "fc_glitches",
+        "fc_http_major",
+        "fc_nb_streams",
+        "fc_settings_streams_limit",
+        "fc_rcvd_proxy",
+        "fc_saved_syn",
+        "fs.aborted",
+        "fs.id",
+        "fs.debug_str",
+    ];
+    let agent = ready();
+    let rules = |rules: &str, letter: &str| {
+        let set =
+            |(number, name): (usize, &&str)| format!("{rules} content set-var(proc.{letter}{number}) {name}");
+        none.iter().enumerate().map(set).collect::<Vec<_>>().join("\n ")
+    };
+    let all = format!(
+        "{}\n {}\n tcp-request content set-var(proc.conns) fe_name",
+        rules("tcp-request", "q"),
+        rules("tcp-response", "s")
+    );
+    let (weir, port) = with_rules("", &all, &agent);
+    assert_eq!(shown(get(port, "/"), "x-got").trim(), "ok");
+    assert_eq!(variable(&weir, "conns"), "ag", "rules were run");
+    for (number, name) in none.iter().enumerate() {
+        for letter in ["q", "s"] {
+            assert_eq!(variable(&weir, &format!("{letter}{number}")), "", "{name} {letter}");
+        }
+    }
+}
+
+#[test]
+fn rules_on_answers_know_the_connection_to_the_agent() {
+    let agent = ready();
+    let rules = "tcp-response content set-var(proc.dst) bc_dst\n tcp-response content set-var(proc.port) bc_dst_port\n \
+                 tcp-response content set-var(proc.src) bc_src\n tcp-response content set-var(proc.err) bc_err\n \
+                 tcp-response content set-var(proc.reused) bc_reused\n tcp-response content set-var(proc.rtt) bc_rtt(us)";
+    let (weir, port) = with_rules("", rules, &agent);
+    for reused in ["0", "1"] {
+        assert_eq!(shown(get(port, "/"), "x-got").trim(), "ok");
+        let wanted = [
+            ("dst", "127.0.0.1".to_owned()),
+            ("port", agent.port().to_string()),
+            ("src", "127.0.0.1".to_owned()),
+            ("err", "0".to_owned()),
+            ("reused", reused.to_owned()),
+        ];
+        for (name, wanted) in wanted {
+            assert_eq!(variable(&weir, name), wanted, "{name}");
+        }
+        assert!(variable(&weir, "rtt").parse::<u64>().is_ok(), "the kernel knows it");
+    }
+}
+
+#[test]
+fn logs_of_a_question_name_no_address_of_a_client() {
+    let log = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port of the loopback interface");
+    log.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
+    let collector = log.local_addr().expect("an address").port();
+    let agent = ready();
+    let lines = format!("{LINES}\n option dontlog-normal\n log 127.0.0.1:{collector} local3");
+    let file = engine(&lines, EVENTS);
+    let mut setting = Setting::new(&file, FRONT, agent.port());
+    setting
+        .agents
+        .insert_str(0, "tcp-request content do-log profile own\n tcp-response content do-log profile own\n ");
+    setting
+        .agents
+        .push_str("\nlog-profile own\n on any format \"ci=%ci cp=%cp fi=%fi fp=%fp bi=%bi si=%si sp=%sp Tw=%Tw Tt=%Tt\"");
+    let (_weir, port) = setting.run();
+    let begun = Instant::now();
+    assert_eq!(shown(get(port, "/"), "x-got").trim(), "ok");
+    let most = begun.elapsed().as_millis();
+    let of_server = format!("ci=- cp=- fi=- fp=- bi=127.0.0.1 si=127.0.0.1 sp={}", agent.port());
+    for wanted in ["ci=- cp=- fi=- fp=- bi=- si=- sp=-", &of_server] {
+        let mut bytes = [0; 1024];
+        let length = log.recv(&mut bytes).expect("a line");
+        let line = String::from_utf8_lossy(&bytes[..length]).into_owned();
+        let (line, times) = line.trim_end().split_once(" Tw=").expect("times stand last");
+        assert!(line.ends_with(wanted), "{line}");
+        // They begin with the question, not with the program.
+        let (waited, total) = times.split_once(" Tt=").expect("two of them");
+        for time in [waited, total] {
+            assert!(time.parse::<i128>().is_ok_and(|ms| ms <= most as i128), "{times}: {most}");
+        }
+    }
+}
+
+#[test]
+fn a_server_added_later_is_told_of_the_question_and_not_of_the_client() {
+    let (send, receive) = mpsc::channel();
+    // It ends before the handshake does: what it was asked for stands in the first message.
+    let later = Origin::raw(move |mut stream| {
+        let mut hello = vec![0; 4096];
+        let length = stream.read(&mut hello).unwrap_or(0);
+        hello.truncate(length);
+        let _ = send.send(hello);
+    });
+    let agent = ready();
+    let (weir, port) = with_rules("", "", &agent);
+    assert_eq!(shown(get(port, "/"), "x-got").trim(), "ok");
+    let more = "ssl verify none sni fe_name";
+    let added = weir.ask(&format!("add server agents/b 127.0.0.1:{} {more}", later.port()));
+    assert!(added.contains("registered"), "{added}");
+    weir.ask("set server agents/a state maint");
+    weir.ask("enable server agents/b");
+    let asked = eventually(|| {
+        get(port, "/").expect("a response");
+        receive.try_recv().is_ok_and(|hello| {
+            // The name of the agent, a host name of two bytes (RFC 6066, section 3), is the one that is sent.
+            let wanted = b"\0\0\x02ag";
+            assert!(hello.windows(wanted.len()).any(|bytes| bytes == wanted), "{hello:?}");
+            true
+        })
+    });
+    assert!(asked);
+}
+
+#[test]
+fn agents_get_no_proxy_header_as_nobody_connected() {
+    let agent = ready();
+    let file = engine(LINES, EVENTS);
+    let mut setting = Setting::new(&file, FRONT, agent.port());
+    setting.agents.push_str(" send-proxy");
+    let (weir, port) = setting.run();
+    assert_eq!(shown(get(port, "/"), "x-got").trim(), "ok");
+    let wanted = "'send-proxy*' server option is unsupported there, ignoring it";
+    assert!(weir.messages().contains(wanted), "{}", weir.messages());
+    let added = weir.ask("add server agents/b 127.0.0.1:1 send-proxy-v2");
+    assert!(added.contains(wanted), "{added}");
+    assert!(!weir.ask("show servers state agents").contains(" b "));
+}
+
+#[test]
+fn a_script_may_answer_in_an_agent_s_place() {
+    let text = r#"
+        core.register_service("answer", "tcp", function(applet)
+            local head = applet:receive(7)
+            applet:send("\1\3\2\3foo\8\3lua")
+            applet:send(head)
+        end)
+        core.register_service("silent", "tcp", function(applet) end)
+        core.register_service("broken", "tcp", function(applet) error("no") end)
+        core.register_service("waiting", "tcp", function(applet)
+            applet:receive(1000, 20)
+            applet:send("\1\3\2\3foo\8\4none")
+        end)
+        core.register_service("ever", "tcp", function(applet) applet:receive() end)
+    "#;
+    let script = Scratch::holding("services.lua", text);
+    let global = format!("tune.lua.bool-sample-conversion normal\n lua-load {}", script.display());
+    for (service, got) in
+        [("answer", "lua"), ("silent", "257"), ("broken", "257"), ("waiting", "none"), ("ever", "1")]
+    {
+        let agent = ready();
+        let lines = LINES.replace("processing 10s", "processing 2s");
+        let file = engine(&lines, EVENTS);
+        let mut setting = Setting::new(&file, FRONT, agent.port());
+        setting.global = global.clone();
+        let rule = format!(
+            "tcp-request content use-service lua.{service} if {{ req.payload_lv(14,1) -m beg /lua }}\n "
+        );
+        setting.agents.insert_str(0, &rule);
+        let (weir, port) = setting.run();
+        assert_eq!(shown(get(port, "/lua"), "x-got").trim(), got, "{service}");
+        assert_eq!(
+            (weir.stat("agents,BACKEND", "stot"), weir.stat("agents,a", "stot")),
+            ("1".into(), "0".into())
+        );
+        assert_eq!(shown(get(port, "/"), "x-got").trim(), "ok", "{service}");
+        assert!(eventually(|| weir.stat("agents,BACKEND", "scur") == "0"));
+    }
+}
+
+#[test]
+fn what_a_script_answers_is_counted_for_the_backend() {
+    let text =
+        r#"core.register_service("answer", "tcp", function(applet) applet:send("\1\3\2\3foo\8\3lua") end)"#;
+    let script = Scratch::holding("services.lua", text);
+    let global = format!("tune.lua.bool-sample-conversion normal\n lua-load {}", script.display());
+    let agent = ready();
+    let (weir, port) = with_rules(&global, "tcp-request content use-service lua.answer", &agent);
+    assert_eq!(shown(get(port, "/some"), "x-got").trim(), "lua");
+    let count = |name: &str| weir.stat("agents,BACKEND", name);
+    assert_eq!((count("bin"), count("bout")), ("32".to_owned(), "12".to_owned()));
+}
