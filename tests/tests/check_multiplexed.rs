@@ -7,7 +7,7 @@ use weir_tests::multiplexed::{
     DATA, END_STREAM, Frames, GOAWAY, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE,
 };
 use weir_tests::tls::shown;
-use weir_tests::{Authority, Origin, Weir, check, eventually, free_port, scratch};
+use weir_tests::{Authority, Origin, Weir, check, free_port, scratch};
 
 const DEFAULTS: &str = "global\n log stderr format raw local0\n\
                         defaults\n mode http\n log global\n option log-health-checks\n timeout connect 20s\n \

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use weir_tests::client::exchange;
 use weir_tests::tls::{asked, shown};
-use weir_tests::{Authority, Weir, eventually, free_port, scratch};
+use weir_tests::{Authority, Weir, free_port, scratch};
 
 const DEFAULTS: &str = "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 3s\n \
                         log stderr format raw local0\n";
