@@ -336,7 +336,7 @@ fn server_parameters_set_the_server() {
         }),
     ];
     for (text, holds) in cases {
-        let plan = plan(&format!("backend b\n {text}\n"));
+        let plan = plan(&format!("backend b\n mode http\n {text}\n"));
         assert!(holds(&plan.proxies[0].servers.fixed()[0]), "{text}");
     }
 }
