@@ -175,7 +175,7 @@ fn a_certificate_that_cannot_be_written_is_served_all_the_same() {
     weir.ask("acme renew @/a");
     await_issued(&weir, "@/a");
     let file = scene.file("there/a.pem");
-    assert!(weir.says(&format!("cannot write {file}")), "{}", weir.messages());
+    assert!(weir.says(format!("cannot write {file}")), "{}", weir.messages());
 }
 
 #[test]
