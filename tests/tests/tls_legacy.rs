@@ -337,19 +337,19 @@ fn lines_that_need_openssl_are_refused_without_it() {
         (server(&format!("crt {odd}")), "the kind or size of the key"),
         (format!("frontend fe\n bind 127.0.0.1:65000 ssl crt {odd}\n"), "the kind or size of the key"),
     ] {
-        let (accepted, alerts) = says(format!("global\n legacy-tls off\n{DEFAULTS}{line}"));
+        let (accepted, alerts) = says(&format!("global\n legacy-tls off\n{DEFAULTS}{line}"));
         assert!(!accepted, "{line}");
         let keyword = if line.contains("bind") { "bind" } else { "server" };
         let expected = format!("this `{keyword}` line needs OpenSSL for {cause}");
         assert!(alerts.contains(&expected) && alerts.contains("weir.cfg:"), "{line}: {alerts}");
         assert!(alerts.contains("`legacy-tls on`"), "{line}: {alerts}");
         for global in ["", "global\n legacy-tls on\n"] {
-            let (accepted, alerts) = says(format!("{global}{DEFAULTS}{line}"));
+            let (accepted, alerts) = says(&format!("{global}{DEFAULTS}{line}"));
             assert!(accepted, "{line}: {alerts}");
         }
     }
     // What rustls serves is served as ever.
-    let (accepted, alerts) = says(format!("global\n legacy-tls off\n{DEFAULTS}{}", bind("no-tlsv13")));
+    let (accepted, alerts) = says(&format!("global\n legacy-tls off\n{DEFAULTS}{}", bind("no-tlsv13")));
     assert!(accepted, "{alerts}");
 }
 
