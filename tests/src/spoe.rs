@@ -35,6 +35,12 @@ spoe-message httpres
 /// The names of all of them, for an agent.
 pub const ALL_EVENTS: &str = "messages client ftcp btcp fhttp bhttp server tcpres httpres";
 
+/// Lines of an agent that tells of what went wrong.
+pub const LINES: &str = "messages fhttp\n timeout processing 10s\n option set-on-error err";
+
+/// What the response tells of it.
+pub const FRONT: &str = "http-response set-header x-got \"%[var(txn.p.foo)] %[var(txn.p.err)]\"";
+
 /// A file with an engine whose agent has these lines; more sections follow.
 pub fn engine(lines: &str, sections: &str) -> Scratch {
     let text = format!("spoe-agent ag\n use-backend agents\n option var-prefix p\n{lines}\n{sections}\n");
@@ -86,6 +92,21 @@ impl Setting {
         assert!(!weir.ask("show info").is_empty(), "{}", weir.messages());
         (Running { weir, _origin: origin }, port)
     }
+}
+
+/// A program whose agents' backend has these lines before its server, and these in its global section.
+pub fn with_rules(global: &str, rules: &str, agent: &Origin) -> (Running, u16) {
+    let file = engine(LINES, EVENTS);
+    let mut setting = Setting::new(&file, FRONT, agent.port());
+    setting.global = global.to_owned();
+    setting.agents.insert_str(0, &format!("{rules}\n "));
+    setting.run()
+}
+
+/// What a variable of the process holds; empty where it holds nothing.
+pub fn variable(weir: &Weir, name: &str) -> String {
+    let told = weir.ask(&format!("get var proc.{name}"));
+    told.split_once("value=<").and_then(|(_, rest)| rest.rsplit_once('>')).map_or("", |(it, _)| it).to_owned()
 }
 
 /// A program and its origin.

@@ -8,14 +8,8 @@ use std::time::{Duration, Instant};
 
 use weir_tests::agent::{Frames, Value, ack, agent, scope, set};
 use weir_tests::client::get;
-use weir_tests::spoe::{EVENTS, Running, Setting, Told, engine, shown};
+use weir_tests::spoe::{EVENTS, FRONT, LINES, Setting, Told, engine, shown, variable, with_rules};
 use weir_tests::{Origin, PATIENCE, Weir, eventually, free_port};
-
-/// Lines of an agent that tells of what went wrong.
-const LINES: &str = "messages fhttp\n timeout processing 10s\n option set-on-error err";
-
-/// What the response tells of it.
-const FRONT: &str = "http-response set-header x-got \"%[var(txn.p.foo)] %[var(txn.p.err)]\"";
 
 /// Where the path stands in what [`EVENTS`] has agents told of a request, behind its length.
 const PATH: &str = "req.payload_lv(14,1)";
@@ -29,20 +23,6 @@ fn named(name: &'static str) -> (Origin, Told) {
         vec![set(scope::TXN, "foo", name)]
     });
     (agent, told)
-}
-
-/// A program whose agents' backend has these lines before its server.
-fn with_rules(rules: &str, agent: &Origin) -> (Running, u16) {
-    let file = engine(LINES, EVENTS);
-    let mut setting = Setting::new(&file, FRONT, agent.port());
-    setting.agents.insert_str(0, &format!("{rules}\n "));
-    setting.run()
-}
-
-/// What a variable of the process holds; empty where it holds nothing.
-fn variable(weir: &Weir, name: &str) -> String {
-    let told = weir.ask(&format!("get var proc.{name}"));
-    told.split_once("value=<").and_then(|(_, rest)| rest.rsplit_once('>')).map_or("", |(it, _)| it).to_owned()
 }
 
 #[test]
@@ -101,7 +81,7 @@ fn a_question_that_rules_refuse_is_not_asked() {
         let rules = format!(
             "tcp-request content accept if {{ {PATH} -m sub /good }}\n tcp-request content {refuse} if {{ {PATH} -m beg /bad }}"
         );
-        let (weir, port) = with_rules(&rules, &agent);
+        let (weir, port) = with_rules("", &rules, &agent);
         for (path, got, asked) in
             [("/bad", "257", 0), ("/bad/good", "ok", 1), ("/", "ok", 1), ("/bad", "257", 0)]
         {
@@ -121,7 +101,7 @@ fn an_answer_that_rules_refuse_is_not_used() {
         let rules = format!(
             "tcp-response inspect-delay 10s\n tcp-response content {refuse} if {{ res.payload(0,0) -m sub ok }}"
         );
-        let (weir, port) = with_rules(&rules, &agent);
+        let (weir, port) = with_rules("", &rules, &agent);
         assert_eq!(shown(get(port, "/"), "x-got").trim(), "257", "{refuse}");
         assert_eq!(told.take().len(), 1);
         assert_eq!(weir.stat("agents,BACKEND", "dresp"), denied, "{refuse}");
@@ -137,14 +117,14 @@ fn rules_that_want_more_wait_as_long_as_they_may() {
         ("tcp-response inspect-delay 300ms\n tcp-response content reject if { res.len gt 1000 }", "ok"),
     ] {
         let (agent, _told) = named("ok");
-        let (_weir, port) = with_rules(rules, &agent);
+        let (_weir, port) = with_rules("", rules, &agent);
         let began = Instant::now();
         assert_eq!(shown(get(port, "/"), "x-got").trim(), got, "{rules}");
         assert!(began.elapsed() >= Duration::from_millis(300), "{rules}: {:?}", began.elapsed());
     }
     // Without a time there is nothing to see of the answer yet.
     let (agent, _told) = named("ok");
-    let (weir, port) = with_rules("tcp-response content set-var(proc.length) res.len", &agent);
+    let (weir, port) = with_rules("", "tcp-response content set-var(proc.length) res.len", &agent);
     assert_eq!(shown(get(port, "/"), "x-got").trim(), "ok");
     assert_eq!(variable(&weir, "length"), "0");
 }

@@ -8,71 +8,46 @@ use std::time::Instant;
 
 use weir_tests::agent::{agent, scope, set};
 use weir_tests::client::get;
-use weir_tests::spoe::{EVENTS, Running, Setting, engine, shown};
-use weir_tests::{Origin, PATIENCE, Scratch, Weir, eventually};
-
-/// Lines of an agent that tells of what went wrong.
-const LINES: &str = "messages fhttp\n timeout processing 10s\n option set-on-error err";
-
-/// What the response tells of it.
-const FRONT: &str = "http-response set-header x-got \"%[var(txn.p.foo)] %[var(txn.p.err)]\"";
+use weir_tests::spoe::{EVENTS, FRONT, LINES, Setting, engine, shown, variable, with_rules};
+use weir_tests::{Origin, PATIENCE, Scratch, eventually};
 
 /// An agent that answers `ok`.
 fn ready() -> Origin {
     agent(|_| vec![set(scope::TXN, "foo", "ok")])
 }
 
-/// A program whose agents' backend has these lines before its server, and these in its global section.
-fn with_rules(global: &str, rules: &str, agent: &Origin) -> (Running, u16) {
-    let file = engine(LINES, EVENTS);
-    let mut setting = Setting::new(&file, FRONT, agent.port());
-    setting.global = global.to_owned();
-    setting.agents.insert_str(0, &format!("{rules}\n "));
-    setting.run()
-}
-
-/// What a variable of the process holds; empty where it holds nothing.
-fn variable(weir: &Weir, name: &str) -> String {
-    let told = weir.ask(&format!("get var proc.{name}"));
-    told.split_once("value=<").and_then(|(_, rest)| rest.rsplit_once('>')).map_or("", |(it, _)| it).to_owned()
-}
-
 #[test]
 fn a_question_has_no_client_to_tell_of() {
-    let none = [
+    let ends = ["src", "src_port", "src_is_local", "dst", "dst_port", "fs.aborted", "fs.id", "fs.debug_str"];
+    let of_connection = [
         "src",
         "src_port",
-        "src_is_local",
         "dst",
         "dst_port",
-        "fc_src",
-        "fc_src_port",
-        "fc_dst",
-        "fc_dst_port",
-        "fc_src_is_local",
-        "fc_rtt",
-        "fc_rttvar",
-        "fc_unacked",
-        "fc_sacked",
-        "fc_lost",
-        "fc_retrans",
-        "fc_reordering",
-        "fc_err",
-        "fc_err_name",
-        "fc_glitches",
-        "fc_http_major",
-        "fc_nb_streams",
-        "fc_settings_streams_limit",
-        "fc_rcvd_proxy",
-        "fc_saved_syn",
-        "fs.aborted",
-        "fs.id",
-        "fs.debug_str",
+        "src_is_local",
+        "rtt",
+        "rttvar",
+        "unacked",
+        "sacked",
+        "lost",
+        "retrans",
+        "reordering",
+        "err",
+        "err_name",
+        "glitches",
+        "http_major",
+        "nb_streams",
+        "settings_streams_limit",
+        "rcvd_proxy",
+        "saved_syn",
     ];
+    let none: Vec<String> =
+        ends.map(str::to_owned).into_iter().chain(of_connection.map(|fact| format!("fc_{fact}"))).collect();
     let agent = ready();
     let rules = |rules: &str, letter: &str| {
-        let set =
-            |(number, name): (usize, &&str)| format!("{rules} content set-var(proc.{letter}{number}) {name}");
+        let set = |(number, name): (usize, &String)| {
+            format!("{rules} content set-var(proc.{letter}{number}) {name}")
+        };
         none.iter().enumerate().map(set).collect::<Vec<_>>().join("\n ")
     };
     let all = format!(
