@@ -36,8 +36,8 @@ const STREAMS_A_TURN: usize = 64;
 /// How many turns a connection takes before others of the worker have theirs.
 const TURNS: usize = 16;
 
-/// How long a connection is without streams before it gives back the memory that only they use: 700
-/// bytes, which of thousands of connections that come at once only those have that are being served.
+/// How long a connection is without streams before it gives back the memory that only they use: of
+/// thousands of connections that come at once only those have it that are being served.
 const REST: Duration = Duration::from_millis(50);
 
 /// Why a connection ends.
