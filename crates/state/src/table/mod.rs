@@ -131,6 +131,9 @@ const SLACK: u32 = 64;
 /// How many entries of a shard are met before those of the next, as they lie in memory.
 const RUN: u32 = 16;
 
+/// So many keys that differ in their last bits alone have one place in memory.
+const NEIGHBOURS: u32 = 16;
+
 /// What finds an entry takes about so many bytes: nine in each place, of which half to seven eighths are
 /// taken.
 const PLACE: usize = 16;
@@ -302,9 +305,18 @@ impl Table {
     }
 
     /// The hash of a key, and the shard that it belongs to.
+    ///
+    /// Keys that differ in their last bits alone, as neighbours among addresses do, have the same shard
+    /// and all but those bits of the hash: what is learned or met in the order of keys is found in the
+    /// lines of memory of the key before.
     fn place_of(&self, key: &[u32]) -> (u32, u32) {
-        let hash = self.hasher.hash_one(key);
-        (hash as u32, (hash >> 32) as u32 & (self.shards.len() as u32 - 1))
+        let (hash, last) = match key {
+            [only] => (self.hasher.hash_one(only / NEIGHBOURS), only),
+            [before @ .., last] => (self.hasher.hash_one((before, last / NEIGHBOURS)), last),
+            [] => return (0, 0),
+        };
+        let shard = (hash >> 32) as u32 & (self.shards.len() as u32 - 1);
+        (hash as u32 ^ last % NEIGHBOURS, shard)
     }
 
     fn find_in(&self, shard: &Shard, index: &mut Index, hash: u32, key: &[u32], now: u32) -> Option<u32> {

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use hashbrown::HashTable;
 
+use super::NEIGHBOURS;
 use super::layout::{Layout, head};
 
 /// How many entries are allocated at once.
@@ -50,9 +51,10 @@ struct Found {
 
 impl Found {
     /// The hash in the width that places are found by, which takes its lower bits for where to look and
-    /// its upper ones to tell keys apart.
+    /// its upper ones to tell keys apart: of the hash the upper ones, in which neighbours are equal, and
+    /// the lower ones.
     fn widened(&self) -> u64 {
-        u64::from(self.hash) << 32 | u64::from(self.hash)
+        u64::from(self.hash.rotate_right(NEIGHBOURS.ilog2())) << 32 | u64::from(self.hash / NEIGHBOURS)
     }
 }
 

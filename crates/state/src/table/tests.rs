@@ -52,16 +52,52 @@ fn keys(table: &Table, now: u64) -> Vec<u32> {
 fn a_walk_meets_early_entries_before_late_ones_and_each_once() {
     const COUNT: u32 = 100_000;
     let table = Table::new(settings(COUNT));
+    // No neighbours: these share shards, of which some are further ahead of others then.
     for number in 0..COUNT {
-        drop(table.get(&key(number), 1));
+        drop(table.get(&key(number * NEIGHBOURS), 1));
     }
     let met_all = met(&table, 1, usize::MAX);
     assert_eq!(met_all, met(&table, 1, 1), "in whichever steps");
     // Runs of 16 in each of 128 shards, some of which are ahead of others.
     for (place, number) in met_all.iter().enumerate() {
+        let number = number / NEIGHBOURS;
         assert!(number.abs_diff(place as u32) < 16_000, "{number} was met as number {place}");
     }
-    assert_eq!(keys(&table, 1), (0..COUNT).collect::<Vec<_>>());
+    assert_eq!(keys(&table, 1), (0..COUNT).map(|number| number * NEIGHBOURS).collect::<Vec<_>>());
+}
+
+#[test]
+fn neighbours_lie_one_behind_the_other_and_others_in_all_shards() {
+    let table = Table::new(settings(1 << 20));
+    let slots: Vec<Slot> =
+        (0..NEIGHBOURS * 8192).map(|number| table.get(&key(number), 1).unwrap().view.slot).collect();
+    let groups = slots.chunks(NEIGHBOURS as usize);
+    for group in groups.clone() {
+        for (step, slot) in group.iter().enumerate() {
+            assert_eq!(*slot, Slot { at: group[0].at + step as u32, ..group[0] });
+        }
+    }
+    let mut shards: Vec<u32> = groups.map(|group| group[0].shard).collect();
+    shards.sort_unstable();
+    shards.dedup();
+    assert_eq!(shards.len(), MOST_SHARDS as usize);
+}
+
+#[test]
+fn keys_are_told_apart_whichever_of_their_bits_differ() {
+    let text = Settings { kind: KeyType::Str, key_length: 12, ..settings(1000) };
+    let table = Table::new(text);
+    let all =
+        ["", "a", "b", "ab", "aba", "abab", "ababa", "ababb", "ababababab", "abababababab", "bbabababababab"];
+    for (number, key) in all.iter().enumerate() {
+        let entry = table.get(key.as_bytes(), 1).unwrap();
+        assert_eq!(entry.get(Data::Gpc0, 0, 1), Some(0), "{key} is new");
+        entry.add(Data::Gpc0, 0, number as u64 + 1, 1);
+    }
+    for (number, key) in all.iter().enumerate() {
+        let entry = table.find(key.as_bytes(), 1).unwrap();
+        assert_eq!(entry.get(Data::Gpc0, 0, 1), Some(number as u64 + 1), "{key}");
+    }
 }
 
 #[test]
