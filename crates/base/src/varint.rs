@@ -15,12 +15,23 @@ pub enum Flaw {
     Big,
 }
 
+/// Whether a number is one byte, which is its value.
+#[inline]
+pub fn is_short(value: u64) -> bool {
+    value < 0xf0
+}
+
 /// Appends a number.
+#[inline]
 pub fn write(out: &mut Vec<u8>, value: u64) {
-    if value < 0xf0 {
+    if is_short(value) {
         out.push(value as u8);
         return;
     }
+    write_long(out, value);
+}
+
+fn write_long(out: &mut Vec<u8>, value: u64) {
     out.push(value as u8 | 0xf0);
     let mut rest = (value - 0xf0) >> 4;
     while rest >= 0x80 {
@@ -31,12 +42,16 @@ pub fn write(out: &mut Vec<u8>, value: u64) {
 }
 
 /// Reads a number from the beginning of `bytes`: its value and how many bytes it takes.
+#[inline]
 pub fn read(bytes: &[u8]) -> Result<(u64, usize), Flaw> {
-    let first = *bytes.first().ok_or(Flaw::Short)?;
-    let mut value = u64::from(first);
-    if first < 0xf0 {
-        return Ok((value, 1));
+    match bytes {
+        [] => Err(Flaw::Short),
+        [first, ..] if is_short(u64::from(*first)) => Ok((u64::from(*first), 1)),
+        [first, ..] => read_long(u64::from(*first), bytes),
     }
+}
+
+fn read_long(mut value: u64, bytes: &[u8]) -> Result<(u64, usize), Flaw> {
     let mut shift = 4;
     for (place, byte) in bytes.iter().enumerate().skip(1) {
         let part = u64::from(*byte);

@@ -146,15 +146,25 @@ pub(crate) fn define(body: &[u8], out: &mut Vec<u8>) {
     framed(DEFINE, body, out);
 }
 
-/// Appends an entry out of what stands in its message.
-pub(crate) fn update(incremental: bool, timed: bool, body: &[u8], out: &mut Vec<u8>) {
+/// Appends an entry; `write` appends what stands in its message.
+pub(crate) fn update(incremental: bool, timed: bool, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let kind = match (incremental, timed) {
         (false, false) => UPDATE,
         (true, false) => UPDATE_INCREMENTAL,
         (false, true) => UPDATE_TIMED,
         (true, true) => UPDATE_INCREMENTAL_TIMED,
     };
-    framed(kind, body, out);
+    out.extend_from_slice(&[TABLES, kind, 0]);
+    let start = out.len();
+    write(out);
+    let length = out.len() - start;
+    if varint::is_short(length as u64) {
+        out[start - 1] = length as u8;
+        return;
+    }
+    let mut told = Vec::with_capacity(varint::LONGEST);
+    varint::write(&mut told, length as u64);
+    out.splice(start - 1..start, told);
 }
 
 /// Appends that entries of the peer's table were learned.
@@ -211,7 +221,10 @@ mod tests {
         ack(300, 7, &mut out);
         control(Control::ResyncPartial, &mut out);
         error(Breach::Size, &mut out);
-        update(true, false, b"abc", &mut out);
+        update(true, false, &mut out, |out| out.extend_from_slice(b"abc"));
+        update(true, true, &mut out, |out| out.extend_from_slice(&[7; 239]));
+        update(false, true, &mut out, |out| out.extend_from_slice(&[8; 240]));
+        update(false, false, &mut out, |out| out.extend_from_slice(&[9; LONGEST]));
         let mut rest = &out[..];
         let mut seen = Vec::new();
         while let Some((message, length)) = read(rest).unwrap() {
@@ -225,7 +238,10 @@ mod tests {
                 Message::Ack { table: 300, update: 7 },
                 Message::Control(Control::ResyncPartial),
                 Message::SizeError,
-                Message::Update { incremental: true, timed: false, body }
+                Message::Update { incremental: true, timed: false, body },
+                Message::Update { incremental: true, timed: true, body: &[7; 239] },
+                Message::Update { incremental: false, timed: true, body: &[8; 240] },
+                Message::Update { incremental: false, timed: false, body: &[9; LONGEST] },
             ]
         );
     }

@@ -61,13 +61,15 @@ fn row<R>(
     key.clear();
     entry.key(key);
     values.clear();
-    values.extend(entry.values(now).map(|value| match value {
-        table::Value::Absent => Value::Absent,
-        table::Value::Number(number) => Value::Number(number),
-        table::Value::Rate(age, current, previous) => Value::Rate(Rate { age, current, previous }),
-        // Shared, not copied.
-        table::Value::Text(_) => Value::Name(entry.server_key().cloned().map(Arc::<[u8]>::from)),
-    }));
+    entry.values(now).for_each(|value| {
+        values.push(match value {
+            table::Value::Absent => Value::Absent,
+            table::Value::Number(number) => Value::Number(number),
+            table::Value::Rate(age, current, previous) => Value::Rate(Rate { age, current, previous }),
+            // Shared, not copied.
+            table::Value::Text(_) => Value::Name(entry.server_key().cloned().map(Arc::<[u8]>::from)),
+        });
+    });
     take(&Row { key, expire: Some(entry.expires_in(now)), values })
 }
 

@@ -50,7 +50,6 @@ pub(super) struct Teaching {
     first: usize,
     /// How many entries were sent.
     taught: u64,
-    body: Vec<u8>,
 }
 
 impl Teaching {
@@ -66,7 +65,6 @@ impl Teaching {
             silent: false,
             first: 0,
             taught: 0,
-            body: Vec::new(),
         }
     }
 
@@ -256,9 +254,9 @@ impl Teaching {
         if self.defined == Some(place) {
             return;
         }
-        self.body.clear();
-        definition.write(place as u64 + 1, &mut self.body);
-        message::define(&self.body, out);
+        let mut body = Vec::new();
+        definition.write(place as u64 + 1, &mut body);
+        message::define(&body, out);
         self.defined = Some(place);
         self.last = None;
     }
@@ -281,10 +279,10 @@ impl Teaching {
         }
         self.define(place, definition, out);
         let incremental = self.last.is_some_and(|last| last.wrapping_add(1) == number);
-        self.body.clear();
         let told = (!incremental).then_some(number);
-        row::write(definition, told, timed, row, &mut self.names, &mut self.body);
-        message::update(incremental, timed, &self.body, out);
+        message::update(incremental, timed, out, |out| {
+            row::write(definition, told, timed, row, &mut self.names, out);
+        });
         self.last = Some(number);
         self.taught += 1;
     }

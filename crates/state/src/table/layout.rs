@@ -163,7 +163,8 @@ impl Column {
 /// Where everything stands in an entry, which has words of 32 and longs of 64 bits.
 #[derive(Debug)]
 pub(super) struct Layout {
-    columns: [Option<Column>; TYPES],
+    by_type: [Option<Column>; TYPES],
+    columns: Box<[Column]>,
     /// Words of an entry.
     pub(super) words: usize,
     /// Longs of an entry.
@@ -196,11 +197,17 @@ impl Layout {
     pub(super) fn new(kind: KeyType, key_length: usize, wanted: &[Column]) -> Self {
         let length_word = usize::from(kind == KeyType::Str);
         let key_words = length_word + key_length.div_ceil(4);
-        let mut layout = Self { columns: [None; TYPES], words: head::WORDS + key_words, longs: 0, key_words };
+        let mut layout = Self {
+            by_type: [None; TYPES],
+            columns: Box::default(),
+            words: head::WORDS + key_words,
+            longs: 0,
+            key_words,
+        };
         for data in Data::all() {
             let Some(column) = wanted.iter().find(|column| column.data == data) else { continue };
             let placed = Column { word: layout.words as u32, long: layout.longs as u32, ..*column };
-            layout.columns[data as usize] = Some(placed);
+            layout.by_type[data as usize] = Some(placed);
             let count = column.count as usize;
             let (words, longs) = match data.form() {
                 Form::Word | Form::Text => (count, 0),
@@ -210,16 +217,17 @@ impl Layout {
             layout.words += words;
             layout.longs += longs;
         }
+        layout.columns = layout.by_type.iter().flatten().copied().collect();
         layout
     }
 
     #[inline]
     pub(super) fn column(&self, data: Data) -> Option<&Column> {
-        self.columns[data as usize].as_ref()
+        self.by_type[data as usize].as_ref()
     }
 
     pub(super) fn columns(&self) -> impl Iterator<Item = &Column> {
-        self.columns.iter().flatten()
+        self.columns.iter()
     }
 }
 
