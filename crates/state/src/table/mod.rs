@@ -316,7 +316,7 @@ impl Table {
             [] => return (0, 0),
         };
         let shard = (hash >> 32) as u32 & (self.shards.len() as u32 - 1);
-        (hash as u32 ^ last % NEIGHBOURS, shard)
+        (hash as u32 ^ (last % NEIGHBOURS), shard)
     }
 
     fn find_in(&self, shard: &Shard, index: &mut Index, hash: u32, key: &[u32], now: u32) -> Option<u32> {
