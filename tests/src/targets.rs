@@ -16,6 +16,7 @@ mod peers;
 mod spop;
 mod tls;
 
+use std::net::SocketAddr;
 use std::sync::OnceLock;
 
 use config::{Boot, Loaded, Setting};
@@ -142,6 +143,11 @@ fn message(bytes: &[u8], options: &ParseOptions, parse: Parse, body: fn(&Head) -
     match (whole, by_piece) {
         (Ok(one), Ok(other)) => assert_eq!(one, other, "one piece or many"),
         (Err(one), Err(other)) => assert_eq!(one.kind, other.kind, "one piece or many"),
+        // What makes a long line longer is looked at once its end has come.
+        (Err(one), Ok(Status::Partial)) => {
+            let ended = parse(&[bytes, b"\r\n\r\n"].concat(), &mut gradual, options);
+            assert_eq!(ended.err().map(|other| other.kind), Some(one.kind), "one piece or many");
+        }
         (one, other) => panic!("in one piece {one:?}, in many {other:?}"),
     }
     let Ok(Status::Complete { len }) = whole else { return };
@@ -216,7 +222,7 @@ fn dechunk(pieces: &[&[u8]]) -> Option<(Vec<u8>, Option<usize>)> {
 }
 
 /// A PROXY header takes no more than there is, needs all that it takes, and its addresses survive
-/// being written.
+/// being written; those of IPv4 that were mapped to IPv6 are written as what they are.
 pub fn proxy_protocol(bytes: &[u8]) {
     let Ok(Some(header)) = proxy_protocol::parse(bytes) else { return };
     assert!(header.length <= bytes.len());
@@ -228,13 +234,17 @@ pub fn proxy_protocol(bytes: &[u8]) {
     let tlvs = || header.tlvs.iter().map(|(kind, value)| (*kind, &**value));
     let mut written = Vec::new();
     proxy_protocol::write_v2(header.addresses, tlvs(), None, &mut written);
-    let again = proxy_protocol::parse(&written);
-    assert!(matches!(&again, Ok(Some(again)) if again.addresses == header.addresses), "{again:?}");
+    let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+    let meant = |header: &proxy_protocol::Header| header.addresses.map(|(from, to)| (plain(from), plain(to)));
+    let survived = |written: &[u8]| {
+        let again = proxy_protocol::parse(written);
+        assert!(matches!(&again, Ok(Some(again)) if meant(again) == meant(&header)), "{again:?}");
+    };
+    survived(&written);
     if header.tlvs.is_empty() {
         written.clear();
         proxy_protocol::write_v1(header.addresses, &mut written);
-        let again = proxy_protocol::parse(&written);
-        assert!(matches!(&again, Ok(Some(again)) if again.addresses == header.addresses), "{again:?}");
+        survived(&written);
     }
 }
 

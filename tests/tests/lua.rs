@@ -42,6 +42,45 @@ fn body(response: &Response) -> Vec<u8> {
 }
 
 #[test]
+fn what_scripts_give_is_matched_as_text_where_nothing_else_is_said() {
+    let text = r#"
+        core.register_fetches("number", function(txn) return 5 end)
+        core.register_fetches("word", function(txn) return txn.sf:path() end)
+        core.register_converters("twice", function(text) return text .. text end)
+    "#;
+    let rules = " acl is_five lua.number 5
+ http-request return status 201 if { path /five } is_five { lua.number -m int gt 4 }
+ http-request return status 202 if { lua.word /word /words }
+ http-request return status 203 if { path,lua.twice /a/a }
+ http-request return status 205 if { lua.number 6 }
+";
+    let (_weir, port) = start("matched", text, "", rules);
+    for (path, status) in [("/five", 201), ("/word", 202), ("/words", 202), ("/a", 203), ("/b", 204)] {
+        assert_eq!(ask(port, path).status, status, "{path}");
+    }
+}
+
+#[test]
+fn scripts_and_their_programs_see_the_environment_that_the_configuration_made() {
+    let text = r#"
+        local at_load = os.getenv("WEIR_WORDS")
+        core.register_service("shown", "http", function(applet)
+            local program = io.popen('printf %s "$WEIR_WORDS|$HOME"')
+            local words = at_load .. "|" .. os.getenv("WEIR_WORDS") .. "|" .. program:read("a")
+            words = words .. "|" .. tostring(os.getenv("HOME"))
+            program:close()
+            applet:set_status(200)
+            applet:add_header("content-length", #words)
+            applet:start_response()
+            applet:send(words)
+        end)
+    "#;
+    let global = " insecure-fork-wanted\n setenv WEIR_WORDS \"it's two\"\n unsetenv HOME\n";
+    let (_weir, port) = start("environment", text, global, " http-request use-service lua.shown\n");
+    assert_eq!(ask(port, "/").text(), "it's two|it's two|it's two||nil");
+}
+
+#[test]
 fn an_action_changes_the_request_that_the_server_gets() {
     let origin = Origin::start(|head, _| {
         let shown: Vec<&str> = head.lines().filter(|line| !line.starts_with("host")).collect();

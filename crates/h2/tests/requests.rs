@@ -296,6 +296,10 @@ fn host_counts_where_there_is_no_authority() {
         (&["a/b"],     Err(Host)),
         (&["u@a"],     Err(Host)),
         (&["a\r\nx"],  Err(Host)),
+        // What would be no `:authority` either.
+        (&["a:b"],     Err(Host)),
+        (&["a:1:2"],   Err(Host)),
+        (&[":1"],      Err(Host)),
         // HAProxy takes the first.
         (&["a", "b"],  Err(Host)),
     ];

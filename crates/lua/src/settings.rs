@@ -80,6 +80,9 @@ pub struct Settings {
     pub paths: Vec<String>,
     /// The libraries.
     pub libraries: Libraries,
+    /// The variables that `os.getenv` and programs see: the environment as the configuration has
+    /// changed it, which the process's own does not follow.
+    pub environment: Vec<(String, String)>,
     /// Whether programs may be started (`insecure-fork-wanted`).
     pub may_fork: bool,
     /// Instructions until others have their turn (`tune.lua.forced-yield`).
@@ -107,6 +110,7 @@ impl Default for Settings {
         Self {
             paths: Vec::new(),
             libraries: Libraries::all(true),
+            environment: Vec::new(),
             may_fork: false,
             forced_yield: None,
             burst: Some(Duration::from_secs(1)),

@@ -31,9 +31,10 @@ fn texts<'t, 'a>(args: &'a Args, room: &'t mut [&'a [u8]; 8]) -> &'t [&'a [u8]] 
     &room[..given.len().min(room.len())]
 }
 
-/// The fetch of functions of scripts; its first argument is the function.
+/// The fetch of functions of scripts; its first argument is the function. They are matched as text where
+/// nothing else is said, whatever they give, as in HAProxy.
 pub(crate) static FETCH: Fetch =
-    fetch::row("lua.", &MOST, Type::Any, Columns(u32::MAX), "a value that a script gives", |env, args, _| {
+    fetch::row("lua.", &MOST, Type::Str, Columns(u32::MAX), "a value that a script gives", |env, args, _| {
         let function: &Registered = args.prepared(0)?;
         function.0.fetch(env, texts(args, &mut [&[]; 8]))
     });
@@ -43,7 +44,7 @@ pub(crate) static CONVERT: Convert = convert::row(
     "lua.",
     &MOST,
     Type::Str,
-    Type::Any,
+    Type::Str,
     "what a script makes of a value",
     |value, args, env| {
         let function: &Registered = args.prepared(0)?;

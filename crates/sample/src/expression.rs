@@ -354,7 +354,7 @@ impl Parser<'_, '_> {
             if let Some(own) = called::name(&name) {
                 let args = self.of_script(start, Use::Converter, own)?;
                 steps.push(Step { convert: &called::CONVERT, args });
-                gives = Type::Any;
+                gives = called::CONVERT.gives;
                 continue;
             }
             let Some(convert) = convert::find(&name) else {

@@ -26,6 +26,8 @@ pub(super) fn load(words: &LuaWords<'_>, context: &mut Context<'_>) {
     }
     let mut settings = words.settings.clone();
     settings.may_fork = context.global.insecure_fork_wanted;
+    let environment = context.environment.iter();
+    settings.environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let scripts: Vec<Script> = words
         .scripts
         .iter()

@@ -125,7 +125,8 @@ impl Reader<'_> {
         if let Some(first) = self.head.get_known(KnownName::Host) {
             return if http::eq_ignore_case(first, value) { Ok(()) } else { Err(Cause::Host) };
         }
-        if !is_host_value(value) {
+        // It is what a server of HTTP/2 gets as `:authority`.
+        if !value.is_empty() && !is_authority(value) {
             return Err(Cause::Host);
         }
         push(self.head, field)
@@ -165,7 +166,7 @@ impl Reader<'_> {
         };
         let whole = self.head.part(authority);
         let (host, port) = uri::split_port(whole);
-        if !is_host_value(whole) || !is_host_alone(host) {
+        if !is_authority(whole) {
             return Err(Cause::Authority);
         }
         if port.is_some_and(|port| port.is_empty() || default == Some(port)) {
@@ -203,9 +204,9 @@ impl Reader<'_> {
     /// CONNECT: host and port, and nothing else (RFC 9113 section 8.5).
     fn tunnel(&mut self, authority: Part) -> Result<(), Cause> {
         let whole = self.head.part(authority);
-        let (host, port) = uri::split_port(whole);
+        let (_, port) = uri::split_port(whole);
         let number = port.and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u16>().ok());
-        if !is_host_value(whole) || !is_host_alone(host) || number.is_none() {
+        if !is_authority(whole) || number.is_none() {
             return Err(Cause::Authority);
         }
         self.head.set_target_part(authority);
@@ -237,10 +238,12 @@ impl Reader<'_> {
     }
 }
 
-/// Whether no port is left in a host that has lost one: what one reader takes for the port, another
-/// might take for a part of the host.
-fn is_host_alone(host: &[u8]) -> bool {
-    !host.is_empty() && (host[0] == b'[' || !host.contains(&b':'))
+/// Whether the bytes are a host, with a port or without, in one reading alone: what one reader takes for
+/// the port, another might take for a part of the host.
+fn is_authority(whole: &[u8]) -> bool {
+    let (host, _) = uri::split_port(whole);
+    let is_alone = !host.is_empty() && (host[0] == b'[' || !host.contains(&b':'));
+    is_alone && is_host_value(whole)
 }
 
 /// RFC 3986 section 3.1.

@@ -64,6 +64,17 @@ fn place(lua: &Lua) -> String {
 /// So many calls are looked through for one of a script.
 const MOST_LEVELS: usize = 16;
 
+/// What a shell is told before a command, so that programs see the environment of the configuration.
+fn exports(environment: &[(String, String)]) -> String {
+    let is_own = |name: &str, value: &str| std::env::var_os(name).is_some_and(|own| own == value);
+    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let changed = environment.iter().filter(|(name, value)| is_name(name) && !is_own(name, value));
+    let set = changed.map(|(name, value)| format!("export {name}='{}'; ", value.replace('\'', "'\\''")));
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let gone = names.filter(|name| is_name(name) && environment.iter().all(|(known, _)| known != name));
+    set.chain(gone.map(|name| format!("unset {name}; "))).collect()
+}
+
 /// The functions of the prelude.
 pub(crate) fn table(lua: &Lua, settings: &Arc<Settings>, called: &Arc<Called>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
@@ -81,5 +92,14 @@ pub(crate) fn table(lua: &Lua, settings: &Arc<Settings>, called: &Arc<Called>) -
     table.set("classes", lua.create_table()?)?;
     table.set("failed", Value::NULL)?;
     table.set("may_fork", settings.may_fork)?;
+    let own = settings.clone();
+    table.set(
+        "getenv",
+        function(lua, move |_, name: String| {
+            let found = own.environment.iter().find(|(known, _)| *known == name);
+            Ok(found.map(|(_, value)| value.clone()))
+        })?,
+    )?;
+    table.set("exports", exports(&settings.environment))?;
     Ok(table)
 }

@@ -41,7 +41,23 @@ local function refuse(library, name)
 	end
 end
 
-if not native.may_fork then
+-- Programs see what `setenv` and its like made of the environment.
+local function run_with_exports(library, name)
+	local run = library and library[name]
+	if run and native.exports ~= "" then
+		library[name] = function(command, ...)
+			return run(command and native.exports .. command, ...)
+		end
+	end
+end
+
+if os then
+	os.getenv = native.getenv
+end
+if native.may_fork then
+	run_with_exports(os, "execute")
+	run_with_exports(io, "popen")
+else
 	refuse(os, "execute")
 	refuse(io, "popen")
 end
