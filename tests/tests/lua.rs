@@ -81,6 +81,27 @@ fn scripts_and_their_programs_see_the_environment_that_the_configuration_made() 
 }
 
 #[test]
+fn a_map_of_an_init_function_is_one_of_the_process() {
+    let file = scratch("lua").file("words.map");
+    std::fs::write(&file, "/a one\n").expect("maps can be written");
+    let text = r#"
+        core.register_init(function()
+            words = Map.new("FILE", Map._str)
+            core.set_map("FILE", "/b", "two")
+        end)
+        core.register_fetches("word", function(txn) return words:lookup(txn.sf:path()) end)
+    "#;
+    let text = text.replace("FILE", &file.display().to_string());
+    let rules = " http-request set-map(FILE) /c three if { path /set }\n http-request return status 200 content-type text/plain lf-string %[lua.word]\n";
+    let (weir, port) = start("init", &text, "", &rules.replace("FILE", &file.display().to_string()));
+    assert_eq!([ask(port, "/a").text(), ask(port, "/b").text()], ["one", "two"]);
+    ask(port, "/set");
+    assert_eq!(ask(port, "/c").text(), "three");
+    let shown = weir.ask(&format!("show map {}", file.display()));
+    assert!(["/a one", "/b two", "/c three"].iter().all(|line| shown.contains(line)), "{shown}");
+}
+
+#[test]
 fn an_action_changes_the_request_that_the_server_gets() {
     let origin = Origin::start(|head, _| {
         let shown: Vec<&str> = head.lines().filter(|line| !line.starts_with("host")).collect();

@@ -13,7 +13,7 @@ use crate::inbox::Inbox;
 use crate::settings::{Settings, Stderr};
 use crate::state::print;
 use sample::called::{CalledConvert, CalledFetch};
-use sample::pattern::PatternSets;
+use sample::pattern::{List, PatternSets};
 use sample::scope::Directory;
 use sample::vars::{Var, Variables, find_process_variable};
 use sample::{Acls, Names, Place, Scope};
@@ -37,10 +37,17 @@ pub struct Known {
     pub stick_counters: u32,
     /// The variables of the configuration.
     pub variables: Variables,
-    /// Its pattern lists.
-    pub lists: Arc<PatternSets>,
+    /// Its pattern lists, to which functions that run before the first connection may add maps.
+    pub lists: Mutex<Arc<PatternSets>>,
     /// The e-mails of proxies that send any, by their names.
     pub mailing: HashMap<Box<str>, Mailing>,
+}
+
+impl Known {
+    /// The pattern list of that name or number.
+    pub(crate) fn list(&self, name: &str) -> Option<Arc<List>> {
+        locked(&self.lists).find(name)
+    }
 }
 
 /// The e-mails of a proxy, for scripts that send them (`email-alert`, `mailers` sections).
@@ -169,6 +176,13 @@ impl Shared {
         *self.scope().variables.borrow_mut() = known.variables.aside();
         // Told once, when the configuration is read.
         let _ = self.known.set(known);
+    }
+
+    /// These are the pattern lists from now on.
+    pub(crate) fn know_lists(&self, lists: Arc<PatternSets>) {
+        if let Some(known) = self.known() {
+            *locked(&known.lists) = lists;
+        }
     }
 
     /// What names mean, once that is known.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use sample::pattern::PatternSets;
 use sample::script::Use;
 
 use crate::bridge::{Bridge, Nobody};
@@ -10,6 +11,7 @@ use crate::called::{Known, Shared};
 use crate::filter::FilterClass;
 use crate::function::{Function, Kind};
 use crate::host::{Command, Host, Task};
+use crate::loading::{self, Loading};
 use crate::native::Registered;
 use crate::running::{Running, Step};
 use crate::settings::Settings;
@@ -107,11 +109,21 @@ impl Program {
         self.shared.know(known);
     }
 
-    /// Runs what files registered to be run before the first connection (`core.register_init`).
+    /// Tells which pattern lists there are from now on.
+    pub fn know_lists(&self, lists: Arc<PatternSets>) {
+        self.shared.know_lists(lists);
+    }
+
+    /// Runs what files registered to be run before the first connection (`core.register_init`), which
+    /// may load maps by `names`.
     ///
     /// # Errors
     /// What an error of theirs says.
-    pub fn init(&self) -> Result<(), String> {
+    pub fn init(&self, names: &dyn Loading) -> Result<(), String> {
+        loading::lend(names, || self.run_inits())
+    }
+
+    fn run_inits(&self) -> Result<(), String> {
         for (state, run) in &self.inits {
             let registering = |is_starting: bool| {
                 let mut own = state.lua.app_data_mut::<Registered>();

@@ -1,12 +1,12 @@
 //! Loading the scripts of a configuration, before anything that names their functions is compiled.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use diag::Diagnostic;
 use lua::{Known, Mailing, Program, Script};
 use runtime::shard;
-use sample::pattern::{Method, PatternSets, View};
+use sample::pattern::{Method, View};
 use sample::vars::Variables;
 
 use crate::draft::lua::LuaWords;
@@ -37,7 +37,7 @@ pub(super) fn load(words: &LuaWords<'_>, context: &mut Context<'_>) {
             per_thread: *per_thread,
         })
         .collect();
-    match lua::load(settings, &scripts, shard::workers(), &Maps { context }) {
+    match lua::load(settings, &scripts, shard::workers(), &Maps { context, program: None }) {
         Ok(program) => context.names.lua = Some(Arc::new(program)),
         Err(failed) => {
             for lua::Failed { script, message } in failed {
@@ -55,12 +55,19 @@ pub(super) fn load(words: &LuaWords<'_>, context: &mut Context<'_>) {
 /// The maps that scripts look into, which are the configuration's.
 struct Maps<'a, 'c> {
     context: &'a Context<'c>,
+    /// Who is told of maps that are new, once the configuration is read.
+    program: Option<&'a Program>,
 }
 
 impl lua::Loading for Maps<'_, '_> {
     fn map(&self, file: &str, method: Method) -> Result<View, String> {
         let read = |path: &str| sample::Names::read_patterns(&self.context.names, path);
-        let list = self.context.patterns.borrow_mut().file(file, true, read)?;
+        let mut lists = self.context.patterns.borrow_mut();
+        let list = lists.file(file, true, read)?;
+        if let Some(program) = self.program {
+            lists.finish();
+            program.know_lists(Arc::new(lists.clone()));
+        }
         View::new(list, method, false)
     }
 }
@@ -81,11 +88,11 @@ fn mailing(proxy: &plan::Proxy) -> Option<(Box<str>, Mailing)> {
     Some((proxy.state.name.clone(), own))
 }
 
-/// What scripts may name at run time, and what they run once the configuration is read.
+/// What scripts may name at run time, and what they run once the configuration is read: that may add
+/// maps to the pattern lists.
 pub(super) fn finish(
     program: &Program,
     variables: &Variables,
-    lists: &Arc<PatternSets>,
     proxies: &[Arc<plan::Proxy>],
     context: &mut Context<'_>,
 ) {
@@ -96,13 +103,13 @@ pub(super) fn finish(
         tables,
         stick_counters: names.stick_counters,
         variables: variables.aside(),
-        lists: lists.clone(),
+        lists: Mutex::new(Arc::new(context.patterns.borrow().clone())),
         mailing: proxies.iter().filter_map(|proxy| mailing(proxy)).collect(),
     });
     if context.diagnostics.has_errors() {
         return;
     }
-    if let Err(message) = program.init() {
+    if let Err(message) = program.init(&Maps { context, program: Some(program) }) {
         context
             .diagnostics
             .push(Diagnostic::alert(format!("a script's `core.register_init` failed: {message}")));

@@ -473,10 +473,10 @@ fn finish<'a>(
     let acme = acme::orders(context);
     let variables = context.variables.take();
     context.patterns.borrow_mut().finish();
-    let patterns = Arc::new(context.patterns.take());
     if let (Some(program), true) = (context.names.lua.clone(), context.around.is_none()) {
-        lua::finish(&program, &variables, &patterns, &resolved, context);
+        lua::finish(&program, &variables, &resolved, context);
     }
+    let patterns = Arc::new(context.patterns.take());
     let traces = traces::read(draft, context);
     Plan {
         lua: context.names.lua.take(),

@@ -118,8 +118,11 @@ fn new_map(_: &Lua, (name, method): (String, Option<usize>)) -> mlua::Result<Map
     let (_, method) = *METHODS
         .get(method.unwrap_or(2))
         .ok_or_else(|| mlua::Error::runtime("Map.new: no such way of looking into a map"))?;
-    let opened = loading(|loading: &dyn Loading| loading.map(&name, method))
-        .ok_or_else(|| mlua::Error::runtime("`Map.new` is for the body of a file: it comes too late"))?;
+    let opened = loading(|loading: &dyn Loading| loading.map(&name, method)).ok_or_else(|| {
+        mlua::Error::runtime(
+            "`Map.new` is for the body of a file and `core.register_init`: it comes too late",
+        )
+    })?;
     let view = opened.map_err(|error| mlua::Error::runtime(format!("Map.new: {error}")))?;
     Ok(Map { view, method })
 }

@@ -126,8 +126,7 @@ fn open(called: &Called, name: &str) -> mlua::Result<Reference> {
         .known()
         .ok_or_else(|| mlua::Error::runtime("core.get_patref: the configuration is not read yet"))?;
     let list = known
-        .lists
-        .find(name)
+        .list(name)
         .ok_or_else(|| mlua::Error::runtime(format!("core.get_patref: `{name}` is used nowhere")))?;
     Ok(Reference { list, prepared: Mutex::default() })
 }

@@ -107,14 +107,13 @@ fn lists(lua: &Lua, core: &Table, called: &Arc<Called>) -> mlua::Result<()> {
                     .known()
                     .ok_or_else(|| mlua::Error::runtime("the configuration is not read yet"))?;
                 let list = known
-                    .lists
-                    .find(&file)
+                    .list(&file)
                     .ok_or_else(|| mlua::Error::runtime(format!("core.{name}: `{file}` is used nowhere")))?;
                 let key = key.as_bytes();
                 match (name, value) {
                     ("add_acl", _) => list.add_once(&key),
                     ("set_map", Some(value)) => {
-                        list.set(&key, &value.as_bytes());
+                        list.set_or_add(&key, &value.as_bytes());
                     }
                     ("set_map", None) => {
                         return Err(mlua::Error::runtime("core.set_map: a value is missing"));
