@@ -610,3 +610,45 @@ fn actions_change_the_bytes_of_a_stream() {
     client.send("line\nrest");
     assert_eq!(String::from_utf8_lossy(&client.read_to_end()), "[f=irst <5>REST]");
 }
+
+#[test]
+fn an_action_talks_with_a_client_before_its_stream_has_a_server() {
+    let text = r#"
+        core.register_action("talk", { "tcp-req" }, function(txn)
+            txn.res:send("name?\n")
+            local name = txn.req:getline()
+            txn.res:send("hello " .. name)
+            local count = txn.req:data(0, 2)
+            txn.req:remove(0, 2)
+            txn.res:send(count)
+            local rest = txn.req:data(0, 100)
+            txn.res:send("(" .. #rest .. ")")
+            txn:set_var("req.port", PORT)
+        end)
+    "#;
+    let origin = Origin::raw(|mut stream| {
+        use std::io::{Read, Write};
+        let mut all = [0; 1024];
+        let n = stream.read(&mut all).unwrap_or(0);
+        let _ = stream.write_all(&all[..n]);
+    });
+    let (path, port) = (script("talk", &text.replace("PORT", &origin.port().to_string())), free_port());
+    let configuration = format!(
+        "global\n tune.lua.bool-sample-conversion normal\n lua-load-per-thread {}\n\
+         defaults\n mode tcp\n timeout client 5s\n timeout connect 5s\n timeout server 5s\n\
+         listen l\n bind 127.0.0.1:{port}\n tcp-request inspect-delay 5s\n tcp-request content lua.talk\n \
+         tcp-request content set-dst-port var(req.port)\n server s 127.0.0.1:0\n",
+        path.display()
+    );
+    let _weir = Weir::start(&configuration, &[port]);
+    let mut client = Client::connect(port);
+    assert_eq!(client.read_bytes(6), b"name?\n");
+    client.send("xy");
+    client.send("z\n4");
+    assert_eq!(client.read_bytes(10), b"hello xyz\n");
+    client.send("2rest");
+    assert_eq!(client.read_bytes(2), b"42");
+    // More than will come: the end of the client's side tells.
+    client.shut();
+    assert_eq!(String::from_utf8_lossy(&client.read_to_end()), "(4)rest");
+}

@@ -12,6 +12,8 @@ pub struct Payload {
     pub limit: usize,
     /// Whether nothing more comes in.
     pub is_ended: bool,
+    /// Whether who looks for more than came in may wait for it, as actions of rules may.
+    pub waits: bool,
     /// Whether a filter ended the message before its time: what still comes is left out.
     pub is_cut: bool,
     /// Whether a filter keeps the end of the message back: it means to say more.
@@ -32,6 +34,22 @@ impl Payload {
     /// Whether more may come in.
     pub fn may_receive(&self) -> bool {
         !self.is_ended && !self.is_cut
+    }
+
+    /// Whether `length` bytes from a place on, all that fits where it is below 0, or a line where that
+    /// is asked for, are still to come, and may be waited for.
+    pub(crate) fn lacks(&self, offset: i64, length: Option<i64>, is_line: bool) -> bool {
+        if !self.waits || !self.may_receive() || self.is_full() {
+            return false;
+        }
+        let rest = &self.input[self.place(offset).unwrap_or(self.input.len())..];
+        if is_line && rest.contains(&b'\n') {
+            return false;
+        }
+        match length {
+            Some(length) => usize::try_from(length).map_or(true, |length| rest.len() < length),
+            None => is_line || rest.is_empty(),
+        }
     }
 
     /// A place of the input: from its end where `offset` is below 0. `None` for one behind its end.

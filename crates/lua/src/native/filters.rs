@@ -25,7 +25,7 @@ fn with<R>((call, of_response, of_message): Which, look: impl FnOnce(&mut Payloa
     result.ok_or_else(|| {
         mlua::Error::runtime(match of_message {
             true => "the payload of this message cannot be reached here",
-            false => "the bytes of a channel can be changed by filters and actions of TCP alone",
+            false => "the bytes of this channel can be changed by filters and actions of TCP alone, those of the request's not by actions of the response's",
         })
     })
 }

@@ -29,6 +29,7 @@ pub(super) fn fill(
     table.set("headers", function(lua, headers)?)?;
     table.set("edit", function(lua, edit)?)?;
     table.set("channel", function(lua, channel)?)?;
+    table.set("channel_lacks", function(lua, channel_lacks)?)?;
     table.set("channel_fact", function(lua, channel_fact)?)?;
     table.set("done", function(lua, done)?)?;
     table.set("set", function(lua, set)?)?;
@@ -103,6 +104,20 @@ fn channel(
         })?;
     }
     found.unwrap_or(Ok(Value::Nil))
+}
+
+/// Whether more must come in before a script has what it asks for, and may be waited for.
+fn channel_lacks(
+    _: &Lua,
+    (call, of_response, offset, length, is_line): (u64, bool, Option<i64>, Option<i64>, bool),
+) -> mlua::Result<bool> {
+    let mut lacks = false;
+    bridge::with(call, |bridge| {
+        bridge.payload(of_response, false, &mut |own| {
+            lacks = own.lacks(offset.unwrap_or(0), length, is_line);
+        })
+    })?;
+    Ok(lacks)
 }
 
 fn bytes_of<'e>(env: &sample::Env<'e>, of_response: bool) -> &'e [u8] {

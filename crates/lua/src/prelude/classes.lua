@@ -9,7 +9,7 @@ local setmetatable, rawset, type, error = setmetatable, rawset, type, error
 local tostring, pairs, tonumber = tostring, pairs, tonumber
 local wait = scheduling.wait
 
-local END = 3
+local END, INPUT = 3, 6
 
 local function class(name, members)
 	local meta = { __tostring = function() return "HAProxy class " .. name end }
@@ -154,16 +154,38 @@ local function fact(what)
 	return function(self) return native.channel_fact(self[0], self.is_response, what) end
 end
 
+-- Actions wait for what was asked for and has not come in yet.
+local function await(self, offset, length, is_line)
+	while native.channel_lacks(self[0], self.is_response, offset, length, is_line) do
+		wait(INPUT)
+	end
+end
+
 local Channel = class("Channel", {
-	data = function(self, offset, length) return native.channel(self[0], self.is_response, offset, length, false) end,
-	dup = function(self) return native.channel(self[0], self.is_response, nil, nil, false) end,
-	line = function(self, offset, length) return native.channel(self[0], self.is_response, offset, length, true) end,
+	data = function(self, offset, length)
+		if length ~= nil then
+			await(self, offset, length, false)
+		end
+		return native.channel(self[0], self.is_response, offset, length, false)
+	end,
+	dup = function(self)
+		await(self, nil, nil, false)
+		return native.channel(self[0], self.is_response, nil, nil, false)
+	end,
+	line = function(self, offset, length)
+		if length ~= nil then
+			await(self, offset, length, true)
+		end
+		return native.channel(self[0], self.is_response, offset, length, true)
+	end,
 	get = function(self)
+		await(self, nil, nil, false)
 		local all = native.channel(self[0], self.is_response, nil, nil, false)
 		native.payload_remove(self[0], self.is_response, false)
 		return all
 	end,
 	getline = function(self)
+		await(self, nil, nil, true)
 		local line = native.channel(self[0], self.is_response, nil, nil, true)
 		native.payload_remove(self[0], self.is_response, false, 0, line and #line or 0)
 		return line

@@ -112,7 +112,14 @@ impl Client {
             stream.send_head(head, false);
             return Ok(());
         }
-        let mut left = &bytes[..];
+        self.send_bytes(bytes).await
+    }
+
+    /// Sends bytes to a client of HTTP/1 or TCP, within the timer's deadline.
+    ///
+    /// # Errors
+    /// It does not take them.
+    pub(crate) async fn send_bytes(&mut self, mut left: &[u8]) -> Result<(), Fault> {
         while !left.is_empty() {
             let watch = Watch { leaving: false, late: Fault::ClientTimeout };
             let write = |client: &mut Self, context: &mut Context<'_>| match &mut client.side {
@@ -122,7 +129,12 @@ impl Client {
             let written = self.wait(watch, write).await?.map_err(|_| Fault::ClientAborted)?;
             left = &left[written..];
         }
-        Ok(())
+        let watch = Watch { leaving: false, late: Fault::ClientTimeout };
+        let flush = |client: &mut Self, context: &mut Context<'_>| match &mut client.side {
+            Downstream::H1(socket) => socket.stream.poll_flush(context),
+            Downstream::H2(_) => Poll::Ready(Ok(())),
+        };
+        self.wait(watch, flush).await?.map_err(|_| Fault::ClientAborted)
     }
 
     /// Ends our side and reads on for a while: closing with unread bytes would make the kernel send

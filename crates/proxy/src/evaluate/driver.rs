@@ -80,6 +80,7 @@ pub(super) async fn run(
                 let Some(own) = x.as_deref_mut() else { continue };
                 let begun = script::begin(client, own, about, &call);
                 script::put_back(client, own, about);
+                script::reply(client, own).await?;
                 let verdict = match begun {
                     Ok(verdict) => verdict,
                     Err(begun) => {
@@ -242,7 +243,7 @@ fn step(
 }
 
 /// Waits for more of what a condition looks at.
-async fn wait_for_more(
+pub(super) async fn wait_for_more(
     client: &mut Client,
     x: Option<&mut Exchange>,
     about: &mut About<'_>,

@@ -11,6 +11,7 @@ use runtime::timer;
 use sample::{Cause, Env, Phase};
 
 use super::about::{About, longest_head, watches};
+use super::driver::wait_for_more;
 use crate::client::{Client, Watch};
 use crate::exchange::scripting::{self, Ended};
 use crate::exchange::{Exchange, Stop, view};
@@ -42,17 +43,19 @@ struct Seat<'a> {
     is_response: bool,
     /// What was received of a stream of TCP.
     received: Option<&'a [u8]>,
+    /// Whether nothing more of it is waited for.
+    is_complete: bool,
 }
 
 impl<'a> Seat<'a> {
     fn new(client: &'a Client, x: &'a mut Exchange, about: &'a About<'_>) -> Self {
         let (limit, is_response) = (longest_head(client, x, about), about.is_response());
-        let received = match about {
-            About::Stream { .. } => Some(client.side.received()),
-            About::Answer { upstream, .. } => Some(upstream.received()),
-            _ => None,
+        let (received, is_complete) = match about {
+            About::Stream { complete, .. } => (Some(client.side.received()), *complete),
+            About::Answer { upstream, complete, .. } => (Some(upstream.received()), *complete),
+            _ => (None, true),
         };
-        Self { client, x: RefCell::new(x), limit, is_response, received }
+        Self { client, x: RefCell::new(x), limit, is_response, received, is_complete }
     }
 }
 
@@ -81,14 +84,22 @@ impl Bridge for Seat<'_> {
     }
 
     fn payload(&self, of_response: bool, of_message: bool, with: &mut dyn FnMut(&mut Payload)) -> bool {
-        let Some(received) = self.received.filter(|_| !of_message && of_response == self.is_response) else {
-            return false;
-        };
+        let Some(received) = self.received.filter(|_| !of_message) else { return false };
         let tune = &self.client.worker.shared.plan.global.tune;
         let limit = tune.bufsize.saturating_sub(tune.maxrewrite).max(received.len());
         let mut x = self.x.borrow_mut();
-        let begin = || Payload { input: received.to_vec(), ..Payload::new(limit) };
-        with(scripting::of(&mut x).edited.get_or_insert_with(begin));
+        let scripting = scripting::of(&mut x);
+        match (of_response, self.is_response) {
+            (true, false) => with(scripting.replied.get_or_insert_with(|| Payload::new(limit))),
+            // Behind the server's answer nothing more is said to it.
+            (false, true) => return false,
+            _ => {
+                let is_ended = self.is_complete;
+                let input = || received.to_vec();
+                let begin = || Payload { input: input(), is_ended, waits: true, ..Payload::new(limit) };
+                with(scripting.edited.get_or_insert_with(begin));
+            }
+        }
         true
     }
 
@@ -137,6 +148,27 @@ fn put_edited(client: &mut Client, x: &mut Exchange, about: &mut About<'_>, edit
     }
 }
 
+/// Sends a client what an action says to it, which may wait for its answer.
+///
+/// # Errors
+/// The client does not take it in time.
+#[inline]
+pub(super) async fn reply(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
+    match x.scripting.as_mut().and_then(|scripting| scripting.replied.take()) {
+        Some(said) => Box::pin(send_reply(client, x, said)).await,
+        None => Ok(()),
+    }
+}
+
+async fn send_reply(client: &mut Client, x: &mut Exchange, said: Payload) -> Result<(), Stop> {
+    let bytes = [said.output, said.input].concat();
+    let timeout = client.frontend.timeouts.client;
+    client.timer.set_after(timer::now_ms(), timeout);
+    client.send_bytes(&bytes).await?;
+    x.txn.bytes_out += bytes.len() as u64;
+    Ok(())
+}
+
 /// Begins an action: most come to their end at once.
 #[inline(never)]
 pub(super) fn begin(
@@ -167,7 +199,13 @@ pub(super) async fn go_on(
     loop {
         let leaving = watches(client, x, about);
         let anew = function(call).filter(|_| matches!(wait, Wait::Again(_)));
-        let answer = await_for(client, leaving, wait).await?;
+        let answer = match wait {
+            Wait::Input(_) => {
+                wait_for_more(client, Some(x), about).await?;
+                Answer::Nothing
+            }
+            wait => await_for(client, leaving, wait).await?,
+        };
         let step = {
             let seat = Seat::new(client, x, about);
             match anew {
@@ -179,6 +217,7 @@ pub(super) async fn go_on(
             }
         };
         put_back(client, x, about);
+        reply(client, x).await?;
         match take(client, x, about, call, running, step) {
             Ok(verdict) => return Ok(verdict),
             Err((still, next)) => (running, wait) = (still, next),
@@ -222,7 +261,8 @@ pub(crate) fn tell(
     failure: &Failure,
 ) {
     let name = function(call).map_or("", |function| &function.name);
-    let seat = Seat { client, x: RefCell::new(x), limit: 0, is_response: false, received: None };
+    let seat =
+        Seat { client, x: RefCell::new(x), limit: 0, is_response: false, received: None, is_complete: true };
     running.tell(&seat, &format!("Lua {what} '{name}': {}.", failure.text()));
 }
 
@@ -275,7 +315,7 @@ pub(crate) async fn await_for(client: &mut Client, leaving: bool, wait: Wait) ->
             let mut done = (client.worker.shared.services.perform)(wait);
             return Ok(client.wait(watch, |_, context| done.as_mut().poll(context)).await?);
         }
-        // What services alone wait for.
+        // What services alone wait for, and actions elsewhere.
         Wait::Start | Wait::Flush | Wait::Input(_) => {}
         Wait::Sleep(ms) | Wait::Again(ms) => client.pause(Duration::from_millis(ms), leaving).await?,
     }

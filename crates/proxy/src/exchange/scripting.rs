@@ -52,6 +52,8 @@ pub(crate) struct Scripting {
     pub(crate) edited: Option<lua::Payload>,
     /// What actions passed on of a stream before it had a server.
     pub(crate) forwarded: Vec<u8>,
+    /// What an action that has the bytes of a client says to it, until the action waits or ends.
+    pub(crate) replied: Option<lua::Payload>,
     /// After how many ms an action that says so is called again.
     pub(crate) wake_in: Option<u64>,
 }
