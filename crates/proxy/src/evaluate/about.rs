@@ -3,7 +3,8 @@
 use plan::Proxy;
 
 use crate::client::Client;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Stop};
+use crate::message::inspect;
 use crate::server::Upstream;
 
 /// What a rule set is about.
@@ -55,6 +56,27 @@ impl About<'_> {
             Self::Connection | Self::Reply { .. } => None,
         }
     }
+}
+
+/// Waits for more bytes of a stream of TCP, or until no more can come.
+///
+/// # Errors
+/// An operator ended the stream.
+pub(super) async fn wait_for_bytes(
+    client: &mut Client,
+    x: &mut Exchange,
+    about: &mut About<'_>,
+) -> Result<(), Stop> {
+    match about {
+        About::Stream { until, complete, .. } => {
+            *complete = !inspect::more_of_request(client, x, *until).await?;
+        }
+        About::Answer { proxy, upstream, until, complete } => {
+            *complete = !inspect::more(client, x, proxy, upstream, *until).await?;
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// The longest that the head may become by rewriting: what the body leaves of a buffer.

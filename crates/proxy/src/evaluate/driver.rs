@@ -10,7 +10,7 @@ use plan::Proxy;
 use rules::{Final, Hold, Outcome, RuleSet, Stage};
 use runtime::timer::{self, now_ms};
 
-use super::about::{About, longest_head, watches};
+use super::about::{About, longest_head, wait_for_bytes, watches};
 use super::resolve::{Question, resolve};
 use super::script::{self, Verdict};
 use super::spoe;
@@ -243,7 +243,7 @@ fn step(
 }
 
 /// Waits for more of what a condition looks at.
-pub(super) async fn wait_for_more(
+async fn wait_for_more(
     client: &mut Client,
     x: Option<&mut Exchange>,
     about: &mut About<'_>,
@@ -269,12 +269,7 @@ pub(super) async fn wait_for_more(
         About::ResponseContent { proxy, upstream, until } => {
             inspect::hold_more(client, x, proxy, upstream, until).await?;
         }
-        About::Stream { until, complete, .. } => {
-            *complete = !inspect::more_of_request(client, x, *until).await?;
-        }
-        About::Answer { proxy, upstream, until, complete } => {
-            *complete = !inspect::more(client, x, proxy, upstream, *until).await?;
-        }
+        About::Stream { .. } | About::Answer { .. } => wait_for_bytes(client, x, about).await?,
         // All that there is of these is here.
         About::Connection | About::Cached(_) | About::Reply { .. } => {}
     }

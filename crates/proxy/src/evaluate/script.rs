@@ -10,8 +10,7 @@ use rules::{Edit, Final, Reply, ScriptCall, Side};
 use runtime::timer;
 use sample::{Cause, Env, Phase};
 
-use super::about::{About, longest_head, watches};
-use super::driver::wait_for_more;
+use super::about::{About, longest_head, wait_for_bytes, watches};
 use crate::client::{Client, Watch};
 use crate::exchange::scripting::{self, Ended};
 use crate::exchange::{Exchange, Stop, view};
@@ -201,7 +200,7 @@ pub(super) async fn go_on(
         let anew = function(call).filter(|_| matches!(wait, Wait::Again(_)));
         let answer = match wait {
             Wait::Input(_) => {
-                wait_for_more(client, Some(x), about).await?;
+                wait_for_bytes(client, x, about).await?;
                 Answer::Nothing
             }
             wait => await_for(client, leaving, wait).await?,
