@@ -142,7 +142,7 @@ fn requests_in_the_queue_of_a_server_that_is_removed_are_served_elsewhere() {
     });
     let other = Origin::text("a");
     let (_weir, socket, port) = start(&format!(
-        "backend b\n balance leastconn\n option httpchk GET /check\n default-server inter 5ms\n server t 127.0.0.1:{} disabled\n",
+        "backend b\n balance leastconn\n option httpchk GET /check\n default-server inter 50ms\n server t 127.0.0.1:{} disabled\n",
         other.port()
     ));
     let added = ask(&socket, &format!("add server b/s 127.0.0.1:{} maxconn 1 check", slow.port()));
