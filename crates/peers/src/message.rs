@@ -143,7 +143,7 @@ pub fn error(breach: Breach, out: &mut Vec<u8>) {
 
 /// Appends the definition of a table out of what stands in it.
 pub(crate) fn define(body: &[u8], out: &mut Vec<u8>) {
-    framed(DEFINE, body, out);
+    framed(DEFINE, out, |out| out.extend_from_slice(body));
 }
 
 /// Appends an entry; `write` appends what stands in its message.
@@ -154,31 +154,31 @@ pub(crate) fn update(incremental: bool, timed: bool, out: &mut Vec<u8>, write: i
         (false, true) => UPDATE_TIMED,
         (true, true) => UPDATE_INCREMENTAL_TIMED,
     };
-    out.extend_from_slice(&[TABLES, kind, 0]);
-    let start = out.len();
-    write(out);
-    let length = out.len() - start;
-    if varint::is_short(length as u64) {
-        out[start - 1] = length as u8;
-        return;
-    }
-    let mut told = Vec::with_capacity(varint::LONGEST);
-    varint::write(&mut told, length as u64);
-    out.splice(start - 1..start, told);
+    framed(kind, out, write);
 }
 
 /// Appends that entries of the peer's table were learned.
 pub fn ack(table: u64, update: u32, out: &mut Vec<u8>) {
-    let mut body = Vec::with_capacity(varint::LONGEST + 4);
-    varint::write(&mut body, table);
-    body.extend_from_slice(&update.to_be_bytes());
-    framed(ACK, &body, out);
+    framed(ACK, out, |out| {
+        varint::write(out, table);
+        out.extend_from_slice(&update.to_be_bytes());
+    });
 }
 
-fn framed(kind: u8, body: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(&[TABLES, kind]);
-    varint::write(out, body.len() as u64);
-    out.extend_from_slice(body);
+/// Appends a message of a table. Nearly all have a length of one byte, for which room is left before
+/// `write` appends what stands in them.
+fn framed(kind: u8, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    out.extend_from_slice(&[TABLES, kind, 0]);
+    let start = out.len();
+    write(out);
+    let length = (out.len() - start) as u64;
+    if varint::is_short(length) {
+        out[start - 1] = length as u8;
+        return;
+    }
+    let mut told = Vec::with_capacity(varint::LONGEST);
+    varint::write(&mut told, length);
+    out.splice(start - 1..start, told);
 }
 
 #[cfg(test)]
