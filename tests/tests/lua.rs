@@ -75,7 +75,7 @@ fn scripts_and_their_programs_see_the_environment_that_the_configuration_made() 
             applet:send(words)
         end)
     "#;
-    let global = " insecure-fork-wanted\n setenv WEIR_WORDS \"it's two\"\n unsetenv HOME\n";
+    let global = " insecure-fork-wanted\n setenv WEIR_WORDS \"it's two\"\n setenv 1WEIR x\n unsetenv HOME\n";
     let (_weir, port) = start("environment", text, global, " http-request use-service lua.shown\n");
     assert_eq!(ask(port, "/").text(), "it's two|it's two|it's two||nil");
 }
@@ -571,6 +571,16 @@ fn an_action_asks_to_be_called_again() {
     assert_eq!(ask(port, "/").header("x"), Some("3"));
 }
 
+/// A server that sends back what it reads first, and closes.
+fn echo() -> Origin {
+    Origin::raw(|mut stream| {
+        use std::io::{Read, Write};
+        let mut all = [0; 1024];
+        let n = stream.read(&mut all).unwrap_or(0);
+        let _ = stream.write_all(&all[..n]);
+    })
+}
+
 #[test]
 fn actions_change_the_bytes_of_a_stream() {
     let text = r#"
@@ -589,12 +599,7 @@ fn actions_change_the_bytes_of_a_stream() {
             txn.res:append("]")
         end)
     "#;
-    let origin = Origin::raw(|mut stream| {
-        use std::io::{Read, Write};
-        let mut all = [0; 1024];
-        let n = stream.read(&mut all).unwrap_or(0);
-        let _ = stream.write_all(&all[..n]);
-    });
+    let origin = echo();
     let (path, port) = (script("bytes", text), free_port());
     let configuration = format!(
         "global\n tune.lua.bool-sample-conversion normal\n lua-load {}\n\
@@ -626,12 +631,7 @@ fn an_action_talks_with_a_client_before_its_stream_has_a_server() {
             txn:set_var("req.port", PORT)
         end)
     "#;
-    let origin = Origin::raw(|mut stream| {
-        use std::io::{Read, Write};
-        let mut all = [0; 1024];
-        let n = stream.read(&mut all).unwrap_or(0);
-        let _ = stream.write_all(&all[..n]);
-    });
+    let origin = echo();
     let (path, port) = (script("talk", &text.replace("PORT", &origin.port().to_string())), free_port());
     let configuration = format!(
         "global\n tune.lua.bool-sample-conversion normal\n lua-load-per-thread {}\n\

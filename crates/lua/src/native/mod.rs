@@ -67,7 +67,11 @@ const MOST_LEVELS: usize = 16;
 /// What a shell is told before a command, so that programs see the environment of the configuration.
 fn exports(environment: &[(String, String)]) -> String {
     let is_own = |name: &str, value: &str| std::env::var_os(name).is_some_and(|own| own == value);
-    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    // A shell gives up at others.
+    let is_name = |name: &str| {
+        name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
     let changed = environment.iter().filter(|(name, value)| is_name(name) && !is_own(name, value));
     let set = changed.map(|(name, value)| format!("export {name}='{}'; ", value.replace('\'', "'\\''")));
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
