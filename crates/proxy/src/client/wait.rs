@@ -120,8 +120,8 @@ impl Client {
     /// # Errors
     /// It does not take them.
     pub(crate) async fn send_bytes(&mut self, mut left: &[u8]) -> Result<(), Fault> {
+        let watch = Watch { leaving: false, late: Fault::ClientTimeout };
         while !left.is_empty() {
-            let watch = Watch { leaving: false, late: Fault::ClientTimeout };
             let write = |client: &mut Self, context: &mut Context<'_>| match &mut client.side {
                 Downstream::H1(socket) => socket.stream.poll_write(context, left),
                 Downstream::H2(_) => Poll::Ready(Ok(left.len())),
@@ -129,7 +129,6 @@ impl Client {
             let written = self.wait(watch, write).await?.map_err(|_| Fault::ClientAborted)?;
             left = &left[written..];
         }
-        let watch = Watch { leaving: false, late: Fault::ClientTimeout };
         let flush = |client: &mut Self, context: &mut Context<'_>| match &mut client.side {
             Downstream::H1(socket) => socket.stream.poll_flush(context),
             Downstream::H2(_) => Poll::Ready(Ok(())),
