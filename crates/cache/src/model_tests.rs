@@ -197,7 +197,16 @@ struct Version {
     origin: usize,
     number: usize,
     fresh_until: u64,
+    /// The latest of all that the server said, which a file that is still there may have.
+    longest: u64,
     is_gone: bool,
+}
+
+impl Version {
+    fn lives(&mut self, until: u64) {
+        (self.fresh_until, self.is_gone) = (until, false);
+        self.longest = self.longest.max(until);
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -311,7 +320,7 @@ impl World {
             Some(number) => number,
             None => {
                 let number = self.versions.len();
-                self.versions.push(Version { path, origin, number, fresh_until: 0, is_gone: false });
+                self.versions.push(Version { path, origin, number, fresh_until: 0, longest: 0, is_gone: false });
                 number
             }
         }
@@ -356,9 +365,7 @@ impl World {
         self.store.prepare(&mut request, &head);
         let number = self.current(path, origin, changes);
         let (tag, ms) = (number.to_string(), self.ms);
-        let lives = |version: &mut Version| {
-            (version.fresh_until, version.is_gone) = (ms + lifetime * 1000, false);
-        };
+        let until = ms + lifetime * 1000;
         if let Some(stale) = stale {
             let mut asking = head.clone();
             assert!(may_validate(&asking));
@@ -371,7 +378,7 @@ impl World {
                 let (fresh, is_kept) = self.store.freshen(&stale, &told, at(ms));
                 assert!(fresh.is_fresh(ms) && fresh.body[..] == stale.body[..]);
                 if is_kept {
-                    lives(&mut self.versions[number]);
+                    self.versions[number].lives(until);
                 }
                 return;
             }
@@ -384,7 +391,7 @@ impl World {
         filling.finish(ms);
         let version = &mut self.versions[number];
         let before = std::mem::replace(&mut version.fresh_until, 0);
-        lives(version);
+        version.lives(until);
         if !matches!(self.store.find(&request, &head, ms), Found::Fresh(_)) {
             // It may not have been kept: what was there before may be used as long as it could be.
             version.fresh_until = version.fresh_until.max(before);
@@ -425,8 +432,8 @@ impl World {
 
     /// What is kept under such paths is not to come again, as long as the process lives so long.
     fn gone(&mut self, is_meant: impl Fn(&str) -> bool) {
-        for version in &mut self.versions {
-            version.is_gone |= is_meant(PATHS[version.path]);
+        for version in self.versions.iter_mut().filter(|version| is_meant(PATHS[version.path])) {
+            (version.is_gone, version.longest) = (true, 0);
         }
         self.files.change(&self.store, self.ms, usize::MAX);
     }
@@ -434,6 +441,11 @@ impl World {
     fn crash(&mut self, changes: usize) {
         self.files.change(&self.store, self.ms, changes);
         (self.files.1, self.files.2) = (Vec::new(), Vec::new());
+        if self.store.files.as_ref().is_some_and(|files| files.waiting_change().is_some()) {
+            // A file that was to be removed, to make room, is found again: it may live longer than what
+            // the server said later, which is lost.
+            self.versions.iter_mut().for_each(|version| version.fresh_until = version.longest);
+        }
         self.store = Store::new(settings());
         self.files.scan(&self.store, self.ms);
     }
