@@ -320,7 +320,14 @@ impl World {
             Some(number) => number,
             None => {
                 let number = self.versions.len();
-                self.versions.push(Version { path, origin, number, fresh_until: 0, longest: 0, is_gone: false });
+                self.versions.push(Version {
+                    path,
+                    origin,
+                    number,
+                    fresh_until: 0,
+                    longest: 0,
+                    is_gone: false,
+                });
                 number
             }
         }

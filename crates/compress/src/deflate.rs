@@ -6,7 +6,8 @@
 //! grow is written as it is.
 //!
 //! Its time goes into branches that are not foreseen and into the way from a place over the table to
-//! the earlier place and to the next one, so that both are few and short: matches of six bytes are the
+//! the earlier place and to the next one, so that both are few and short: the table tells most places
+//! apart that do not match, matches of six bytes are the
 //! shortest but at the beginning of a body (shorter ones save few bits beside literals where they are
 //! far back), literals are written seven at a time, and the buffer is a ring, whose places the table
 //! holds as they are.
@@ -26,7 +27,7 @@ const BUFFER: usize = 1 << 16;
 /// So much is read at a time, so that behind the ring's end its beginning is repeated.
 const SLACK: usize = 16;
 /// So much is coded at a time, as one block.
-const PIECE: usize = 16 * 1024;
+pub(crate) const PIECE: usize = 16 * 1024;
 /// Bits of a hash.
 const HASH_BITS: u32 = 12;
 /// The shortest match at the beginning of a body, as long as this, where matches are near and few.
@@ -42,7 +43,7 @@ const PATIENCE: usize = 2;
 const SCRATCH: usize = PIECE + PIECE / 8 + 64;
 
 /// What a state takes.
-pub(crate) const MEMORY: usize = size_of::<Quick>() + BUFFER + SLACK + (2 << HASH_BITS) + SCRATCH;
+pub(crate) const MEMORY: usize = size_of::<Quick>() + BUFFER + SLACK + (4 << HASH_BITS) + SCRATCH;
 
 /// One stream's state.
 pub(crate) struct Quick {
@@ -52,8 +53,10 @@ pub(crate) struct Quick {
     /// Up to where it was coded.
     coded: usize,
     is_early: bool,
-    /// Places in the ring by hash. One that is out of date does no harm: bytes are compared, and what
-    /// is out of the window is not taken. Of a new body all are its beginning.
+    /// Places in the ring by hash, each in the lower half of its entry. One that is out of date does no
+    /// harm: bytes are compared, and what is out of the window is not taken. Of a new body all are its
+    /// beginning. The upper half is more of the hash, which tells nearly all that differ apart without
+    /// a look at the place: that is in farther memory than the table.
     table: Box<Table>,
     /// Bits that do not fill a byte yet.
     bits: u64,
@@ -62,7 +65,7 @@ pub(crate) struct Quick {
 }
 
 type Ring = [u8; BUFFER + SLACK];
-type Table = [u16; 1 << HASH_BITS];
+type Table = [u32; 1 << HASH_BITS];
 
 /// Eight bytes from a place on. The remainder, which is a mask, spares a branch.
 #[inline(always)]
@@ -77,10 +80,10 @@ fn load16(buffer: &Ring, at: usize) -> u128 {
     buffer[at..at + 16].first_chunk().map_or(0, |bytes| u128::from_le_bytes(*bytes))
 }
 
-/// The hash of the first bytes of eight, as many as the shortest match has.
+/// The hash of the first bytes of eight, as many as the shortest match has: the highest bits are best.
 #[inline(always)]
-fn hash<const SHORTEST: usize>(word: u64) -> usize {
-    ((word << (64 - 8 * SHORTEST)).wrapping_mul(0x9e37_79b1_85eb_ca87) >> (64 - HASH_BITS)) as usize
+fn hash<const SHORTEST: usize>(word: u64) -> u64 {
+    (word << (64 - 8 * SHORTEST)).wrapping_mul(0x9e37_79b1_85eb_ca87)
 }
 
 /// All eight bytes of a word.
@@ -277,11 +280,11 @@ impl Quick {
     }
 }
 
-/// An earlier place that may match, how eight bytes differ there, and how far back it is.
+/// An earlier place that may match, and the eight bytes that are to.
 struct Candidate {
-    before: usize,
-    different: u64,
-    distance: usize,
+    entry: u32,
+    own: u32,
+    word: u64,
 }
 
 impl Candidate {
@@ -289,19 +292,34 @@ impl Candidate {
     #[inline(always)]
     fn of<const SHORTEST: usize>(buffer: &Ring, table: &mut Table, at: usize) -> Self {
         let word = load8(buffer, at);
-        let slot = &mut table[hash::<SHORTEST>(word)];
-        let before = usize::from(*slot);
-        *slot = at as u16;
-        let different = load8(buffer, before) ^ word;
-        Self { before, different, distance: at.wrapping_sub(before) % BUFFER }
+        let hash = hash::<SHORTEST>(word);
+        let own = (hash >> 16) as u32 & 0xffff_0000 | u32::from(at as u16);
+        let slot = &mut table[(hash >> (64 - HASH_BITS)) as usize];
+        Self { entry: std::mem::replace(slot, own), own, word }
     }
 
-    /// The bytes first: the distance is hardly ever what is wrong with those that are equal.
+    /// The match, if it is one. Of those whose hashes are equal hardly any is not.
     #[inline(always)]
-    fn is_match<const SHORTEST: usize>(&self) -> bool {
-        self.different << (64 - 8 * SHORTEST) == 0 && self.distance.wrapping_sub(1) < WINDOW
+    fn found<const SHORTEST: usize>(&self, buffer: &Ring) -> Option<Match> {
+        if (self.entry ^ self.own) >> 16 != 0 {
+            return None;
+        }
+        let before = usize::from(self.entry as u16);
+        let different = load8(buffer, before) ^ self.word;
+        let distance = usize::from((self.own as u16).wrapping_sub(self.entry as u16));
+        let is_match = different << (64 - 8 * SHORTEST) == 0 && distance.wrapping_sub(1) < WINDOW;
+        is_match.then_some(Match { before, different, distance })
     }
+}
 
+/// An earlier place that matches, how eight bytes differ there, and how far back it is.
+struct Match {
+    before: usize,
+    different: u64,
+    distance: usize,
+}
+
+impl Match {
     /// Writes the match, and tells how long it is. Sixteen bytes are compared without a branch.
     #[inline(always)]
     fn write<const NEAR_END: bool>(self, buffer: &Ring, at: usize, end: usize, bits: &mut Bits<'_>) -> usize {
@@ -362,8 +380,8 @@ fn matches<const SHORTEST: usize, const NEAR_END: bool>(
     let limit = end.saturating_sub(margin);
     let mut at = start;
     'matches: while at < limit {
-        let found = Candidate::of::<SHORTEST>(buffer, table, at);
-        if found.is_match::<SHORTEST>() {
+        let candidate = Candidate::of::<SHORTEST>(buffer, table, at);
+        if let Some(found) = candidate.found::<SHORTEST>(buffer) {
             at += found.write::<NEAR_END>(buffer, at, end, bits);
             continue;
         }
@@ -371,8 +389,8 @@ fn matches<const SHORTEST: usize, const NEAR_END: bool>(
         while at < limit {
             let word = load8(buffer, at);
             for count in 1..=LITERALS {
-                let found = Candidate::of::<SHORTEST>(buffer, table, at + count);
-                if found.is_match::<SHORTEST>() {
+                let candidate = Candidate::of::<SHORTEST>(buffer, table, at + count);
+                if let Some(found) = candidate.found::<SHORTEST>(buffer) {
                     bits.literals(word, count);
                     at += count;
                     at += found.write::<NEAR_END>(buffer, at, end, bits);

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::brotli::Brotli;
-use crate::deflate::Quick;
+use crate::deflate::{PIECE, Quick};
 use crate::wrapper::Wrapper;
 use crate::zlib::Zlib;
 use crate::zstd::Zstd;
@@ -180,6 +180,15 @@ impl Encoder {
         if !std::mem::replace(&mut self.has_begun, true) {
             self.wrapper.begin(out);
         }
+        // What is summed up is coded right behind, so that it comes from farther memory once.
+        let last = data.len().saturating_sub(1) / PIECE * PIECE;
+        for piece in data[..last].chunks(PIECE) {
+            self.code_piece(piece, Until::Later, out);
+        }
+        self.code_piece(&data[last..], until, out);
+    }
+
+    fn code_piece(&mut self, data: &[u8], until: Until, out: &mut Vec<u8>) {
         self.wrapper.add(data);
         match &mut self.state {
             None => out.extend_from_slice(data),

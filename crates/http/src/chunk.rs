@@ -374,14 +374,16 @@ pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 /// Follows the payload of each chunk.
 pub const CHUNK_END: &[u8] = b"\r\n";
 
-/// Appends the size line of a chunk of `size` bytes. After the payload comes [`CHUNK_END`]; 0 would
-/// end the body.
-pub fn write_chunk_size(out: &mut Vec<u8>, size: usize) {
+/// The size line of a chunk of `size` bytes. After the payload comes [`CHUNK_END`]; 0 would end the body.
+pub fn chunk_size(size: usize) -> impl Iterator<Item = u8> {
     let digits = (usize::BITS - size.leading_zeros()).div_ceil(4).max(1);
-    for i in (0..digits).rev() {
-        out.push(b"0123456789abcdef"[(size >> (i * 4)) & 15]);
-    }
-    out.extend_from_slice(b"\r\n");
+    let digits = (0..digits).rev().map(move |at| b"0123456789abcdef"[(size >> (at * 4)) & 15]);
+    digits.chain(*b"\r\n")
+}
+
+/// Appends the [size line](chunk_size) of a chunk of `size` bytes.
+pub fn write_chunk_size(out: &mut Vec<u8>, size: usize) {
+    out.extend(chunk_size(size));
 }
 
 #[cfg(test)]

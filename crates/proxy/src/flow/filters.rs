@@ -41,8 +41,10 @@ pub(crate) struct Filters {
     /// Who else reads the payload as it comes, before the first.
     taps: Vec<Rc<Tap>>,
     stages: Vec<Stage>,
-    /// What came out of the last and is not staged yet.
+    /// What came out of the last and is not staged yet, behind `room` bytes where there is anything.
     made: Vec<u8>,
+    /// How many bytes the coding of the body needs before it.
+    room: usize,
     /// Memory for what compression gives to the filter behind it.
     coded: Vec<u8>,
     /// Whether the last let the end pass.
@@ -82,7 +84,7 @@ impl Filters {
     fn in_order(stages: Vec<Stage>) -> Box<Self> {
         let made = MADE.with_borrow_mut(Vec::pop).unwrap_or_default();
         let (taps, coded) = (Vec::new(), Vec::new());
-        Box::new(Self { taps, stages, made, coded, is_over: false, promised: None })
+        Box::new(Self { taps, stages, made, room: 0, coded, is_over: false, promised: None })
     }
 
     /// Those, if there are any, with others who read the payload as it comes.
@@ -91,6 +93,11 @@ impl Filters {
         taps.iter().for_each(|tap| tap.start());
         own.taps.extend_from_slice(taps);
         own
+    }
+
+    /// What comes out of them will be sent in this coding.
+    pub(super) fn start(&mut self, coding: Coding) {
+        self.room = coding.room();
     }
 
     /// Whether other tasks should have their turn before more is taken.
@@ -175,13 +182,31 @@ impl Filters {
                 }
             }
         }
-        self.made.extend_from_slice(data);
+        if !data.is_empty() {
+            self.make_room();
+            self.made.extend_from_slice(data);
+        }
+    }
+
+    /// How many bytes came out of the last and are not staged yet.
+    pub(super) fn made(&self) -> usize {
+        self.made.len().saturating_sub(self.room)
+    }
+
+    /// Leaves room for what the coding needs before what is made.
+    fn make_room(&mut self) {
+        if self.made.is_empty() {
+            self.made.resize(self.room, 0);
+        }
     }
 
     /// Gives what compression at that place makes of what it is told to do to what is behind it; says
     /// whether that was anything.
     fn code(&mut self, at: usize, make: impl FnOnce(&mut Compressor, &mut Vec<u8>)) -> bool {
         let is_last = at + 1 == self.stages.len();
+        if is_last {
+            self.make_room();
+        }
         let Some(Stage { filter: Filter::Compress(own), .. }) = self.stages.get_mut(at) else {
             return false;
         };
@@ -334,18 +359,25 @@ impl Filters {
         }
     }
 
-    /// Writes what came out of them behind what is staged.
+    /// Writes what came out of them behind what is staged; where that is nothing, the memory changes
+    /// hands.
     ///
     /// # Errors
     /// It is longer or shorter than the receiver was told.
     pub(super) fn give(&mut self, coding: Coding, staged: &mut Vec<u8>) -> Result<(), FlowError> {
+        let payload = self.made.get(self.room..).unwrap_or_default();
         if let Some(left) = &mut self.promised {
-            *left = left.checked_sub(self.made.len() as u64).ok_or(FlowError::Filter)?;
+            *left = left.checked_sub(payload.len() as u64).ok_or(FlowError::Filter)?;
             if self.is_over && *left > 0 {
                 return Err(FlowError::Filter);
             }
         }
-        coding.write(&self.made, staged);
+        if staged.is_empty() && !payload.is_empty() {
+            coding.enclose(&mut self.made);
+            std::mem::swap(&mut self.made, staged);
+        } else {
+            coding.write(payload, staged);
+        }
         self.made.clear();
         Ok(())
     }

@@ -131,6 +131,8 @@ pub(crate) struct Flow {
     /// Whether the receiver had to be waited for since the last read: what it does not take yet is
     /// kept small.
     slow: bool,
+    /// How many reads are behind what came out of the filters and is not staged yet.
+    gathered: u8,
     /// Whether the kernel holds the end of what was written last, less than a segment, for what
     /// comes next.
     held: bool,
@@ -156,16 +158,18 @@ impl Flow {
         self.held = false;
         self.bulk = false;
         self.slow = false;
+        self.gathered = 0;
         self.framing = Framing::new(length);
     }
 
     /// As [`start`](Self::start), for a body whose payload goes through `filters`.
-    pub(crate) fn start_filtered(&mut self, length: BodyLength, path: Path, filters: Box<Filters>) {
+    pub(crate) fn start_filtered(&mut self, length: BodyLength, path: Path, mut filters: Box<Filters>) {
         let coding = match path {
             Path::Verbatim => Coding::Chunked,
             Path::Payload(coding) | Path::Filtered(coding) => coding,
         };
         self.start(length, Path::Filtered(coding));
+        filters.start(coding);
         self.filters = Some(filters);
     }
 
@@ -276,11 +280,15 @@ mod tests {
     }
 
     /// All that has arrived by now.
-    fn arrived(peer: &mut TcpStream) -> usize {
+    fn read_arrived(peer: &mut TcpStream) -> Vec<u8> {
         let mut all = Vec::new();
         peer.set_nonblocking(true).unwrap();
         let _ = peer.read_to_end(&mut all);
-        all.len()
+        all
+    }
+
+    fn arrived(peer: &mut TcpStream) -> usize {
+        read_arrived(peer).len()
     }
 
     #[test]
@@ -307,6 +315,48 @@ mod tests {
             assert_eq!(pumped, if ended { Poll::Ready(true) } else { Poll::Pending });
             assert_eq!(arrived(&mut receiver), 2 * room);
         }
+    }
+
+    /// The sizes of the chunks that so many zeros become, compressed.
+    fn chunks_of_zeros(count: usize) -> Vec<usize> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        let ((from, mut sender), (mut to, mut receiver)) = (pair(), pair());
+        let settings = compress::Settings { level: 1, window_bits: 15, memory_level: 8, most_memory: 0 };
+        let encoder = compress::Encoder::new(compress::Algorithm::Gzip, &settings).unwrap();
+        let rank = Rank { of_backend: true, place: 0 };
+        let filters = Filters::of([(rank, Filter::compress(encoder))]).unwrap();
+        let mut flow = Flow::default();
+        flow.start_filtered(BodyLength::UntilClose, Path::Payload(Coding::Chunked), filters);
+        let mut from = Socket { stream: from, input: Some(Buffer::large()) };
+        let sending = std::thread::spawn(move || sender.write_all(&vec![0; count]).unwrap());
+        if count < Buffer::large().capacity() * 2 {
+            sending.join().unwrap();
+        }
+        runtime
+            .block_on(poll_fn(|context| {
+                flow.poll_pump(context, Source::H1(&mut from), &mut Sink::H1(&mut to))
+            }))
+            .unwrap();
+        let (mut bytes, mut sizes) = (&read_arrived(&mut receiver)[..], Vec::new());
+        while !bytes.is_empty() {
+            let line = bytes.iter().position(|byte| *byte == b'\r').unwrap();
+            let size = std::str::from_utf8(&bytes[..line]).unwrap();
+            let size = usize::from_str_radix(size, 16).unwrap();
+            sizes.push(size);
+            bytes = &bytes[line + 2 + size + 2..];
+        }
+        sizes
+    }
+
+    #[test]
+    fn what_compression_makes_little_of_leaves_together() {
+        // Two reads and what stands behind the body, then the last chunk.
+        let sizes = chunks_of_zeros(100_000);
+        assert!(sizes.len() <= 3, "{sizes:?}");
+        assert_eq!(sizes.last(), Some(&0));
+        // Nobody waits for more than four.
+        let sizes = chunks_of_zeros(4 << 20);
+        assert!(sizes.len() > (4 << 20) / (4 * Buffer::large().capacity()), "{sizes:?}");
     }
 
     fn admitted(length: BodyLength, path: Path, parts: &[&[u8]]) -> (Vec<u8>, usize, bool) {

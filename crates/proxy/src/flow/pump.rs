@@ -20,6 +20,13 @@ const SPLICE_LEAST: u64 = 4096;
 /// While less is staged than this, payload joins a head before it is sent.
 const TOGETHER: usize = 16 * 1024;
 
+/// While less came out of filters than this, and more comes fast, it is not sent yet: compression makes
+/// little of much, and to send it costs more than its bytes do.
+const GATHERED: usize = 32 * 1024;
+
+/// After so many reads it is, whatever it is: the receiver is not kept waiting.
+const GATHERED_READS: u8 = 4;
+
 /// What went on in filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Passed {
@@ -189,7 +196,16 @@ impl Flow {
             filters.end();
             self.framing = Framing::Held;
         }
+        self.gathered += 1;
+        let gathers = self.bulk
+            && self.gathered < GATHERED_READS
+            && !self.has_ended()
+            && !filters.holds()
+            && filters.made() < GATHERED;
         self.filters = Some(filters);
+        if gathers {
+            return taken;
+        }
         let staged = self.stage_filtered();
         taken.and(staged)
     }
@@ -200,6 +216,7 @@ impl Flow {
     /// It is longer or shorter than the receiver was told.
     pub(super) fn stage_filtered(&mut self) -> Result<(), FlowError> {
         let (Path::Filtered(coding), Some(filters)) = (self.path, &mut self.filters) else { return Ok(()) };
+        self.gathered = 0;
         filters.give(coding, &mut self.staged)?;
         if filters.is_over() && matches!(self.framing, Framing::Held) {
             self.framing = Framing::Done;
@@ -254,16 +271,18 @@ impl Flow {
         Poll::Ready(self.stage_filtered().map(|()| Passed::Something))
     }
 
-    /// The sender pauses: what compression held back leaves. Says whether there was anything.
+    /// The sender pauses: what compression held back leaves, and what was gathered. Says whether there
+    /// was anything.
     ///
     /// # Errors
     /// What comes out is longer than the receiver was told.
     #[cold]
     pub(super) fn flush_filters(&mut self) -> Result<bool, FlowError> {
         let Some(filters) = &mut self.filters else { return Ok(false) };
-        let has_given = filters.flush(0);
+        filters.flush(0);
+        let has_any = filters.made() > 0;
         self.stage_filtered()?;
-        Ok(has_given)
+        Ok(has_any)
     }
 
     /// Moves the body on as far as both sides allow; `Ready` once all of it has been sent. What

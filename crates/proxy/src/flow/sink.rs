@@ -142,6 +142,29 @@ pub(crate) enum Coding {
 }
 
 impl Coding {
+    /// How many bytes before payload most portions need that are made where they are sent from.
+    pub(crate) fn room(self) -> usize {
+        match self {
+            // The size line of a chunk from 4 KiB to 64 KiB.
+            Self::Chunked => 6,
+            Self::Bare | Self::Nothing => 0,
+        }
+    }
+
+    /// Makes what `out` has behind its first [`room`](Self::room) bytes, which is not empty, what is
+    /// sent of it.
+    pub(crate) fn enclose(self, out: &mut Vec<u8>) {
+        match self {
+            Self::Nothing => out.clear(),
+            Self::Bare => {}
+            Self::Chunked => {
+                let room = self.room();
+                out.splice(..room, http::chunk::chunk_size(out.len() - room));
+                out.extend_from_slice(http::chunk::CHUNK_END);
+            }
+        }
+    }
+
     /// Writes a piece of payload behind what `out` holds.
     pub(crate) fn write(self, data: &[u8], out: &mut Vec<u8>) {
         match self {
@@ -172,6 +195,25 @@ impl Coding {
                     }
                 }
                 out.extend_from_slice(b"\r\n");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payload_that_is_made_in_its_place_is_sent_as_any_other() {
+        for coding in [Coding::Bare, Coding::Chunked, Coding::Nothing] {
+            for length in [1, 15, 16, 4095, 4096, 65535, 65536, 200_000] {
+                let payload = vec![b'x'; length];
+                let (mut written, mut enclosed) = (Vec::new(), vec![0; coding.room()]);
+                coding.write(&payload, &mut written);
+                enclosed.extend_from_slice(&payload);
+                coding.enclose(&mut enclosed);
+                assert!(written == enclosed, "{coding:?} {length}");
             }
         }
     }
