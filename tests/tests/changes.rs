@@ -31,6 +31,7 @@ const ALGORITHMS: &[&str] = &[
     "balance leastconn",
     "balance first",
     "balance random",
+    "balance sticky",
     "balance peak-ewma decay 1s",
     "balance uri",
     "balance uri\n hash-type consistent",
@@ -180,4 +181,32 @@ fn peak_ewma_leaves_a_server_that_fails_fast_alone_until_it_answers_again() {
     let before = bad.requests();
     (0..100).for_each(|number| assert_eq!(status(&mut connection, &format!("/again/{number}")), 200));
     assert!(bad.requests() > before);
+}
+
+#[test]
+fn a_sticky_backend_stays_with_a_server_until_that_one_goes() {
+    let (first, second) = (Origin::text("first"), Origin::text("second"));
+    let servers = format!(" server a 127.0.0.1:{}\n server b 127.0.0.1:{}\n", first.port(), second.port());
+    let (_weir, socket, port) = start("balance sticky", "", &servers);
+    let asked = || {
+        let mut client = Client::connect(port);
+        let answer = client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").response();
+        answer.expect("an answer").text()
+    };
+    let set = |server: &str, state: &str| {
+        assert_eq!(ask(&socket, &format!("set server l/{server} state {state}")).trim(), "");
+    };
+    for (change, wanted) in [
+        (None, "first"),
+        (Some(("a", "maint")), "second"),
+        (Some(("a", "ready")), "second"),
+        (Some(("b", "maint")), "first"),
+    ] {
+        if let Some((server, state)) = change {
+            set(server, state);
+        }
+        for _ in 0..3 {
+            assert_eq!(asked(), wanted, "{change:?}");
+        }
+    }
 }

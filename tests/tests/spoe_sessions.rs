@@ -3,7 +3,8 @@
 
 use std::io::Read;
 use std::net::{Ipv4Addr, UdpSocket};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
+use std::thread;
 use std::time::Instant;
 
 use weir_tests::agent::{agent, scope, set};
@@ -70,7 +71,8 @@ fn rules_on_answers_know_the_connection_to_the_agent() {
     let agent = ready();
     let rules = "tcp-response content set-var(proc.dst) bc_dst\n tcp-response content set-var(proc.port) bc_dst_port\n \
                  tcp-response content set-var(proc.src) bc_src\n tcp-response content set-var(proc.err) bc_err\n \
-                 tcp-response content set-var(proc.reused) bc_reused\n tcp-response content set-var(proc.rtt) bc_rtt(us)";
+                 tcp-response content set-var(proc.reused) bc_reused\n tcp-response content set-var(proc.rtt) bc_rtt(us)\n \
+                 tcp-response content set-var(proc.major) bc_http_major\n tcp-response content set-var(proc.glitches) bc_glitches";
     let (weir, port) = with_rules("", rules, &agent);
     for reused in ["0", "1"] {
         assert_eq!(shown(get(port, "/"), "x-got").trim(), "ok");
@@ -80,6 +82,9 @@ fn rules_on_answers_know_the_connection_to_the_agent() {
             ("src", "127.0.0.1".to_owned()),
             ("err", "0".to_owned()),
             ("reused", reused.to_owned()),
+            // It is no HTTP.
+            ("major", String::new()),
+            ("glitches", String::new()),
         ];
         for (name, wanted) in wanted {
             assert_eq!(variable(&weir, name), wanted, "{name}");
@@ -219,4 +224,42 @@ fn what_a_script_answers_is_counted_for_the_backend() {
     assert_eq!(shown(get(port, "/some"), "x-got").trim(), "lua");
     let count = |name: &str| weir.stat("agents,BACKEND", name);
     assert_eq!((count("bin"), count("bout")), ("32".to_owned(), "12".to_owned()));
+}
+
+#[test]
+fn a_question_has_a_line_of_its_own_by_which_it_is_ended() {
+    let (answer, held) = mpsc::channel::<()>();
+    let held = Mutex::new(held);
+    // Until nobody holds it any more.
+    let agent = agent(move |_| {
+        _ = held.lock().expect("no test failed in it").recv();
+        vec![set(scope::TXN, "foo", "ok")]
+    });
+    let file = engine(LINES, EVENTS);
+    let (weir, port) = Setting::new(&file, FRONT, agent.port()).run();
+    let line_of = |frontend: &str| {
+        let all = weir.ask("show sess");
+        all.lines().find(|line| line.contains(&format!(" fe={frontend} "))).map(str::to_owned)
+    };
+    let number = |line: &str| line.split(':').next().expect("there is one").to_owned();
+    for killed in ["ag", "f"] {
+        let asking = thread::spawn(move || get(port, "/"));
+        assert!(eventually(|| line_of("ag").is_some_and(|line| line.contains(" act=response "))));
+        let (question, asker) = (line_of("ag").expect("a line"), line_of("f").expect("a line"));
+        assert!(question.contains(": proto=? fe=ag be=agents srv=a "), "{question}");
+        assert!(question.contains(" in=28 "), "{question}");
+        assert!(asker.contains(" be=<NONE> srv=<none> ") && asker.contains(" act=request "), "{asker}");
+        assert_eq!(weir.ask("show sess server agents/a").trim().lines().count(), 1);
+        let dump = weir.ask(&format!("show sess {}", number(&question)));
+        assert!(dump.contains(" proto=?\n") && dump.contains("  frontend=ag (id="), "{dump}");
+        let ended = if killed == "ag" { &question } else { &asker };
+        weir.ask(&format!("shutdown session {}", number(ended)));
+        let response = asking.join().expect("the thread got something");
+        match killed {
+            "ag" => assert_eq!(shown(response, "x-got").trim(), "257", "the stream goes on"),
+            _ => assert!(response.is_none_or(|response| response.status != 200), "the stream ends"),
+        }
+        assert!(eventually(|| line_of("ag").is_none()));
+    }
+    drop(answer);
 }

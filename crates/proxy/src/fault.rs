@@ -3,6 +3,7 @@
 
 use http::ErrorKind;
 use sample::{Cause, ConnectionError, Phase};
+use state::sessions::Kill;
 
 /// Why a request or stream did not go the usual way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,6 +89,15 @@ pub(crate) enum RetryKind {
 }
 
 impl Fault {
+    /// What a stream that is ended from outside ends with.
+    pub(crate) fn of_kill(why: Kill) -> Self {
+        Self::Killed(match why {
+            Kill::Operator => Cause::Killed,
+            Kill::ServerDown => Cause::Down,
+            Kill::ServerUp => Cause::Up,
+        })
+    }
+
     /// The status sent to the client if nothing was sent yet; `None` when nobody reads it.
     pub(crate) fn status(self) -> Option<u16> {
         Some(match self {

@@ -332,6 +332,13 @@ pub struct Registered {
     entry: Rc<Entry>,
 }
 
+impl Registered {
+    /// The entry for somebody who waits for its end while another stands in its place.
+    pub fn watched(&self) -> Rc<Entry> {
+        self.entry.clone()
+    }
+}
+
 impl Deref for Registered {
     type Target = Entry;
 

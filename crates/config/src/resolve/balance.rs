@@ -143,11 +143,11 @@ fn algorithm(
                 .haproxy("balance rdp-cookie : missing cookie name."));
         }
         "rdp-cookie" => Algorithm::RdpCookie { name: inside.unwrap_or("mstshash").into() },
-        "sticky" if is_log => Algorithm::Sticky,
-        "log-hash" | "sticky" => {
-            return Err(Diagnostic::alert(format!("`balance {name}` is only for backends in `mode log`"))
+        "sticky" => Algorithm::Sticky,
+        "log-hash" => {
+            return Err(Diagnostic::alert("`balance log-hash` is only for backends in `mode log`")
                 .at(word.span())
-                .haproxy(format!("'balance {name}' is only usable in log mode.")));
+                .haproxy("'balance log-hash' is only usable in log mode."));
         }
         _ => return Err(unknown_algorithm(name, word)),
     };

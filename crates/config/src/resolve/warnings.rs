@@ -202,6 +202,7 @@ const ABOUT_HTTP: &[&str] = &[
     "option forwarded",
     "option forwardfor",
     "option http-buffer-request",
+    "option http-drop-request-trailers",
     "option http-drop-response-trailers",
     "option http-ignore-probes",
     "option http-pretend-keepalive",

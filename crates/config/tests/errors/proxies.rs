@@ -115,7 +115,10 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
             "[WARNING] 'option originalto' ignored for backend 'b' as it requires HTTP mode.",
         ],
     ),
-    ("listen l\n bind :1\n option http-drop-request-trailers\n", &[]),
+    (
+        "listen l\n bind :1\n option http-drop-request-trailers\n",
+        &["[WARNING] 'option http-drop-request-trailers' ignored for proxy 'l' as it requires HTTP mode."],
+    ),
     (
         "defaults\n option dontlognull now\n",
         &["[ALERT] [2] : 'option dontlognull' cannot handle unexpected argument 'now'."],

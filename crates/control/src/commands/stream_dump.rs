@@ -96,6 +96,14 @@ impl<'a> Shown<'a> {
         }
     }
 
+    /// Which protocol it came by and from where; nobody connected for a question to an agent.
+    fn origin(&self, key: &str) -> String {
+        if self.entry.frontend.mode == Mode::Spop {
+            return "proto=?".into();
+        }
+        format!("proto={} {key}={}", protocol(self.entry.source), self.address(self.entry.source))
+    }
+
     /// One line.
     pub(crate) fn line(&self) -> String {
         let (entry, anonymous) = (self.entry, &self.anonymous);
@@ -104,13 +112,12 @@ impl<'a> Shown<'a> {
         let (request, response) = self.analysers();
         let thread = entry.worker + 1;
         format!(
-            "{:#x}: proto={} src={} fe={} be={backend} srv={server} ts=00 epoch=0 age={} calls={} rate=0 cpu=0 lat=0 \
+            "{:#x}: {} fe={} be={backend} srv={server} ts=00 epoch=0 age={} calls={} rate=0 cpu=0 lat=0 \
              rq[f=0h,i=0,an={request:02x}h,ax=] rp[f=0h,i=0,an={response:02x}h,ax=] \
              scf=[{},0h,fd={thread}/{},rex=,wex=] scb=[{},1h,fd={thread}/{},rex=,wex=] exp= rc=0 c_exp= \
              act={} idle={} in={} out={}{}\n",
             entry.id,
-            protocol(entry.source),
-            self.address(entry.source),
+            self.origin("src"),
             anonymous.word(&entry.frontend.name),
             self.age(),
             entry.requests,
@@ -146,12 +153,11 @@ impl<'a> Shown<'a> {
         let mut date = String::new();
         let _ = Date::local(when.seconds).write_log(when.millis(), &mut date);
         let mut out = format!(
-            "{:#x}: [{date}] id={} proto={} source={}\n  \
+            "{:#x}: [{date}] id={} {}\n  \
              flags=0x0, conn_retries=0, conn_exp=<NEVER> conn_et=0x000 srv_conn=(nil), pend_pos=(nil) waiting=0 epoch=0\n",
             entry.id,
             entry.id & 0xff_ffff_ffff,
-            protocol(entry.source),
-            self.address(entry.source)
+            self.origin("source")
         );
         let _ = writeln!(
             out,

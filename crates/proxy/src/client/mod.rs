@@ -26,9 +26,9 @@ use runtime::Boxed;
 use runtime::shared::Shared as _;
 use runtime::timer::{self, Timer};
 use runtime::worker::Load;
-use sample::{Cause, ConnectionError, Session};
+use sample::{ConnectionError, Session};
 use state::counters::Traffic;
-use state::sessions::{self, Kill, Registered};
+use state::sessions::{self, Registered};
 
 use crate::fault::Fault;
 use crate::flow::Socket;
@@ -152,11 +152,7 @@ impl Client {
     /// Ready when the request is to be ended from outside: by an operator, or with its server.
     #[inline]
     pub(crate) fn poll_killed(&self, context: &mut Context<'_>) -> Poll<Fault> {
-        self.entry.poll_killed(context).map(|why| match why {
-            Kill::Operator => Fault::Killed(Cause::Killed),
-            Kill::ServerDown => Fault::Killed(Cause::Down),
-            Kill::ServerUp => Fault::Killed(Cause::Up),
-        })
+        self.entry.poll_killed(context).map(Fault::of_kill)
     }
 
     /// Reads more of what the client sends: 0 at its end.

@@ -1,6 +1,6 @@
-//! A session of the proxy's own in the place of a client's. What is asked on behalf of a client is a
-//! stream of its own: rules of where it goes see nothing of the client's session, and count nothing
-//! in it. Used by `evaluate::spoe`.
+//! A stream of the proxy's own in the place of a client's. What is asked on behalf of a client is a
+//! stream of its own: `show sess` has a line for it, and rules of where it goes see nothing of the
+//! client's session, and count nothing in it. Used by `evaluate::spoe`.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -8,30 +8,36 @@ use std::rc::Rc;
 
 use runtime::worker::Load;
 use sample::Session;
+use state::sessions::Registered;
 
 use super::{Client, Link};
 
-/// A client that has another session until this is dropped.
+/// A client that has another entry, and perhaps another session, until this is dropped.
 pub(crate) struct StandIn<'a> {
     client: &'a mut Client,
     /// What it had before.
-    theirs: Rc<Link>,
+    entry: Option<Registered>,
+    link: Option<Rc<Link>>,
 }
 
 impl Client {
-    /// Has `session`, which no listener accepted, stand in for the client's own.
-    pub(crate) fn stand_in(&mut self, session: Session) -> StandIn<'_> {
-        debug_assert!(session.listener.is_nobody(), "it would give back places that it never took");
-        let own = Rc::new(Link {
-            session,
-            frontend: self.frontend.clone(),
-            worker: self.worker.clone(),
-            private: RefCell::default(),
-            last_server: RefCell::default(),
-            _load: Load::none(),
+    /// Has `entry` stand in for the client's own, and `session`, which no listener accepted, where
+    /// something looks at it.
+    pub(crate) fn stand_in(&mut self, entry: Registered, session: Option<Session>) -> StandIn<'_> {
+        let entry = Some(std::mem::replace(&mut self.entry, entry));
+        let link = session.map(|session| {
+            debug_assert!(session.listener.is_nobody(), "it would give back places that it never took");
+            let own = Rc::new(Link {
+                session,
+                frontend: self.frontend.clone(),
+                worker: self.worker.clone(),
+                private: RefCell::default(),
+                last_server: RefCell::default(),
+                _load: Load::none(),
+            });
+            std::mem::replace(&mut self.link, own)
         });
-        let theirs = std::mem::replace(&mut self.link, own);
-        StandIn { client: self, theirs }
+        StandIn { client: self, entry, link }
     }
 }
 
@@ -51,6 +57,11 @@ impl DerefMut for StandIn<'_> {
 
 impl Drop for StandIn<'_> {
     fn drop(&mut self) {
-        std::mem::swap(&mut self.client.link, &mut self.theirs);
+        if let Some(entry) = self.entry.take() {
+            self.client.entry = entry;
+        }
+        if let Some(link) = self.link.take() {
+            self.client.link = link;
+        }
     }
 }

@@ -1,13 +1,15 @@
 //! The client's connection, its PROXY protocol header, the connection to the server (manual, 7.3.3
 //! and 7.3.4).
 
+use state::Mode;
+
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, Args, Kind, arg};
 use crate::env::Env;
 use crate::place::Columns;
 use crate::scope::Scope;
 use crate::session::{Endpoint, Session};
-use crate::transaction::StreamFacts;
+use crate::transaction::{StreamFacts, Transaction};
 use crate::value::{Type, Value};
 
 #[rustfmt::skip]
@@ -245,7 +247,13 @@ fn fc_glitches<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Valu
 }
 
 fn bc_glitches<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    env.transaction.map(|transaction| Value::Int(transaction.server_glitches.into()))
+    let transaction = env.transaction.filter(|transaction| !is_question(transaction))?;
+    Some(Value::Int(transaction.server_glitches.into()))
+}
+
+/// Whether it is a question to an agent, whose connection knows of no HTTP.
+fn is_question(transaction: &Transaction) -> bool {
+    transaction.backend.as_ref().is_some_and(|backend| backend.mode == Mode::Spop)
 }
 
 fn bc_reused<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
@@ -275,7 +283,8 @@ fn bc_dst_port<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Valu
 }
 
 fn bc_http_major<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    let major = if env.transaction?.server_stream.is_some() { 2 } else { 1 };
+    let transaction = env.transaction.filter(|transaction| !is_question(transaction))?;
+    let major = if transaction.server_stream.is_some() { 2 } else { 1 };
     server_end(env, true).map(|_| Value::Int(major))
 }
 

@@ -14,6 +14,7 @@ use runtime::timer::{Timer, now_ms, now_us};
 use sample::track::Event;
 use spop::{Config, Refusal, Status};
 use state::Answer;
+use state::sessions::{Activity, Entry};
 
 use super::backend::{Asked, note, note_server, of_answer, of_question, stand_in};
 use super::failure::Failure;
@@ -47,24 +48,31 @@ pub(super) async fn ask(
     let asked = Asked { agent, backend: &backend, messages, leaving, is_seen };
     // What is known of reaching the agent is not the stream's.
     let mut own = Exchange::take();
-    let outcome = if is_seen {
-        let mut standing_in = stand_in(client, agent);
-        in_time(agent, reach(&mut standing_in, &mut own, asked)).await
-    } else {
-        in_time(agent, reach(client, &mut own, asked)).await
-    };
+    let theirs = client.entry.watched();
+    let mut standing_in = stand_in(client, asked);
+    let outcome = in_time(agent, &theirs, reach(&mut standing_in, &mut own, asked)).await;
+    drop(standing_in);
     own.give();
     outcome
 }
 
-/// Waits as long as the agent's `timeout processing` says.
-async fn in_time<T>(agent: &Agent, asking: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+/// Waits as long as the agent's `timeout processing` says, and the stream that asks lasts.
+async fn in_time<T>(
+    agent: &Agent,
+    theirs: &Entry,
+    asking: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
     let timer = Timer::new();
     timer.set_after(now_ms(), agent.timeout);
     let mut asking = pin!(asking);
-    poll_fn(|context| match asking.as_mut().poll(context) {
-        Poll::Ready(outcome) => Poll::Ready(outcome),
-        Poll::Pending => timer.poll_expired(context).map(|()| Err(Failure::LATE)),
+    poll_fn(|context| {
+        if let Poll::Ready(outcome) = asking.as_mut().poll(context) {
+            return Poll::Ready(outcome);
+        }
+        if let Poll::Ready(why) = theirs.poll_killed(context) {
+            return Poll::Ready(Err(Failure::Stream(Fault::of_kill(why))));
+        }
+        timer.poll_expired(context).map(|()| Err(Failure::LATE))
     })
     .await
 }
@@ -117,6 +125,7 @@ async fn reach(client: &mut Client, own: &mut Exchange, asked: Asked<'_>) -> Res
             }
         };
         attempt::count_attempt(own, &lease);
+        client.entry.set_server(&lease.server().held);
         if asked.is_seen {
             note_server(own, lease.server());
         }
@@ -264,6 +273,7 @@ async fn wait(
     asked: Asked<'_>,
     question: &mut Question,
 ) -> Result<Result<(), NoAnswer>, Fault> {
+    client.entry.activity.set(Activity::Response);
     client.timer.set_after(now_ms(), asked.backend.timeouts.server);
     let watch = Watch { leaving: asked.leaving, late: Fault::ServerTimeout };
     client.wait(watch, |_, context| question.poll_answer(context)).await

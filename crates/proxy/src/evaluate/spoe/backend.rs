@@ -14,6 +14,7 @@ use runtime::timer::{now_ms, now_us};
 use sample::track::{self, Event};
 use sample::{Accepted, Ends, Env, LogOrigin, LogProfile, Session};
 use spop::kind;
+use state::sessions::{self, Activity};
 
 use super::failure::Failure;
 use crate::client::{Client, StandIn, Watch};
@@ -52,17 +53,26 @@ impl Asked<'_> {
     }
 }
 
-/// Gives the question a session of its own in the place of the client's.
-pub(super) fn stand_in<'c>(client: &'c mut Client, agent: &Agent) -> StandIn<'c> {
-    let session = Session::new(Accepted {
-        ends: Ends::ABSENT,
-        wall_us: WallTime::now().since_1970_us(),
-        us: now_us(),
-        frontend: Local::new(agent.frontend.clone()),
-        listener: Local::new(agent.listener.clone()),
-        id: client.worker.session_id(),
+/// Gives the question an entry of its own in the place of the client's, and a session where something
+/// looks at it.
+pub(super) fn stand_in<'c>(client: &'c mut Client, asked: Asked<'_>) -> StandIn<'c> {
+    let Asked { agent, backend, .. } = asked;
+    let frontend = Local::new(agent.frontend.clone());
+    let entry = sessions::register(&frontend, None, None, now_ms());
+    entry.activity.set(Activity::Request);
+    entry.set_backend(&backend.held);
+    entry.bytes_in.set(asked.length());
+    let session = asked.is_seen.then(|| {
+        Session::new(Accepted {
+            ends: Ends::ABSENT,
+            wall_us: WallTime::now().since_1970_us(),
+            us: now_us(),
+            frontend,
+            listener: Local::new(agent.listener.clone()),
+            id: client.worker.session_id(),
+        })
     });
-    client.stand_in(session)
+    client.stand_in(entry, session)
 }
 
 /// `tcp-request content`, before a server is chosen; gives the service that answers in a server's place,

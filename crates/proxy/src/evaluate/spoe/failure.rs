@@ -40,9 +40,8 @@ impl Failure {
     /// What a fault on the way to the agent is to the stream.
     pub(super) fn of_fault(fault: Fault) -> Self {
         match fault {
-            Fault::ClientAborted | Fault::ClientReset | Fault::ClientTimeout | Fault::Killed(_) => {
-                Self::Stream(fault)
-            }
+            Fault::ClientAborted | Fault::ClientReset | Fault::ClientTimeout => Self::Stream(fault),
+            // A question that was ended from outside is one of them.
             _ => Self::BROKEN,
         }
     }
