@@ -6,11 +6,10 @@
 //! grow is written as it is.
 //!
 //! Its time goes into branches that are not foreseen and into the way from a place over the table to
-//! the earlier place and to the next one, so that both are few and short: the table tells most places
-//! apart that do not match, matches of six bytes are the
-//! shortest but at the beginning of a body (shorter ones save few bits beside literals where they are
-//! far back), literals are written seven at a time, and the buffer is a ring, whose places the table
-//! holds as they are.
+//! the earlier place and to the next one, so that both are few and short: the table tells nearly all
+//! places apart that do not match, matches of six bytes are the shortest but at the beginning of a
+//! body (shorter ones save few bits beside literals where they are far back), literals are written
+//! seven at a time, and the buffer is a ring, whose places the table holds as they are.
 //!
 //! Called by `pool`, for level 1 alone: the levels above are zlib's (`zlib`).
 
