@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use weir_tests::chunks::unchunked;
-use weir_tests::client::{Client, Response, exchange, exchange_with, get};
-use weir_tests::{Origin, Scratch, Weir, eventually, free_port, scratch, workspace};
+use weir_tests::client::{Client, Response, exchange_with, get};
+use weir_tests::{Origin, Scratch, Weir, eventually, free_port, scratch};
 
 /// Writes a script.
 fn script(name: &str, text: &str) -> Scratch {
@@ -528,29 +528,6 @@ fn an_object_of_a_request_is_refused_in_another() {
     let again = ask(port, "/");
     let said = again.header("x").unwrap_or_default();
     assert!(said.starts_with("false") && said.contains("is over"), "{said}");
-}
-
-#[test]
-fn the_recipe_lets_pages_of_other_sites_in() {
-    let origin = Origin::start(|_, _| b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npage".to_vec());
-    let recipes = workspace().join("docs/recipes");
-    let text = std::fs::read_to_string(recipes.join("cors.cfg")).expect("the recipe is there");
-    let port = free_port();
-    let text = text
-        .replace("bind :8080", &format!("bind 127.0.0.1:{port}"))
-        .replace("/etc/haproxy", &recipes.display().to_string())
-        .replace("192.0.2.10:8080", &format!("127.0.0.1:{}", origin.port()));
-    let _weir = Weir::start(&text, &[port]);
-    let allowed = |fields: &str| {
-        let response = exchange_with(port, "/", fields).expect("an answer");
-        response.header("access-control-allow-origin").map(str::to_owned)
-    };
-    assert_eq!(allowed("Origin: https://app.example.com\r\n").as_deref(), Some("https://app.example.com"));
-    assert_eq!(allowed("Origin: https://evil.example.com\r\n"), None);
-    assert_eq!(allowed(""), None);
-    let asked = "OPTIONS / HTTP/1.1\r\nHost: a\r\nOrigin: https://admin.example.com\r\nAccess-Control-Request-Method: PUT\r\n\r\n";
-    let response = exchange(port, asked).expect("an answer");
-    assert_eq!((response.status, response.header("vary")), (204, Some("origin")));
 }
 
 #[test]
