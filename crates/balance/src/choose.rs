@@ -39,11 +39,7 @@ impl Core {
             }
             Method::Random(draws) => self.random(table, draws, wish, limit),
             Method::PeakEwma { decay_us } => self.peak_ewma(table, decay_us, wish, limit),
-            Method::Sticky => {
-                let mut all = table.usable.iter().map(|&index| index as usize);
-                let first = all.next()?;
-                if Some(first) == wish.avoid { all.next().or(Some(first)) } else { Some(first) }
-            }
+            Method::Sticky => table.usable.first().map(|&index| index as usize),
         }
     }
 
