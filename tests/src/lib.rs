@@ -61,6 +61,20 @@ pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests stand in the workspace").to_path_buf()
 }
 
+/// The text of a recipe (`docs/recipes`) that listens on this port of 127.0.0.1, with these of its
+/// addresses in place of its own.
+pub fn recipe(name: &str, port: u16, addresses: &[(&str, u16)]) -> String {
+    let path = workspace().join("docs/recipes").join(name);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let text = text.replace("bind :8080", &format!("bind 127.0.0.1:{port}"));
+    let text = text.replace("bind :80", &format!("bind 127.0.0.1:{port}"));
+    assert!(text.contains(&format!("bind 127.0.0.1:{port}\n")), "{text}");
+    addresses.iter().fold(text, |text, (address, port)| {
+        assert!(text.contains(address), "{name} has no {address}");
+        text.replace(address, &format!("127.0.0.1:{port}"))
+    })
+}
+
 /// A port of 127.0.0.1 that nothing listens on, and that stays the caller's for the life of this
 /// process.
 ///

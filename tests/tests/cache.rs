@@ -9,7 +9,7 @@ use weir_tests::chunks::chunked;
 use weir_tests::client::{Client, exchange, exchange_with, get};
 use weir_tests::logs::Collector;
 use weir_tests::multiplexed::{DATA, Frames};
-use weir_tests::{Origin, Weir, eventually, free_port, workspace};
+use weir_tests::{Origin, Weir, eventually, free_port, recipe};
 
 /// Answers every request with its number in a body, fresh for a minute, and with the fields that the
 /// path names behind a `?`, semicolons between them and percent signs for spaces.
@@ -384,15 +384,9 @@ fn what_is_purged_is_asked_for_anew() {
 #[test]
 fn the_recipe_keeps_pages_and_lets_them_be_purged() {
     let origin = numbered();
-    let path = workspace().join("docs/recipes/caching.cfg");
-    let text = std::fs::read_to_string(&path).expect("the recipe is there");
     let port = free_port();
-    let server = format!("127.0.0.1:{}", origin.port());
-    let text = text
-        .replace("bind :80", &format!("bind 127.0.0.1:{port}"))
-        .replace("/var/cache/weir", "files")
-        .replace("192.0.2.10:8080", &server)
-        .replace("192.0.2.11:8080", &server);
+    let servers = [("192.0.2.10:8080", origin.port()), ("192.0.2.11:8080", origin.port())];
+    let text = recipe("caching.cfg", port, &servers).replace("/var/cache/weir", "files");
     let _weir = Weir::start(&text, &[port]);
     let first = ok(get(port, "/page"));
     let again = ok(get(port, "/page"));

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use weir_tests::client::Client;
 use weir_tests::compression::{accepting, ask, content, decoded, origin, payload, start, start_with};
-use weir_tests::{Origin, Weir, eventually, free_port, workspace};
+use weir_tests::{Origin, Weir, eventually, free_port, recipe};
 
 #[test]
 fn the_client_chooses_among_what_is_offered() {
@@ -374,12 +374,8 @@ fn what_the_process_does_not_allow_is_sent_as_it_is() {
 #[test]
 fn the_recipe_compresses_text_as_each_client_can_decode_it() {
     let origin = origin(5000);
-    let path = workspace().join("docs/recipes/compression.cfg");
-    let text = std::fs::read_to_string(&path).expect("the recipe is there");
     let port = free_port();
-    let text = text
-        .replace(":8080", &format!("127.0.0.1:{port}"))
-        .replace("192.0.2.10:80", &format!("127.0.0.1:{}", origin.port()));
+    let text = recipe("compression.cfg", port, &[("192.0.2.10:80", origin.port())]);
     let _weir = Weir::start(&text, &[port]);
     for (accepted, expected) in [
         ("gzip, deflate, br, zstd", Some("zstd")),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use weir_tests::chunks::{chunked, unchunked};
 use weir_tests::client::{Client, exchange, get};
 use weir_tests::versions::{TIMEOUTS, curl};
-use weir_tests::{Origin, Scratch, Weir, eventually, free_port, scratch, workspace};
+use weir_tests::{Origin, Scratch, Weir, eventually, free_port, recipe, scratch};
 
 /// What the second backend's server got: heads and bodies.
 type Got = Arc<Mutex<Vec<(String, String)>>>;
@@ -333,14 +333,9 @@ fn a_rule_names_a_backend_of_http_and_a_share() {
 #[test]
 fn the_recipe_copies_what_changes_nothing() {
     let ((origin, first), (second, got)) = (second(OK.replace("second", "first!").leak()), second(OK));
-    let path = workspace().join("docs/recipes/mirroring.cfg");
     let port = free_port();
-    let text = std::fs::read_to_string(&path)
-        .expect("the recipe is there")
-        .replace("bind :8080", &format!("bind 127.0.0.1:{port}"))
-        .replace("192.0.2.10:8080", &format!("127.0.0.1:{}", origin.port()))
-        .replace("192.0.2.31:8080", &format!("127.0.0.1:{}", second.port()));
-    let _weir = Weir::start(&text, &[port]);
+    let servers = [("192.0.2.10:8080", origin.port()), ("192.0.2.31:8080", second.port())];
+    let _weir = Weir::start(&recipe("mirroring.cfg", port, &servers), &[port]);
     let post = "POST /change HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
     assert_eq!(exchange(port, post).expect("an answer").text(), "first!");
     assert_eq!(get(port, "/page").expect("an answer").text(), "first!");

@@ -3,7 +3,7 @@
 use weir_tests::client::{Client, exchange, get};
 use weir_tests::peers::{Kind, Peer};
 use weir_tests::versions::curl;
-use weir_tests::{Weir, eventually, free_port, workspace};
+use weir_tests::{Weir, eventually, free_port, recipe};
 
 /// Scripts by name.
 const SCRIPTS: [(&str, &str); 5] = [
@@ -30,10 +30,7 @@ fn start_with(php: &Peer, check: &str) -> (Weir, u16) {
         std::fs::write(php.files().join(name), text).expect("the temporary directory takes files");
     }
     let port = free_port();
-    let text = std::fs::read_to_string(workspace().join("docs/recipes/php.cfg"))
-        .expect("the recipe is there")
-        .replace(":8080", &format!("127.0.0.1:{port}"))
-        .replace("192.0.2.10:9000", &format!("127.0.0.1:{}", php.port))
+    let text = recipe("php.cfg", port, &[("192.0.2.10:9000", php.port)])
         .replace("/var/www/html", &php.files().display().to_string())
         .replace("\nglobal\n", "\nglobal\n    stats socket runtime level admin\n")
         .replace("proto fcgi check", &format!("proto fcgi {check}"));

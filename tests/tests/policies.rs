@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
 use weir_tests::client::{self, Client};
-use weir_tests::{Origin, Weir, eventually, free_port, program, scratch, server_lines};
+use weir_tests::{Origin, Weir, eventually, free_port, program, recipe, scratch, server_lines};
 
 /// Starts the program with a listener that has these lines and these servers.
 fn start(lines: &str, servers: &[u16]) -> (Weir, u16) {
@@ -432,14 +432,10 @@ fn clearing_all_counters_clears_those_of_policies_and_lets_servers_stand_where_t
 #[test]
 fn the_recipe_keeps_the_failures_of_a_server_from_clients() {
     let (bad, good) = (status(503), [Origin::text("good"), Origin::text("good")]);
-    let path = weir_tests::workspace().join("docs/recipes/failing-servers.cfg");
     let port = free_port();
-    let text = std::fs::read_to_string(&path)
-        .expect("the recipe is there")
-        .replace(":8080", &format!("127.0.0.1:{port}"))
-        .replace("192.0.2.10:80", &format!("127.0.0.1:{}", bad.port()))
-        .replace("192.0.2.11:80", &format!("127.0.0.1:{}", good[0].port()))
-        .replace("192.0.2.12:80", &format!("127.0.0.1:{}", good[1].port()))
+    let servers =
+        [("192.0.2.10:80", bad.port()), ("192.0.2.11:80", good[0].port()), ("192.0.2.12:80", good[1].port())];
+    let text = recipe("failing-servers.cfg", port, &servers)
         .replace("\nglobal\n", "\nglobal\n    stats socket runtime level admin\n");
     let weir = Weir::start(&text, &[port]);
     let mut client = Client::connect(port);

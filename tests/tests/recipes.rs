@@ -1,27 +1,19 @@
 //! Recipes (`docs/recipes`) with scripts, run as they are but for their addresses.
 
 use weir_tests::client::{exchange, exchange_with};
-use weir_tests::{Origin, Weir, free_port, workspace};
+use weir_tests::{Origin, Weir, free_port, recipe, workspace};
 
-/// The recipe of that name before this origin, with these addresses as well; its port.
-fn start(name: &str, origin: &Origin, addresses: &[(&str, u16)]) -> (Weir, u16) {
-    let recipes = workspace().join("docs/recipes");
-    let port = free_port();
-    let mut text = std::fs::read_to_string(recipes.join(name))
-        .expect("the recipe is there")
-        .replace("bind :8080", &format!("bind 127.0.0.1:{port}"))
-        .replace("/etc/haproxy", &recipes.display().to_string())
-        .replace("192.0.2.10:8080", &format!("127.0.0.1:{}", origin.port()));
-    for (address, port) in addresses {
-        text = text.replace(address, &format!("127.0.0.1:{port}"));
-    }
+/// The recipe of that name with these addresses; its port.
+fn start(name: &str, addresses: &[(&str, u16)]) -> (Weir, u16) {
+    let (port, folder) = (free_port(), workspace().join("docs/recipes"));
+    let text = recipe(name, port, addresses).replace("/etc/haproxy", &folder.display().to_string());
     (Weir::start(&text, &[port]), port)
 }
 
 #[test]
 fn the_recipe_lets_pages_of_other_sites_in() {
     let origin = Origin::start(|_, _| b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npage".to_vec());
-    let (_weir, port) = start("cors.cfg", &origin, &[]);
+    let (_weir, port) = start("cors.cfg", &[("192.0.2.10:8080", origin.port())]);
     let allowed = |fields: &str| {
         let response = exchange_with(port, "/", fields).expect("an answer");
         response.header("access-control-allow-origin").map(str::to_owned)
@@ -51,7 +43,8 @@ fn the_recipe_lets_in_who_is_signed_in() {
         answer.as_bytes().to_vec()
     });
     let origin = Origin::start(page);
-    let (_weir, port) = start("sign-in.cfg", &origin, &[("192.0.2.20:8080", service.port())]);
+    let servers = [("192.0.2.10:8080", origin.port()), ("192.0.2.20:8080", service.port())];
+    let (_weir, port) = start("sign-in.cfg", &servers);
     let asked = |fields: &str| exchange_with(port, "/page?a=b", fields).expect("an answer");
     assert_eq!(asked("Cookie: session=7\r\nX-User: eve\r\n").text(), "x-user: alice");
     let refused = asked("X-User: eve\r\n");

@@ -9,7 +9,7 @@ use weir_tests::agent::{Notified, Value, agent, scope, set, unset};
 use weir_tests::client::{Client, exchange, get};
 use weir_tests::spoe::{ALL_EVENTS, EVENTS, Setting, Told, engine, shown};
 use weir_tests::versions::TIMEOUTS;
-use weir_tests::{Haproxy, Origin, PATIENCE, Weir, free_port, scratch};
+use weir_tests::{Haproxy, Origin, PATIENCE, Weir, free_port, recipe, scratch};
 
 #[test]
 fn an_agent_is_told_what_the_message_says_and_sets_variables() {
@@ -409,17 +409,17 @@ fn the_recipe_refuses_who_has_no_good_name() {
         vec![set(scope::SESS, "score", if is_bad { 10 } else { 80 })]
     });
     let (port, origin) = (free_port(), Origin::text("ok"));
-    let folder = weir_tests::workspace().join("docs/recipes");
-    let read = |name: &str| std::fs::read_to_string(folder.join(name)).expect("the recipe");
+    let engine = weir_tests::workspace().join("docs/recipes/ip-reputation.conf");
+    let engine = std::fs::read_to_string(engine).expect("it is there");
     let conf = scratch("recipe").file("ip-reputation.conf");
-    let engine = read("ip-reputation.conf");
     std::fs::write(&conf, engine.replace("20ms", "10s")).expect("the temporary directory takes files");
-    let text = read("ip-reputation.cfg")
-        .replace("config ip-reputation.conf", &format!("config {}", conf.display()))
-        .replace("bind :80", &format!("bind 127.0.0.1:{port}"))
-        .replace("192.0.2.11:8080", &format!("127.0.0.1:{}", origin.port()))
-        .replace("192.0.2.21:9000", &format!("127.0.0.1:{}", agent.port()))
-        .replace("192.0.2.22:9000", &format!("127.0.0.1:{}", agent.port()));
+    let servers = [
+        ("192.0.2.11:8080", origin.port()),
+        ("192.0.2.21:9000", agent.port()),
+        ("192.0.2.22:9000", agent.port()),
+    ];
+    let text = recipe("ip-reputation.cfg", port, &servers)
+        .replace("config ip-reputation.conf", &format!("config {}", conf.display()));
     let _weir = Weir::start(&text, &[port]);
     for (name, status, asked) in [("good", [200, 200], 1), ("bad", [403, 403], 1)] {
         told.take();

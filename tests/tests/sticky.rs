@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use weir_tests::client::{Client, exchange_with};
-use weir_tests::{Origin, Weir, eventually, free_port, workspace};
+use weir_tests::{Origin, Weir, eventually, free_port, recipe};
 
 /// Three servers in turn in front of one origin, with these lines in their backend.
 fn start(lines: &str, words: [&str; 3], more: &str) -> (Weir, Origin, u16) {
@@ -151,15 +151,11 @@ fn streams_of_tcp_stick_as_well() {
     assert_eq!(noted(&weir, "l", "2F61000000"), "server_id=1 server_key=a");
 }
 
-/// A recipe started with the ports and servers of this machine in place of its own.
-fn recipe(name: &str, origin: &Origin) -> (Weir, u16) {
-    let path = workspace().join("docs/recipes").join(name);
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+/// A recipe before that origin, which answers for these of its servers.
+fn start_recipe(name: &str, servers: &[&str], origin: &Origin) -> (Weir, u16) {
     let port = free_port();
-    let text = text
-        .replace(":8080", &format!("127.0.0.1:{port}"))
-        .replace("192.0.2.10:80", &format!("127.0.0.1:{}", origin.port()));
-    let text = text.replace("192.0.2.11:80", &format!("127.0.0.1:{}", origin.port()));
+    let servers: Vec<_> = servers.iter().map(|address| (*address, origin.port())).collect();
+    let text = recipe(name, port, &servers);
     let text = text.replacen("global\n", "global\n    stats socket runtime level admin\n", 1);
     let weir = Weir::start(&text, &[]);
     assert!(!weir.ask("show info").is_empty(), "{text}: {}", weir.messages());
@@ -183,7 +179,7 @@ const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 #[test]
 fn the_recipe_for_rate_limits_refuses_who_asks_too_often() {
     let origin = origin();
-    let (_weir, port) = recipe("rate-limits.cfg", &origin);
+    let (_weir, port) = start_recipe("rate-limits.cfg", &["192.0.2.10:80"], &origin);
     let begun = Instant::now();
     let statuses: Vec<u16> = (0..60).map(|_| status(port, GET)).collect();
     // The limit is 50 in ten seconds: a machine that took longer than that proves nothing.
@@ -196,7 +192,7 @@ fn the_recipe_for_rate_limits_refuses_who_asks_too_often() {
 #[test]
 fn the_recipe_against_brute_force_shuts_out_who_guesses_passwords() {
     let origin = origin();
-    let (_weir, port) = recipe("brute-force.cfg", &origin);
+    let (_weir, port) = start_recipe("brute-force.cfg", &["192.0.2.10:80"], &origin);
     let login = |password: &str| {
         let body = format!("password={password}");
         let length = body.len();
@@ -212,7 +208,7 @@ fn the_recipe_against_brute_force_shuts_out_who_guesses_passwords() {
 #[test]
 fn the_recipe_for_connection_limits_closes_those_beyond() {
     let origin = origin();
-    let (weir, port) = recipe("connection-limits.cfg", &origin);
+    let (weir, port) = start_recipe("connection-limits.cfg", &["192.0.2.10:80"], &origin);
     let mut kept: Vec<Client> = (0..10).map(|_| Client::connect(port)).collect();
     assert!(
         kept.iter_mut().all(|client| client.send(GET).response().is_some_and(|answer| answer.status == 200))
@@ -228,7 +224,7 @@ fn the_recipe_for_sticky_sessions_keeps_a_session_at_its_server() {
     let origin = Origin::start(|_, _| {
         b"HTTP/1.1 200 OK\r\nSet-Cookie: JSESSIONID=abc; Path=/\r\nContent-Length: 0\r\n\r\n".to_vec()
     });
-    let (weir, port) = recipe("sticky-sessions.cfg", &origin);
+    let (weir, port) = start_recipe("sticky-sessions.cfg", &["192.0.2.10:80", "192.0.2.11:80"], &origin);
     assert_eq!(status(port, GET), 200);
     let first = noted(&weir, "app", "abc");
     assert!(first.starts_with("server_id="), "{first}");
