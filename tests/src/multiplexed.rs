@@ -76,6 +76,11 @@ impl Frames {
         Frames { stream, decoder: Decoder::new(4096) }
     }
 
+    /// The socket.
+    pub fn socket(&self) -> &TcpStream {
+        &self.stream
+    }
+
     /// Sends bytes as they are. An error is no failure of the test: the other side may have closed,
     /// and said why.
     pub fn raw(&mut self, bytes: &[u8]) -> &mut Frames {

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::{Mutex, mpsc};
 
 use weir_tests::client::Client;
-use weir_tests::multiplexed::{DATA, END_STREAM, Frames, HEADERS, RST_STREAM};
+use weir_tests::multiplexed::{DATA, END_HEADERS, END_STREAM, Frames, HEADERS, RST_STREAM, block, frame};
 use weir_tests::request::Request;
 use weir_tests::versions::{TIMEOUTS, backend, curl, frontend};
 use weir_tests::{Origin, Weir, eventually, free_port};
@@ -103,6 +103,54 @@ fn trailers_of_a_client_reach_an_http1_server_behind_chunks() {
     let (head, _) = client.next_head();
     let got = head.iter().find(|line| line.starts_with("x-got")).expect("the origin's word");
     assert!(got.contains("transfer-encoding: chunked") && got.ends_with("hello~0~x-sum: 7~~"), "{got}");
+}
+
+#[test]
+fn trailers_behind_an_empty_body_are_kept() {
+    let text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-End: yes\r\n\r\n";
+    let origin = Origin::start(move |_, _| text.as_bytes().to_vec());
+    for limit in
+        ["", "filter bwlim-out l default-limit 1m default-period 1s\n http-response set-bandwidth-limit l"]
+    {
+        let (_weir, port) = frontend("", limit, origin.port());
+        let mut client = Frames::connect(port);
+        client.get(1, "/");
+        let (head, ended) = client.next_head();
+        assert_eq!((head[0].as_str(), ended), (":status: 200", false), "{limit}");
+        assert_eq!(client.next_head(), (vec!["x-end: yes".to_owned()], true), "{limit}");
+    }
+    // From a server that speaks HTTP/2, in one write: a failed gRPC call looks like this.
+    let (listener, _weir, port) = backend("", "", "");
+    let mut client = Client::connect(port);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n");
+    let mut peer = Frames::accept(&listener);
+    let stream = peer.next_of(HEADERS).stream;
+    let head = frame(HEADERS, END_HEADERS, stream, &block(&[(":status", "200")]));
+    let end = frame(HEADERS, END_HEADERS | END_STREAM, stream, &block(&[("x-end", "yes")]));
+    peer.raw(&[head, end].concat());
+    assert!(client.read_head().starts_with("HTTP/1.1 200 "));
+    assert_eq!(String::from_utf8_lossy(&client.read_bytes(17)), "0\r\nx-end: yes\r\n\r\n");
+    // Requests, in both directions.
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Sum: 7\r\n\r\n");
+    assert!(!peer.next_head().1);
+    assert_eq!(peer.next_head(), (vec!["x-sum: 7".to_owned()], true));
+    let heads = Origin::raw(|mut stream| {
+        let (mut all, mut bytes) = (Vec::new(), [0; 4096]);
+        while !all.ends_with(b"0\r\nx-sum: 7\r\n\r\n") {
+            match std::io::Read::read(&mut stream, &mut bytes) {
+                Ok(n) if n > 0 => all.extend_from_slice(&bytes[..n]),
+                _ => return,
+            }
+        }
+        let _ = write!(stream, "HTTP/1.1 204 No Content\r\n\r\n");
+    });
+    let (_weir, port) = frontend("", "", heads.port());
+    let mut client = Frames::connect(port);
+    let fields = [(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", "a")];
+    let head = frame(HEADERS, END_HEADERS, 1, &block(&fields));
+    let end = frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(&[("x-sum", "7")]));
+    client.raw(&[head, end].concat());
+    assert_eq!(client.next_head().0[0], ":status: 204");
 }
 
 #[test]

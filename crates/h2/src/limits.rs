@@ -16,6 +16,9 @@ pub(crate) const ROOM_MIN: usize = 1024;
 pub(crate) const ANSWERS_SOFT: usize = 16 * 1024;
 /// Answers, in bytes, after which the connection is closed.
 pub(crate) const ANSWERS_HARD: usize = 64 * 1024;
+/// Header blocks that wait to be sent, in bytes. A server stops reading requests at this point; a client
+/// opens no further streams.
+pub(crate) const HEADS: usize = 64 * 1024;
 /// CONTINUATION frames in a header block.
 pub(crate) const CONTINUATIONS: u32 = 32;
 /// CONTINUATION frames that are counted as a glitch: those beyond the first few of a block.

@@ -36,6 +36,8 @@ pub(crate) struct Output<B> {
     gathered: usize,
     /// Bytes of answers before and since `mark`: what waits of them is at most their sum.
     answers: [usize; 2],
+    /// Bytes of header blocks, counted the same way.
+    heads: [usize; 2],
     mark: u64,
     /// Frames made, where they are to be noted.
     pub(crate) watch: Watch,
@@ -50,6 +52,7 @@ impl<B: AsRef<[u8]>> Output<B> {
             owned: VecDeque::new(),
             gathered: 0,
             answers: [0; 2],
+            heads: [0; 2],
             mark: 0,
             watch: Watch::default(),
         }
@@ -57,7 +60,7 @@ impl<B: AsRef<[u8]>> Output<B> {
 
     /// The same for payloads of another kind; `None` where some wait.
     pub(crate) fn repacked<C>(self) -> Option<Output<C>> {
-        let Output { copied, start, position, owned, gathered, answers, mark, watch } = self;
+        let Output { copied, start, position, owned, gathered, answers, heads, mark, watch } = self;
         owned.is_empty().then(|| Output {
             copied,
             start,
@@ -65,6 +68,7 @@ impl<B: AsRef<[u8]>> Output<B> {
             owned: VecDeque::new(),
             gathered,
             answers,
+            heads,
             mark,
             watch,
         })
@@ -86,6 +90,12 @@ impl<B: AsRef<[u8]>> Output<B> {
     #[inline]
     pub(crate) fn answers(&self) -> usize {
         self.answers[0] + self.answers[1]
+    }
+
+    /// Bytes of header blocks that wait, or slightly more.
+    #[inline]
+    pub(crate) fn heads(&self) -> usize {
+        self.heads[0] + self.heads[1]
     }
 
     /// The buffer that frames are appended to.
@@ -124,6 +134,7 @@ impl<B: AsRef<[u8]>> Output<B> {
         if length > max {
             self.continuations(at + HEADER + max, stream, max);
         }
+        self.heads[1] += self.copied.len() - at;
     }
 
     fn continuations(&mut self, mut at: usize, stream: u32, max: usize) {
@@ -238,6 +249,7 @@ impl<B: AsRef<[u8]>> Output<B> {
             self.copied.clear();
             self.start = 0;
             self.answers = [0; 2];
+            self.heads = [0; 2];
             self.mark = self.position;
             return;
         }
@@ -247,6 +259,7 @@ impl<B: AsRef<[u8]>> Output<B> {
         }
         if self.position >= self.mark {
             self.answers = [self.answers[1], 0];
+            self.heads = [self.heads[1], 0];
             self.mark = self.position + left as u64;
         }
     }

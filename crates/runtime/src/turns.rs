@@ -1,7 +1,7 @@
 //! Long steps take turns: where one step of a task may keep the worker busy for long, as a handshake
 //! of TLS that signs with RSA does, at most one such step is taken between two looks at the sockets.
 //! Whoever has a short request to answer waits for one of them, however many are asked for.
-//! Called by the handshakes of clients.
+//! Called by the handshakes of clients, and by tasks that have more to do than one turn may take.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -12,6 +12,16 @@ use crate::timer::now_us;
 
 /// What counts as long, in µs: several times what a request takes.
 const LONG: u64 = 100;
+
+/// Has the task polled again once the worker has looked at its sockets and run the tasks that were
+/// ready. A task that wakes itself instead is run up to 61 times before the next look at the sockets.
+pub fn yield_turn(context: &Context<'_>) {
+    yield_for(context.waker());
+}
+
+fn yield_for(waker: &Waker) {
+    let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(waker));
+}
 
 /// Those of one worker that wait for their turn.
 #[derive(Debug, Default)]
@@ -32,8 +42,7 @@ impl Queue {
     fn wake_first(&self, later: bool) {
         let Some((_, waker)) = self.waiting.front() else { return };
         if later {
-            // That is when a task that yields is woken.
-            let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(waker));
+            yield_for(waker);
         } else {
             waker.wake_by_ref();
         }

@@ -233,10 +233,26 @@ impl<B: AsRef<[u8]>> Connection<B> {
     }
 
     /// Whether reading must stop until output was sent: the peer does not read what it makes due.
-    /// `receive` takes no further frame until then.
+    /// `receive` takes no further frame until then. A server also stops while response heads wait for
+    /// a client that does not read: they are subject to no window, and each of its requests adds one.
     #[must_use]
     pub fn must_drain(&self) -> bool {
-        self.output.answers() >= limits::ANSWERS_SOFT
+        self.output.answers() >= limits::ANSWERS_SOFT || (self.is_server() && !self.takes_heads())
+    }
+
+    /// Whether the output has room for header blocks. [`Connection::open`] and
+    /// [`Connection::send_head`] write them regardless. If the peer decides how many there are (interim
+    /// responses, requests to a server that has stopped reading), the caller must wait for room.
+    #[inline]
+    #[must_use]
+    pub fn takes_heads(&self) -> bool {
+        self.output.heads() < limits::HEADS
+    }
+
+    /// Whether a header block has been received in part.
+    #[must_use]
+    pub fn is_within_head(&self) -> bool {
+        self.is_gathering() || matches!(self.reading, Reading::Block { .. })
     }
 
     /// Whether the input ended within the payload of a frame.
@@ -265,13 +281,6 @@ impl<B: AsRef<[u8]>> Connection<B> {
     #[must_use]
     pub fn pending(&self) -> usize {
         self.output.pending()
-    }
-
-    /// Bytes that the output takes before streams have to wait. Heads are always taken: a caller
-    /// that has many should wait with them while there is no room.
-    #[must_use]
-    pub fn room(&self) -> usize {
-        self.output.room()
     }
 
     /// Streams that are not released yet.

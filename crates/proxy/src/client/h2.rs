@@ -14,7 +14,7 @@ pub(super) fn body_length(stream: &Stream, head: &Head) -> BodyLength {
         _ if head.method_id() == Method::Connect || head.has_upgrade() => BodyLength::None,
         BodyLength::Length(length) => BodyLength::Length(length),
         BodyLength::None => BodyLength::None,
-        _ if stream.is_ended() && !is_call(head) => BodyLength::None,
+        _ if stream.has_no_rest() && !is_call(head) => BodyLength::None,
         _ => BodyLength::Chunked,
     }
 }

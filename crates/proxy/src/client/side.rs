@@ -96,6 +96,15 @@ impl Downstream {
         }
     }
 
+    /// Whether the client has taken its request back: it has reset the stream.
+    #[inline]
+    pub(crate) fn is_cancelled(&self) -> bool {
+        match self {
+            Self::H1(_) => false,
+            Self::H2(stream) => stream.is_reset(),
+        }
+    }
+
     /// Gives back memory that holds nothing.
     #[inline]
     pub(crate) fn release(&mut self) {

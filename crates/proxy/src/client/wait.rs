@@ -108,6 +108,14 @@ impl Client {
     pub(crate) async fn send_interim(&mut self, head: &Head, bytes: &mut Vec<u8>) -> Result<(), Fault> {
         bytes.clear();
         head.write_to(bytes);
+        if let Downstream::H2(_) = self.side {
+            let watch = Watch { leaving: false, late: Fault::ClientTimeout };
+            let room = |client: &mut Self, context: &mut Context<'_>| match &client.side {
+                Downstream::H2(stream) => stream.poll_head_room(context),
+                Downstream::H1(_) => Poll::Ready(Ok(())),
+            };
+            self.wait(watch, room).await?.map_err(|_| Fault::ClientAborted)?;
+        }
         if let Downstream::H2(stream) = &mut self.side {
             stream.send_head(head, false);
             return Ok(());

@@ -202,9 +202,9 @@ impl Flow {
         }
     }
 
-    /// Whether all has been sent.
+    /// Whether all has been sent, trailers included.
     pub(crate) fn is_finished(&self) -> bool {
-        self.is_received() && !self.is_blocked()
+        self.is_received() && !self.is_blocked() && self.trailers.is_none()
     }
 
     /// Whether the receiver gets nothing of the body, however long that goes on.

@@ -115,6 +115,8 @@ impl Flow {
         self.ready += kept;
         self.received += used as u64;
         self.admitted += kept as u64;
+        // Chunk extensions and leading zeros do not count: a sender could go on with them for ever.
+        self.moved |= kept > 0 || self.is_received();
         Ok(())
     }
 
@@ -227,17 +229,18 @@ impl Flow {
 
     /// Has `take` each piece of payload that `buffer` has.
     fn take_payload(&mut self, buffer: &mut Buffer, mut take: impl FnMut(&[u8])) -> Result<(), FlowError> {
-        let mut at = 0;
+        let (mut at, mut moved) = (0, false);
         let input = buffer.filled();
         let used = loop {
             match self.framing.decode(input, at).map_err(|()| FlowError::Coding)? {
                 ChunkEvent::Data { range } => {
                     at = range.end;
+                    moved = true;
                     take(&input[range]);
                 }
                 ChunkEvent::More => break input.len(),
                 ChunkEvent::Done { consumed } => {
-                    if !self.drops_trailers {
+                    if !(self.drops_trailers || self.sends_no_body()) {
                         self.trailers = self.framing.trailers();
                     }
                     self.framing = Framing::Done;
@@ -247,6 +250,7 @@ impl Flow {
         };
         self.received += used as u64;
         self.admitted += used as u64;
+        self.moved |= moved || self.is_received();
         buffer.consume(used);
         Ok(())
     }
@@ -502,7 +506,6 @@ impl Flow {
             Poll::Ready(Err(error)) => Poll::Ready(Err(FlowError::read(&error))),
             Poll::Ready(Ok(0)) => Poll::Ready(self.end_of_stream(from)),
             Poll::Ready(Ok(n)) => {
-                self.moved = true;
                 self.slow = false;
                 self.bulk = n == room || n >= buffer::small_size();
                 let admitted = self.admit(buffer);

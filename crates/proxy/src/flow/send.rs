@@ -67,14 +67,18 @@ impl Flow {
         context: &mut Context<'_>,
         to: &mut Sink<'_>,
     ) -> Poll<Result<(), FlowError>> {
-        let following = if self.is_received() { Following::End(self.ends) } else { Following::Unknown };
+        let following = match self.is_received() {
+            true if self.trailers.is_some() => Following::More,
+            true => Following::End(self.ends),
+            false => Following::Unknown,
+        };
         while self.staged_left() > 0 {
             match ready!(to.poll_write(context, &self.staged[self.staged_sent..], &[], following)) {
                 Ok(0) => return Poll::Ready(Err(FlowError::unwritten())),
                 Ok(n) => self.note_staged(n),
                 Err(error) => return Poll::Ready(Err(FlowError::write(&error))),
             }
-            self.held = following == Following::End(true);
+            self.held = matches!(following, Following::More | Following::End(true));
         }
         Poll::Ready(Ok(()))
     }

@@ -9,7 +9,7 @@ use base::rare::Rare;
 use http::BodyLength;
 use plan::Proxy;
 use plan::server::Observe;
-use runtime::timer::now_us;
+use runtime::timer::{self, now_us};
 use sample::ConnectionError;
 use state::server::Trouble;
 
@@ -17,7 +17,7 @@ use crate::client::{Client, Presence};
 use crate::exchange::{Exchange, finish};
 use crate::fault::Fault;
 use crate::message::deadlines::{Deadlines, Expired, client_owes, server_owes};
-use crate::message::upload::poll_upload;
+use crate::message::upload::{self, poll_upload};
 use crate::message::websocket;
 use crate::routing::attempt::tell;
 use crate::routing::retry;
@@ -25,6 +25,9 @@ use crate::server::{NoHead, Refused, Upstream};
 
 pub(crate) static LET_PASS: Rare =
     rare!(Glitch, "note_glitch()", "a malformed response is let pass, as an option says");
+
+/// How many interim responses are passed on before others of the worker have their turn.
+const INTERIM_A_TURN: u32 = 16;
 
 /// The wait for the head of a response, while the request is still on its way.
 pub(crate) struct Waiting {
@@ -36,6 +39,10 @@ pub(crate) struct Waiting {
     /// Whether more of the request was to come when the wait began.
     waits: bool,
     first: bool,
+    /// Interim responses so far.
+    interim: u32,
+    /// Whether the head waits for room on a shared connection.
+    is_held: bool,
     send_failed: bool,
     client_left: bool,
 }
@@ -50,6 +57,8 @@ impl Waiting {
             independent: backend.options.independent_streams,
             waits: !x.upload.is_received(),
             first: true,
+            interim: 0,
+            is_held: false,
             send_failed: false,
             client_left: false,
         };
@@ -78,6 +87,9 @@ impl Waiting {
         upstream: &mut Upstream,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), Fault>> {
+        if upstream.holds_head() && self.poll_open(client, x, upstream, context).is_pending() {
+            return self.poll_end(client, x, context);
+        }
         if !self.send_failed && !x.upload.is_finished() {
             match poll_upload(client, x, upstream, context) {
                 Ok(moved) => {
@@ -100,7 +112,53 @@ impl Waiting {
             Poll::Ready(outcome) => return Poll::Ready(outcome),
             Poll::Pending => {}
         }
-        if !self.client_left && x.upload.is_finished() {
+        self.poll_end(client, x, context)
+    }
+
+    /// Passes on an interim response.
+    pub(crate) async fn pass_on(
+        &mut self,
+        client: &mut Client,
+        x: &mut Exchange,
+        upstream: &Upstream,
+    ) -> Result<(), Fault> {
+        count_response(upstream, x.txn.response.status());
+        self.interim += 1;
+        if self.interim.is_multiple_of(INTERIM_A_TURN) {
+            tokio::task::yield_now().await;
+        }
+        interim(client, x).await
+    }
+
+    /// Sends a head that had to wait. Until then the time counts against the server.
+    #[cold]
+    fn poll_open(
+        &mut self,
+        client: &mut Client,
+        x: &mut Exchange,
+        upstream: &mut Upstream,
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
+        let opened = upload::poll_open(client, x, upstream, context);
+        if opened.is_pending() != self.is_held {
+            self.is_held = opened.is_pending();
+            let owes = self.is_held || self.owes(x);
+            let waits = !self.is_held && client_owes(x);
+            self.deadlines.restart(client, timer::now_ms(), waits, owes);
+        }
+        opened
+    }
+
+    /// Whether the wait ends without a head.
+    #[inline(always)]
+    fn poll_end(
+        &mut self,
+        client: &mut Client,
+        x: &mut Exchange,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Fault>> {
+        let is_watched = x.upload.is_finished() || (self.is_held && client.side.is_bare());
+        if !self.client_left && is_watched {
             match client.poll_presence(context) {
                 Presence::Here => {}
                 Presence::Closed if self.watch => return Poll::Ready(Err(Fault::ClientLeft)),
@@ -135,7 +193,7 @@ pub(crate) async fn await_head(
         if is_final(x) {
             return accept(client, x, backend, upstream);
         }
-        pass_on(client, x, upstream).await?;
+        waiting.pass_on(client, x, upstream).await?;
     }
 }
 
@@ -143,12 +201,6 @@ pub(crate) async fn await_head(
 pub(crate) fn is_final(x: &Exchange) -> bool {
     let status = x.txn.response.status();
     status >= 200 || status == 101
-}
-
-/// Passes on an interim response.
-pub(crate) async fn pass_on(client: &mut Client, x: &mut Exchange, upstream: &Upstream) -> Result<(), Fault> {
-    count_response(upstream, x.txn.response.status());
-    interim(client, x).await
 }
 
 /// Takes the head of a final response for what it is, unless the request is to be tried again for it.

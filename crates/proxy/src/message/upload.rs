@@ -4,7 +4,7 @@
 
 use http::{BodyLength, Head, KnownName, Method};
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use plan::Proxy;
@@ -137,13 +137,17 @@ pub(crate) async fn hold_more(client: &mut Client, x: &mut Exchange, time: Durat
         };
         let read = client.wait(Watch::KILL, more).await?;
         x.request_body.is_cut |= matches!(read, Err(_) | Ok(Some(0)));
-        match read {
-            Ok(None) => x.request_body.is_late = silent_at <= until,
-            _ => x.request_body.heard_ms = timer::now_ms(),
+        let seen = x.request_body.seen.len();
+        decode(client, x)?;
+        if let Ok(None) = read {
+            x.request_body.is_late = silent_at <= until;
+        } else if x.request_body.seen.len() > seen {
+            // Chunk extensions do not count as progress.
+            x.request_body.heard_ms = timer::now_ms();
         }
-    } else {
-        client.pause(time, false).await?;
+        return Ok(());
     }
+    client.pause(time, false).await?;
     decode(client, x)?;
     Ok(())
 }
@@ -171,13 +175,20 @@ async fn hold_within(
     let length = decoded_length(x);
     let mut decoding = Decoding::default();
     x.request_body.seen.clear();
+    let mut seen = usize::MAX;
     loop {
         x.request_body.is_complete = client
             .side
             .beginning()
             .decode_more(length, &mut decoding, &mut x.request_body.seen)
             .map_err(|_| Fault::BadRequestBody)?;
-        let is_enough = x.request_body.is_complete || x.request_body.seen.len() >= wanted.bytes;
+        if let Allowed::EachPiece(time) = allowed
+            && x.request_body.seen.len() > seen
+        {
+            client.timer.set_after(timer::now_ms(), time);
+        }
+        seen = x.request_body.seen.len();
+        let is_enough = x.request_body.is_complete || seen >= wanted.bytes;
         if is_enough || !client.side.has_room() && !client.side.enlarge(wanted.large) {
             return Ok(());
         }
@@ -187,9 +198,6 @@ async fn hold_within(
             // Rules still see what came; the request ends where it would leave for a server.
             x.request_body.is_cut = true;
             return Ok(());
-        }
-        if let Allowed::EachPiece(time) = allowed {
-            client.timer.set_after(timer::now_ms(), time);
         }
     }
 }
@@ -332,6 +340,21 @@ fn start_fastcgi(client: &mut Client, x: &mut Exchange, backend: &Proxy, request
         Err(why) => request.refuse(why),
     }
     note_stream(client, x, request.facts());
+}
+
+/// Sends a head that had to wait, once the server's connection has room for it.
+#[cold]
+pub(crate) fn poll_open(
+    client: &Client,
+    x: &mut Exchange,
+    upstream: &mut Upstream,
+    context: &Context<'_>,
+) -> Poll<()> {
+    ready!(upstream.poll_open(context));
+    if let Some(facts) = upstream.stream_facts() {
+        note_stream(client, x, facts);
+    }
+    Poll::Ready(())
 }
 
 /// Notes what the stream of an attempt is known as.

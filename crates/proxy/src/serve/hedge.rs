@@ -69,7 +69,7 @@ pub(super) async fn await_head(
         }
     }
     while !response::is_final(x) {
-        response::pass_on(client, x, upstream).await?;
+        waiting.pass_on(client, x, upstream).await?;
         poll_fn(|context| waiting.poll(client, x, upstream, context)).await?;
     }
     response::accept(client, x, backend, upstream)?;

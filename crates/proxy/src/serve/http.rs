@@ -99,6 +99,9 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
                 let frontend = client.frontend.clone();
                 return Err(denied(client, x, &frontend, stop));
             }
+            if client.side.is_cancelled() {
+                return Err(Fault::ClientAborted.into());
+            }
             route::choose(client, x)?
         }
     };

@@ -6,6 +6,7 @@ mod attach;
 mod boxes;
 mod cached;
 mod coming;
+mod connection_deadline;
 pub mod feed;
 mod hedge;
 pub(crate) mod http;

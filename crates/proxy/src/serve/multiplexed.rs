@@ -14,13 +14,14 @@ use base::clock::WallTime;
 use h2::{Code, Event, Key, Phase, Role};
 use net::Stream as Socket;
 use plan::global::LogErrors;
-use runtime::{Boxed, timer};
+use runtime::{Boxed, timer, turns};
 use sample::track::{self, Trackers};
 use sample::{Cause, ConnectionError, Endpoint};
 use state::counters::Multiplexed;
 use state::sessions::{self, Activity};
 
 use super::boxes::{Exchanges, Running};
+use super::connection_deadline::{ConnectionDeadline, Turn};
 use super::ready::{Ready, Slot};
 use super::share::{Share, moderate};
 use super::stopping::{self, Told};
@@ -35,6 +36,9 @@ const STREAMS_A_TURN: usize = 64;
 
 /// How many turns a connection takes before others of the worker have theirs.
 const TURNS: usize = 16;
+
+/// How long it takes turns for, in µs: a client decides how much work each of them is.
+const TURNS_US: u64 = 500;
 
 /// How long a connection is without streams before it gives back the memory that only they use: of
 /// thousands of connections that come at once only those have it that are being served.
@@ -79,8 +83,9 @@ struct Front<M, F> {
     is_leaving: bool,
     /// Whether a stream came that had to be served as a plan says which is in use no more.
     is_outdated: bool,
-    /// When the connection ends for its silence, in ms, if the timer says first that it rests.
+    /// When the connection is to end, in ms, if the timer is set to the time when it rests.
     ends_at: Option<u64>,
+    deadline: ConnectionDeadline,
 }
 
 /// Where a stream is served, used again by others after it.
@@ -151,6 +156,7 @@ where
         is_leaving: false,
         is_outdated: false,
         ends_at: None,
+        deadline: ConnectionDeadline::new(timer::now_ms()),
     };
     front.run()
 }
@@ -167,7 +173,7 @@ where
             self.counters().connections.up();
             self.counters().connections_total.add(1);
             self.root.entry.activity.set(Activity::Waiting);
-            self.arm();
+            self.arm(false, false);
             observe::speaks_h2(&self.root);
             observe::frames_of_client(&self.root, &self.connection.engine);
             let end = poll_fn(|context| self.poll(context)).await;
@@ -193,27 +199,28 @@ where
 
     /// Takes turns as long as there is something to do.
     fn turns(&mut self, context: &mut Context<'_>) -> Result<(), End> {
-        let mut worked = false;
+        let (mut heard, mut polled, mut wrote) = (false, false, false);
+        let mut since = None;
         for turn in 1.. {
             let received = self.receive(context)?;
-            let polled = self.poll_streams();
+            polled |= self.poll_streams();
             self.heed_wishes()?;
-            self.send(context)?;
+            wrote |= self.send(context)?;
             observe::frames_of_client(&self.root, &self.connection.engine);
             // What was sent made room for those that wait.
             self.connection.wake_writable();
-            worked |= received || polled;
+            heard |= received;
             if !(received || self.ready.is_any()) {
                 break;
             }
             // Others of the worker have their turn too.
-            if turn == TURNS || self.reader.is_fresh() {
-                context.waker().wake_by_ref();
+            if turn == TURNS || self.reader.is_fresh() || (turn > 1 && is_over(&mut since)) {
+                turns::yield_turn(context);
                 break;
             }
         }
-        if worked {
-            self.arm();
+        if heard || polled || wrote {
+            self.arm(heard, wrote);
         }
         Ok(())
     }
@@ -369,8 +376,8 @@ where
         }
     }
 
-    /// Sends what is in the output, as much as the socket takes.
-    fn send(&mut self, context: &mut Context<'_>) -> Result<(), End> {
+    /// Writes as much of the output as the socket takes. Returns whether any was written.
+    fn send(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
         let may_stay = !self.is_outdated && self.root.may_stay();
         if !may_stay && !self.is_leaving {
             self.is_leaving = true;
@@ -380,26 +387,28 @@ where
         connection.send(self.socket()?, context).map_err(|_| End::Failed)
     }
 
-    /// Counts anew how long the connection may rest.
-    fn arm(&mut self) {
-        let timeouts = &self.root.frontend.timeouts;
-        let has_output = self.connection.engine.borrow().pending() > 0;
-        let allowed = if has_output {
-            timeouts.client
-        } else if self.open > 0 {
-            None
-        } else if self.root.session.requests.get() == 0 {
-            timeouts.http_request.or(timeouts.client)
-        } else {
-            timeouts.http_keep_alive.or(timeouts.http_request).or(timeouts.client)
+    /// Sets the connection's deadline after a turn.
+    fn arm(&mut self, received: bool, wrote: bool) {
+        let engine = self.connection.engine.borrow();
+        let has_streams = self.open > 0;
+        let turn = Turn {
+            now: timer::now_ms(),
+            has_streams,
+            had_requests: self.root.session.requests.get() > 0,
+            received,
+            // A stream's payload may pause anywhere, even within the header of its next frame.
+            is_within_head: engine.is_within_head()
+                || !(has_streams || self.reader.is_empty() || self.reader.is_fresh()),
+            has_output: engine.pending() > 0,
+            wrote,
         };
-        let now = timer::now_ms();
-        self.root.timer.set_after(now, allowed);
-        let rests = self.open == 0 && !has_output && allowed.is_none_or(|allowed| allowed > REST);
-        self.ends_at = rests.then(|| self.root.timer.deadline());
-        if rests {
-            self.root.timer.set_after(now, Some(REST));
-        }
+        drop(engine);
+        let ends_at = self.deadline.note(&turn, &self.root.frontend.timeouts);
+        let now = turn.now;
+        let rest = now.saturating_add(REST.as_millis() as u64);
+        let rests = !has_streams && !turn.has_output && ends_at > rest;
+        self.ends_at = rests.then_some(ends_at);
+        self.root.timer.set(if rests { rest } else { ends_at });
         if let Some(ping) = &mut self.ping {
             ping.note_life();
         }
@@ -470,13 +479,23 @@ where
     }
 }
 
-/// What came was no request: counted, and logged where breaches of that weight are
-/// (`tune.h2.log-errors`).
+/// Whether turns have been taken for as long as is fair. The clock is read from the second call on.
+fn is_over(since: &mut Option<u64>) -> bool {
+    let now = timer::now_us();
+    now.saturating_sub(*since.get_or_insert(now)) > TURNS_US
+}
+
+/// Counts an invalid request, as a request and as an error, for the frontend and in all entries that the
+/// connection tracks. `tune.h2.log-errors` decides whether it is logged.
 pub(super) fn tell(client: &Client, what: LogErrors) {
     client.count(|traffic| traffic.request_errors.add(1));
     let counters = client.frontend.state.frontend.mine();
+    let now = timer::now_ms();
     counters.requests_total.add(1);
-    counters.request_rate.tick(timer::now_ms());
+    counters.request_rate.tick(now);
+    for event in [track::Event::Request, track::Event::Error] {
+        track::note(&client.session, &Trackers::default(), event, now);
+    }
     if what <= client.worker.shared.plan.global.tune.h2.log_errors {
         let mut x = Exchange::take();
         let now = timer::now_us();

@@ -151,6 +151,9 @@ async fn attempt(
             Ok(upstream)
         }
         Err(fault) => {
+            if fault == Fault::ResponseTimeout {
+                upstream.note_timeout();
+            }
             // Something is outstanding, which its server need not finish.
             upstream.reset();
             x.txn.server_stream = upstream.stream_facts();

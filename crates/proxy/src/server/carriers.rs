@@ -13,8 +13,8 @@ use std::task::{Context, Poll, Waker};
 
 use ::h2::{Event, Role};
 use net::Stream as Socket;
-use runtime::Local;
 use runtime::trace::{self, Source};
+use runtime::{Local, turns};
 use sample::Endpoint;
 
 use super::h1::Key;
@@ -148,6 +148,9 @@ impl Carriers {
     }
 }
 
+/// How many reads a connection takes before others of the worker have their turn.
+const TURNS: usize = 16;
+
 /// Why a connection ends.
 enum End {
     Socket,
@@ -169,7 +172,7 @@ async fn run(
     let mut ping = shared.open.server.idle_ping.map(|every| Box::new(Ping::new(every)));
     let end = poll_fn(|context| {
         shared.connection.set_owner(context.waker());
-        loop {
+        for turn in 1.. {
             shared.connection.take_touched();
             let received = match receive(&shared, &mut socket, &mut reader, all.busy_from, context) {
                 Ok(received) => received,
@@ -186,9 +189,9 @@ async fn run(
             if !received {
                 break;
             }
-            if reader.is_fresh() {
+            if reader.is_fresh() || turn == TURNS {
                 // Others of the worker have their turn too.
-                context.waker().wake_by_ref();
+                turns::yield_turn(context);
                 break;
             }
             if let Some(ping) = &mut ping {
@@ -285,7 +288,13 @@ fn receive(
     }
     let outcome = loop {
         match reader.next(&shared.connection) {
-            Ok(Some(event)) => happen(shared, event, reader),
+            Ok(Some(event)) => {
+                happen(shared, event, reader);
+                if shared.connection.is_crowded() {
+                    reader.pause();
+                    break Ok(true);
+                }
+            }
             Ok(None) => break Ok(true),
             Err(_) => break Err(End::Protocol),
         }
@@ -327,5 +336,5 @@ fn send(
         Poll::Pending => return Ok(()),
         Poll::Ready(sent) => sent.map_err(|_| End::Socket)?,
     }
-    shared.connection.send(socket, context).map_err(|_| End::Socket)
+    shared.connection.send(socket, context).map(drop).map_err(|_| End::Socket)
 }

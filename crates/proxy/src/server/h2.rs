@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use ::h2::message::Scheme;
 use http::{BodyLength, Head, Method};
@@ -88,12 +88,19 @@ impl Drop for Held {
     }
 }
 
+/// A request head that cannot be sent yet: it asks for an upgrade, and the settings in which the server
+/// announces its support have not arrived (RFC 8441, 3); or the server does not read and enough heads
+/// wait for it already.
+struct HeldHead {
+    head: Head,
+    ends: bool,
+}
+
 /// A request's share of it.
 pub(crate) struct Request {
     share: Share<Engine, Http2>,
-    /// A head that asks for an upgrade, which waits for the server to say whether it knows of any
-    /// (RFC 8441, 3).
-    held: Option<Box<Head>>,
+    /// A head that waits to be sent.
+    held: Option<Box<HeldHead>>,
     /// Whether it cannot be said in HTTP/2, or not to this server.
     is_unspeakable: bool,
 }
@@ -133,13 +140,50 @@ impl Request {
         self.carrier.connection.engine.borrow().glitches()
     }
 
-    /// Opens the stream with the head of the request; with `ends` nothing follows. Where that is
-    /// not possible any more, the next call tells.
+    /// Opens the stream with the head of the request; with `ends` nothing follows. A head that cannot
+    /// be sent yet is held ([`poll_open`](Self::poll_open)). If the connection takes no more streams,
+    /// [`poll_head`](Self::poll_head) returns the error.
     pub(crate) fn send_head(&mut self, head: &Head, ends: bool) {
-        if head.has_upgrade() && !self.carrier.own.is_settled.get() {
-            self.held = Some(Box::new(head.clone()));
+        let is_unsettled = head.has_upgrade() && !self.carrier.own.is_settled.get();
+        if is_unsettled || !self.carrier.connection.engine.borrow().takes_heads() {
+            self.held = Some(Box::new(HeldHead { head: head.clone(), ends }));
             return;
         }
+        self.open(head, ends);
+    }
+
+    /// Whether the head is held.
+    #[inline]
+    pub(crate) fn holds_head(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Sends a held head once that is possible; ready when no head is held.
+    pub(crate) fn poll_open(&mut self, context: &Context<'_>) -> Poll<()> {
+        let Some(held) = &self.held else { return Poll::Ready(()) };
+        let own = &self.carrier.own;
+        if !self.carrier.is_leaving.get() {
+            if held.head.has_upgrade() && !own.is_settled.get() {
+                own.unsettled.borrow_mut().push(context.waker().clone());
+                return Poll::Pending;
+            }
+            ready!(self.carrier.connection.poll_head_room(context));
+        }
+        if let Some(held) = self.held.take() {
+            self.open(&held.head, held.ends);
+        }
+        Poll::Ready(())
+    }
+
+    /// The request waited for its response, or for room to be sent, as long as it may. If it was
+    /// never sent, the server has read nothing in that time: others take another connection.
+    pub(crate) fn note_timeout(&mut self) {
+        if self.holds_head() {
+            self.carrier.is_leaving.set(true);
+        }
+    }
+
+    fn open(&mut self, head: &Head, ends: bool) {
         let carrier = &self.carrier;
         let mut engine = carrier.connection.engine.borrow_mut();
         if head.has_upgrade() && !engine.peer().connect_protocol {
@@ -176,6 +220,7 @@ impl Request {
     /// # Errors
     /// The stream was reset, or there is none.
     pub(crate) fn poll_send(&mut self, context: &Context<'_>, rest: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.poll_open(context));
         match &mut self.share.stream {
             Some(stream) => stream.poll_write(context, rest, &[], true),
             None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
@@ -201,14 +246,7 @@ impl Request {
     /// # Errors
     /// None will come.
     pub(crate) fn poll_head(&mut self, context: &Context<'_>, head: &mut Head) -> Poll<Result<(), NoHead>> {
-        if let Some(held) = self.held.take() {
-            if !self.carrier.own.is_settled.get() && !self.carrier.is_leaving.get() {
-                self.carrier.own.unsettled.borrow_mut().push(context.waker().clone());
-                self.held = Some(held);
-                return Poll::Pending;
-            }
-            self.send_head(&held, false);
-        }
+        ready!(self.poll_open(context));
         match &mut self.share.stream {
             None if self.is_unspeakable => Poll::Ready(Err(NoHead::Nothing(None))),
             None => Poll::Ready(Err(NoHead::Refused)),
@@ -226,7 +264,7 @@ impl Request {
             BodyLength::None => BodyLength::None,
             BodyLength::UntilClose if head.is_tunnel(method) => BodyLength::UntilClose,
             BodyLength::Length(length) => BodyLength::Length(length),
-            _ if self.is_ended() => BodyLength::Length(0),
+            _ if self.has_no_rest() => BodyLength::Length(0),
             _ => BodyLength::Chunked,
         }
     }

@@ -166,6 +166,31 @@ impl Upstream {
         }
     }
 
+    /// Whether the request's head could not be sent yet.
+    #[inline]
+    pub(crate) fn holds_head(&self) -> bool {
+        match self {
+            Self::H2(request) => request.holds_head(),
+            Self::H1(_) | Self::Fcgi(_) => false,
+        }
+    }
+
+    /// Sends a head that was held, once that is possible.
+    pub(crate) fn poll_open(&mut self, context: &Context<'_>) -> Poll<()> {
+        match self {
+            Self::H2(request) => request.poll_open(context),
+            Self::H1(_) | Self::Fcgi(_) => Poll::Ready(()),
+        }
+    }
+
+    /// No response came in time.
+    pub(crate) fn note_timeout(&mut self) {
+        match self {
+            Self::H2(request) => request.note_timeout(),
+            Self::H1(_) | Self::Fcgi(_) => {}
+        }
+    }
+
     /// Reads until the head of a response is complete; its length within what was received.
     ///
     /// # Errors

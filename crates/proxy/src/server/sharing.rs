@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use net::Stream as Socket;
-use runtime::Buffer;
 use runtime::timer::{Timer, now_ms};
+use runtime::{Buffer, turns};
 use sample::{Endpoint, StreamFacts};
 
 use super::h1::Key;
@@ -90,6 +90,7 @@ impl<E: Protocol, X: Own> Carrier<E, X> {
         !self.is_leaving.get()
             && self.own.is_free()
             && self.open.is_current()
+            && !self.connection.is_crowded()
             && self.connection.engine.borrow().free() > self.waiting.get() as usize
             && (self.open.server.max_reuse < 0 || i64::from(self.uses.get()) <= self.open.server.max_reuse)
     }
@@ -251,6 +252,11 @@ impl<E: Protocol, X> Share<E, X> {
         self.stream.as_ref().map_or(&[][..], Stream::received)
     }
 
+    /// Whether the rest of the response is empty, without trailers.
+    pub(crate) fn has_no_rest(&self) -> bool {
+        self.stream.as_ref().is_none_or(Stream::has_no_rest)
+    }
+
     /// Whether all of the response has come, and lies in what was received.
     pub(crate) fn is_ended(&self) -> bool {
         self.stream.as_ref().is_none_or(Stream::is_ended)
@@ -334,7 +340,7 @@ pub(super) fn take_turn<End>(
             return Ok(());
         }
     }
-    context.waker().wake_by_ref();
+    turns::yield_turn(context);
     Ok(())
 }
 

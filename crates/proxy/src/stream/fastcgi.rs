@@ -30,6 +30,11 @@ impl Messages for Engine {
     fn next_writable(&mut self) -> Option<Key> {
         self.next_writable()
     }
+
+    fn takes_heads(&self) -> bool {
+        // Parameters are bounded by the application's own limit on requests at once.
+        true
+    }
 }
 
 impl Connection {

@@ -81,6 +81,11 @@ impl Messages for Engine {
     fn next_writable(&mut self) -> Option<Key> {
         self.next_writable()
     }
+
+    #[inline]
+    fn takes_heads(&self) -> bool {
+        self.takes_heads()
+    }
 }
 
 impl Connection {
@@ -126,12 +131,13 @@ impl Connection {
         self.with_place(key, |place| place.put_reset(code, why));
     }
 
-    /// Sends what is in the output, as much as the socket takes.
+    /// Writes as much of the output as the socket takes. Returns whether any was written.
     ///
     /// # Errors
     /// The socket's.
-    pub(crate) fn send(&self, socket: &mut net::Stream, context: &mut Context<'_>) -> io::Result<()> {
+    pub(crate) fn send(&self, socket: &mut net::Stream, context: &mut Context<'_>) -> io::Result<bool> {
         let mut engine = self.engine.borrow_mut();
+        let mut wrote = false;
         loop {
             let mut parts = [IoSlice::new(&[]); PARTS];
             let count = engine.output(&mut parts);
@@ -139,15 +145,18 @@ impl Connection {
                 break;
             }
             match socket.poll_write_parts(context, &parts[..count]) {
-                Poll::Pending => return Ok(()),
+                Poll::Pending => return Ok(wrote),
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(Ok(n)) => engine.sent(n),
+                Poll::Ready(Ok(n)) => {
+                    engine.sent(n);
+                    wrote = true;
+                }
                 Poll::Ready(Err(error)) => return Err(error),
             }
         }
         match socket.poll_flush(context) {
-            Poll::Ready(flushed) => flushed,
-            Poll::Pending => Ok(()),
+            Poll::Ready(flushed) => flushed.map(|()| wrote),
+            Poll::Pending => Ok(wrote),
         }
     }
 }
@@ -172,6 +181,18 @@ impl Stream {
             place.watch(context.waker());
             place.reset
         })
+    }
+
+    /// Ready once the connection has room for a head: to be called before each interim one, as their
+    /// number is the server's choice.
+    ///
+    /// # Errors
+    /// The stream was reset.
+    pub(crate) fn poll_head_room(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
+        if self.poll_reset(context).is_some() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        self.incoming.connection.poll_head_room(context).map(Ok)
     }
 
     /// Sends a head; with `ends` nothing follows it.

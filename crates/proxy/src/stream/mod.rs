@@ -80,6 +80,9 @@ pub(crate) trait Messages: Protocol {
 
     /// The next stream that waited for room and has it now.
     fn next_writable(&mut self) -> Option<Self::Key>;
+
+    /// Whether the output has room for heads.
+    fn takes_heads(&self) -> bool;
 }
 
 /// How many heads a connection has memory for beyond those that are in use.
@@ -97,6 +100,10 @@ pub(crate) struct Connection<E: Protocol = Engine> {
     wish: Cell<Wish>,
     /// What came for each stream, by the number of its key.
     places: RefCell<Vec<Place>>,
+    /// Streams with as many untaken heads as a stream may have.
+    crowded: Cell<u32>,
+    /// Wakers of those that have a head to send and no room for it.
+    head_senders: RefCell<Vec<Waker>>,
     /// Memory of heads that were taken, for those to come.
     spare_heads: RefCell<Vec<Head>>,
     /// Wakes the task that owns the socket.
@@ -131,6 +138,8 @@ impl<E: Protocol> Connection<E> {
             gathers: !is_tls,
             wish: Cell::default(),
             places: RefCell::default(),
+            crowded: Cell::new(0),
+            head_senders: RefCell::default(),
             spare_heads: RefCell::default(),
             owner: RefCell::default(),
             is_touched: Cell::new(false),
@@ -188,6 +197,27 @@ impl<E: Protocol> Connection<E> {
         self.with_place(key, Place::wake);
     }
 
+    fn put_received_head(&self, key: E::Key, head: Head) {
+        let is_crowded = self.with_place(key, |place| {
+            let before = place.is_crowded();
+            place.put_head(head);
+            place.is_crowded() && !before
+        });
+        self.crowded.set(self.crowded.get() + u32::from(is_crowded));
+    }
+
+    /// Whether a request is behind with its (interim) heads: until it has taken one, or is over, the
+    /// connection is not read.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.crowded.get() > 0
+    }
+
+    /// A stream that had as many heads as it may has fewer.
+    fn note_uncrowded(&self) {
+        self.crowded.set(self.crowded.get().saturating_sub(1));
+        self.touch();
+    }
+
     /// The end of the message has come, with trailers or without.
     pub(crate) fn put_end(&self, key: E::Key, trailers: Option<&mut Head>) {
         self.with_place(key, |place| place.put_end(trailers));
@@ -221,11 +251,26 @@ impl<E: Messages> Connection<E> {
     pub(crate) fn put_head(&self, key: E::Key) {
         let next = self.spare_heads.borrow_mut().pop().unwrap_or_default();
         let head = std::mem::replace(self.engine.borrow_mut().head_mut(), next);
-        self.with_place(key, |place| place.put_head(head));
+        self.put_received_head(key, head);
+    }
+
+    /// Ready once the output has room for another head.
+    pub(crate) fn poll_head_room(&self, context: &Context<'_>) -> Poll<()> {
+        if self.engine.borrow().takes_heads() {
+            return Poll::Ready(());
+        }
+        let mut waiting = self.head_senders.borrow_mut();
+        if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            waiting.push(context.waker().clone());
+        }
+        Poll::Pending
     }
 
     /// What was sent made room: those that waited for it go on.
     pub(crate) fn wake_writable(&self) {
+        if !self.head_senders.borrow().is_empty() && self.engine.borrow().takes_heads() {
+            self.head_senders.take().iter().for_each(Waker::wake_by_ref);
+        }
         loop {
             // No stream is woken while the engine is borrowed.
             let next = self.engine.borrow_mut().next_writable();
@@ -247,7 +292,14 @@ impl<E: Protocol> Stream<E> {
     /// # Errors
     /// None will.
     pub(crate) fn poll_head(&mut self, context: &Context<'_>, head: &mut Head) -> Poll<Result<(), NoHead>> {
-        let polled = self.incoming.with(|place| place.poll_head(context.waker()));
+        let (polled, uncrowded) = self.incoming.with(|place| {
+            let before = place.is_crowded();
+            let polled = place.poll_head(context.waker());
+            (polled, before && !place.is_crowded())
+        });
+        if uncrowded {
+            self.incoming.connection.note_uncrowded();
+        }
         polled.map_ok(|next| self.incoming.connection.keep_head(std::mem::replace(head, next)))
     }
 
@@ -270,6 +322,11 @@ impl<E: Protocol> Stream<E> {
     /// Whether all of the message has come, and lies in what was received.
     pub(crate) fn is_ended(&self) -> bool {
         self.incoming.with(|place| place.is_at_end())
+    }
+
+    /// Whether the rest of the message is empty: it has ended, without trailers.
+    pub(crate) fn has_no_rest(&self) -> bool {
+        self.incoming.with(|place| place.is_empty_at_end())
     }
 
     /// The buffer of received payload.
@@ -302,6 +359,11 @@ impl<E: Protocol> Stream<E> {
     pub(crate) fn facts(&self) -> StreamFacts {
         let reset = self.incoming.with(|place| place.reset);
         self.incoming.connection.engine.borrow().facts(self.incoming.key, reset)
+    }
+
+    /// Whether the peer has reset it, or its connection has ended.
+    pub(crate) fn is_reset(&self) -> bool {
+        self.incoming.with(|place| place.reset.is_some())
     }
 
     /// The connection that it is one of.
@@ -362,7 +424,14 @@ impl<E: Messages> Stream<E> {
 impl<E: Protocol> Drop for Stream<E> {
     fn drop(&mut self) {
         let Incoming { connection, key, code } = &self.incoming;
-        connection.with_place(*key, Place::close);
+        let was_crowded = connection.with_place(*key, |place| {
+            let was_crowded = place.is_crowded();
+            place.close();
+            was_crowded
+        });
+        if was_crowded {
+            connection.note_uncrowded();
+        }
         connection.engine.borrow_mut().release(*key, *code);
         connection.touch();
     }

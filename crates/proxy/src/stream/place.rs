@@ -9,6 +9,10 @@ use h2::Code;
 use http::{ErrorKind, Head};
 use runtime::{Buffer, buffer};
 
+/// Heads of one stream that may wait for their request. They are subject to no window, so beyond this
+/// number the connection is not read until the request has taken one.
+const HEADS: usize = 8;
+
 /// Why no head comes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum NoHead {
@@ -119,6 +123,11 @@ impl Place {
         self.wake();
     }
 
+    /// Whether as many heads wait as may.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.heads.len() >= HEADS
+    }
+
     /// Takes the next head.
     ///
     /// # Errors
@@ -137,6 +146,11 @@ impl Place {
     /// Whether all that came was taken, and that was the whole message.
     pub(super) fn is_at_end(&self) -> bool {
         self.ended && self.payload.is_empty()
+    }
+
+    /// Whether the message has ended, and neither payload nor trailers are left to take.
+    pub(super) fn is_empty_at_end(&self) -> bool {
+        self.is_at_end() && self.trailers.is_none()
     }
 
     /// Whether there is payload that was not taken.

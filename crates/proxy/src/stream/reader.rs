@@ -75,7 +75,7 @@ impl Reader {
             connection.wake(key);
         }
         let mut engine = connection.engine.borrow_mut();
-        if engine.must_drain() {
+        if engine.must_drain() || connection.is_crowded() {
             return Ok(Received::Nothing);
         }
         if !std::mem::take(&mut self.is_fresh) {

@@ -1,0 +1,153 @@
+//! When a client connection that carries many streams is closed for being idle or stalled. Called by
+//! `multiplexed` after each turn in which something moved.
+//!
+//! Streams keep their own deadlines. The connection's deadline covers the time between them, and output
+//! that the client does not take. Only events that a timeout is about restart it: PINGs, SETTINGS and the
+//! bytes of an unfinished header block do not.
+
+use std::time::Duration;
+
+use plan::proxy::Timeouts;
+use runtime::timer::NEVER;
+
+/// The state of a connection after a turn.
+pub(super) struct Turn {
+    /// The worker's clock, in ms.
+    pub(super) now: u64,
+    /// Whether streams are being served.
+    pub(super) has_streams: bool,
+    /// Whether a request was received on the connection before.
+    pub(super) had_requests: bool,
+    /// Whether anything was received in this turn.
+    pub(super) received: bool,
+    /// Whether a header block, or a frame that precedes one, has been received in part.
+    pub(super) is_within_head: bool,
+    /// Whether output waits for the client to read.
+    pub(super) has_output: bool,
+    /// Whether the client took some output in this turn.
+    pub(super) wrote: bool,
+}
+
+/// When each kind of wait began, in ms; [`NEVER`] if the connection is not waiting in that way. There is
+/// one for each idle connection, hence no `Option`s.
+#[derive(Debug)]
+pub(super) struct ConnectionDeadline {
+    heard: u64,
+    /// No stream is served.
+    idle: u64,
+    /// A header block is incomplete.
+    within_head: u64,
+    /// The client takes no output.
+    stalled: u64,
+}
+
+impl ConnectionDeadline {
+    /// A connection without streams at `now`.
+    pub(super) fn new(now: u64) -> Self {
+        Self { heard: now, idle: now, within_head: NEVER, stalled: NEVER }
+    }
+
+    /// Notes a turn; the time at which the connection is to be closed unless something else happens
+    /// before, in ms, or [`NEVER`].
+    pub(super) fn note(&mut self, turn: &Turn, timeouts: &Timeouts) -> u64 {
+        let now = turn.now;
+        if turn.received {
+            self.heard = now;
+        }
+        let since = |waits: bool, since: u64| if waits { since.min(now) } else { NEVER };
+        self.idle = since(!turn.has_streams, self.idle);
+        self.within_head = since(turn.is_within_head, self.within_head);
+        self.stalled = since(turn.has_output, if turn.wrote { now } else { self.stalled });
+        let stalled = after(self.stalled, timeouts.client);
+        let within_head = after(self.within_head, timeouts.http_request);
+        // `timeout http-keep-alive` is over once the next request has begun (manual, 4.2), as in HTTP/1.
+        let has_begun = within_head != NEVER && turn.had_requests;
+        let idle = if has_begun { NEVER } else { self.idle_until(turn, timeouts) };
+        stalled.min(within_head).min(idle)
+    }
+
+    /// Until when a connection without streams waits for the next request.
+    fn idle_until(&self, turn: &Turn, timeouts: &Timeouts) -> u64 {
+        let allowed = match turn.had_requests {
+            true => timeouts.http_keep_alive.or(timeouts.http_request),
+            false => timeouts.http_request,
+        };
+        // `timeout client` is about silence, the others about requests.
+        match allowed {
+            _ if self.idle == NEVER => NEVER,
+            None => after(self.heard.max(self.idle), timeouts.client),
+            allowed => after(self.idle, allowed),
+        }
+    }
+}
+
+fn after(since: u64, allowed: Option<Duration>) -> u64 {
+    allowed.map_or(NEVER, |allowed| since.saturating_add(allowed.as_millis() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TURN: Turn = Turn {
+        now: 0,
+        has_streams: false,
+        had_requests: true,
+        received: true,
+        is_within_head: false,
+        has_output: false,
+        wrote: false,
+    };
+
+    fn timeouts(client: u64, http_request: Option<u64>, http_keep_alive: Option<u64>) -> Timeouts {
+        Timeouts {
+            client: Some(Duration::from_millis(client)),
+            http_request: http_request.map(Duration::from_millis),
+            http_keep_alive: http_keep_alive.map(Duration::from_millis),
+            ..Timeouts::default()
+        }
+    }
+
+    #[test]
+    fn frames_without_a_request_do_not_extend_the_keep_alive_timeout() {
+        let timeouts = timeouts(50, Some(10), Some(20));
+        let mut deadline = ConnectionDeadline::new(0);
+        for now in 0..20 {
+            assert_eq!(deadline.note(&Turn { now, ..TURN }, &timeouts), 20);
+        }
+        assert_eq!(deadline.note(&Turn { now: 15, has_streams: true, ..TURN }, &timeouts), NEVER);
+        assert_eq!(deadline.note(&Turn { now: 18, ..TURN }, &timeouts), 38);
+    }
+
+    #[test]
+    fn a_dripped_header_block_is_limited_by_the_request_timeout() {
+        let timeouts = timeouts(50, Some(10), Some(20));
+        let mut deadline = ConnectionDeadline::new(0);
+        let turn = |now, has_streams| Turn { now, has_streams, is_within_head: true, ..TURN };
+        for now in 15..20 {
+            assert_eq!(deadline.note(&turn(now, false), &timeouts), 25);
+            assert_eq!(deadline.note(&turn(now, true), &timeouts), 25, "with another stream");
+        }
+        let mut first = ConnectionDeadline::new(0);
+        let turn = Turn { now: 5, had_requests: false, is_within_head: true, ..TURN };
+        assert_eq!(first.note(&turn, &timeouts), 10, "the first request is due since the beginning");
+    }
+
+    #[test]
+    fn only_reading_extends_the_time_of_a_client_with_output_waiting() {
+        let timeouts = timeouts(50, None, None);
+        let mut deadline = ConnectionDeadline::new(0);
+        let turn = |now, wrote| Turn { now, wrote, has_streams: true, has_output: true, ..TURN };
+        assert_eq!(deadline.note(&turn(10, false), &timeouts), 60);
+        assert_eq!(deadline.note(&turn(40, false), &timeouts), 60);
+        assert_eq!(deadline.note(&turn(50, true), &timeouts), 100);
+    }
+
+    #[test]
+    fn the_client_timeout_alone_is_about_silence() {
+        let timeouts = timeouts(50, None, None);
+        let mut deadline = ConnectionDeadline::new(0);
+        assert_eq!(deadline.note(&Turn { now: 30, ..TURN }, &timeouts), 80);
+        assert_eq!(deadline.note(&Turn { now: 40, received: false, ..TURN }, &timeouts), 80);
+    }
+}
