@@ -156,7 +156,8 @@ fn refused_h2_requests_count_in_what_their_connection_tracks() {
     let origin = Origin::text("hello");
     let port = free_port();
     let text = format!(
-        "defaults\n mode http\n timeout client 60s\n timeout connect 60s\n timeout server 60s\n\
+        "global\n stats socket runtime level admin\n\
+         defaults\n mode http\n timeout client 60s\n timeout connect 60s\n timeout server 60s\n\
          frontend f\n bind 127.0.0.1:{port} proto h2\n tcp-request connection track-sc0 src table t\n\
          default_backend b\nbackend b\n server s 127.0.0.1:{}\n\
          backend t\n stick-table type ip size 10 store http_req_cnt,http_err_cnt,http_req_rate(10m)\n",

@@ -56,6 +56,8 @@ pub(crate) const SEQUENTIAL: u16 = 512;
 pub(crate) const HEAD_METHOD: u16 = 1024;
 /// A CONNECT: no length counts.
 pub(crate) const CONNECT: u16 = 2048;
+/// The caller has released it, and the rest of its request is still to come.
+pub(crate) const UNFINISHED: u16 = 4096;
 
 pub(crate) const RESET: u16 = RESET_BY_PEER | RESET_BY_US;
 pub(crate) const ENDED: u16 = REMOTE_ENDED | LOCAL_ENDED;
@@ -74,7 +76,8 @@ pub(crate) struct Stream {
     pub(crate) held: u32,
     /// Bytes of the body still to come, by `content-length`.
     pub(crate) due: u64,
-    /// Neighbours in a queue, or the next free place.
+    /// Neighbours in a queue, or the next free place. Of an `UNFINISHED` stream `previous` is the
+    /// number of bytes that are still thrown away.
     pub(crate) previous: u32,
     pub(crate) next: u32,
 }
@@ -247,19 +250,31 @@ impl Streams {
         self.remember(key.id, gone);
     }
 
+    /// The peer has ended or reset a stream that we had reset: anything it sends on it after that was not
+    /// merely on its way.
+    pub(crate) fn note_end(&mut self, id: u32, how: Gone) {
+        let new = id >> 1 | Self::how(how) << 30;
+        if let Some(known) = self.gone.iter_mut().find(|entry| **entry & 0x3fff_ffff == id >> 1) {
+            *known = new;
+        }
+    }
+
     /// A number that was used and has no place.
     pub(crate) fn refuse(&mut self, id: u32) {
         self.last = id;
         self.remember(id, Gone::ResetByUs);
     }
 
-    fn remember(&mut self, id: u32, gone: Gone) {
-        let how = match gone {
+    fn how(gone: Gone) -> u32 {
+        match gone {
             Gone::Ended => 1,
             Gone::ResetByPeer => 2,
             _ => 3,
-        };
-        let new = id >> 1 | how << 30;
+        }
+    }
+
+    fn remember(&mut self, id: u32, gone: Gone) {
+        let new = id >> 1 | Self::how(gone) << 30;
         if self.gone.len() < REMEMBERED {
             self.gone.push(new);
             return;

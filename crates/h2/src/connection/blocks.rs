@@ -131,6 +131,8 @@ impl<B: AsRef<[u8]>> Connection<B> {
                 self.ignore(bytes)?;
                 if gone != Gone::ResetByUs {
                     self.answer_reset(block.id, Breach::ResetStream);
+                } else if block.end {
+                    self.streams.note_end(block.id, Gone::Ended);
                 }
                 self.waste()?;
                 Ok(None)
@@ -154,11 +156,11 @@ impl<B: AsRef<[u8]>> Connection<B> {
         if limit > 0 && self.total >= limit.saturating_add(self.config.max_streams()) {
             return Err(Breach::TotalStreams);
         }
+        let is_full = self.streams.len() as u64 >= u64::from(self.config.max_streams());
         let breach = if block.depends_on_itself {
             Some(Breach::SelfDependency)
         } else {
-            (self.streams.len() as u64 >= u64::from(self.config.max_streams()))
-                .then_some(Breach::TooManyStreams)
+            (is_full && !self.evict_unfinished()).then_some(Breach::TooManyStreams)
         };
         if let Some(breach) = breach {
             self.ignore(bytes)?;

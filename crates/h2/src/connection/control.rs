@@ -10,7 +10,7 @@ use crate::frame::{HEADER, Header, flag, kind, number};
 use crate::limits;
 use crate::message::Priority;
 use crate::settings::SETTING;
-use crate::stream::{Place, QUEUED, RESET, RESET_BY_PEER, WAITING};
+use crate::stream::{Gone, Place, QUEUED, RESET, RESET_BY_PEER, WAITING};
 use crate::{Code, Key};
 
 /// Bytes of a priority's value that are read; longer frames are ignored.
@@ -117,6 +117,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         self.waste()?;
         let code = Code::from_number(number(&fields[4..]));
         let last = (number(fields) & 0x7fff_ffff).min(self.peer_last.unwrap_or(u32::MAX));
+        self.stop_all_unfinished();
         self.peer_last = Some(last);
         if !self.is_server() {
             self.cut = Some(last);
@@ -168,6 +169,9 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
         self.counts.resets_received += 1;
         self.used.reset();
+        if place == Place::Gone(Gone::ResetByUs) {
+            self.streams.note_end(id, Gone::ResetByPeer);
+        }
         let slot = match place {
             Place::Here(slot) if !self.streams.at(slot).has(RESET) => slot,
             _ => return self.waste().map(|()| Step::Took(HEADER + 4)),

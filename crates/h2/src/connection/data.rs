@@ -11,6 +11,7 @@ use crate::limits;
 use crate::settings::WINDOW_DEFAULT;
 use crate::stream::{
     ANY_LENGTH, Gone, HEAD_RECEIVED, LOCAL_ENDED, Place, RECEIVING, REMOTE_ENDED, RESET, RESET_BY_US,
+    UNFINISHED,
 };
 
 /// What a DATA frame is.
@@ -40,6 +41,8 @@ impl<B: AsRef<[u8]>> Connection<B> {
         let Place::Here(slot) = place else {
             if place != Place::Gone(Gone::ResetByUs) {
                 self.answer_reset(id, Breach::EndedStream);
+            } else if header.has(flag::END_STREAM) {
+                self.streams.note_end(id, Gone::Ended);
             }
             self.waste()?;
             return Ok(self.skip(HEADER + prefix, left));
@@ -161,7 +164,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
     /// A body is under way that may need more credit than it has.
     pub(super) fn receives(&mut self, slot: u32) {
         let stream = self.streams.at(slot);
-        if !stream.has(RECEIVING) && stream.due as i128 > i128::from(stream.credit) {
+        if !stream.has(RECEIVING | UNFINISHED) && stream.due as i128 > i128::from(stream.credit) {
             stream.flags |= RECEIVING;
             self.pool.receivers += 1;
         }
@@ -180,7 +183,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
     fn refill(&mut self, slot: u32) {
         let open = self.streams.len();
         let stream = self.streams.at(slot);
-        let is_over = stream.id == 0 || stream.has(REMOTE_ENDED | RESET);
+        let is_over = stream.id == 0 || stream.has(REMOTE_ENDED | RESET | UNFINISHED);
         if is_over || i128::from(stream.credit) >= i128::from(stream.due) {
             return;
         }

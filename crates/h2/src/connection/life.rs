@@ -25,15 +25,16 @@ impl<B: AsRef<[u8]>> Connection<B> {
     }
 
     /// The caller is done with the stream: its place is free, and its key is of no use any more. What
-    /// is still open is reset: with NO_ERROR where the whole response was given (the rest of the
-    /// request is of no interest), else with CANCEL.
+    /// is still open is reset, with CANCEL. If the whole response was given, a short rest of the request
+    /// is thrown away first, and the reset has NO_ERROR.
     pub fn release(&mut self, key: Key) {
         let Some(stream) = self.streams.get(key) else { return };
         let is_answered = self.role == Role::Server && stream.has(LOCAL_ENDED);
+        if is_answered && self.keep_unfinished(key) {
+            return;
+        }
         self.reset(key, if is_answered { Code::NoError } else { Code::Cancel });
-        self.stop_receiving(key.slot);
-        self.pool.change(self.streams.at(key.slot), |stream| (stream.credit, stream.held) = (0, 0));
-        self.streams.remove(key);
+        self.forget(key);
     }
 
     /// A stream is over in both directions.
@@ -155,6 +156,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
     /// Brings the connection to its end; streams that are open go on. To be called again with the
     /// final phase when the peer takes too long.
     pub fn shutdown(&mut self, phase: Phase) {
+        self.stop_all_unfinished();
         match (phase, self.going) {
             (_, Going::Final(_)) | (Phase::Announce, Going::Announced) => {}
             _ if self.closed.is_some() => {}

@@ -14,6 +14,7 @@ mod receive;
 mod send;
 #[cfg(test)]
 mod tests;
+mod unfinished;
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -93,6 +94,8 @@ pub struct Connection<B> {
     credit: u32,
     /// DATA received before our SETTINGS were acknowledged; the maximum once they were.
     unacknowledged: u64,
+    /// Streams that are kept for the rest of their requests.
+    unfinished: u32,
     /// Streams opened.
     total: u32,
     is_settled: bool,
@@ -157,6 +160,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             sendable: WINDOW_DEFAULT as i32,
             credit: WINDOW_DEFAULT,
             unacknowledged: 0,
+            unfinished: 0,
             total: 0,
             is_settled: false,
             is_busy: true,
@@ -205,6 +209,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             sendable: self.sendable,
             credit: self.credit,
             unacknowledged: self.unacknowledged,
+            unfinished: self.unfinished,
             total: self.total,
             is_settled: self.is_settled,
             is_busy: self.is_busy,
@@ -286,7 +291,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
     /// Streams that are not released yet.
     #[must_use]
     pub fn streams(&self) -> usize {
-        self.streams.len()
+        self.streams.len() - self.unfinished as usize
     }
 
     /// Their keys, the oldest first.

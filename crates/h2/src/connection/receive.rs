@@ -73,7 +73,12 @@ impl<B: AsRef<[u8]>> Connection<B> {
             match self.step(input, at) {
                 Ok(Step::More) => return Ok((at, None)),
                 Ok(Step::Took(taken)) => at += taken,
-                Ok(Step::Told(taken, event)) => return Ok((at + taken, Some(event))),
+                Ok(Step::Told(taken, event)) => {
+                    at += taken;
+                    if let Some(event) = self.without_unfinished(event) {
+                        return Ok((at, Some(event)));
+                    }
+                }
                 Err(breach) => return Err(self.fail(breach)),
             }
         }

@@ -16,10 +16,6 @@ fn goaways(side: &mut Side) -> Vec<(u32, Code)> {
 #[test]
 fn a_release_resets_what_is_open() {
     let mut side = Side::server();
-    let key = side.feed(&post(1, &[])).opened();
-    side.respond(key, true);
-    side.engine.release(key);
-    assert_eq!(side.resets(), [(1, Code::NoError)], "the rest of the request is of no interest");
     let key = side.feed(&get(3)).opened();
     side.engine.release(key);
     assert_eq!(side.resets(), [(3, Code::Cancel)]);
@@ -31,6 +27,79 @@ fn a_release_resets_what_is_open() {
     side.engine.reset(key, Code::Cancel);
     side.engine.consume(key, 10);
     assert_eq!((side.resets(), side.engine.glitches()), (vec![], 0), "a stale key does nothing");
+}
+
+/// A server that has answered and released a request of which this much is to come.
+fn answered(length: &str) -> Side {
+    let mut side = Side::server();
+    let key = side.feed(&post(1, &[("content-length", length)])).opened();
+    side.respond(key, true);
+    side.engine.release(key);
+    side.frames();
+    side.events();
+    assert_eq!(side.engine.streams(), 0);
+    side
+}
+
+#[test]
+fn a_short_rest_of_an_answered_request_ends_without_a_reset() {
+    let mut side = answered("2000");
+    side.feed(&data(1, 1500, false)).feed(&data(1, 500, true));
+    assert_eq!((side.resets(), side.events(), side.closed), (vec![], vec![], None));
+    // It is checked as if it were wanted.
+    side.feed(&data(1, 1, true));
+    assert_eq!(side.resets(), [(1, Code::StreamClosed)]);
+    let mut side = answered("2000");
+    side.feed(&data(1, 1500, true));
+    assert_eq!((side.resets(), side.events()), (vec![(1, Code::ProtocolError)], vec![]));
+    let mut side = answered("0");
+    let window = frame(kind::WINDOW_UPDATE, 0, 1, &number(0x7fff_ffff));
+    side.feed(&window);
+    assert_eq!((side.resets(), side.events()), (vec![(1, Code::FlowControlError)], vec![]));
+    let mut side = answered("0");
+    let trailers = frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, &block(&[(":path", "/")]));
+    side.feed(&trailers);
+    assert_eq!((side.resets(), side.events()), (vec![(1, Code::ProtocolError)], vec![]));
+    let mut side = answered("0");
+    side.feed(&frame(kind::RST_STREAM, 0, 1, &number(8))).feed(&get(1));
+    assert_eq!((side.resets(), side.events()), (vec![(1, Code::StreamClosed)], vec![]));
+}
+
+#[test]
+fn a_long_rest_of_an_answered_request_is_reset_without_an_error() {
+    let mut side = answered("40000");
+    for _ in 0..4 {
+        side.feed(&data(1, 10_000, false));
+    }
+    assert_eq!((side.resets(), side.events(), side.closed), (vec![(1, Code::NoError)], vec![], None));
+    // A client that waits for its window was told at once.
+    let mut side = Side::server();
+    let key = side.feed(&post(1, &[])).opened();
+    let mut sent = 0;
+    while sent < 1 << 22 && side.resets().is_empty() {
+        side.feed(&data(1, 16_384, false));
+        sent += 16_384;
+    }
+    assert_eq!(side.events().pop().map(|event| matches!(event, Event::Reset { .. })), Some(true));
+    side.engine.release(key);
+}
+
+#[test]
+fn answered_requests_make_room_for_others_and_for_the_end() {
+    let mut side = Side::new(Role::Server, Config { max_concurrent_streams: 2, ..Config::default() });
+    for id in [1, 3] {
+        let key = side.feed(&post(id, &[])).opened();
+        side.respond(key, true);
+        side.engine.release(key);
+    }
+    assert_eq!(side.resets(), []);
+    let key = side.feed(&get(5)).opened();
+    assert_eq!(side.resets(), [(1, Code::NoError)]);
+    side.engine.shutdown(Phase::Final);
+    assert_eq!(side.resets(), [(3, Code::NoError)]);
+    side.respond(key, true);
+    side.engine.release(key);
+    assert!(side.engine.is_ours_to_close());
 }
 
 #[test]
