@@ -185,7 +185,7 @@ fn an_answer_before_the_end_of_the_request_resets_the_rest_without_an_error() {
     let mut client = Frames::connect(port);
     client.head(1, 0, &[(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", "a")]);
     assert_eq!(client.next_head().0[0], ":status: 403");
-    // A short rest is thrown away; a client that goes on is told to stop.
+    // A short rest is thrown away; a client that goes on is asked to stop.
     for _ in 0..3 {
         client.send(DATA, 0, 1, &[b'x'; 8000]);
     }

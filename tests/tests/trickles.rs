@@ -56,7 +56,8 @@ fn frames_without_a_request_do_not_keep_an_h2_connection_open() {
     let origin = Origin::text("hello");
     let timeouts = format!(" timeout http-request {TIMEOUT}\n timeout http-keep-alive {TIMEOUT}");
     let (weir, port) = start(&timeouts, "proto h2", origin.port(), "");
-    let trickles: [(&str, fn(usize) -> Vec<u8>); 5] = [
+    type Frame = fn(usize) -> Vec<u8>;
+    let trickles: [(&str, Frame); 5] = [
         ("pings", |_| frame(PING, 0, 0, &[7; 8])),
         ("answers to pings", |_| frame(PING, ACK, 0, &[7; 8])),
         ("settings", |_| frame(SETTINGS, 0, 0, b"")),

@@ -72,7 +72,7 @@ fn a_long_rest_of_an_answered_request_is_reset_without_an_error() {
         side.feed(&data(1, 10_000, false));
     }
     assert_eq!((side.resets(), side.events(), side.closed), (vec![(1, Code::NoError)], vec![], None));
-    // A client that waits for its window was told at once.
+    // A client that exceeds its window is reset at once, whatever the caller does.
     let mut side = Side::server();
     let key = side.feed(&post(1, &[])).opened();
     let mut sent = 0;
