@@ -173,7 +173,7 @@ fn those_who_have_not_begun_go_on_by_themselves() {
 }
 
 #[test]
-fn a_first_client_that_leaves_cuts_those_who_have_begun() {
+fn a_first_client_that_leaves_does_not_cut_the_others_off() {
     let (origin, say, count) = led();
     let (weir, port) = flowing(&origin, "", " option abortonclose\n");
     let mut others = crowd(&weir, port, 6, 0);
@@ -184,9 +184,12 @@ fn a_first_client_that_leaves_cuts_those_who_have_begun() {
         assert_eq!(client.read_bytes(5), b"first");
     }
     drop(first);
+    send(&say, "other");
     for client in &mut others {
-        assert_eq!(client.read_bytes(100), b"");
+        assert_eq!(client.read_bytes(5), b"other");
     }
+    let shown = weir.ask("show cache");
+    assert_eq!(shown.matches("type:full").count(), 1, "{shown}");
     assert_eq!(count.load(Ordering::SeqCst), 1);
 }
 
@@ -404,5 +407,100 @@ fn who_has_waited_long_enough_asks_alone() {
     (0..3).for_each(|_| let_go.send(()).expect("the server waits"));
     for client in &mut all {
         assert_eq!(client.response().expect("a response").status, 200);
+    }
+}
+
+/// Bytes that no coding makes shorter.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) as u8
+    };
+    std::iter::repeat_with(next).take(length).collect()
+}
+
+/// A proxy with room for responses that are longer than all socket buffers on their way.
+fn roomy(origin: &Origin, lines: &str) -> (Weir, u16) {
+    around(
+        origin,
+        " total-max-size 100\n max-object-size 40000000\n process-vary on\n collapsed-forwarding 20s\n",
+        lines,
+    )
+}
+
+#[test]
+fn a_client_that_does_not_read_does_not_hold_up_the_others() {
+    let body = noise(16 << 20);
+    for length in [Some(body.len()), None] {
+        let (origin, say, count) = led();
+        let (weir, port) = roomy(&origin, "");
+        let mut all = crowd(&weir, port, 3, 0);
+        let (fields, sent) = match length {
+            Some(length) => (format!("Content-Length: {length}\r\n"), body.clone()),
+            None => ("Transfer-Encoding: chunked\r\n".into(), chunked(&body, 1 << 20, "")),
+        };
+        send(&say, [head(&fields), sent].concat());
+        let mut first = all.remove(0);
+        // Once it reads, the first one gets the whole as well.
+        for client in all.iter_mut().chain([&mut first]) {
+            assert!(client.read_head().starts_with("HTTP/1.1 200"));
+            let got = match length {
+                Some(length) => client.read_bytes(length),
+                None => read_chunks(client),
+            };
+            assert!(got == body, "{} bytes", got.len());
+        }
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+    }
+}
+
+/// The payload of a body in chunks.
+fn read_chunks(client: &mut Client) -> Vec<u8> {
+    let mut payload = Vec::new();
+    loop {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            line.extend(client.read_bytes(1));
+        }
+        let size = std::str::from_utf8(&line[..line.len() - 2]).expect("a size");
+        let size = usize::from_str_radix(size, 16).expect("a size");
+        let chunk = client.read_bytes(size + 2);
+        if size == 0 {
+            return payload;
+        }
+        payload.extend_from_slice(&chunk[..size]);
+    }
+}
+
+#[test]
+fn the_others_get_the_whole_when_the_first_client_leaves() {
+    let body = noise(16 << 20);
+    for coded in [false, true] {
+        let (origin, say, count) = led();
+        let lines = if coded { " filter comp-res\n compression algo gzip\n" } else { "" };
+        let (weir, port) = roomy(&origin, lines);
+        let mut first = Client::connect(port);
+        let coding = if coded { "Accept-Encoding: gzip\r\n" } else { "" };
+        first.send(format!("GET / HTTP/1.1\r\nHost: h\r\n{coding}\r\n"));
+        assert!(eventually(|| weir.stat("p,FRONTEND", "cache_lookups") == "1"));
+        let mut other = ask(port);
+        assert!(eventually(|| weir.stat("p,FRONTEND", "cache_lookups") == "2"));
+        let (begun, rest) = body.split_at(1 << 20);
+        send(
+            &say,
+            [&head(&format!("Content-Length: {}\r\nContent-Type: text/plain\r\n", body.len())), begun]
+                .concat(),
+        );
+        assert!(other.read_head().starts_with("HTTP/1.1 200"));
+        assert!(other.read_bytes(begun.len()) == begun);
+        drop(first);
+        send(&say, rest);
+        assert!(other.read_bytes(rest.len()) == rest, "coded: {coded}");
+        // It is kept.
+        let mut later = ask(port);
+        assert!(later.read_head().contains("age: "), "coded: {coded}");
+        assert!(later.read_bytes(body.len()) == body);
+        assert_eq!(count.load(Ordering::SeqCst), 1);
     }
 }

@@ -2,12 +2,13 @@
 //! the beginning. What does not come to its end is not kept.
 
 use std::sync::Arc;
+use std::task::Waker;
 
 use http::Head;
 
 use crate::flight::Lead;
 use crate::freshness::{Lifetime, Now};
-use crate::growing::Growing;
+use crate::growing::{Feed, Growing};
 use crate::identity::Identity;
 use crate::object::{Body, Object, blocks_of, memory};
 use crate::request::Request;
@@ -159,6 +160,32 @@ impl Filling {
                 self.body.extend_from_slice(data);
             }
         }
+    }
+
+    /// Whether others read it while it is fetched. `filler` is woken when one begins or waits.
+    pub fn poll_read(&self, filler: &Waker) -> bool {
+        self.growing.as_ref().is_some_and(|growing| {
+            growing.poll_wanted(filler);
+            growing.is_read()
+        })
+    }
+
+    /// Whether `bytes` more may be read before the client of its request has taken the earlier ones: they
+    /// are kept anyway.
+    pub fn may_run_ahead(&self, bytes: usize) -> bool {
+        self.plan.is_some() && self.spool.is_none() && self.came.saturating_add(bytes) <= self.most()
+    }
+
+    /// Whether it is worth fetching more, now that the client of its request is gone: it is to be kept, or
+    /// a reader waits. `filler` is woken when one does.
+    pub fn poll_wanted(&self, filler: &Waker) -> bool {
+        let is_wanted = self.growing.as_ref().is_some_and(|growing| growing.poll_wanted(filler));
+        is_wanted || self.plan.is_some()
+    }
+
+    /// A reader of the bytes that are still to come, if others may read them.
+    pub fn follow(&self) -> Option<Feed> {
+        self.growing.as_ref().map(Growing::feed_behind)
     }
 
     /// From its first bytes on, those who wait for it get it as it comes.

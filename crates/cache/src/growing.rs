@@ -67,6 +67,12 @@ struct State {
     waiting: BTreeMap<u64, Waker>,
     /// How many came.
     came: u64,
+    /// Bytes pushed so far.
+    pushed: u64,
+    /// The first piece that the request which fetches the response still needs for its client.
+    needed: Option<usize>,
+    /// Wakes the task that fetches the response, once a reader begins or waits.
+    filler: Option<Waker>,
     /// Memory of what is left where nobody fills it any more.
     room: Option<Room>,
 }
@@ -110,8 +116,38 @@ impl Growing {
 
     /// One more reader.
     pub(crate) fn feed(self: &Arc<Self>) -> Feed {
+        let feed = self.feed_at(0, 0, 0);
+        wake_filler(self.state());
+        feed
+    }
+
+    /// A reader of the bytes that are still to come, for the client of the request that fetches them. No
+    /// piece is given up before it has read it.
+    pub(crate) fn feed_behind(self: &Arc<Self>) -> Feed {
+        let mut state = self.state();
+        let piece = state.gone + state.pieces.len().saturating_sub(1);
+        let within = state.pieces.back().map_or(0, |last| last.len());
+        state.needed = Some(piece);
+        let at = state.pushed;
+        drop(state);
+        let mut feed = self.feed_at(piece, within, at);
+        feed.is_needed = true;
+        feed
+    }
+
+    fn feed_at(self: &Arc<Self>, piece: usize, within: usize, at: u64) -> Feed {
         self.readers.fetch_add(1, Relaxed);
-        Feed { growing: self.clone(), piece: 0, within: 0, at: 0, from: 0, until: u64::MAX, number: None }
+        let (growing, until, number) = (self.clone(), u64::MAX, None);
+        Feed { growing, piece, within, at, from: 0, until, number, is_needed: false }
+    }
+
+    /// Whether a reader waits for more. `filler` is woken when one does, or begins.
+    pub(crate) fn poll_wanted(&self, filler: &Waker) -> bool {
+        let mut state = self.state();
+        if state.filler.as_ref().is_none_or(|known| !known.will_wake(filler)) {
+            state.filler = Some(filler.clone());
+        }
+        !state.waiting.is_empty()
     }
 
     /// More of it. Of what is not kept no more than `most` bytes stay: who reads too slowly for that
@@ -123,9 +159,11 @@ impl Growing {
             _ => state.pieces.push_back(data.into()),
         }
         state.held += data.len();
+        state.pushed += data.len() as u64;
         while let Some(most) = most
             && state.held > most
             && state.pieces.len() > 1
+            && state.needed.is_none_or(|needed| state.gone < needed)
             && let Some(first) = state.pieces.pop_front()
         {
             state.held -= first.len();
@@ -168,6 +206,15 @@ impl Growing {
     }
 }
 
+/// Wakes the task that fetches the response, without the lock.
+fn wake_filler(mut state: MutexGuard<'_, State>) {
+    let filler = state.filler.take();
+    drop(state);
+    if let Some(filler) = filler {
+        filler.wake();
+    }
+}
+
 /// Wakes who waits, without the lock.
 fn wake(mut state: MutexGuard<'_, State>) {
     let waiting = std::mem::take(&mut state.waiting);
@@ -189,6 +236,8 @@ pub struct Feed {
     until: u64,
     /// Which of those who wait it is, once it does.
     number: Option<u64>,
+    /// Whether it keeps the pieces from where it is.
+    is_needed: bool,
 }
 
 impl Feed {
@@ -274,6 +323,9 @@ impl Feed {
                 break;
             }
             (self.piece, self.within) = (self.piece + 1, 0);
+            if self.is_needed {
+                state.needed = Some(self.piece);
+            }
         }
         match state.fate {
             Fate::Cut => return Poll::Ready(Piece::Cut),
@@ -285,6 +337,7 @@ impl Feed {
             state.came
         });
         state.waiting.insert(number, context.waker().clone());
+        wake_filler(state);
         Poll::Pending
     }
 }
@@ -293,8 +346,15 @@ impl Drop for Feed {
     /// Who reads no more is not woken.
     fn drop(&mut self) {
         self.growing.readers.fetch_sub(1, Relaxed);
+        if self.number.is_none() && !self.is_needed {
+            return;
+        }
+        let mut state = self.growing.state();
         if let Some(number) = self.number {
-            self.growing.state().waiting.remove(&number);
+            state.waiting.remove(&number);
+        }
+        if self.is_needed {
+            state.needed = None;
         }
     }
 }

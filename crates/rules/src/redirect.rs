@@ -104,6 +104,11 @@ impl Redirect {
         Ok(Self { form, text, code, drop_query, append_slash, ignore_empty, keep_query, cookie })
     }
 
+    /// Whether its rule may be skipped (`ignore-empty`).
+    pub(crate) fn may_pass(&self) -> bool {
+        self.ignore_empty
+    }
+
     /// Whether its rule is to be skipped, because the location is empty (`ignore-empty`).
     pub(crate) fn is_void(&self, env: &Env<'_>) -> bool {
         if !self.ignore_empty || self.form != Form::Location {

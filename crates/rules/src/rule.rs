@@ -36,15 +36,13 @@ type Position = (&'static str, u32);
 impl Rule {
     /// Whether no rule behind it is ever looked at: it ends the evaluation and has no condition.
     pub fn ends_unconditionally(&self) -> bool {
-        let ends = matches!(
-            self.step.action,
-            Action::Accept
-                | Action::Deny(_)
-                | Action::Tarpit(_)
-                | Action::Return(_)
-                | Action::Redirect(_)
-                | Action::Auth(_)
-        );
+        let ends = match &self.step.action {
+            Action::Accept | Action::Deny(_) | Action::Tarpit(_) | Action::Return(_) | Action::Auth(_) => {
+                true
+            }
+            Action::Redirect(redirect) => !redirect.may_pass(),
+            _ => false,
+        };
         self.step.condition.is_none() && ends
     }
 

@@ -4,11 +4,16 @@
 //! A filter gets payload apart from any coding of transfer, and gives payload. Some pass on at once
 //! what they make of it; limits, traces and scripts let it wait before them ([`Queue`]).
 
-use cache::Filling;
+use cache::{Feed, Filling, Piece};
 use compress::Encoder;
+use std::task::{Context, Poll};
+
 use runtime::timer::now_ms;
 
 use super::Gate;
+
+/// The most that one read brings, in bytes.
+const READ: usize = 64 * 1024;
 
 /// A kind of filter.
 #[derive(Debug)]
@@ -38,6 +43,8 @@ pub(crate) struct Compressor {
 #[derive(Debug)]
 pub(crate) struct Keeping {
     filling: Option<Filling>,
+    /// The position of its own client, while that is slower than the other readers.
+    ahead: Option<Feed>,
     /// Whether only its sender's closing in good order tells that a body is whole.
     until_close: bool,
 }
@@ -82,7 +89,7 @@ impl Filter {
     /// What keeps the payload in a cache. Of a body that ends with its connection, `until_close`,
     /// nothing is kept before [`Filters::keep`](super::Filters::keep).
     pub(crate) fn keep(filling: Filling, until_close: bool) -> Self {
-        Self::Keep(Box::new(Keeping { filling: Some(filling), until_close }))
+        Self::Keep(Box::new(Keeping { filling: Some(filling), ahead: None, until_close }))
     }
 
     /// What lets payload wait as `gate` says.
@@ -142,6 +149,49 @@ impl Keeping {
         if let Some(filling) = &mut self.filling {
             filling.push(data, now_ms());
         }
+    }
+
+    /// Whether the payload waits in the cache for a client that is slower than others.
+    pub(super) fn runs_ahead(&self) -> bool {
+        self.ahead.is_some()
+    }
+
+    /// Whether to read on although the client is blocked: others read the same response, and it waits only in
+    /// memory that the cache uses anyway. The task is woken when another reader begins.
+    pub(super) fn run_ahead(&mut self, context: &Context<'_>) -> bool {
+        let Some(filling) = &self.filling else { return false };
+        if self.until_close || !filling.may_run_ahead(READ) {
+            return false;
+        }
+        if self.ahead.is_none() && filling.poll_read(context.waker()) {
+            self.ahead = filling.follow();
+        }
+        self.ahead.is_some()
+    }
+
+    /// The next piece for the client, if the cache is ahead of it. It is not any more once all has been
+    /// taken and more may come.
+    pub(super) fn poll_ahead(&mut self, context: &mut Context<'_>) -> Option<Piece> {
+        let Poll::Ready(piece) = self.ahead.as_mut()?.poll_piece(context) else {
+            self.ahead = None;
+            return None;
+        };
+        if !matches!(piece, Piece::Bytes(..)) {
+            self.ahead = None;
+        }
+        Some(piece)
+    }
+
+    /// Whether others still need the rest although the client is gone. The task is woken when one waits
+    /// for more.
+    pub(super) fn feeds_others(&self, context: &Context<'_>) -> Option<bool> {
+        let filling = self.filling.as_ref()?;
+        filling.poll_read(context.waker()).then(|| filling.poll_wanted(context.waker()))
+    }
+
+    /// The client is gone.
+    pub(super) fn leave(&mut self) {
+        self.ahead = None;
     }
 
     /// The payload has ended.

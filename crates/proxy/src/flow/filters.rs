@@ -17,6 +17,8 @@ use std::ops::Bound;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use cache::Piece;
+
 use super::filter::{Compressor, Filter};
 use super::{Coding, FlowError, Gate, Rank, Stretch, Tap};
 
@@ -49,6 +51,8 @@ pub(crate) struct Filters {
     coded: Vec<u8>,
     /// Whether the last let the end pass.
     is_over: bool,
+    /// Whether the receiver is gone.
+    discards: bool,
     /// How many bytes the receiver still has to get, where filters of scripts change bodies whose
     /// length it was told.
     pub(crate) promised: Option<u64>,
@@ -67,6 +71,8 @@ pub(super) enum Turn {
     Held(usize),
     /// The limits at this place let nothing pass for now.
     Limited(usize),
+    /// The cache no longer has the rest.
+    Cut,
 }
 
 impl Filters {
@@ -84,7 +90,7 @@ impl Filters {
     fn in_order(stages: Vec<Stage>) -> Box<Self> {
         let made = MADE.with_borrow_mut(Vec::pop).unwrap_or_default();
         let (taps, coded) = (Vec::new(), Vec::new());
-        Box::new(Self { taps, stages, made, room: 0, coded, is_over: false, promised: None })
+        Box::new(Self { taps, stages, made, room: 0, coded, is_over: false, discards: false, promised: None })
     }
 
     /// Those, if there are any, with others who read the payload as it comes.
@@ -113,9 +119,48 @@ impl Filters {
         })
     }
 
-    /// Whether any may pass on other payload than it was given.
+    /// Whether any may pass on other payload than it was given, or at another time.
     pub(crate) fn changes_payload(&self) -> bool {
-        self.stages.iter().any(|stage| stage.filter.changes_payload())
+        self.discards || self.stages.iter().any(|stage| stage.filter.changes_payload() || stage.runs_ahead())
+    }
+
+    /// Whether to read on although the receiver is blocked: a cache keeps the payload, and other readers of
+    /// it are faster. The task is woken when one begins.
+    pub(super) fn run_ahead(&mut self, context: &Context<'_>) -> bool {
+        if !self.taps.is_empty() {
+            return false;
+        }
+        for stage in &mut self.stages {
+            match &mut stage.filter {
+                Filter::Keep(own) => return own.run_ahead(context),
+                Filter::Compress(_) => {}
+                Filter::Hold(_) | Filter::Script(_) => return false,
+            }
+        }
+        false
+    }
+
+    /// Whether others get the payload from a cache, and whether they want more of it now.
+    pub(super) fn feeds_others(&self, context: &Context<'_>) -> Option<bool> {
+        self.stages.iter().find_map(|stage| match &stage.filter {
+            Filter::Keep(own) => own.feeds_others(context),
+            _ => None,
+        })
+    }
+
+    /// The receiver is gone: the payload ends in the last cache, without limits.
+    #[cold]
+    pub(super) fn discard(&mut self) {
+        let last = self.stages.iter().rposition(|stage| matches!(stage.filter, Filter::Keep(_)));
+        self.stages.truncate(last.map_or(0, |last| last + 1));
+        for stage in &mut self.stages {
+            if let Filter::Keep(own) = &mut stage.filter {
+                own.leave();
+            }
+        }
+        self.discards = true;
+        self.promised = None;
+        self.made.clear();
     }
 
     /// The stretches of ranks between those that change payload: limits and traces within one of them
@@ -173,7 +218,12 @@ impl Filters {
     fn put(&mut self, from: usize, data: &[u8]) {
         for at in from..self.stages.len() {
             match &mut self.stages[at].filter {
-                Filter::Keep(own) => own.data(data),
+                Filter::Keep(own) => {
+                    own.data(data);
+                    if own.runs_ahead() {
+                        return;
+                    }
+                }
                 Filter::Hold(own) => return own.queue.push(data),
                 Filter::Script(own) => return own.queue.push(data),
                 Filter::Compress(_) => {
@@ -182,7 +232,7 @@ impl Filters {
                 }
             }
         }
-        if !data.is_empty() {
+        if !data.is_empty() && !self.discards {
             self.make_room();
             self.made.extend_from_slice(data);
         }
@@ -228,7 +278,12 @@ impl Filters {
     fn end_from(&mut self, from: usize) {
         for at in from..self.stages.len() {
             match &mut self.stages[at].filter {
-                Filter::Keep(own) => own.end(),
+                Filter::Keep(own) => {
+                    own.end();
+                    if own.runs_ahead() {
+                        return;
+                    }
+                }
                 Filter::Compress(_) => _ = self.code(at, Compressor::end),
                 Filter::Hold(own) => {
                     own.queue.is_ended = true;
@@ -262,6 +317,10 @@ impl Filters {
                 Filter::Hold(own) if !own.queue.is_empty() => {
                     return self.poll_release(at, context);
                 }
+                Filter::Keep(own) if own.runs_ahead() => match own.poll_ahead(context) {
+                    Some(piece) => return self.take_piece(at, piece),
+                    None => continue,
+                },
                 Filter::Script(own) if own.holds() => {
                     return if own.has_unseen() && !own.is_full { Turn::Unseen } else { Turn::Held(at) };
                 }
@@ -269,6 +328,17 @@ impl Filters {
             }
         }
         Turn::Free
+    }
+
+    /// Passes on a piece that waited in a cache.
+    #[cold]
+    fn take_piece(&mut self, at: usize, piece: Piece) -> Turn {
+        match piece {
+            Piece::Bytes(bytes, range) => self.put(at + 1, bytes.get(range).unwrap_or_default()),
+            Piece::End => self.end_from(at + 1),
+            Piece::Cut => return Turn::Cut,
+        }
+        Turn::Moved
     }
 
     /// Passes on as much of what waits before limits as these allow.
@@ -395,6 +465,11 @@ pub(crate) struct Unseen {
 }
 
 impl Stage {
+    /// Whether the receiver reads from the cache.
+    fn runs_ahead(&self) -> bool {
+        matches!(&self.filter, Filter::Keep(own) if own.runs_ahead())
+    }
+
     /// Whether something waits before it or in it, so that nothing more may come.
     fn holds(&self) -> bool {
         match &self.filter {

@@ -263,6 +263,7 @@ impl Flow {
         match turn {
             Turn::Free => return Poll::Ready(Ok(Passed::Nothing)),
             Turn::Unseen => return Poll::Pending,
+            Turn::Cut => return Poll::Ready(Err(FlowError::Filter)),
             Turn::Moved => {}
             Turn::Held(at) | Turn::Limited(at) => {
                 // Being held back by a limit is no silence of either side: deadlines are counted anew.
@@ -376,7 +377,12 @@ impl Flow {
         loop {
             match self.poll_send(context, buffer, to) {
                 Poll::Ready(Ok(())) => {}
-                Poll::Pending => return self.wait_for_receiver(buffer),
+                Poll::Pending => {
+                    if self.filters.is_some() {
+                        self.read_ahead(context, &mut from, buffer)?;
+                    }
+                    return self.wait_for_receiver(buffer);
+                }
                 failed => return failed,
             }
             if self.is_received() {
@@ -409,6 +415,40 @@ impl Flow {
                     return other;
                 }
             }
+        }
+    }
+
+    /// Takes more for a cache while the receiver is slower than others who get it from there.
+    #[cold]
+    fn read_ahead(
+        &mut self,
+        context: &mut Context<'_>,
+        from: &mut Reader<'_>,
+        buffer: &mut Buffer,
+    ) -> Result<(), FlowError> {
+        while !self.has_ended() && self.filters.as_mut().is_some_and(|filters| filters.run_ahead(context)) {
+            match self.poll_receive(context, from, buffer) {
+                Poll::Ready(received) => received?,
+                Poll::Pending => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether others get the payload from a cache, and whether they want more of it now.
+    pub(crate) fn feeds_others(&self, context: &Context<'_>) -> Option<bool> {
+        self.filters.as_ref()?.feeds_others(context).filter(|_| !self.is_received())
+    }
+
+    /// The receiver is gone, and others get the rest from a cache.
+    #[cold]
+    pub(crate) fn discard_for_receiver(&mut self) {
+        self.staged.clear();
+        self.staged_sent = 0;
+        self.gate = None;
+        self.path = Path::Filtered(Coding::Nothing);
+        if let Some(filters) = &mut self.filters {
+            filters.discard();
         }
     }
 

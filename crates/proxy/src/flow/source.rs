@@ -11,7 +11,7 @@ use cache::{Feed, FileFeed, Object, Piece};
 use http::{BodyLength, ChunkDecoder, ChunkEvent, Head};
 
 use net::Stream;
-use runtime::Buffer;
+use runtime::{Buffer, turns};
 
 use super::Socket;
 use crate::stream::{self, fastcgi};
@@ -290,7 +290,7 @@ impl Stored {
                 None => self.pieces = None,
             }
             if since.elapsed() >= TURN && self.pieces.is_some() {
-                context.waker().wake_by_ref();
+                turns::yield_turn(context);
                 return Poll::Pending;
             }
         }
@@ -305,7 +305,7 @@ impl Stored {
     /// Has the next portion made, once other tasks have had their turn.
     pub(super) fn poll_portion(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if !std::mem::replace(&mut self.yielded, true) {
-            context.waker().wake_by_ref();
+            turns::yield_turn(context);
             return Poll::Pending;
         }
         ready!(self.poll_gather(context));

@@ -8,15 +8,16 @@ use std::task::{Context, Poll};
 use http::BodyLength;
 use net::splice::Pipe;
 use plan::Proxy;
-use runtime::timer::now_us;
+use runtime::timer::{now_ms, now_us};
 use sample::Phase;
+use sample::transaction::TimeoutSlot;
 
 use crate::client::{Client, Presence};
 use crate::exchange::filters;
 use crate::exchange::finish::{self, Moved};
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
-use crate::flow::FlowError;
+use crate::flow::{FlowError, Sink};
 use crate::message::deadlines::{Deadlines, Expired, client_owes};
 use crate::message::scripted;
 use crate::message::splice::splice_pipe;
@@ -102,6 +103,9 @@ pub(crate) async fn forward<const ASIDE: bool>(
     })
     .await;
     x.txn.bytes_out += x.download.sent;
+    if matches!(outcome, Err(Fault::ClientAborted | Fault::ClientTimeout)) && x.filtering.is_none() {
+        Box::pin(feed_others(client, x, backend, upstream)).await;
+    }
     if outcome.is_err() {
         x.txn.server_stream = upstream.stream_facts();
         upstream.reset();
@@ -112,6 +116,49 @@ pub(crate) async fn forward<const ASIDE: bool>(
         }
     }
     outcome.map_err(|fault| unsent(x, backend, upstream, fault).into())
+}
+
+/// Fetches the rest of a response for its other readers (`collapsed-forwarding`), after the client that it
+/// was fetched for has left. `timeout server` applies to each piece.
+#[cold]
+async fn feed_others(client: &mut Client, x: &mut Exchange, backend: &Proxy, upstream: &mut Upstream) {
+    let is_read = poll_fn(|context| Poll::Ready(x.download.feeds_others(context).is_some())).await;
+    if !is_read {
+        return;
+    }
+    x.download.discard_for_receiver();
+    let silent = x.timeout(TimeoutSlot::Server, backend.timeouts.server);
+    client.timer.set_after(now_ms(), silent);
+    poll_fn(|context: &mut Context<'_>| {
+        if client.poll_killed(context).is_ready() {
+            return Poll::Ready(());
+        }
+        match x.download.feeds_others(context) {
+            None => return Poll::Ready(()),
+            Some(false) => {
+                // Readers are to blame now.
+                client.timer.set_after(now_ms(), silent);
+                return Poll::Pending;
+            }
+            Some(true) => {}
+        }
+        x.download.moved = false;
+        match x.download.poll_pump(context, upstream.source(), &mut Sink::Gone) {
+            Poll::Ready(ended) => {
+                if ended.is_ok()
+                    && !upstream.is_cut_off()
+                    && let Some(filters) = &mut x.download.filters
+                {
+                    filters.keep();
+                }
+                return Poll::Ready(());
+            }
+            Poll::Pending if x.download.moved => client.timer.set_after(now_ms(), silent),
+            Poll::Pending => {}
+        }
+        client.timer.poll_expired(context)
+    })
+    .await;
 }
 
 /// Sends the head where it does not leave as text together with the body, once what is here of the
