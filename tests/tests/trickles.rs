@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
+use weir_tests::client::Client;
 use weir_tests::multiplexed::{
     ACK, END_HEADERS, END_STREAM, Frames, HEADERS, PING, PREFACE, PRIORITY, SETTINGS, WINDOW_UPDATE, block,
     frame,
@@ -175,4 +176,23 @@ fn refused_h2_requests_count_in_what_their_connection_tracks() {
     let shown = weir.ask("show table t");
     assert!(shown.contains("http_req_cnt=21") && shown.contains("http_err_cnt=20"), "{shown}");
     assert!(shown.contains("http_req_rate(600000)=21"), "{shown}");
+}
+
+#[test]
+fn interim_responses_restart_the_server_timeout() {
+    let origin = Origin::raw(|mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        for _ in 0..6 {
+            std::thread::park_timeout(Duration::from_millis(500));
+            let _ = stream.write_all(b"HTTP/1.1 102 Processing\r\n\r\n");
+        }
+        let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n");
+    });
+    let (weir, port) = start(" timeout server 2s", "", origin.port(), "");
+    let mut client = Client::connect(port);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    for _ in 0..6 {
+        assert!(client.read_head().starts_with("HTTP/1.1 102 "), "{}", weir.messages());
+    }
+    assert!(client.read_head().starts_with("HTTP/1.1 204 "), "{}", weir.messages());
 }

@@ -127,7 +127,11 @@ impl Waiting {
         if self.interim.is_multiple_of(INTERIM_A_TURN) {
             tokio::task::yield_now().await;
         }
-        interim(client, x).await
+        interim(client, x).await?;
+        // The server is at work: its time starts over (manual, 4.2 `timeout server`).
+        let (waits, owes) = (client_owes(x), self.owes(x));
+        self.deadlines.restart(client, timer::now_ms(), waits, owes);
+        Ok(())
     }
 
     /// Sends a head that had to wait. Until then the time counts against the server.
