@@ -18,6 +18,7 @@ mod hand_over;
 mod keywords;
 mod listeners;
 mod master;
+mod memory;
 mod messages;
 mod outliers;
 mod peers;
@@ -45,7 +46,7 @@ use diag::Severity;
 use messages::Messages;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: process::Allocator = process::Allocator;
 
 fn main() -> ExitCode {
     let resumed = master::resume();
@@ -80,8 +81,14 @@ fn main() -> ExitCode {
 }
 
 fn read_and_run(args: args::Args, resumed: Option<master::State>) -> ExitCode {
-    base::clock::start();
     let messages = Messages::new(args.quiet);
+    if args.action == Action::Run
+        && let Err(error) = memory::execute_again(args.memory_limit)
+    {
+        messages.say(Severity::Alert, &error);
+        return ExitCode::FAILURE;
+    }
+    base::clock::start();
     if let Some(directory) = &args.directory
         && let Err(error) = std::env::set_current_dir(directory)
     {

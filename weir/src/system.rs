@@ -97,19 +97,6 @@ pub(crate) fn take_over(
     })
 }
 
-/// `-m`: the most memory that the process may allocate, in megabytes. What is started from it
-/// inherits the limit. Returns the limit in bytes, 0 for none.
-pub(crate) fn limit_memory(megabytes: Option<u64>) -> Result<u64, String> {
-    use rustix::process::{Resource, Rlimit, setrlimit};
-    let Some(bytes) = megabytes.filter(|limit| *limit > 0).map(|limit| limit.saturating_mul(1 << 20)) else {
-        return Ok(0);
-    };
-    let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
-    setrlimit(Resource::Data, limit)
-        .map(|()| bytes)
-        .map_err(|error| format!("[haproxy.main()] Cannot limit memory to {bytes} bytes: {error}."))
-}
-
 /// Whether all stick tables fit into memory when they are full. Else it is an error, or a warning
 /// under `no strict-limits`: a flood from many addresses would have the kernel end the process.
 pub(crate) fn try_tables(plan: &Plan, limit: u64, messages: Messages) -> Result<(), String> {
@@ -222,6 +209,7 @@ impl Launch {
         let _ = rustix::stdio::dup2_stdin(&self.nowhere);
         let _ = rustix::stdio::dup2_stdout(&self.nowhere);
         let _ = rustix::stdio::dup2_stderr(&self.nowhere);
+        base::output::reopen_standard();
         if let Some(mut waiting) = self.waiting {
             // Who waited may be gone.
             let _ = waiting.write_all(b"R");

@@ -149,6 +149,7 @@ impl Master {
     /// Signals are held back in all threads and taken one by one here, where reloads are made too:
     /// what comes before or during one is there for the next life.
     fn watch(self) -> Ending {
+        messages::serve();
         self.await_worker();
         cli::start(&self);
         let mut asked = None;
