@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use weir_tests::client::Client;
 use weir_tests::load::Load;
 use weir_tests::{Origin, Scratch, Weir, ask, eventually, free_port, scratch};
 
@@ -206,6 +207,45 @@ fn a_master_reloads_while_clients_ask_on() {
     assert!(answer.contains(&format!("{RELOADS} [failed: 0]")), "{answer}");
     weir.signal("TERM");
     assert_eq!(weir.await_end(), Some(0), "{}", weir.messages());
+}
+
+#[test]
+fn after_the_answer_to_a_reload_the_new_configuration_serves() {
+    let port = free_port();
+    let text = |version: u32| {
+        format!(
+            "global\n  nbthread 2\ndefaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n\
+             frontend f\n  bind 127.0.0.1:{port}\n  http-request return status 200 hdr version {version}\n"
+        )
+    };
+    let weir = Weir::start_with(&text(0), &["-W", "-S", "./master"], &[port]);
+    for version in 1..=5 {
+        std::fs::write(weir.directory().join("haproxy.cfg"), text(version)).expect("the file is ours");
+        let answer = master(&weir, "reload");
+        assert!(answer.starts_with("Success=1"), "{answer}");
+        for _ in 0..50 {
+            let answer = Client::connect(port)
+                .send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                .read_to_end();
+            let answer = String::from_utf8_lossy(&answer);
+            assert!(answer.contains(&format!("version: {version}\r\n")), "{answer}");
+        }
+    }
+}
+
+#[test]
+fn masters_without_listeners_wait_for_a_reload() {
+    let port = free_port();
+    let weir = Weir::start_with("global\n", &["-W", "-S", "./master"], &[]);
+    assert!(eventually(|| weir.directory().join("master").exists()), "{}", weir.messages());
+    assert!(weir.says("Loading success."), "{}", weir.messages());
+    let text = format!(
+        "defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n\
+         frontend f\n  bind 127.0.0.1:{port}\n  http-request return status 200\n"
+    );
+    std::fs::write(weir.directory().join("haproxy.cfg"), text).expect("the file is ours");
+    assert!(master(&weir, "reload").starts_with("Success=1"), "{}", weir.messages());
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_ok());
 }
 
 #[test]

@@ -201,6 +201,8 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let Start { plan, bound, limits, mut link, launch, exposed, old, args, successor, messages, counters } =
         start;
     let has_master = link.is_some();
+    let to_master = link.as_ref().map(UnixStream::try_clone).transpose();
+    let to_master = to_master.map_err(|error| format!("the master cannot be heard: {error}"))?;
     let threads = plan.global.workers();
     runtime::profile::switch(plan.global.profile_tasks);
     proxy::tell_of_process(&plan, Life::Begins);
@@ -255,7 +257,8 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     if let Some(launch) = launch {
         launch.succeed();
     }
-    let ending = signals::wait(signals, &process_in_use, &common.exposed, &reloader, &peers, messages);
+    let ending =
+        signals::wait(signals, &process_in_use, &common.exposed, &reloader, &peers, to_master, messages);
     let shared = process_in_use.shared();
     (0..threads).rev().for_each(|index| proxy::tell_of_process(&shared.plan, Life::WorkerEnds(index)));
     proxy::tell_of_process(&shared.plan, Life::Ends);

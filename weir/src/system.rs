@@ -276,6 +276,11 @@ pub(crate) fn notify_reloading(messages: Messages) {
     notify(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\nSTATUS=Reloading Configuration.\n"), messages);
 }
 
+/// Reports to the service manager that the process ends.
+pub(crate) fn notify_stopping(messages: Messages) {
+    notify("STOPPING=1\n", messages);
+}
+
 /// Tells the service manager `state`.
 pub(crate) fn notify(state: &str, messages: Messages) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
