@@ -316,6 +316,29 @@ fn modes_of_a_masters_session_hold_for_what_is_passed_on() {
     assert!(master(&weir, "@1; operator; disable frontend l").contains("Permission denied"));
 }
 
+/// Tools such as HAProxy's Data Plane API begin every command with `set severity-output number`.
+#[test]
+fn the_severity_of_a_masters_session_holds_for_commands_passed_on() {
+    let origin = Origin::echo();
+    let port = free_port();
+    let weir = Weir::start_with(&configuration("runtime", port, &origin), &["-W", "-S", "./master"], &[port]);
+    let choice = "set severity-output number;";
+    for (command, wanted) in [
+        ("@1 set server l/none state maint;quit", "[3]: No such server.\n\n"),
+        ("@1 set server l/s state maint;quit", "\n"),
+        ("@1 add map m <<\na b\n\n;quit", "[3]: Unknown map identifier. Please use #<id> or <file>.\n\n"),
+        ("@1;set server l/none state maint", "[3]: No such server.\n\n"),
+        ("set severity-output none;@1 set server l/none state maint", "No such server.\n\n"),
+        ("prompt i;@@1 set server l/none state maint;quit", "No such server.\n\n"),
+    ] {
+        assert_eq!(master(&weir, &format!("{choice}{command}")), wanted, "{command}");
+    }
+    assert!(master(&weir, &format!("{choice}@1 show version")).starts_with("[6]: "));
+    let usage = "one of 'none', 'number', 'string' is a required argument\n";
+    assert_eq!(master(&weir, "set severity-output all"), usage);
+    assert_eq!(master(&weir, "@7 show info"), "Can't find the target PID matching the prefix '@7'\n");
+}
+
 #[test]
 fn a_worker_that_outlives_too_many_reloads_is_ended() {
     let origin = Origin::raw(|mut stream| {
