@@ -97,7 +97,7 @@ fn start(
         let _ = base::output::Standard::Error.open();
     }
     caches::prepare(&plan, messages);
-    traces::begin(&plan)?;
+    traces::begin(&plan, args)?;
     for told in acme::keep_account_keys(&plan)?.into_iter().chain(acme::complete_pairs(&plan)?) {
         messages.say(Severity::Notice, &told);
     }

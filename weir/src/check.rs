@@ -36,6 +36,10 @@ pub(crate) fn plan(args: &Args, messages: Messages) -> Result<Plan, ExitCode> {
         messages.say(Severity::Alert, "Some warnings were found and 'zero-warning' is set. Aborting.");
         return Err(ExitCode::FAILURE);
     }
+    if args.diagnostics {
+        let (threads, groups) = (plan.global.workers(), plan.global.placement.groups.len());
+        messages.say(Severity::Diag, &format!("Created {threads} threads split into {groups} groups"));
+    }
     if args.master_socket.is_some() && !plan.global.master_worker {
         let text = "a master CLI socket was defined, but master-worker mode (-W) is not enabled.";
         messages.say(Severity::Alert, text);
@@ -111,6 +115,7 @@ pub(crate) fn boot(args: &Args) -> Boot {
         insecure_fork: args.insecure_fork,
         no_kernel_tls: args.no_kernel_tls,
         is_running: false,
+        diagnostics: args.diagnostics,
         kernel_has_tls: Some(net::sys::kernel_has_tls),
         set_priority: Some(system::set_priority),
     };

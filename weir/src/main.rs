@@ -1,6 +1,7 @@
 //! The `weir` binary: arguments, boot, signals, hand-over of sockets.
 #![forbid(unsafe_code)]
 
+mod archive;
 mod args;
 mod boot;
 mod caches;
@@ -64,12 +65,16 @@ fn main() -> ExitCode {
         Err(error) => {
             let messages = Messages::new(false);
             messages.say(Severity::Alert, &format!("{error}."));
-            eprint!("\n{}", args::HELP);
+            if !matches!(error, args::ArgsError::NoArchive | args::ArgsError::UnknownMemoryOption(_)) {
+                eprint!("\n{}", args::HELP);
+            }
             return ExitCode::FAILURE;
         }
     };
     match args.action {
         Action::Help => messages::output(args::HELP),
+        Action::HelpOnMemory => messages::output(&args::help_on_memory()),
+        Action::HelpOnTraces => messages::output(args::HELP_ON_TRACES),
         Action::Version => messages::output(&version::short(as_haproxy)),
         Action::VersionAndBuild => messages::output(&version::long(as_haproxy)),
         Action::VersionAlone => messages::say(format_args!("{}", version::FULL)),
@@ -96,6 +101,10 @@ fn read_and_run(args: args::Args, resumed: Option<master::State>) -> ExitCode {
         messages.say(Severity::Alert, &format!("Could not change to directory {shown} : {error}"));
         return ExitCode::FAILURE;
     }
+    if let Err(error) = traces::of_command_line(&args) {
+        messages.say(Severity::Alert, &format!("config : {error}"));
+        return ExitCode::FAILURE;
+    }
     for flag in &args.ineffective {
         messages.say(Severity::Notice, &format!("option '{flag}' has no effect here."));
     }
@@ -106,8 +115,14 @@ fn read_and_run(args: args::Args, resumed: Option<master::State>) -> ExitCode {
     if let Some(classes) = &args.dump_keywords {
         keywords::dump(classes);
     }
-    if args.dump_objects && plan.is_ok() {
+    if (args.dump_objects || args.archive.is_some()) && plan.is_ok() {
         system::list_objects(args.verbose);
+    }
+    if let Some(path) = args.archive.as_ref().filter(|_| plan.is_ok())
+        && let Err(error) = archive::write(path)
+    {
+        messages.say(Severity::Alert, &error);
+        return ExitCode::FAILURE;
     }
     match (plan, resumed) {
         (Err(_), Some(state)) if args.action == Action::Run => {

@@ -150,28 +150,43 @@ fn shown(bytes: u64) -> String {
     }
 }
 
-/// `-dL`: the program and its libraries, as the kernel has mapped them, and where if that is asked
-/// for.
-pub(crate) fn list_objects(with_addresses: bool) {
+/// An object file that the process has loaded.
+#[derive(Debug)]
+pub(crate) struct Object {
+    pub(crate) path: String,
+    /// The first address of its first mapping, and the address behind its last one.
+    start: u64,
+    end: u64,
+}
+
+/// The program and its libraries, in the order in which the kernel has mapped them.
+pub(crate) fn objects() -> Vec<Object> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let mut seen: Vec<(&str, u64, u64)> = Vec::new();
+    let mut objects: Vec<Object> = Vec::new();
     for line in maps.lines() {
         let path = line.find('/').map_or("", |at| &line[at..]);
         let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
         let Some((start, end)) = range else { continue };
         let number = |text| u64::from_str_radix(text, 16).unwrap_or(0);
-        match seen.iter_mut().find(|(known, ..)| *known == path) {
-            Some((.., last)) => *last = number(end),
-            None if !path.is_empty() => seen.push((path, number(start), number(end))),
+        match objects.iter_mut().find(|known| known.path == path) {
+            Some(known) => known.end = number(end),
+            None if !path.is_empty() => {
+                objects.push(Object { path: path.to_owned(), start: number(start), end: number(end) });
+            }
             None => {}
         }
     }
+    objects
+}
+
+/// `-dL`: lists the object files; `with_addresses` adds their addresses.
+pub(crate) fn list_objects(with_addresses: bool) {
     let mut text = String::from("List of loaded object files:\n");
-    for (path, start, end) in seen {
+    for Object { path, start, end } in objects() {
         if with_addresses {
             text.push_str(&format!("0x{start:012x}-0x{:012x} (0x{:07x}) ", end - 1, end - start));
         }
-        text.push_str(path);
+        text.push_str(&path);
         text.push('\n');
     }
     output(&text);

@@ -311,7 +311,10 @@ impl Session {
                 self.say(&text)
             }
             ["show", "proc", ..] => self.say("'show proc' takes no argument here.\n"),
-            ["show", "env", ref name @ ..] => self.say(&environment(name.first().copied())),
+            ["show", "env", ref name @ ..] => {
+                let text = environment(&self.master, name.first().copied());
+                self.say(&text)
+            }
             ["show", "cli", "sockets"] => {
                 let address = self.master.args.master_socket.as_deref().unwrap_or_default();
                 let address = address.split(',').next().unwrap_or_default();
@@ -413,14 +416,25 @@ fn commands(line: &str) -> Vec<&str> {
     all
 }
 
-/// `show env`: the environment that the master was started with, as a reload finds it.
-fn environment(name: Option<&str>) -> String {
-    let mut out = String::new();
-    for (key, value) in std::env::vars_os() {
-        if name.is_none_or(|name| key == name) && key != children::VARIABLE {
-            out.push_str(&format!("{}={}\n", key.to_string_lossy(), value.to_string_lossy()));
-        }
+/// `show env`: the environment that the master was started with, as a reload finds it, and the
+/// variables that HAProxy's masters have (configuration manual, 2.3).
+fn environment(master: &Master, name: Option<&str>) -> String {
+    let mut environment = crate::check::boot(&master.args).environment;
+    environment.unset(children::VARIABLE);
+    environment.set("HAPROXY_MWORKER", "1");
+    if let Some(words) = &master.args.master_socket {
+        let address = words.split(',').next().unwrap_or_default();
+        let family = if address.contains('@') {
+            ""
+        } else if address.starts_with(['/', '.']) {
+            "unix@"
+        } else {
+            "ipv4@"
+        };
+        environment.set("HAPROXY_MASTER_CLI", &format!("{family}{address}"));
     }
+    let wanted = environment.iter().filter(|(key, _)| name.is_none_or(|name| *key == name));
+    let out: String = wanted.map(|(key, value)| format!("{key}={value}\n")).collect();
     if out.is_empty() && name.is_some() { "Variable not found\n".to_owned() } else { out }
 }
 
