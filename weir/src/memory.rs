@@ -109,7 +109,7 @@ pub(crate) fn watch(process: &Arc<Process>, messages: Messages) -> Result<(), St
         "[haproxy.main()] {} MiB of memory are too few: {} MiB must be left after the start. Raise '-m', 'ulimit -v' \
          or 'ulimit -d', or lower 'nbthread'.",
         limit >> 20,
-        2 * reserve >> 20,
+        (2 * reserve) >> 20,
     ))
 }
 
