@@ -47,6 +47,80 @@ fn objects_that_are_loaded_can_be_listed() {
 }
 
 #[test]
+fn loaded_objects_are_written_to_an_archive() {
+    let directory = scratch("archive");
+    let path = directory.join("objects.tar");
+    let flag = format!("-dA{}", path.display());
+    let output = run(&[&flag, "-c", "-f", "a.cfg"], &configuration(1));
+    assert_eq!(output.status.code(), Some(0));
+    let list = Command::new("tar").arg("-tvf").arg(&path).output().expect("tar runs");
+    let list = String::from_utf8_lossy(&list.stdout);
+    let size = std::fs::metadata(program()).expect("the program's file").len().to_string();
+    assert!(list.lines().any(|line| line.ends_with("/weir") && line.contains(&size)), "{list}");
+    assert!(list.contains("libc.so"), "{list}");
+    let output = run(&["-dA", "-c", "-f", "a.cfg"], &configuration(1));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn traces_of_the_command_line_go_to_standard_error() {
+    let port = free_port();
+    let weir = Weir::start_with(&configuration(port), &["-db", "-dth1:user,session"], &[port]);
+    let _ = weir_tests::client::get_now(port, "/traced");
+    assert!(weir.says("|h1|1|"), "{}", weir.messages());
+    for (traces, wanted) in [
+        ("bogus", "-dt: unknown trace source 'bogus'."),
+        ("h1:bogus", "-dt: No such trace level 'bogus'."),
+        ("all:user:minimal", "-dt: trace source must be specified for verbosity other than 'quiet'."),
+    ] {
+        let output = run(&[&format!("-dt{traces}"), "-c", "-f", "a.cfg"], &configuration(1));
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && text.contains(wanted), "{text}");
+    }
+}
+
+#[test]
+fn advice_changes_no_exit_code() {
+    let text = format!(
+        "{}backend b\n  cookie A insert\n  server s1 127.0.0.1:1 cookie x\n  server s2 127.0.0.1:1 cookie x weight 0\n  \
+         server s3 127.0.0.1:1 cookie x backup\nglobal\n",
+        configuration(1)
+    );
+    let output = run(&["-dD", "-dW", "-c", "-f", "a.cfg"], &text);
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{messages}");
+    for wanted in [
+        "[a.cfg:16] : global section detected after a non-global one, the prevalence of their statements is unspecified",
+        "[a.cfg:14] : 'server s2' : same cookie value is set for a previous non-backup server in the same backend",
+        "[a.cfg:14] : 'server b/s2' : configured with weight of 0 will never be selected by load balancing algorithms",
+        "Created 1 threads split into 1 groups",
+    ] {
+        assert!(
+            messages.lines().any(|line| line.starts_with("[DIAG]") && line.contains(wanted)),
+            "{messages}"
+        );
+    }
+    assert_eq!(messages.matches("same cookie value").count(), 1, "{messages}");
+    let output = run(&["-c", "-f", "a.cfg"], &text);
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("[DIAG]"));
+}
+
+#[test]
+fn the_environment_has_the_sockets_and_the_formats_of_keys() {
+    let port = free_port();
+    let text = configuration(port)
+        .replace("frontend f\n", "frontend f\n  log-format \"${HAPROXY_KEYLOG_FC_LOG_FMT}\"\n");
+    let weir = Weir::start_with(&text, &["-W", "-S", "./master"], &[port]);
+    assert_eq!(weir.ask("show env HAPROXY_CLI"), "HAPROXY_CLI=unix@runtime\n\n");
+    let formats = weir.ask("show env HAPROXY_KEYLOG_BC_LOG_FMT");
+    let line = "SERVER_TRAFFIC_SECRET_0 %[ssl_bc_client_random,hex] %[ssl_bc_server_traffic_secret_0]\n";
+    assert!(formats.contains(line), "{formats}");
+    let of_master = ask(&weir.directory().join("master"), "show env HAPROXY_MASTER_CLI");
+    assert_eq!(of_master, "HAPROXY_MASTER_CLI=unix@./master\n\n");
+    assert_eq!(weir.ask("show env HAPROXY_MASTER_CLI"), "Variable not found\n\n");
+}
+
+#[test]
 fn what_cannot_be_read_is_said_in_words() {
     let cases = [
         ("nowhere.cfg", "Cannot open configuration file/directory nowhere.cfg : No such file or directory\n"),
@@ -147,15 +221,9 @@ fn a_configuration_is_shown_to_others_with_hashes_of_a_key() {
     );
     let output = run(&["-c", "-dC", "-f", "a.cfg"], text);
     assert!(String::from_utf8_lossy(&output.stdout).contains("\tuser joe insecure-password secret\n"));
-    for (flag, expected) in [
-        ("-dCkey", "'-dC' needs a number, not 'key'"),
-        ("-dA", "'-dA' is not supported yet"),
-        ("-dth1", "'-dth1' is not supported yet"),
-    ] {
-        let output = run(&["-c", flag, "-f", "a.cfg"], text);
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && message.contains(expected), "{message}");
-    }
+    let output = run(&["-c", "-dCkey", "-f", "a.cfg"], text);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && message.contains("'-dC' needs a number, not 'key'"), "{message}");
 }
 
 /// Runs it as a daemon, with pipes for its messages: both end once the daemon has let go of them.

@@ -1,13 +1,15 @@
 //! Where log lines go, seen from outside: rings and their servers, `show events`, log forwarders,
 //! log backends.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 
 use weir_tests::client::Client;
 use weir_tests::logs::{Collector, DEFAULTS, GLOBAL, frontend, get};
-use weir_tests::{PATIENCE, Weir, eventually, free_port};
+use weir_tests::{PATIENCE, Weir, eventually, free_port, program};
 
 /// A port of 127.0.0.2 for datagrams: other tests' sockets are all at 127.0.0.1, so nobody takes it
 /// meanwhile.
@@ -289,4 +291,65 @@ fn a_soft_stop_ends_silent_senders_and_tells_which_proxies_stopped() {
     assert!(collector.next().starts_with("Proxy f stopped (cumulated conns: FE: "));
     assert!(weir.says("Proxy own stopped"), "{}", weir.messages());
     assert!(!weir.messages().contains("Proxy l stopped"), "{}", weir.messages());
+}
+
+/// Starts the program with a named pipe, which nothing reads, as descriptor 3 and standard error.
+fn start_before_full_pipe(configuration: &str, port: u16) -> Weir {
+    let mut command = Command::new("sh");
+    command.args(["-c", "mkfifo pipe && exec 3<>pipe && exec \"$0\" \"$@\" 2>&3"]).arg(program());
+    Weir::start_by(command, configuration, &["-db"], &[port])
+}
+
+#[test]
+fn full_pipes_hold_up_no_request_and_no_command() {
+    let port = free_port();
+    let backend = "backend b\n  server s 127.0.0.1:1\n  server t 127.0.0.1:1\n";
+    let weir = start_before_full_pipe(
+        &format!("{GLOBAL}{DEFAULTS}{}{backend}", frontend(port, "log fd@3 len 4000 format raw local0")),
+        port,
+    );
+    // Much more than the 64 KiB of a pipe.
+    let path = format!("/{}", "x".repeat(900));
+    let mut client = Client::connect(port);
+    for _ in 0..200 {
+        get_in_turn(&mut client, &[&path]);
+    }
+    // The last line is written behind its response.
+    let dropped = || {
+        let information = weir.ask("show info");
+        let line = information.lines().find_map(|line| line.strip_prefix("DroppedLogs: ")).map(str::parse);
+        line.and_then(Result::ok).unwrap_or(0)
+    };
+    assert!(eventually(|| dropped() >= 100), "{}", dropped());
+    // Each of them is reported on standard error, which is the same pipe.
+    for _ in 0..200 {
+        weir.ask("set server b/s state maint; set server b/s state ready");
+    }
+    get_in_turn(&mut client, &["/still"]);
+    let mut pipe = File::open(weir.directory().join("pipe")).expect("the pipe");
+    let mut seen = vec![0; 1 << 16];
+    let length = pipe.read(&mut seen).expect("the pipe is full");
+    seen.truncate(length);
+    let line = format!("path={path}");
+    let first = seen.split(|byte| *byte == b'\n').find(|line| line.starts_with(b"path="));
+    assert_eq!(first.map(String::from_utf8_lossy).as_deref(), Some(&*line));
+}
+
+#[test]
+fn unwritable_targets_are_reported_once() {
+    let port = free_port();
+    let weir = Weir::start(
+        &format!(
+            "{GLOBAL}{DEFAULTS}{}",
+            frontend(port, "log 127.0.0.1:9 local0\n  log /nothing/here local0")
+        ),
+        &[port],
+    );
+    let mut client = Client::connect(port);
+    get_in_turn(&mut client, &["/1", "/2", "/3"]);
+    assert!(eventually(|| weir.ask("show info").contains("DroppedLogs: 3\n")));
+    let messages = weir.messages();
+    let report = "sendmsg()/writev() failed in logger #2: No such file or directory (errno=2)";
+    assert_eq!(messages.matches("failed in logger").count(), 1, "{messages}");
+    assert!(messages.contains(report), "{messages}");
 }

@@ -1,11 +1,13 @@
 //! Scripts in Lua: what they see and change of requests, what they answer, and that one that fails,
 //! waits or never ends harms nobody else.
 
+use std::io::{BufRead, BufReader};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use weir_tests::chunks::unchunked;
 use weir_tests::client::{Client, Response, exchange_with, get};
-use weir_tests::{Origin, Scratch, Weir, eventually, free_port, scratch};
+use weir_tests::{Origin, Scratch, Weir, eventually, free_port, program, scratch};
 
 /// Writes a script.
 fn script(name: &str, text: &str) -> Scratch {
@@ -58,6 +60,29 @@ fn what_scripts_give_is_matched_as_text_where_nothing_else_is_said() {
     for (path, status) in [("/five", 201), ("/word", 202), ("/words", 202), ("/a", 203), ("/b", 204)] {
         assert_eq!(ask(port, path).status, status, "{path}");
     }
+}
+
+#[test]
+fn scripts_that_print_do_not_wait_for_a_reader() {
+    let text = r#"
+        core.register_action("show", { "http-req" }, function(txn) print("one", 2, nil, 1.5, ("x"):rep(1000)) end)
+    "#;
+    let (path, port) = (script("printing", text), free_port());
+    let mut command = Command::new("sh");
+    command.args(["-c", "mkfifo pipe && exec 3<>pipe && exec \"$0\" \"$@\" >&3"]).arg(program());
+    let text = format!(
+        "global\n nbthread 1\n lua-load {}\ndefaults\n mode http\n timeout client 10s\n timeout connect 5s\n \
+         timeout server 10s\nfrontend f\n bind 127.0.0.1:{port}\n http-request lua.show\n http-request return status 204\n",
+        path.display()
+    );
+    let weir = Weir::start_by(command, &text, &["-db"], &[port]);
+    // More than a pipe holds.
+    for _ in 0..200 {
+        assert_eq!(ask(port, "/").status, 204);
+    }
+    let pipe = std::fs::File::open(weir.directory().join("pipe")).expect("the pipe");
+    let line = BufReader::new(pipe).lines().next().and_then(Result::ok).unwrap_or_default();
+    assert_eq!(line, format!("one\t2\tnil\t1.5\t{}", "x".repeat(1000)));
 }
 
 #[test]

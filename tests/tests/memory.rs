@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::process::Command;
+use std::sync::{Arc, RwLock};
 
 use weir_tests::client::Client;
 use weir_tests::{Origin, Weir, eventually, free_port};
@@ -161,4 +162,75 @@ fn memory_does_not_grow_with_requests() {
     let grown = weir.memory().saturating_sub(before);
     assert!(answered > 1000, "only {answered} were answered");
     assert!(grown < 1024, "{grown} KiB more after {answered} requests, from {before}");
+}
+
+/// A frontend that answers `/alive` by itself and has all else served by a port.
+fn limited(server: u16) -> (String, u16) {
+    let port = free_port();
+    let configuration = format!(
+        "global\n  nbthread 1\n  tune.bufsize 65536\n  stats socket runtime level admin\n\
+         defaults\n  mode http\n  timeout client 60s\n  timeout connect 60s\n  timeout server 60s\n\
+         listen l\n  bind 127.0.0.1:{port}\n  http-request return status 200 if {{ path /alive }}\n  \
+         server s 127.0.0.1:{server}\n"
+    );
+    (configuration, port)
+}
+
+/// Whether a GET of `/alive` on a new connection is answered.
+fn is_alive(port: u16) -> bool {
+    let ask = || -> std::io::Result<Vec<u8>> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        stream.set_read_timeout(Some(weir_tests::PATIENCE))?;
+        stream.write_all(b"GET /alive HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        Ok(answer)
+    };
+    ask().is_ok_and(|answer| answer.starts_with(b"HTTP/1.1 200"))
+}
+
+#[test]
+fn small_memory_limits_leave_room_to_serve() {
+    for limit in ["60", "200", "1000"] {
+        let (configuration, port) = limited(1);
+        let weir = Weir::start_with(&configuration, &["-db", "-m", limit], &[port]);
+        assert!(is_alive(port), "-m {limit}: {}", weir.messages());
+    }
+}
+
+#[test]
+fn memory_limits_that_leave_no_room_prevent_the_start() {
+    let (configuration, _) = limited(1);
+    let mut weir = Weir::start_with(&configuration, &["-db", "-m", "16"], &[]);
+    assert_eq!(weir.await_end(), Some(1), "{}", weir.messages());
+    assert!(weir.messages().contains("16 MiB of memory are too few"), "{}", weir.messages());
+}
+
+#[test]
+fn uploads_beyond_the_memory_limit_are_refused_and_others_served() {
+    let gate = Arc::new(RwLock::new(()));
+    let opened = gate.clone();
+    let origin = Origin::raw(move |mut stream| {
+        let open = opened.read();
+        let mut bytes = vec![0; 65536];
+        while matches!(stream.read(&mut bytes), Ok(1..)) {}
+        drop(open);
+    });
+    let (configuration, port) = limited(origin.port());
+    let mut weir = Weir::start_with(&configuration, &["-db", "-m", "40"], &[port]);
+    // The server reads nothing yet, so that each upload holds a buffer of 64 KiB.
+    let closed = gate.write().expect("no thread panicked");
+    let mut uploads = Vec::new();
+    for _ in 0..400 {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("the kernel accepts");
+        stream.set_nonblocking(true).expect("a socket");
+        let head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n";
+        // A refused connection may be closed already.
+        let _ = (&stream).write_all(head).and_then(|()| (&stream).write_all(&vec![b'x'; 4_000_000]));
+        uploads.push(stream);
+    }
+    assert!(weir.says("Memory has reached its limit"), "{}", weir.messages());
+    drop((uploads, closed));
+    assert!(eventually(|| is_alive(port)), "{}", weir.messages());
+    assert!(weir.is_running());
 }

@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use weir_tests::client::Client;
 use weir_tests::load::Load;
 use weir_tests::{Origin, Scratch, Weir, ask, eventually, free_port, scratch};
 
@@ -209,6 +210,45 @@ fn a_master_reloads_while_clients_ask_on() {
 }
 
 #[test]
+fn after_the_answer_to_a_reload_the_new_configuration_serves() {
+    let port = free_port();
+    let text = |version: u32| {
+        format!(
+            "global\n  nbthread 2\ndefaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n\
+             frontend f\n  bind 127.0.0.1:{port}\n  http-request return status 200 hdr version {version}\n"
+        )
+    };
+    let weir = Weir::start_with(&text(0), &["-W", "-S", "./master"], &[port]);
+    for version in 1..=5 {
+        std::fs::write(weir.directory().join("haproxy.cfg"), text(version)).expect("the file is ours");
+        let answer = master(&weir, "reload");
+        assert!(answer.starts_with("Success=1"), "{answer}");
+        for _ in 0..50 {
+            let answer = Client::connect(port)
+                .send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                .read_to_end();
+            let answer = String::from_utf8_lossy(&answer);
+            assert!(answer.contains(&format!("version: {version}\r\n")), "{answer}");
+        }
+    }
+}
+
+#[test]
+fn masters_without_listeners_wait_for_a_reload() {
+    let port = free_port();
+    let weir = Weir::start_with("global\n", &["-W", "-S", "./master"], &[]);
+    assert!(eventually(|| weir.directory().join("master").exists()), "{}", weir.messages());
+    assert!(weir.says("Loading success."), "{}", weir.messages());
+    let text = format!(
+        "defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n\
+         frontend f\n  bind 127.0.0.1:{port}\n  http-request return status 200\n"
+    );
+    std::fs::write(weir.directory().join("haproxy.cfg"), text).expect("the file is ours");
+    assert!(master(&weir, "reload").starts_with("Success=1"), "{}", weir.messages());
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_ok());
+}
+
+#[test]
 fn a_configuration_that_cannot_be_used_leaves_the_worker_alone() {
     let origin = Origin::echo();
     let port = free_port();
@@ -274,6 +314,29 @@ fn modes_of_a_masters_session_hold_for_what_is_passed_on() {
     let answer = master(&weir, "@1; experimental-mode on; set var proc.x int(5); get var proc.x");
     assert!(answer.contains("proc.x: type=sint value=<5>"), "{answer}");
     assert!(master(&weir, "@1; operator; disable frontend l").contains("Permission denied"));
+}
+
+/// Tools such as HAProxy's Data Plane API begin every command with `set severity-output number`.
+#[test]
+fn the_severity_of_a_masters_session_holds_for_commands_passed_on() {
+    let origin = Origin::echo();
+    let port = free_port();
+    let weir = Weir::start_with(&configuration("runtime", port, &origin), &["-W", "-S", "./master"], &[port]);
+    let choice = "set severity-output number;";
+    for (command, wanted) in [
+        ("@1 set server l/none state maint;quit", "[3]: No such server.\n\n"),
+        ("@1 set server l/s state maint;quit", "\n"),
+        ("@1 add map m <<\na b\n\n;quit", "[3]: Unknown map identifier. Please use #<id> or <file>.\n\n"),
+        ("@1;set server l/none state maint", "[3]: No such server.\n\n"),
+        ("set severity-output none;@1 set server l/none state maint", "No such server.\n\n"),
+        ("prompt i;@@1 set server l/none state maint;quit", "No such server.\n\n"),
+    ] {
+        assert_eq!(master(&weir, &format!("{choice}{command}")), wanted, "{command}");
+    }
+    assert!(master(&weir, &format!("{choice}@1 show version")).starts_with("[6]: "));
+    let usage = "one of 'none', 'number', 'string' is a required argument\n";
+    assert_eq!(master(&weir, "set severity-output all"), usage);
+    assert_eq!(master(&weir, "@7 show info"), "Can't find the target PID matching the prefix '@7'\n");
 }
 
 #[test]

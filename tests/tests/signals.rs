@@ -1,9 +1,10 @@
 //! What signals do to a process, to a master and to its workers (management manual, chapter 4).
 
 use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 
-use weir_tests::{Origin, Weir, ask, eventually, free_port, scratch};
+use weir_tests::{Origin, PATIENCE, Weir, ask, eventually, free_port, program, scratch};
 
 fn configuration(port: u16) -> String {
     format!(
@@ -155,4 +156,41 @@ fn programs_of_checks_can_be_asked_to_end() {
     let mask = || std::fs::read_to_string(&told).unwrap_or_default();
     assert!(eventually(|| mask().ends_with('\n')));
     assert_eq!(mask().split_whitespace().last(), Some("0000000000000000"));
+}
+
+/// The first two reports to a service manager, with SIGTERM between them, of a program started with
+/// these arguments and this line in `global`.
+fn notifications(arguments: &[&str], line: &str) -> (Weir, Vec<String>) {
+    let directory = scratch("notify");
+    let path = directory.join("socket");
+    let socket = UnixDatagram::bind(&path).expect("the directory is ours");
+    socket.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
+    let port = free_port();
+    let mut command = Command::new(program());
+    command.env("NOTIFY_SOCKET", &path);
+    let text = configuration(port).replacen("global\n", &format!("global\n  {line}\n"), 1);
+    let mut weir = Weir::start_by(command, &text, arguments, &[port]);
+    let next = || {
+        let mut bytes = [0; 4096];
+        let length = socket.recv(&mut bytes).expect("a report");
+        String::from_utf8_lossy(&bytes[..length]).into_owned()
+    };
+    let mut all = vec![next()];
+    weir.signal("TERM");
+    all.push(next());
+    weir.await_end();
+    (weir, all)
+}
+
+#[test]
+fn service_managers_learn_of_the_start_and_of_the_end() {
+    // systemd waits for the process that it started, whatever the file asks for.
+    let (weir, reports) = notifications(&["-Ws"], "daemon");
+    let ready = format!("READY=1\nMAINPID={}\n", weir.pid());
+    assert!(reports[0].starts_with(&ready) && reports[1] == "STOPPING=1\n", "{reports:?}");
+    let warning = "'daemon' is not compatible with -Ws (master-worker mode for systemd), ignoring.";
+    assert_eq!(weir.messages().matches(warning).count(), 1, "{}", weir.messages());
+    let (weir, reports) = notifications(&["-db"], "");
+    let ready = format!("READY=1\nMAINPID={}\n", weir.pid());
+    assert!(reports[0].starts_with(&ready) && reports[1] == "STOPPING=1\n", "{reports:?}");
 }

@@ -27,6 +27,10 @@ pub(crate) enum Action {
     Branch,
     /// `-h`, `--help`.
     Help,
+    /// `-dMhelp`.
+    HelpOnMemory,
+    /// `-dthelp`.
+    HelpOnTraces,
 }
 
 /// The command line, read.
@@ -95,6 +99,10 @@ pub(crate) struct Args {
     pub(crate) finish: Vec<i32>,
     /// `-st`: processes told to terminate.
     pub(crate) terminate: Vec<i32>,
+    /// `-dA`: where an archive of the object files goes.
+    pub(crate) archive: Option<PathBuf>,
+    /// `-dt`: the traces on standard error, each `name:level:verbosity`.
+    pub(crate) traces: Option<String>,
     /// Flags understood that have no effect here.
     pub(crate) ineffective: Vec<String>,
     /// `-dT`: TLS is done in user space.
@@ -110,8 +118,10 @@ pub(crate) enum ArgsError {
     MissingValue(String),
     /// The value is no number.
     NotANumber(String, String),
-    /// A flag of HAProxy that asks for what is not here.
-    NotSupported(String),
+    /// `-dA` without a file.
+    NoArchive,
+    /// An option of `-dM` that HAProxy does not have.
+    UnknownMemoryOption(String),
     /// Nothing to read a configuration from.
     NoFile,
 }
@@ -122,7 +132,10 @@ impl fmt::Display for ArgsError {
             Self::Unknown(flag) => write!(f, "unknown option '{flag}'"),
             Self::MissingValue(flag) => write!(f, "'{flag}' needs a value"),
             Self::NotANumber(flag, value) => write!(f, "'{flag}' needs a number, not '{value}'"),
-            Self::NotSupported(flag) => write!(f, "'{flag}' is not supported yet"),
+            Self::NoArchive => f.write_str("-dA: missing output file name"),
+            Self::UnknownMemoryOption(option) => {
+                write!(f, "-dM: unknown pool debugging feature <{option}>")
+            }
             Self::NoFile => f.write_str("no configuration file: give one with -f"),
         }
     }
@@ -159,9 +172,9 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, A
             "-Ws" => (args.master_worker, args.notify) = (true, true),
             "-C" | "--directory" => args.directory = Some(value()?.into()),
             "-L" | "--local-peer" => args.local_peer = Some(text(value()?)),
-            "-n" | "--maxconn" => args.maxconn = Some(number(&flag, value()?)?),
-            "-m" => args.memory_limit = Some(number(&flag, value()?)?),
-            "-N" => args.proxy_maxconn = Some(number(&flag, value()?)?),
+            "-n" | "--maxconn" => args.maxconn = limit(&text(value()?)),
+            "-m" => args.memory_limit = limit(&text(value()?)),
+            "-N" => args.proxy_maxconn = limit(&text(value()?)),
             "-p" | "--pidfile" => args.pidfile = Some(value()?.into()),
             "-x" | "--take-over" => args.take_over = Some(value()?.into()),
             "-S" => args.master_socket = Some(text(value()?)),
@@ -180,6 +193,16 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, A
             "-dG" => {
                 args.no_getaddrinfo = true;
                 args.ineffective.push(flag);
+            }
+            "-dMhelp" => return only(Action::HelpOnMemory),
+            "-dthelp" => return only(Action::HelpOnTraces),
+            "-dt" => {
+                let is_trace = |word: &OsString| !word.to_string_lossy().starts_with('-');
+                let traces = words.next_if(is_trace).map(text).unwrap_or_default();
+                if traces == "help" {
+                    return only(Action::HelpOnTraces);
+                }
+                args.traces = Some(traces);
             }
             "--keywords" => args.dump_keywords = Some("all".to_owned()),
             _ => debug_flag(&flag, &mut args)?,
@@ -211,17 +234,85 @@ fn debug_flag(flag: &str, args: &mut Args) -> Result<(), ArgsError> {
         args.dump_configuration = Some(key.map_err(wrong)?);
         return Ok(());
     }
-    const INEFFECTIVE: &[&str] = &["-de", "-dp", "-ds", "-dk", "-dv", "-dV", "-dc"];
-    // An archive of libraries, traces: who asks for them waits for what would not come.
-    if flag.starts_with("-dA") || flag.starts_with("-dt") {
-        return Err(ArgsError::NotSupported(flag.to_owned()));
+    if let Some(path) = flag.strip_prefix("-dA") {
+        args.archive = Some(Some(path).filter(|path| !path.is_empty()).ok_or(ArgsError::NoArchive)?.into());
+        return Ok(());
     }
-    const PREFIXES: &[&str] = &["-dM"];
-    if INEFFECTIVE.contains(&flag) || PREFIXES.iter().any(|prefix| flag.starts_with(prefix)) {
+    if let Some(traces) = flag.strip_prefix("-dt") {
+        args.traces = Some(traces.to_owned());
+        return Ok(());
+    }
+    if let Some(options) = flag.strip_prefix("-dM") {
+        check_memory_options(options)?;
+        args.ineffective.push(flag.to_owned());
+        return Ok(());
+    }
+    const INEFFECTIVE: &[&str] = &["-de", "-dp", "-ds", "-dk", "-dv", "-dV", "-dc"];
+    if INEFFECTIVE.contains(&flag) {
         args.ineffective.push(flag.to_owned());
         return Ok(());
     }
     Err(ArgsError::Unknown(flag.to_owned()))
+}
+
+/// The options of `-dM`: the name that sets it, the name that clears it, and a description.
+const MEMORY_OPTIONS: [(&str, &str, &str); 11] = [
+    ("fail", "no-fail", "allocations that fail at random"),
+    ("no-merge", "merge", "pools of one size of their own"),
+    ("cold-first", "hot-first", "the oldest free object first"),
+    ("integrity", "no-integrity", "a check of free objects"),
+    ("no-global", "global", "no cache shared by threads"),
+    ("no-cache", "cache", "no cache of each thread"),
+    ("caller", "no-caller", "the caller of each allocation"),
+    ("tag", "no-tag", "a tag behind each object"),
+    ("poison", "no-poison", "new objects filled with a byte"),
+    ("uaf", "no-uaf", "a check of uses after a free"),
+    ("backup", "no-backup", "a comparison with the object before"),
+];
+
+/// Checks the options of `-dM`: a byte and names, with commas between.
+fn check_memory_options(options: &str) -> Result<(), ArgsError> {
+    let (first, rest) = options.split_once(',').unwrap_or((options, ""));
+    let is_byte = |word: &str| match word.strip_prefix("0x") {
+        Some(digits) => u8::from_str_radix(digits, 16).is_ok(),
+        None => word.parse::<u8>().is_ok(),
+    };
+    let names = if first.is_empty() || is_byte(first) { rest } else { options };
+    let is_known = |name: &str| MEMORY_OPTIONS.iter().any(|(set, clear, _)| name == *set || name == *clear);
+    match names.split(',').find(|name| !name.is_empty() && !is_known(name)) {
+        Some(unknown) => Err(ArgsError::UnknownMemoryOption(unknown.to_owned())),
+        None => Ok(()),
+    }
+}
+
+/// The text of `-dMhelp`.
+pub(crate) fn help_on_memory() -> String {
+    let mut text =
+        "-dM[<byte>][,<option>...]: accepted without effect, as memory is not taken from pools here.\n\
+                    Options of HAProxy (set, clear):\n\n"
+            .to_owned();
+    for (set, clear, about) in MEMORY_OPTIONS {
+        text.push_str(&format!("  {set:<15}|  {clear:<15}| {about}\n"));
+    }
+    text
+}
+
+/// The text of `-dthelp`.
+pub(crate) const HELP_ON_TRACES: &str = "\
+-dt[<name>[:<level>[:<verbosity>]],...]: traces on standard error.
+
+Without a name, and with `all`, every source is traced. The level is `error` unless given. A verbosity
+other than `quiet` needs a name. `show trace` on the runtime socket lists the names.
+
+  -dt                   errors of every source
+  -dtall:user           every source on level user
+  -dth1,h2:proto:simple HTTP/1 on level error and HTTP/2 on level proto
+";
+
+/// The limit that a number sets: none if the text begins with no number or with 0, as in HAProxy.
+fn limit<T: std::str::FromStr + Default + PartialEq>(text: &str) -> Option<T> {
+    let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    text[..end].parse().ok().filter(|limit| *limit != T::default())
 }
 
 /// Process numbers up to the next flag; HAProxy allows none at all.
@@ -236,11 +327,6 @@ fn take_pids(words: &mut std::iter::Peekable<impl Iterator<Item = OsString>>, pi
 
 fn text(value: OsString) -> String {
     value.to_string_lossy().into_owned()
-}
-
-fn number<T: std::str::FromStr>(flag: &str, value: OsString) -> Result<T, ArgsError> {
-    let shown = text(value);
-    shown.parse().map_err(|_| ArgsError::NotANumber(flag.to_owned(), shown))
 }
 
 /// What `--help` says.
@@ -268,6 +354,7 @@ Configuration:
   -dC[KEY]                   print the configuration as read: conditions and variables resolved;
                              with a number as KEY, names, addresses and secrets as hashes
   -dL                        print the program and the libraries that it loaded; with -V, where
+  -dA FILE                   write these to a tar archive (without a blank before FILE)
   -dK[CLASS,...]             print the keywords known (-dKhelp lists the classes)
 
 Process:
@@ -277,7 +364,7 @@ Process:
   -W, --master-worker        a master process over the worker; -Ws tells systemd when it is ready
   -p, --pidfile FILE         write the process's number there
   -n, --maxconn N            the limit of connections; -N N for each proxy without its own
-  -m MB                      the limit of memory
+  -m MB                      the limit of memory; two threads need 30
   -L, --local-peer NAME      the name of this process among its peers
   -sf PID ...                tell these processes to finish once this one has started
   -st PID ...                tell them to terminate
@@ -285,6 +372,7 @@ Process:
   -S ADDRESS                 where the master's command socket listens
   -dS -dF -dZ                no splice
   -dR -dG                    no SO_REUSEPORT, no getaddrinfo
+  -dt[NAME[:LEVEL],...]      traces on standard error (-dthelp)
   -dI                        allow programs to be started, for checks
 
 Messages:
@@ -332,11 +420,34 @@ mod tests {
     }
 
     #[test]
+    fn limits_without_a_number_are_none() {
+        for limit in ["x", "0", "-5", ""] {
+            let words = ["-f", "a", "-n", limit, "-N", limit, "-m", limit].map(OsString::from);
+            let args = parse(words).unwrap();
+            assert_eq!((args.maxconn, args.proxy_maxconn, args.memory_limit), (None, None, None), "{limit}");
+        }
+        assert_eq!(read("-n 5x -f a").unwrap().maxconn, Some(5));
+    }
+
+    #[test]
+    fn traces_stand_behind_their_flag_or_in_the_next_word() {
+        assert_eq!(read("-dt -f a").unwrap().traces.as_deref(), Some(""));
+        assert_eq!(read("-dth1:user -f a").unwrap().traces.as_deref(), Some("h1:user"));
+        assert_eq!(read("-dt h2 -f a").unwrap().traces.as_deref(), Some("h2"));
+        assert_eq!(read("-dt help").unwrap().action, Action::HelpOnTraces);
+        assert_eq!(read("-dMhelp").unwrap().action, Action::HelpOnMemory);
+    }
+
+    #[test]
     fn wrong_command_lines_are_explained() {
         assert_eq!(read(""), Err(ArgsError::NoFile));
         assert_eq!(read("-c"), Err(ArgsError::NoFile));
         assert_eq!(read("-f"), Err(ArgsError::MissingValue("-f".into())));
-        assert_eq!(read("-n x -f a"), Err(ArgsError::NotANumber("-n".into(), "x".into())));
+        assert_eq!(read("-dCx -f a"), Err(ArgsError::NotANumber("-dC".into(), "x".into())));
+        assert_eq!(read("-dA -f a"), Err(ArgsError::NoArchive));
+        for (flag, option) in [("-dMbogus", "bogus"), ("-dM0x50,fail,x", "x"), ("-dM?", "?")] {
+            assert_eq!(read(flag), Err(ArgsError::UnknownMemoryOption(option.into())), "{flag}");
+        }
         assert_eq!(read("-f a --chekc"), Err(ArgsError::Unknown("--chekc".into())));
         assert!(read("-v").is_ok());
     }

@@ -29,7 +29,7 @@ use crate::messages::Messages;
 use crate::peers::Sections;
 use crate::reload::Reloader;
 use crate::signals::{self, Ending};
-use crate::{caches, confine, master, sharing, states, system, traces, version, view};
+use crate::{caches, confine, master, memory, sharing, states, system, traces, version, view};
 
 /// Starts what the plan says and returns when all is over.
 pub(crate) fn run(plan: Plan, args: Args, resumed: Option<master::State>) -> ExitCode {
@@ -91,8 +91,13 @@ fn start(
     }
     // Files belong to who starts the program, wherever it goes then.
     proxy::log::open_mirrors(&plan)?;
+    proxy::log::open_inherited(&plan);
+    if !global.daemon {
+        // A closed standard error takes no messages.
+        let _ = base::output::Standard::Error.open();
+    }
     caches::prepare(&plan, messages);
-    traces::begin(&plan)?;
+    traces::begin(&plan, args)?;
     for told in acme::keep_account_keys(&plan)?.into_iter().chain(acme::complete_pairs(&plan)?) {
         messages.say(Severity::Notice, &told);
     }
@@ -120,7 +125,7 @@ fn prepare(
     resumed: Option<&master::State>,
     messages: Messages,
 ) -> Result<(system::Limits, Vec<Bound>), String> {
-    let memory = system::limit_memory(args.memory_limit)?;
+    let memory = memory::limit(args.memory_limit)?;
     system::try_tables(plan, memory, messages)?;
     let limits = system::Limits { memory, ..system::limits(plan, messages)? };
     let inherited = match resumed {
@@ -196,6 +201,8 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let Start { plan, bound, limits, mut link, launch, exposed, old, args, successor, messages, counters } =
         start;
     let has_master = link.is_some();
+    let to_master = link.as_ref().map(UnixStream::try_clone).transpose();
+    let to_master = to_master.map_err(|error| format!("the master cannot be heard: {error}"))?;
     let threads = plan.global.workers();
     runtime::profile::switch(plan.global.profile_tasks);
     proxy::tell_of_process(&plan, Life::Begins);
@@ -219,6 +226,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     let process_in_use = Arc::new(InUse::new(desk.clone()));
     let reloader = Arc::new(Reloader::new(common.clone(), process_in_use.clone(), args));
     common.runtime.reload_by(reloader.clone());
+    crate::messages::serve();
     // Before connections can take all descriptors there are.
     let signals = signals::watch()?;
     let ready = Arc::new(Barrier::new(threads));
@@ -241,6 +249,7 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     }
     drop(desk);
     watch(limit, &process_in_use, &process, messages);
+    memory::watch(&process, messages)?;
     if !has_master {
         system::announce(messages);
     }
@@ -248,7 +257,8 @@ fn run_workers(start: Start) -> Result<Ending, String> {
     if let Some(launch) = launch {
         launch.succeed();
     }
-    let ending = signals::wait(signals, &process_in_use, &common.exposed, &reloader, &peers, messages);
+    let ending =
+        signals::wait(signals, &process_in_use, &common.exposed, &reloader, &peers, to_master, messages);
     let shared = process_in_use.shared();
     (0..threads).rev().for_each(|index| proxy::tell_of_process(&shared.plan, Life::WorkerEnds(index)));
     proxy::tell_of_process(&shared.plan, Life::Ends);
@@ -290,7 +300,8 @@ fn offer_commands(
         runtime.pipes = net::splice::pipes;
     }
     runtime.compression_memory = || compress::memory_used() as u64;
-    runtime.count_rare([&PANICKED, &HELD_UP].into_iter().chain(proxy::rare()).collect());
+    runtime
+        .count_rare([&PANICKED, &HELD_UP].into_iter().chain(memory::rare()).chain(proxy::rare()).collect());
     runtime.anonymous_key.store(plan.global.anonymous_key, Relaxed);
     runtime
 }

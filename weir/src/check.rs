@@ -25,10 +25,20 @@ pub(crate) fn plan(args: &Args, messages: Messages) -> Result<Plan, ExitCode> {
         messages.refuse(&diagnostics, &sources);
         return Err(ExitCode::FAILURE);
     };
+    let mut warned = diagnostics.has_warnings();
+    if args.notify && plan.global.daemon {
+        let text = "config : 'daemon' is not compatible with -Ws (master-worker mode for systemd), ignoring.";
+        messages.say(Severity::Warning, text);
+        warned = true;
+    }
     apply(args, &mut plan);
-    if diagnostics.has_warnings() && plan.global.zero_warning {
+    if warned && plan.global.zero_warning {
         messages.say(Severity::Alert, "Some warnings were found and 'zero-warning' is set. Aborting.");
         return Err(ExitCode::FAILURE);
+    }
+    if args.diagnostics {
+        let (threads, groups) = (plan.global.workers(), plan.global.placement.groups.len());
+        messages.say(Severity::Diag, &format!("Created {threads} threads split into {groups} groups"));
     }
     if args.master_socket.is_some() && !plan.global.master_worker {
         let text = "a master CLI socket was defined, but master-worker mode (-W) is not enabled.";
@@ -41,11 +51,11 @@ pub(crate) fn plan(args: &Args, messages: Messages) -> Result<Plan, ExitCode> {
     };
     let proxies = plan.proxies.iter().any(|proxy| listening(proxy));
     let listens = proxies || !plan.global.stats_sockets.is_empty();
-    if args.action == Action::Check && diagnostics.has_warnings() && !args.quiet {
+    if args.action == Action::Check && warned && !args.quiet {
         say(format_args!("Warnings were found."));
     }
-    // A configuration is valid without any, but nothing starts with it.
-    if !listens && args.action != Action::Check {
+    // A configuration is valid without any, but only a master starts with it: a reload may add some.
+    if !listens && !plan.global.master_worker && args.action != Action::Check {
         return Err(no_listener(messages));
     }
     if args.action == Action::Check && args.verbose {
@@ -69,7 +79,9 @@ pub(crate) fn apply(args: &Args, plan: &mut Plan) {
     if let Some(pidfile) = &args.pidfile {
         global.pidfile = Some(pidfile.clone());
     }
-    global.daemon = (global.daemon || args.daemon) && !args.debug && !args.foreground;
+    // systemd waits for the process that it started.
+    let daemon = global.daemon && !args.notify;
+    global.daemon = (daemon || args.daemon) && !args.debug && !args.foreground;
     global.quiet = (global.quiet || args.quiet) && !args.verbose;
     global.debug |= args.debug;
     global.master_worker |= args.master_worker;
@@ -103,6 +115,7 @@ pub(crate) fn boot(args: &Args) -> Boot {
         insecure_fork: args.insecure_fork,
         no_kernel_tls: args.no_kernel_tls,
         is_running: false,
+        diagnostics: args.diagnostics,
         kernel_has_tls: Some(net::sys::kernel_has_tls),
         set_priority: Some(system::set_priority),
     };

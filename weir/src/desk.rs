@@ -92,7 +92,7 @@ impl Desk {
         let tell = resolvers::Tell { notify: teller.notify(*messages), moved };
         let sections = resolvers::Sections::new(plan.clone(), process.clone(), tell);
         let asking = client::Settings::of(&plan, &sections);
-        let services = services::services(runtime.clone(), sections.clone(), asking, &plan);
+        let services = services::services(runtime.clone(), sections.clone(), asking, &plan, common.messages);
         let shared = Arc::new(Shared::new(plan, process.clone(), services));
         // Set once.
         let _ = generation.set(shared.generation);

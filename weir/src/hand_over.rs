@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use net::listen;
 use net::pass::{self, Passed};
@@ -87,7 +89,11 @@ fn abstract_name(name: &[u8]) -> BindAddress {
 /// The listening sockets that a successor may ask for. They are kept twice meanwhile; a soft stop
 /// lets these go too.
 #[derive(Debug, Default)]
-pub(crate) struct Exposed(Mutex<Vec<(Owner, Passed<OwnedFd>)>>);
+pub(crate) struct Exposed {
+    sockets: Mutex<Vec<(Owner, Passed<OwnedFd>)>>,
+    /// Whether a successor has them: connections in their queues are its own.
+    handed_over: AtomicBool,
+}
 
 impl Exposed {
     /// Copies of all sockets bound.
@@ -113,7 +119,7 @@ impl Exposed {
             };
             all.push((one.owner, passed));
         }
-        Ok(Self(Mutex::new(all)))
+        Ok(Self { sockets: Mutex::new(all), handed_over: AtomicBool::new(false) })
     }
 
     /// Answers a successor over its connection. Blocks: not on a worker's turn.
@@ -137,7 +143,14 @@ impl Exposed {
                 interface: passed.interface.clone(),
             })
             .collect();
-        pass::hand_over(connection, &borrowed)
+        pass::hand_over(connection, &borrowed)?;
+        self.handed_over.store(true, Relaxed);
+        Ok(())
+    }
+
+    /// Whether a successor received them.
+    pub(crate) fn is_handed_over(&self) -> bool {
+        self.handed_over.load(Relaxed)
     }
 
     /// New connections go to the sockets that a successor bound to the same addresses, so that what
@@ -172,6 +185,7 @@ impl Exposed {
     pub(crate) fn replace(&self, other: Self) {
         let other = std::mem::take(&mut *other.lock());
         *self.lock() = other;
+        self.handed_over.store(false, Relaxed);
     }
 
     /// Closes them: what was not asked for is nobody's.
@@ -185,7 +199,7 @@ impl Exposed {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(Owner, Passed<OwnedFd>)>> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.sockets.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The `weir` binary: arguments, boot, signals, hand-over of sockets.
 #![forbid(unsafe_code)]
 
+mod archive;
 mod args;
 mod boot;
 mod caches;
@@ -18,6 +19,7 @@ mod hand_over;
 mod keywords;
 mod listeners;
 mod master;
+mod memory;
 mod messages;
 mod outliers;
 mod peers;
@@ -45,7 +47,7 @@ use diag::Severity;
 use messages::Messages;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: process::Allocator = process::Allocator;
 
 fn main() -> ExitCode {
     let resumed = master::resume();
@@ -63,12 +65,16 @@ fn main() -> ExitCode {
         Err(error) => {
             let messages = Messages::new(false);
             messages.say(Severity::Alert, &format!("{error}."));
-            eprint!("\n{}", args::HELP);
+            if !matches!(error, args::ArgsError::NoArchive | args::ArgsError::UnknownMemoryOption(_)) {
+                eprint!("\n{}", args::HELP);
+            }
             return ExitCode::FAILURE;
         }
     };
     match args.action {
         Action::Help => messages::output(args::HELP),
+        Action::HelpOnMemory => messages::output(&args::help_on_memory()),
+        Action::HelpOnTraces => messages::output(args::HELP_ON_TRACES),
         Action::Version => messages::output(&version::short(as_haproxy)),
         Action::VersionAndBuild => messages::output(&version::long(as_haproxy)),
         Action::VersionAlone => messages::say(format_args!("{}", version::FULL)),
@@ -80,13 +86,23 @@ fn main() -> ExitCode {
 }
 
 fn read_and_run(args: args::Args, resumed: Option<master::State>) -> ExitCode {
-    base::clock::start();
     let messages = Messages::new(args.quiet);
+    if args.action == Action::Run
+        && let Err(error) = memory::execute_again(args.memory_limit)
+    {
+        messages.say(Severity::Alert, &error);
+        return ExitCode::FAILURE;
+    }
+    base::clock::start();
     if let Some(directory) = &args.directory
         && let Err(error) = std::env::set_current_dir(directory)
     {
         let shown = directory.display();
         messages.say(Severity::Alert, &format!("Could not change to directory {shown} : {error}"));
+        return ExitCode::FAILURE;
+    }
+    if let Err(error) = traces::of_command_line(&args) {
+        messages.say(Severity::Alert, &format!("config : {error}"));
         return ExitCode::FAILURE;
     }
     for flag in &args.ineffective {
@@ -99,8 +115,14 @@ fn read_and_run(args: args::Args, resumed: Option<master::State>) -> ExitCode {
     if let Some(classes) = &args.dump_keywords {
         keywords::dump(classes);
     }
-    if args.dump_objects && plan.is_ok() {
+    if (args.dump_objects || args.archive.is_some()) && plan.is_ok() {
         system::list_objects(args.verbose);
+    }
+    if let Some(path) = args.archive.as_ref().filter(|_| plan.is_ok())
+        && let Err(error) = archive::write(path)
+    {
+        messages.say(Severity::Alert, &error);
+        return ExitCode::FAILURE;
     }
     match (plan, resumed) {
         (Err(_), Some(state)) if args.action == Action::Run => {

@@ -140,14 +140,26 @@ pub(crate) fn log() -> String {
     LOG.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
 }
 
-/// Writes at once; a closed standard error is nobody's problem.
+/// Whether the process serves, and so must not wait for the reader of standard error.
+static SERVING: AtomicBool = AtomicBool::new(false);
+
+/// From now on messages that standard error does not take at once are kept in [`log`] alone.
+pub(crate) fn serve() {
+    SERVING.store(true, Relaxed);
+}
+
+/// Writes to standard error; a message is lost where it is closed.
 fn print(text: &str) {
     let mut log = LOG.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if log.len() + text.len() <= KEPT {
         log.push_str(text);
     }
     drop(log);
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+    if SERVING.load(Relaxed) {
+        base::output::to_standard_error(text);
+    } else {
+        let _ = std::io::stderr().lock().write_all(text.as_bytes());
+    }
 }
 
 /// Writes to standard output; whoever closed it (`| head`) has seen enough.

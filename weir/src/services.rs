@@ -5,10 +5,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use control::Runtime;
+use diag::Severity;
 use plan::Plan;
 use proxy::Services;
 use proxy::shared::{Found, Served, ServiceReply, ServiceRequest};
 
+use crate::messages::Messages;
 use crate::view;
 
 /// What other crates do for requests.
@@ -17,6 +19,7 @@ pub(crate) fn services(
     sections: resolvers::Sections,
     asking: client::Settings,
     plan: &Plan,
+    messages: Messages,
 ) -> Services {
     let (of_page, of_scripts) = (runtime.clone(), runtime.clone());
     let statistics =
@@ -60,6 +63,7 @@ pub(crate) fn services(
         metrics: Box::new(metrics),
         resolve: Box::new(resolve),
         serve_peer: Box::new(serve_peer),
+        alert: Box::new(move |text: &str| messages.say(Severity::Alert, text)),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Signals of a running process (management manual, chapter 4), and its orderly end.
 
+use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -17,6 +19,7 @@ use crate::messages::Messages;
 use crate::peers::Sections;
 use crate::reload::Reloader;
 use crate::soft_stop::{self, Progress, SoftStop};
+use crate::system;
 
 /// How the process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,11 +45,14 @@ pub(crate) fn wait(
     exposed: &Exposed,
     reloader: &Reloader,
     peers: &Arc<Sections>,
+    master: Option<UnixStream>,
     messages: Messages,
 ) -> Ending {
     // Held back since before this process, or its master, listened.
     process::hold_signals(false);
     let mut stop: Option<SoftStop> = None;
+    let mut master = master;
+    let has_master = master.is_some();
     loop {
         let pending: Vec<i32> = if stop.is_some() {
             std::thread::sleep(soft_stop::LOOK);
@@ -58,7 +64,12 @@ pub(crate) fn wait(
         for signal in pending {
             match signal {
                 SIGUSR1 => {
-                    stop.get_or_insert_with(|| SoftStop::begin(shared));
+                    stop.get_or_insert_with(|| {
+                        if !has_master {
+                            system::notify_stopping(messages);
+                        }
+                        SoftStop::begin(shared)
+                    });
                 }
                 SIGTTOU => pause(shared, messages, true),
                 SIGTTIN => pause(shared, messages, false),
@@ -66,13 +77,22 @@ pub(crate) fn wait(
                 SIGQUIT => flush(messages),
                 SIGUSR2 if shared.plan.global.reloads_in_place && stop.is_none() => reloader.tell_reload(),
                 SIGUSR2 | SIGALRM => {}
-                _ => return Ending::Signal(signal),
+                _ => {
+                    if !has_master && stop.is_none() {
+                        system::notify_stopping(messages);
+                    }
+                    return Ending::Signal(signal);
+                }
             }
         }
-        if let Some(stop) = &mut stop
-            && stop.proceed(shared, exposed, peers, messages) != Progress::Waiting
-        {
-            return Ending::Clean;
+        if let Some(stop) = &mut stop {
+            if stop.proceed(shared, exposed, peers, messages) != Progress::Waiting {
+                return Ending::Clean;
+            }
+            // The answer to a reload waits for this; a master that is gone needs none.
+            if let Some(mut master) = master.take() {
+                let _ = master.write_all(b"S");
+            }
         }
     }
 }

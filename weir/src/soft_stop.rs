@@ -1,5 +1,6 @@
 //! A soft stop (management manual, chapter 4): after `grace` new connections go to the successor,
-//! and what is still queued here is accepted; then the listeners close, and connections end with
+//! and the queued ones are accepted here; then the listeners close (at once if the successor took
+//! the sockets over), and connections end with
 //! their current request, idle ones by themselves, all of them spread over `close-spread-time`.
 //! Driven by `signals`, which asks again and again until the last connection is gone.
 
@@ -82,7 +83,8 @@ impl SoftStop {
             if now < self.close_at {
                 return Progress::Waiting;
             }
-            if !std::mem::replace(&mut self.turns_away, true) {
+            // A successor that has the sockets themselves accepts from their queues.
+            if !exposed.is_handed_over() && !std::mem::replace(&mut self.turns_away, true) {
                 exposed.turn_away();
                 self.close_at = now.saturating_add(DRAIN.as_millis() as u64);
                 return Progress::Waiting;

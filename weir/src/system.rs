@@ -97,19 +97,6 @@ pub(crate) fn take_over(
     })
 }
 
-/// `-m`: the most memory that the process may allocate, in megabytes. What is started from it
-/// inherits the limit. Returns the limit in bytes, 0 for none.
-pub(crate) fn limit_memory(megabytes: Option<u64>) -> Result<u64, String> {
-    use rustix::process::{Resource, Rlimit, setrlimit};
-    let Some(bytes) = megabytes.filter(|limit| *limit > 0).map(|limit| limit.saturating_mul(1 << 20)) else {
-        return Ok(0);
-    };
-    let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
-    setrlimit(Resource::Data, limit)
-        .map(|()| bytes)
-        .map_err(|error| format!("[haproxy.main()] Cannot limit memory to {bytes} bytes: {error}."))
-}
-
 /// Whether all stick tables fit into memory when they are full. Else it is an error, or a warning
 /// under `no strict-limits`: a flood from many addresses would have the kernel end the process.
 pub(crate) fn try_tables(plan: &Plan, limit: u64, messages: Messages) -> Result<(), String> {
@@ -163,28 +150,43 @@ fn shown(bytes: u64) -> String {
     }
 }
 
-/// `-dL`: the program and its libraries, as the kernel has mapped them, and where if that is asked
-/// for.
-pub(crate) fn list_objects(with_addresses: bool) {
+/// An object file that the process has loaded.
+#[derive(Debug)]
+pub(crate) struct Object {
+    pub(crate) path: String,
+    /// The first address of its first mapping, and the address behind its last one.
+    start: u64,
+    end: u64,
+}
+
+/// The program and its libraries, in the order in which the kernel has mapped them.
+pub(crate) fn objects() -> Vec<Object> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let mut seen: Vec<(&str, u64, u64)> = Vec::new();
+    let mut objects: Vec<Object> = Vec::new();
     for line in maps.lines() {
         let path = line.find('/').map_or("", |at| &line[at..]);
         let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
         let Some((start, end)) = range else { continue };
         let number = |text| u64::from_str_radix(text, 16).unwrap_or(0);
-        match seen.iter_mut().find(|(known, ..)| *known == path) {
-            Some((.., last)) => *last = number(end),
-            None if !path.is_empty() => seen.push((path, number(start), number(end))),
+        match objects.iter_mut().find(|known| known.path == path) {
+            Some(known) => known.end = number(end),
+            None if !path.is_empty() => {
+                objects.push(Object { path: path.to_owned(), start: number(start), end: number(end) });
+            }
             None => {}
         }
     }
+    objects
+}
+
+/// `-dL`: lists the object files; `with_addresses` adds their addresses.
+pub(crate) fn list_objects(with_addresses: bool) {
     let mut text = String::from("List of loaded object files:\n");
-    for (path, start, end) in seen {
+    for Object { path, start, end } in objects() {
         if with_addresses {
             text.push_str(&format!("0x{start:012x}-0x{:012x} (0x{:07x}) ", end - 1, end - start));
         }
-        text.push_str(path);
+        text.push_str(&path);
         text.push('\n');
     }
     output(&text);
@@ -222,6 +224,7 @@ impl Launch {
         let _ = rustix::stdio::dup2_stdin(&self.nowhere);
         let _ = rustix::stdio::dup2_stdout(&self.nowhere);
         let _ = rustix::stdio::dup2_stderr(&self.nowhere);
+        base::output::reopen_standard();
         if let Some(mut waiting) = self.waiting {
             // Who waited may be gone.
             let _ = waiting.write_all(b"R");
@@ -286,6 +289,11 @@ pub(crate) fn notify_reloading(messages: Messages) {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let now_us = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
     notify(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\nSTATUS=Reloading Configuration.\n"), messages);
+}
+
+/// Reports to the service manager that the process ends.
+pub(crate) fn notify_stopping(messages: Messages) {
+    notify("STOPPING=1\n", messages);
 }
 
 /// Tells the service manager `state`.

@@ -1,15 +1,53 @@
 //! `traces` sections (configuration manual, 12.1) put into effect: at the start, and by a reload in
-//! place where their lines have changed.
+//! place where their lines have changed. And `-dt` (management manual, chapter 3).
 
 use plan::Plan;
+use runtime::trace::Source;
+use runtime::trace::command::Command;
+
+use crate::args::Args;
 
 /// Begins with the traces that the configuration wants.
 ///
 /// # Errors
 /// One has nowhere to go.
-pub(crate) fn begin(plan: &Plan) -> Result<(), String> {
-    let sinks = control::sinks::Sinks::new(&plan.rings);
-    plan.traces.iter().try_for_each(|command| command.apply(&sinks).map(drop))
+pub(crate) fn begin(plan: &Plan, args: &Args) -> Result<(), String> {
+    of_command_line(args)?.iter().try_for_each(|command| apply(plan, command))?;
+    plan.traces.iter().try_for_each(|command| apply(plan, command))
+}
+
+fn apply(plan: &Plan, command: &Command) -> Result<(), String> {
+    command.apply(&control::sinks::Sinks::new(&plan.rings)).map(drop)
+}
+
+/// The commands for the traces of `-dt`: on standard error, from the start on.
+///
+/// # Errors
+/// In words for the operator, HAProxy's if it has any: an unknown source, level or verbosity.
+pub(crate) fn of_command_line(args: &Args) -> Result<Vec<Command>, String> {
+    let Some(traces) = &args.traces else { return Ok(Vec::new()) };
+    let mut commands = Vec::new();
+    for trace in traces.split(',') {
+        let mut fields = trace.split(':');
+        let mut field = || fields.next().filter(|field| !field.is_empty());
+        let (name, level, verbosity) = (field().unwrap_or("all"), field().unwrap_or("error"), field());
+        let sources: Vec<Source> =
+            Source::ALL.into_iter().filter(|source| name == "all" || source.name() == name).collect();
+        if sources.is_empty() {
+            return Err(format!("-dt: unknown trace source '{name}'."));
+        }
+        if name == "all" && verbosity.is_some_and(|verbosity| verbosity != "quiet") {
+            return Err("-dt: trace source must be specified for verbosity other than 'quiet'.".to_owned());
+        }
+        for source in sources {
+            let mut words = vec![source.name(), "sink", "stderr", "level", level];
+            words.extend(verbosity.into_iter().flat_map(|verbosity| ["verbosity", verbosity]));
+            words.extend(["start", "now"]);
+            let command = Command::read(words, |_| true);
+            commands.push(command.map_err(|error| format!("-dt: {}", error.trim_end()))?);
+        }
+    }
+    Ok(commands)
 }
 
 /// The same where `old` wanted others.
@@ -17,7 +55,10 @@ pub(crate) fn begin(plan: &Plan) -> Result<(), String> {
 /// # Errors
 /// One has nowhere to go.
 pub(crate) fn change(old: &Plan, new: &Plan) -> Result<(), String> {
-    if lines(old) == lines(new) { Ok(()) } else { begin(new) }
+    if lines(old) == lines(new) {
+        return Ok(());
+    }
+    new.traces.iter().try_for_each(|command| apply(new, command))
 }
 
 fn lines(plan: &Plan) -> Vec<&str> {

@@ -17,20 +17,26 @@ pub(crate) const DATE: &str = "2026/08/21";
 /// not.
 #[rustfmt::skip]
 const FEATURES: &[(&str, bool)] = &[
-    ("51DEGREES", false), ("ACCEPT4", true), ("ACME", false), ("BACKTRACE", true), ("CPU_AFFINITY", false),
-    ("CRYPT_H", true), ("DEVICEATLAS", false), ("DL", false), ("ENGINE", false), ("EPOLL", true), ("EVPORTS", false),
-    ("GETADDRINFO", true), ("KQUEUE", false), ("KTLS", false), ("LIBATOMIC", true), ("LIBCRYPT", true),
-    ("LINUX_SPLICE", true), ("LINUX_TPROXY", true), ("LUA", true), ("MATH", true), ("MEMORY_PROFILING", false),
-    ("NETFILTER", true), ("NS", true), ("OPENSSL", cfg!(feature = "legacy-tls")), ("OPENSSL_AWSLC", false), ("OPENSSL_WOLFSSL", false),
-    ("OT", false), ("PCRE", false), ("PCRE2", true), ("POLL", false), ("PRCTL", true), ("PROCCTL", false),
-    ("PROMEX", true), ("PTHREAD_EMULATION", false), ("QUIC", false), ("QUIC_OPENSSL_COMPAT", false), ("RT", true),
-    ("SLZ", false), ("SSL", true), ("STATIC_PCRE", false), ("TFO", true), ("THREAD", true), ("TPROXY", true), ("WURFL", false),
-    ("ZLIB", true),
+    ("51DEGREES", false), ("ACCEPT4", true), ("ACME", true), ("BACKTRACE", true), ("CLOSEFROM", false), ("CPU_AFFINITY", true),
+    ("CRYPT_H", true), ("DEVICEATLAS", false), ("DL", false), ("ECH", false), ("ENGINE", false), ("EPOLL", true), ("EVPORTS", false),
+    ("FCGI", true), ("GETADDRINFO", true), ("H2", true), ("HAVE_TCP_MD5SIG", true), ("KQUEUE", false), ("KTLS", false),
+    ("LIBATOMIC", true), ("LIBCRYPT", true), ("LINUX_CAP", true), ("LINUX_SPLICE", true), ("LINUX_TPROXY", true), ("LUA", true),
+    ("MATH", true), ("MEMORY_PROFILING", false), ("NETFILTER", true), ("NS", true), ("OBSOLETE_LINKER", false),
+    ("OPENSSL", cfg!(feature = "legacy-tls")), ("OPENSSL_AWSLC", false), ("OPENSSL_WOLFSSL", false),
+    ("OT", false), ("PCRE", false), ("PCRE2", true), ("PCRE2_JIT", true), ("PCRE_JIT", false), ("POLL", false), ("PRCTL", true),
+    ("PROCCTL", false), ("PROMEX", true), ("PTHREAD_EMULATION", false), ("QUIC", false), ("QUIC_OPENSSL_COMPAT", false),
+    ("RT", true), ("SHM_OPEN", true), ("SLZ", false), ("SPOE", true), ("SSL", true), ("STATIC_PCRE", false), ("STATIC_PCRE2", false),
+    ("TFO", true), ("THREAD", true), ("THREAD_DUMP", true), ("TPROXY", true), ("TRACE", true), ("WURFL", false), ("ZLIB", true),
 ];
 
-/// What is built in, and what the kernel must have for it to work.
+/// Features that depend on the system that the program runs on.
+fn detected() -> [(&'static str, bool); 1] {
+    [("HAVE_WORKING_TCP_MD5SIG", signs_segments())]
+}
+
+/// The features built in and those detected.
 fn features() -> impl Iterator<Item = (&'static str, bool)> {
-    FEATURES.iter().copied().chain([("HAVE_TCP_MD5SIG", true), ("HAVE_WORKING_TCP_MD5SIG", signs_segments())])
+    FEATURES.iter().copied().chain(detected())
 }
 
 /// Whether the kernel takes a key for signing TCP segments (`tcp-md5sig`), tried on a socket that
@@ -81,38 +87,88 @@ pub(crate) fn short(as_haproxy: bool) -> String {
     format!("weir {own} (speaks HAProxy {SPOKEN})\nRunning on: {}\n", system())
 }
 
-/// What `-vv` prints.
+/// Features as `-vv` lists them: a plus or a minus before each.
+fn list(features: impl IntoIterator<Item = (&'static str, bool)>) -> String {
+    let shown = |(name, present): (&str, bool)| format!("{}{name}", if present { '+' } else { '-' });
+    features.into_iter().map(shown).collect::<Vec<_>>().join(" ")
+}
+
+/// The version and the build (`-vv`). Tools look for HAProxy's lines, so that lines about the same
+/// have the same words.
 pub(crate) fn long(as_haproxy: bool) -> String {
-    let features: Vec<String> =
-        features().map(|(name, present)| format!("{}{name}", if present { '+' } else { '-' })).collect();
     let tune = plan::global::Tune::default();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let codings =
+        compress::Algorithm::ALL.map(|(name, algorithm)| format!("{name}(\"{}\")", algorithm.token()));
+    let ((major, minor), has_jit) = sample::regex::pcre2_version();
     format!(
-        "{}Build options :\n  TARGET  = {}-{}\n  PROFILE = {}\n\nFeature list : {}\n\n\
+        "{}Build options :\n  TARGET  = {}-{}\n  PROFILE = {}\n\n\
+         Feature list : {}\nDetected feature list : {}\n\n\
          Default settings :\n  bufsize = {}, maxrewrite = {}\n\n\
          Built with multi-threading support (MAX_TGROUPS=256, MAX_THREADS=4096, default={threads}).\n\
-         Encrypted password support via crypt(3): yes\n\
-         {}\n\
-         Available polling systems :\n      epoll : pref=300,  test result OK\nTotal: 1 (1 usable), will use epoll.\n",
+         {}\
+         Built with Lua version : Lua 5.4\n\
+         Built with the Prometheus exporter as a service\n\
+         Built with network namespace support.\n\
+         Compression algorithms supported : {}\n\
+         Built with transparent proxy support using: IP_TRANSPARENT IPV6_TRANSPARENT IP_FREEBIND\n\
+         Built with PCRE2 version : {major}.{minor}\n\
+         PCRE2 library supports JIT : {}\n\
+         Encrypted password support via crypt(3): yes\n\n\
+         Available polling systems :\n      epoll : pref=300,  test result OK\nTotal: 1 (1 usable), will use epoll.\n\n\
+         {PROTOCOLS}\nAvailable services : prometheus-exporter\n{FILTERS}",
         short(as_haproxy),
         std::env::consts::OS,
         std::env::consts::ARCH,
         if cfg!(debug_assertions) { "debug" } else { "release" },
-        features.join(" "),
+        list(FEATURES.iter().copied()),
+        list(detected()),
         tune.bufsize,
         tune.maxrewrite,
         engines(),
+        codings.join(", "),
+        if has_jit { "yes" } else { "no" },
     )
 }
 
-/// What makes connections of TLS. Tools look for the lines about OpenSSL as HAProxy writes them.
+const PROTOCOLS: &str = "\
+Available multiplexer protocols :
+(protocols marked as <default> cannot be specified using 'proto' keyword)
+         h2 : mode=HTTP  side=FE|BE  mux=H2    flags=HTX|HOL_RISK|NO_UPG
+       fcgi : mode=HTTP  side=BE     mux=FCGI  flags=HTX|HOL_RISK|NO_UPG
+  <default> : mode=SPOP  side=BE     mux=SPOP  flags=HOL_RISK|NO_UPG
+       spop : mode=SPOP  side=BE     mux=SPOP  flags=HOL_RISK|NO_UPG
+  <default> : mode=HTTP  side=FE|BE  mux=H1    flags=HTX
+         h1 : mode=HTTP  side=FE|BE  mux=H1    flags=HTX|NO_UPG
+  <default> : mode=TCP   side=FE|BE  mux=PASS  flags=
+       none : mode=TCP   side=FE|BE  mux=PASS  flags=NO_UPG
+";
+
+const FILTERS: &str = "\
+Available filters :
+\t[BWLIM] bwlim-in
+\t[BWLIM] bwlim-out
+\t[CACHE] cache
+\t[COMP] comp-req
+\t[COMP] comp-res
+\t[COMP] compression
+\t[FCGI] fcgi-app
+\t[SPOE] spoe
+\t[TRACE] trace
+";
+
+/// The libraries for TLS, in lines that tools look for.
 fn engines() -> String {
     let rustls = "TLS by rustls : TLSv1.2 TLSv1.3\n";
     match config::openssl_version() {
         "" => format!("{rustls}TLS by OpenSSL : not built in\n"),
         version => format!(
             "{rustls}TLS by OpenSSL : TLSv1.0 TLSv1.1 TLSv1.2 TLSv1.3, for lines that only it can serve\n\
-             Running on SSL library version : {version}\n"
+             Built with SSL library version : {version}\n\
+             Running on SSL library version : {version}\n\
+             SSL library supports TLS extensions : yes\n\
+             SSL library supports SNI : yes\n\
+             SSL library supports : TLSv1.0 TLSv1.1 TLSv1.2 TLSv1.3\n"
         ),
     }
 }
@@ -137,6 +193,12 @@ mod tests {
             ("version_before(3.5-dev5)", false),
             ("feature(THREAD)", true),
             ("feature(LUA)", true),
+            ("feature(ACME)", true),
+            (
+                "feature(CPU_AFFINITY) && feature(SPOE) && feature(FCGI) && feature(H2) && feature(TRACE)",
+                true,
+            ),
+            ("feature(QUIC)", false),
             ("feature(OPENSSL)", cfg!(feature = "legacy-tls")),
             ("enabled(EPOLL)", true),
             ("enabled(SPLICE)", false),
@@ -152,6 +214,14 @@ mod tests {
         assert!(FULL.starts_with(SPOKEN) && SPOKEN.starts_with(BRANCH));
         assert!(short(true).starts_with("HAProxy version 3.5-dev5-weir-"));
         assert!(long(true).contains("\nFeature list : -51DEGREES +ACCEPT4 "));
+        for line in [
+            "Built with the Prometheus exporter as a service",
+            "Built with Lua version : Lua 5.4",
+            "Available services : prometheus-exporter",
+            "PCRE2 library supports JIT : yes",
+        ] {
+            assert!(long(true).lines().any(|own| own == line), "{line}");
+        }
         assert!(short(false).contains("(speaks HAProxy 3.5-dev5)"));
     }
 }

@@ -34,7 +34,7 @@ const CRATES: &[Crate] = &[
     ("plan",       "crates/plan",    &["balance", "base", "cache", "compress", "fcgi", "h2", "http", "lua", "mail", "rules", "runtime", "sample", "state", "tls"]),
     ("config",     "crates/config",  &["balance", "base", "cache", "compress", "diag", "http", "lua", "mail", "plan", "rules", "runtime", "sample", "spop", "state", "syntax", "tls"]),
     ("net",        "crates/net",     &["base", "runtime", "tls"]),
-    ("process",    "crates/process", &[]),
+    ("process",    "crates/process", &["base"]),
     ("scratch",    "crates/scratch", &[]),
     ("disk",       "crates/disk",    &["base", "cache"]),
     ("dial",       "crates/dial",    &["net", "plan", "state"]),

@@ -131,4 +131,6 @@ fn preset_formats(environment: &mut Environment) {
     environment.set("HAPROXY_HTTPS_LOG_FMT", format::HTTPS_LOG);
     environment.set("HAPROXY_TCP_LOG_FMT", format::TCP_LOG);
     environment.set("HAPROXY_TCP_CLF_LOG_FMT", format::TCP_CLF_LOG);
+    environment.set("HAPROXY_KEYLOG_FC_LOG_FMT", &format::keylog("fc"));
+    environment.set("HAPROXY_KEYLOG_BC_LOG_FMT", &format::keylog("bc"));
 }

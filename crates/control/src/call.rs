@@ -16,6 +16,7 @@ pub(crate) enum Severity {
     Error,
     Warning,
     Notice,
+    Info,
 }
 
 impl Severity {
@@ -25,6 +26,7 @@ impl Severity {
             Self::Error => (3, "err"),
             Self::Warning => (4, "warning"),
             Self::Notice => (5, "notice"),
+            Self::Info => (6, "info"),
         }
     }
 }
@@ -57,6 +59,11 @@ pub(crate) fn error(text: impl Into<String>) -> Reply {
 /// A message that something is otherwise than was asked for, or changed.
 pub(crate) fn warning(text: impl Into<String>) -> Reply {
     Reply::Message(Severity::Warning, text.into())
+}
+
+/// A message about what was done or found.
+pub(crate) fn info(text: impl Into<String>) -> Reply {
+    Reply::Message(Severity::Info, text.into())
 }
 
 /// What a connection hears whose level is too low.

@@ -2,10 +2,13 @@
 //!
 //! Called by the commands of traces, and by the binary for `traces` sections.
 
-use std::io::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::{Date, WallTime};
+use base::output;
+use runtime::shared::Shared as _;
 use runtime::trace::Output;
 use runtime::trace::command::Outputs;
 use state::Ring;
@@ -57,16 +60,22 @@ impl Output for Standard {
     }
 
     fn write(&self, line: &str) {
-        // Whoever read it may be gone.
-        let _ = match self.number {
-            1 => writeln!(std::io::stdout(), "{line}"),
-            _ => writeln!(std::io::stderr(), "{line}"),
-        };
+        let stream = if self.number == 1 { output::Standard::Output } else { output::Standard::Error };
+        if stream.write(format!("{line}\n").as_bytes()).is_err() {
+            lost(self.number).add(1);
+        }
     }
 
     fn dropped(&self) -> u64 {
-        0
+        lost(self.number).load(Relaxed)
     }
+}
+
+/// How many lines a standard output has lost, by the number of its descriptor. Every thread that
+/// writes a trace may change it.
+pub(crate) fn lost(number: u8) -> &'static AtomicU64 {
+    static LOST: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+    &LOST[usize::from(number != 1)]
 }
 
 /// A ring.

@@ -103,7 +103,7 @@ fn messages_are_those_of_haproxy() {
         ("set server be/s1 agent-addr 192.0.2.9", "agent checks are not enabled on this server\n"),
         ("set server be/s1 agent-send x",         "agent checks are not enabled on this server.\n"),
         ("set server be/s2 check-port 5",         "health checks are not enabled on this server\n"),
-        ("set server be/s1 ssl on",               "'set server <srv> ssl' cannot be set. default-server should define ssl settings.\n"),
+        ("set server be/s1 ssl on",               "'set server <srv> ssl' cannot be set.  default-server should define ssl settings\n"),
     ];
     for (command, answer) in cases {
         assert_eq!(ask(&runtime, &format!("{command}\n")), format!("{answer}\n"), "{command}");
@@ -199,7 +199,7 @@ fn lists_are_shown_changed_and_replaced_at_once() {
         ("show map m.map", "0x2 /b two\n0x4 /d 4 5\n0x5 /e 6\n"),
         ("prepare map m.map", "New version created: 1\n"),
         ("add map @1 m.map /x 1", ""),
-        ("add map @7 m.map /x 1", "Version number out of range.\n"),
+        ("add map @7 m.map /x 1", "Version number in the future, please use 'prepare map' before.\n"),
         ("show map m.map", "0x2 /b two\n0x4 /d 4 5\n0x5 /e 6\n"),
         ("commit map @1 m.map", ""),
         ("commit map @1 m.map", "Version number out of range.\n"),

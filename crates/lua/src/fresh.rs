@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use mlua::{Lua, LuaOptions, StdLib, Table};
+use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value, Variadic};
 
 use crate::budget;
 use crate::called::{Called, Shared};
@@ -88,5 +88,24 @@ fn prepare_libraries(lua: &Lua, settings: &Settings) -> mlua::Result<()> {
     if settings.libraries.debug {
         globals.set("debug", native::debug(lua)?)?;
     }
-    Ok(())
+    globals.set("print", print(lua)?)
+}
+
+/// `print` as Lua defines it (reference manual, 6.1), except that it does not wait for the reader of
+/// standard output: that would stop the worker.
+fn print(lua: &Lua) -> mlua::Result<Function> {
+    let to_string: Function = lua.globals().get("tostring")?;
+    lua.create_function(move |_, values: Variadic<Value>| {
+        let mut line = Vec::new();
+        for (index, value) in values.into_iter().enumerate() {
+            if index > 0 {
+                line.push(b'\t');
+            }
+            line.extend_from_slice(&to_string.call::<mlua::LuaString>(value)?.as_bytes());
+        }
+        line.push(b'\n');
+        // A line that is lost does not end the script.
+        let _ = base::output::Standard::Output.write(&line);
+        Ok(())
+    })
 }

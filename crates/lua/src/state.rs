@@ -1,7 +1,6 @@
 //! One state of the interpreter: the one that all workers share, or one of a worker's own. `fresh`
 //! makes it.
 
-use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use mlua::{Function, Lua, Table, Thread};
@@ -75,6 +74,6 @@ pub(crate) fn print(level: u8, text: &[u8]) {
     let mut line = format!("[{}]    ({}) : ", name.to_uppercase(), std::process::id()).into_bytes();
     line.extend_from_slice(text);
     line.push(b'\n');
-    // There is nobody to tell that nobody listens.
-    let _ = std::io::stderr().write_all(&line);
+    // Standard error is the last place to report to.
+    let _ = base::output::Standard::Error.write(&line);
 }

@@ -1,6 +1,7 @@
 //! One `bind` line, resolved (configuration manual, chapter 5.1). An address range has become one
 //! entry a port.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,6 +29,24 @@ pub enum BindAddress {
     SocketPair(i32),
     /// Connections that are opened to a server and then bring requests (`rhttp@`).
     Reverse(ReverseTarget),
+}
+
+impl fmt::Display for BindAddress {
+    /// The address with the prefix of its family (configuration manual, chapter 11).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(address @ SocketAddr::V4(_)) => write!(f, "ipv4@{address}"),
+            Self::Ip(address @ SocketAddr::V6(_)) => write!(f, "ipv6@{address}"),
+            Self::Unix(path) => write!(f, "unix@{}", path.display()),
+            Self::Abstract { name, padded } => {
+                let family = if *padded { "abns" } else { "abnsz" };
+                write!(f, "{family}@{}", String::from_utf8_lossy(name))
+            }
+            Self::Inherited(number) => write!(f, "fd@{number}"),
+            Self::SocketPair(number) => write!(f, "sockpair@{number}"),
+            Self::Reverse(_) => f.write_str("rhttp@"),
+        }
+    }
 }
 
 /// Whom a listener of reverse HTTP opens its connections to.

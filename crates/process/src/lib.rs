@@ -9,6 +9,6 @@
 mod sys;
 
 pub use sys::{
-    Forked, daemonize, descriptor_limit, drop_privileges, enter_user_namespace, fork, hold_signals,
-    next_signal, raise_descriptor_limit, take_inherited, thread_cpu_time,
+    Allocator, Forked, daemonize, descriptor_limit, drop_privileges, enter_user_namespace, fork,
+    hold_signals, next_signal, raise_descriptor_limit, reserve_memory, take_inherited, thread_cpu_time,
 };

@@ -2,10 +2,15 @@
 
 #![allow(unsafe_code)]
 
+use std::alloc::{GlobalAlloc, Layout};
 use std::io::{self, Read};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::{AtomicPtr, AtomicUsize};
 use std::time::Duration;
+
+use mimalloc::MiMalloc;
 
 /// Takes ownership of a descriptor that the process was started with.
 ///
@@ -212,6 +217,94 @@ pub fn raise_descriptor_limit(wanted: u64) -> io::Result<u64> {
     if try_set(cur, limit.rlim_max) { Ok(cur) } else { Ok(limit.rlim_cur) }
 }
 
+/// The allocator of the process: mimalloc, with memory in reserve ([`reserve_memory`]) for when a
+/// limit is reached. Without a reserve an allocation that fails ends the process, as Rust has it.
+#[derive(Debug)]
+pub struct Allocator;
+
+// SAFETY: mimalloc allocates all memory and keeps the contract of the trait. Releasing the reserve
+// allocates nothing and does not unwind.
+unsafe impl GlobalAlloc for Allocator {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps the contract of the same method.
+        let memory = unsafe { MiMalloc.alloc(layout) };
+        if memory.is_null() && release_reserve() {
+            // SAFETY: as above.
+            return unsafe { MiMalloc.alloc(layout) };
+        }
+        memory
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps the contract of the same method.
+        let memory = unsafe { MiMalloc.alloc_zeroed(layout) };
+        if memory.is_null() && release_reserve() {
+            // SAFETY: as above.
+            return unsafe { MiMalloc.alloc_zeroed(layout) };
+        }
+        memory
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract of the same method.
+        unsafe { MiMalloc.dealloc(memory, layout) }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller keeps the contract of the same method.
+        let moved = unsafe { MiMalloc.realloc(memory, layout, size) };
+        if moved.is_null() && release_reserve() {
+            // SAFETY: as above; a failed call leaves the memory unchanged.
+            return unsafe { MiMalloc.realloc(memory, layout, size) };
+        }
+        moved
+    }
+}
+
+/// The address and the length in bytes of the reserve; the address is null while it is released.
+static RESERVE: AtomicPtr<libc::c_void> = AtomicPtr::new(std::ptr::null_mut());
+static RESERVED: AtomicUsize = AtomicUsize::new(0);
+
+/// Keeps `bytes` of address space in reserve for the [`Allocator`], which releases them with the
+/// first allocation that fails and sets [`base::memory::set_short`]. Without effect while there is a
+/// reserve. For one thread at a time.
+///
+/// # Errors
+/// The error of mmap(2): a limit is reached.
+pub fn reserve_memory(bytes: usize) -> io::Result<()> {
+    if !RESERVE.load(Acquire).is_null() {
+        return Ok(());
+    }
+    let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: new memory where the kernel likes; nothing that exists is touched.
+    let memory =
+        unsafe { libc::mmap(std::ptr::null_mut(), bytes, rights, kind | libc::MAP_NORESERVE, -1, 0) };
+    if memory == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    RESERVED.store(bytes, Release);
+    RESERVE.store(memory, Release);
+    Ok(())
+}
+
+/// Gives the reserve back to the system; whether it is worth trying again to allocate: another thread may have
+/// given it back just before.
+#[cold]
+fn release_reserve() -> bool {
+    let memory = RESERVE.swap(std::ptr::null_mut(), AcqRel);
+    if memory.is_null() {
+        return base::memory::is_short();
+    }
+    base::memory::set_short(true);
+    // SAFETY: the swap gave this mapping to this thread alone, and nothing was ever put there.
+    unsafe { libc::munmap(memory, RESERVED.load(Acquire)) };
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsRawFd;
@@ -233,6 +326,17 @@ mod tests {
         let taken = take_inherited(number).expect("it looks inherited");
         assert!(take_inherited(number).is_err(), "it is taken");
         drop(taken);
+    }
+
+    #[test]
+    fn the_reserve_is_released_once_and_kept_again() {
+        reserve_memory(1 << 20).expect("there is memory");
+        assert!(release_reserve() && base::memory::is_short());
+        base::memory::set_short(false);
+        assert!(!release_reserve(), "there is no reserve any more");
+        reserve_memory(1 << 20).expect("there is memory");
+        assert!(release_reserve());
+        base::memory::set_short(false);
     }
 
     #[test]

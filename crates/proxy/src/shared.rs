@@ -76,7 +76,12 @@ pub struct Services {
     pub serve_peer: Box<ServePeer>,
     /// Does what scripts wait for that is not of their request.
     pub perform: Box<Perform>,
+    /// Writes an alert to standard error.
+    pub alert: Box<Alert>,
 }
+
+/// Writes an alert to standard error.
+pub type Alert = dyn Fn(&str) + Send + Sync;
 
 /// Does what a script waits for.
 pub type Perform = dyn Fn(lua::Wait) -> Performed + Send + Sync;

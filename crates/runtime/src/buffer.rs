@@ -54,6 +54,24 @@ fn count(large: bool, by: isize) {
     });
 }
 
+/// Ends the calling task and its connection while memory is short. Buffers take most of the memory of
+/// a connection; the remaining memory serves the other allocations. The task unwinds without a report
+/// because the program is not at fault.
+#[inline]
+fn refuse_in_shortage() {
+    #[cold]
+    fn refuse() -> ! {
+        std::panic::resume_unwind(Box::new(OutOfMemory))
+    }
+    if base::memory::is_short() {
+        refuse();
+    }
+}
+
+/// The payload of a task's panic after a buffer was refused.
+#[derive(Debug)]
+pub struct OutOfMemory;
+
 /// The two pools of the calling worker.
 pub(crate) fn pools() -> [Pool; 2] {
     let made = MADE.get();
@@ -98,6 +116,7 @@ impl Buffer {
     pub fn small() -> Self {
         let data = SMALL_FREE.with_borrow_mut(Vec::pop);
         Self::wrap(data.unwrap_or_else(|| {
+            refuse_in_shortage();
             count(false, 1);
             vec![0; SMALL_SIZE.get()].into_boxed_slice()
         }))
@@ -107,6 +126,7 @@ impl Buffer {
     pub fn large() -> Self {
         let data = LARGE_FREE.with_borrow_mut(Vec::pop);
         Self::wrap(data.unwrap_or_else(|| {
+            refuse_in_shortage();
             count(true, 1);
             vec![0; LARGE].into_boxed_slice()
         }))

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use base::output::to_standard_error;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime, RuntimeMetrics};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -181,10 +182,8 @@ impl Inboxes {
                 let _ = group.set(place.group);
             }
             if let Some(Err(error)) = place.cpus.as_ref().map(topology::bind) {
-                eprintln!(
-                    "worker {index}: cannot be bound to CPUs {}: {error}",
-                    topology::show_list(&place.cpus.unwrap_or_default())
-                );
+                let cpus = topology::show_list(&place.cpus.unwrap_or_default());
+                to_standard_error(&format!("worker {index}: cannot be bound to CPUs {cpus}: {error}\n"));
             }
             match runtime().and_then(|runtime| Ok((runtime, timer::Alarm::new()?))) {
                 Ok((runtime, alarm)) => {
@@ -228,7 +227,7 @@ fn run<F, Fut>(
         tokio::task::spawn_local(async move {
             if let Err(error) = timer::drive(alarm).await {
                 // Without deadlines nothing of a worker can be relied on.
-                eprintln!("worker {index}: no timer: {error}");
+                to_standard_error(&format!("worker {index}: no timer: {error}\n"));
                 std::process::abort();
             }
         });

@@ -60,6 +60,23 @@ pub const CLF_LOG: &str = "%{+Q}o %{-Q}ci - - [%trg] %r %ST %B \"\" \"\" %cp %ms
 /// The log format of `option tcplog clf`.
 pub const TCP_CLF_LOG: &str = "%{+Q}o %{-Q}ci - - [%T] \"TCP \" 000 %B \"\" \"\" %cp %ms %ft %b %s %Th %Tw %Tc %Tt %U %ts-- %ac %fc %bc %sc %rc %sq %bq \"\" \"\" ";
 
+/// The log format of the keys of TLS connections (NSS key log format): with `side` `fc` those of
+/// clients, with `bc` those to servers.
+pub fn keylog(side: &str) -> String {
+    const LINES: [(&str, &str); 8] = [
+        ("CLIENT_RANDOM", "session_key,hex"),
+        ("CLIENT_EARLY_TRAFFIC_SECRET", "client_early_traffic_secret"),
+        ("CLIENT_HANDSHAKE_TRAFFIC_SECRET", "client_handshake_traffic_secret"),
+        ("SERVER_HANDSHAKE_TRAFFIC_SECRET", "server_handshake_traffic_secret"),
+        ("CLIENT_TRAFFIC_SECRET_0", "client_traffic_secret_0"),
+        ("SERVER_TRAFFIC_SECRET_0", "server_traffic_secret_0"),
+        ("EXPORTER_SECRET", "exporter_secret"),
+        ("EARLY_EXPORTER_SECRET", "early_exporter_secret"),
+    ];
+    let line = |(label, fetch)| format!("{label} %[ssl_{side}_client_random,hex] %[ssl_{side}_{fetch}]");
+    LINES.map(line).join("\n")
+}
+
 /// An item's description between `%` and its name.
 #[derive(Debug, Clone, Default)]
 struct Description {

@@ -37,6 +37,11 @@ enum Engine {
 /// them.
 const MATCH_LIMIT: u32 = 100_000;
 
+/// The major and the minor version of PCRE2, and whether it compiles to machine code.
+pub fn pcre2_version() -> ((u32, u32), bool) {
+    (pcre2::version(), pcre2::is_jit_available())
+}
+
 /// PCRE2's program for `pattern`, if it has one.
 fn backtracking(pattern: &str, ignore_case: bool) -> Option<Box<pcre2::bytes::Regex>> {
     let limited = format!("(*LIMIT_MATCH={MATCH_LIMIT}){pattern}");

@@ -129,6 +129,9 @@ pub struct Process {
     pub maxconn: AtomicU32,
     /// The limit as booted (`Hard_maxconn`).
     pub hard_maxconn: AtomicU32,
+    /// The limit on connections of clients after memory reached its limit, 0 for none: it rises
+    /// again slowly. Written by the thread that watches for shortages.
+    pub accepted_in_shortage: AtomicU32,
     /// `maxconnrate`, 0 for none.
     pub connection_limit: AtomicU32,
     /// `maxsessrate`, 0 for none.

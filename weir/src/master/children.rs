@@ -2,6 +2,7 @@
 //! executed anew in the same process, which finds its workers and sockets in an environment
 //! variable.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -26,6 +27,8 @@ pub(crate) struct Child {
     pub(crate) ready: bool,
     /// Whether it was told to finish.
     pub(crate) leaving: bool,
+    /// Whether it has reported that it stopped to listen.
+    pub(crate) stopped: Cell<bool>,
 }
 
 impl Child {
@@ -155,6 +158,7 @@ impl State {
                 started: started.try_into().ok()?,
                 ready: true,
                 leaving: leaving != 0,
+                stopped: Cell::new(leaving != 0),
             });
         }
         for descriptor in [&state.cli, &state.client].into_iter().flatten() {
@@ -177,7 +181,15 @@ mod tests {
         let (link, _theirs) = UnixStream::pair().unwrap();
         let mut state = State::new();
         state.reloads = 4;
-        state.children.push(Child { pid: 77, link, reloads: 2, started: 5, ready: true, leaving: true });
+        state.children.push(Child {
+            pid: 77,
+            link,
+            reloads: 2,
+            started: 5,
+            ready: true,
+            leaving: true,
+            stopped: Cell::new(true),
+        });
         let text = state.save().unwrap();
         // The descriptor has one owner only.
         let child = state.children.remove(0);

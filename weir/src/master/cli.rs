@@ -100,6 +100,9 @@ pub(super) fn start(master: &Master) {
     });
 }
 
+/// The arguments of `set severity-output`.
+const SEVERITIES: [&str; 3] = ["none", "number", "string"];
+
 /// Whom a command is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
@@ -118,15 +121,20 @@ struct Session {
     prompt: bool,
     /// What goes before each command passed on.
     modes: [(&'static str, bool); 2],
+    /// `set severity-output`, for commands passed on.
+    severity: Option<&'static str>,
 }
 
 /// Whether a command is about the session itself, whatever process it speaks to.
 fn is_of_session(command: &str) -> bool {
-    let word = command.split_whitespace().next().unwrap_or_default();
-    matches!(
-        word,
-        "quit" | "prompt" | "expert-mode" | "experimental-mode" | "mcli-debug-mode" | "operator" | "user"
-    )
+    let mut words = command.split_whitespace();
+    match words.next().unwrap_or_default() {
+        "quit" | "prompt" | "expert-mode" | "experimental-mode" | "mcli-debug-mode" | "operator" | "user" => {
+            true
+        }
+        "set" => words.next() == Some("severity-output"),
+        _ => false,
+    }
 }
 
 /// What follows a command.
@@ -150,6 +158,7 @@ impl Session {
             interactive: false,
             prompt: false,
             modes: [("expert-mode", false), ("experimental-mode", false)],
+            severity: None,
         })
     }
 
@@ -161,18 +170,20 @@ impl Session {
                 return Ok(());
             }
             let line = String::from_utf8_lossy(&line).trim_end_matches(['\r', '\n']).to_owned();
-            if line.trim_start().starts_with("@@") {
-                return self.hand_over(line.trim_start());
-            }
+            let mut at = 0;
             for command in commands(&line) {
+                if command.trim_start().starts_with("@@") {
+                    return self.hand_over(line[at..].trim_start());
+                }
+                at += command.len() + 1;
                 if self.command(command.trim())? == Then::Close {
                     return Ok(());
                 }
+                self.show_prompt()?;
             }
             if !self.interactive {
                 return self.output.shutdown(std::net::Shutdown::Write);
             }
-            self.show_prompt()?;
         }
     }
 
@@ -185,7 +196,7 @@ impl Session {
         if let Some(rest) = text.strip_prefix('@') {
             let (name, command) = rest.split_once(' ').unwrap_or((rest, ""));
             let Some(target) = self.find(name) else {
-                return self.say(&format!("Can't find the target PID matching the prefix '@{name}'\n"));
+                return self.say(&format!("Can't find the target PID matching the prefix '@{name}'"));
             };
             return match (command.trim(), target) {
                 ("", _) => {
@@ -237,7 +248,8 @@ impl Session {
         let Ok(mut worker) = self.connect(pid) else {
             return self.say("Can't connect to the target process.\n");
         };
-        let preface = self.preface();
+        let mut preface = self.preface();
+        preface.extend(self.severity.map(|severity| format!("set severity-output {severity}")));
         let mut text: String = preface.iter().map(|command| format!("{command};")).collect();
         text.push_str(command);
         text.push('\n');
@@ -267,7 +279,7 @@ impl Session {
         let rest = line.trim_start_matches('@');
         let (name, commands) = rest.split_once(' ').unwrap_or((rest, ""));
         let Some(Target::Worker(pid)) = self.find(name) else {
-            let wrong = format!("Can't find the target PID matching the prefix '@{name}'\n");
+            let wrong = format!("Can't find the target PID matching the prefix '@{name}'");
             return self.say(&wrong).map(|_| ());
         };
         let mut worker = self.connect(pid)?;
@@ -299,7 +311,10 @@ impl Session {
                 self.say(&text)
             }
             ["show", "proc", ..] => self.say("'show proc' takes no argument here.\n"),
-            ["show", "env", ref name @ ..] => self.say(&environment(name.first().copied())),
+            ["show", "env", ref name @ ..] => {
+                let text = environment(&self.master, name.first().copied());
+                self.say(&text)
+            }
             ["show", "cli", "sockets"] => {
                 let address = self.master.args.master_socket.as_deref().unwrap_or_default();
                 let address = address.split(',').next().unwrap_or_default();
@@ -314,8 +329,8 @@ impl Session {
             }
             ["show", "startup-logs"] => self.say(&messages::log()),
             ["show", "cli", "level"] => self.say(&format!("{}\n", self.level.name())),
-            ["reload" | "hard-reload"] if self.level < Level::Operator => self.say("Permission denied\n"),
-            [way @ ("reload" | "hard-reload")] => {
+            ["reload" | "hard-reload", ..] if self.level < Level::Operator => self.say("Permission denied\n"),
+            [way @ ("reload" | "hard-reload"), ..] => {
                 let client = OwnedFd::from(self.output.try_clone()?);
                 self.master.request(way == "hard-reload", client);
                 Ok(Then::Close)
@@ -330,7 +345,15 @@ impl Session {
                     _ => !self.interactive,
                 };
                 self.prompt = self.interactive && mode != Some("i");
-                self.say("")
+                Ok(Then::GoOn)
+            }
+            ["set", "severity-output", ref words @ ..] => {
+                let known = SEVERITIES.into_iter().find(|known| words.first() == Some(known));
+                let Some(severity) = known else {
+                    return self.say("one of 'none', 'number', 'string' is a required argument");
+                };
+                self.severity = Some(severity);
+                Ok(Then::GoOn)
             }
             [mode @ ("expert-mode" | "experimental-mode" | "mcli-debug-mode")] => {
                 let on = self.modes.iter().any(|(name, on)| *name == mode && *on);
@@ -340,7 +363,7 @@ impl Session {
                 for (_, on) in self.modes.iter_mut().filter(|(name, _)| *name == mode) {
                     *on = word == "on";
                 }
-                self.say("")
+                Ok(Then::GoOn)
             }
             ["mcli-debug-mode", ..] => self.say(
                 "'mcli-debug-mode' is not supported: the master has nothing of a worker's to look at.\n",
@@ -355,7 +378,7 @@ impl Session {
         }
         self.level = level;
         self.modes.iter_mut().for_each(|(_, on)| *on = false);
-        self.say("")
+        Ok(Then::GoOn)
     }
 
     fn show_prompt(&mut self) -> io::Result<()> {
@@ -393,14 +416,25 @@ fn commands(line: &str) -> Vec<&str> {
     all
 }
 
-/// `show env`: the environment that the master was started with, as a reload finds it.
-fn environment(name: Option<&str>) -> String {
-    let mut out = String::new();
-    for (key, value) in std::env::vars_os() {
-        if name.is_none_or(|name| key == name) && key != children::VARIABLE {
-            out.push_str(&format!("{}={}\n", key.to_string_lossy(), value.to_string_lossy()));
-        }
+/// `show env`: the environment that the master was started with, as a reload finds it, and the
+/// variables that HAProxy's masters have (configuration manual, 2.3).
+fn environment(master: &Master, name: Option<&str>) -> String {
+    let mut environment = crate::check::boot(&master.args).environment;
+    environment.unset(children::VARIABLE);
+    environment.set("HAPROXY_MWORKER", "1");
+    if let Some(words) = &master.args.master_socket {
+        let address = words.split(',').next().unwrap_or_default();
+        let family = if address.contains('@') {
+            ""
+        } else if address.starts_with(['/', '.']) {
+            "unix@"
+        } else {
+            "ipv4@"
+        };
+        environment.set("HAPROXY_MASTER_CLI", &format!("{family}{address}"));
     }
+    let wanted = environment.iter().filter(|(key, _)| name.is_none_or(|name| *key == name));
+    let out: String = wanted.map(|(key, value)| format!("{key}={value}\n")).collect();
     if out.is_empty() && name.is_some() { "Variable not found\n".to_owned() } else { out }
 }
 

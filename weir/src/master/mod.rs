@@ -9,11 +9,13 @@
 mod children;
 mod cli;
 
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
 
 use diag::Severity;
 use plan::Global;
@@ -100,6 +102,7 @@ pub(crate) fn split(
         started: children::now(),
         ready: false,
         leaving: false,
+        stopped: Cell::new(false),
     });
     Ok(Role::Master(Master::new(state, args, global.max_reloads.unwrap_or(50), messages).watch()))
 }
@@ -149,6 +152,7 @@ impl Master {
     /// Signals are held back in all threads and taken one by one here, where reloads are made too:
     /// what comes before or during one is there for the next life.
     fn watch(self) -> Ending {
+        messages::serve();
         self.await_worker();
         cli::start(&self);
         let mut asked = None;
@@ -159,10 +163,11 @@ impl Master {
             }
             match next_signal() {
                 signal @ (SIGTERM | SIGINT) => {
-                    asked = Some(signal);
+                    self.begin_to_end(asked.replace(signal));
                     self.pass_on(if signal == SIGINT { Signal::INT } else { Signal::TERM });
                 }
                 SIGUSR1 => {
+                    self.begin_to_end(asked);
                     asked.get_or_insert(SIGUSR1);
                     self.pass_on(Signal::USR1);
                 }
@@ -172,6 +177,14 @@ impl Master {
                 // SIGCHLD wakes; SIGQUIT and SIGALRM mean nothing to a master.
                 _ => {}
             }
+        }
+    }
+
+    /// Reports the end with the first signal that asks for it.
+    fn begin_to_end(&self, asked_before: Option<i32>) {
+        if asked_before.is_none() {
+            system::notify_stopping(self.messages);
+            self.messages.say(Severity::Warning, "Exiting Master process...");
         }
     }
 
@@ -220,6 +233,7 @@ impl Master {
             }
             child.leaving = true;
         }
+        await_stops(state, pid);
         state.failed = 0;
         if let Some(launch) = state.launch.take() {
             launch.succeed();
@@ -292,6 +306,25 @@ impl Master {
         answer(&mut state, false);
     }
 }
+
+/// Waits until the workers other than `serving` have stopped to listen, so that clients that connect
+/// after the answer to a reload reach the new worker. No other reload begins, as the lock is
+/// held.
+fn await_stops(state: &State, serving: i32) {
+    let until = Instant::now() + LONGEST_STOP;
+    for child in state.children.iter().filter(|child| child.pid != serving && !child.stopped.get()) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || child.link.set_read_timeout(Some(left)).is_err() {
+            return;
+        }
+        // The end of the stream is the end of the worker.
+        child.stopped.set((&child.link).read(&mut [0; 1]).is_ok());
+        let _ = child.link.set_read_timeout(None);
+    }
+}
+
+/// How long the answer to a reload waits for an earlier worker.
+const LONGEST_STOP: Duration = Duration::from_millis(500);
 
 /// Executes the program anew with the words of its start; returns why that is not possible.
 fn execute(state: &State) -> std::io::Error {

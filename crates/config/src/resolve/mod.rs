@@ -5,6 +5,7 @@
 //! be found. The third compiles what refers to names and checks that the parts fit together.
 
 mod acme;
+mod advice;
 pub(crate) mod around;
 mod ask;
 mod balance;
@@ -64,7 +65,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use diag::{Diagnostic, Diagnostics, SourceMap, Span};
 use plan::global::Global;
-use plan::{Kept, Plan};
+use plan::{Bind, Kept, Plan};
 use runtime::placement::Placement;
 use state::proxy::ProxySeed;
 use syntax::Environment;
@@ -93,6 +94,8 @@ pub struct Setting {
     pub kernel_has_tls: Option<fn() -> bool>,
     /// Whether the process runs already: its variables keep the values that they have.
     pub is_running: bool,
+    /// `-dD`: advice is given too.
+    pub diagnostics: bool,
     /// Sets the priority of this process, for `tune.renice.startup`: from when the global sections
     /// are read until all is.
     pub set_priority: Option<fn(i32) -> std::io::Result<()>>,
@@ -420,6 +423,7 @@ fn finish<'a>(
     healthchecks: &check::Healthchecks<'_>,
     context: &mut Context<'_>,
 ) -> Plan {
+    advice::sections(draft, context);
     unique::names(draft, context);
     unique::ids(draft, context);
     let pending = make_states(proxies, context);
@@ -478,6 +482,7 @@ fn finish<'a>(
     }
     let patterns = Arc::new(context.patterns.take());
     let traces = traces::read(draft, context);
+    let environment = environment(draft, &context.global.stats_sockets);
     Plan {
         lua: context.names.lua.take(),
         global: std::mem::take(&mut context.global),
@@ -500,13 +505,26 @@ fn finish<'a>(
         tls: context.tls_files.all.clone(),
         rings: std::mem::take(&mut context.log.all_rings),
         ring_servers: std::mem::take(&mut context.log.servers),
-        environment: draft
-            .environment
-            .iter()
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect(),
+        environment,
     }
 }
+
+/// The environment that the process has from now on: that of the lines, and `HAPROXY_CLI` with the
+/// addresses of the runtime sockets (manual, section 2.3).
+fn environment(draft: &Draft, sockets: &[Bind]) -> Vec<(String, String)> {
+    let variables = draft.environment.iter().filter(|(name, _)| *name != RUNTIME_SOCKETS);
+    let mut environment: Vec<(String, String)> =
+        variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    if !sockets.is_empty() {
+        let addresses: Vec<String> = sockets.iter().map(|socket| socket.address.to_string()).collect();
+        environment.push((RUNTIME_SOCKETS.to_owned(), addresses.join(";")));
+        environment.sort();
+    }
+    environment
+}
+
+/// The variable with the addresses of the runtime sockets.
+const RUNTIME_SOCKETS: &str = "HAPROXY_CLI";
 
 fn indexes(pending: &[Pending<'_>], side: impl Fn(&Settings<'_>) -> bool) -> HashMap<Box<str>, usize> {
     let mine = pending.iter().enumerate().filter(|(_, proxy)| side(&proxy.settings));

@@ -21,6 +21,7 @@ use crate::draft::keyword::Outcome;
 use crate::draft::server::ServerDraft;
 use crate::draft::settings::Settings;
 use crate::draft::{Kind, Statement};
+use crate::resolve::advice;
 use crate::resolve::check::{Sources, check_kind};
 use crate::resolve::rules::scope;
 use crate::resolve::servers::MadeServer;
@@ -37,6 +38,7 @@ pub(crate) fn server_settings(
 ) -> (Vec<Arc<ServerSettings>>, Option<Arc<CheckKind>>) {
     let mut settings = Vec::with_capacity(servers.len());
     let mut kinds = Kinds::default();
+    advice::servers(proxy, &servers, context);
     for (index, server) in servers.into_iter().enumerate() {
         let MadeServer { statement, mut draft, state, is_datagram, print } = server;
         server_modes::fit(&mut draft, &state, statement, proxy, context);

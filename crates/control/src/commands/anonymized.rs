@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::anonymous::Anonymous;
-use crate::call::{Call, Reply, error};
+use crate::call::{Call, Reply, error, info};
 
 /// A key from 1 on.
 fn key(text: &str) -> Option<u32> {
@@ -40,7 +40,7 @@ pub(crate) fn global_key(call: &mut Call<'_>) -> Reply {
 }
 
 pub(crate) fn show(call: &mut Call<'_>) -> Reply {
-    Reply::Text(match call.settings.anonymous.key() {
+    info(match call.settings.anonymous.key() {
         0 => "Anonymized mode disabled".to_owned(),
         key => format!("Anonymized mode enabled\nKey : {key}"),
     })

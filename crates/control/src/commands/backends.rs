@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use state::{Mode, Proxy, counters};
 
-use crate::call::{Call, Reply, Severity, error};
+use crate::call::{Call, Reply, error, info};
 use crate::keeper::NewBackend;
 use crate::view::View;
 
@@ -43,7 +43,7 @@ pub(crate) fn add(call: &mut Call<'_>) -> Reply {
         return error("Dynamic backends are compatible with only TCP or HTTP mode.");
     }
     match keeper.add_backend(&NewBackend { name, defaults, mode, guid }) {
-        Ok(()) => Reply::Message(Severity::Notice, "New backend registered.".into()),
+        Ok(()) => info("New backend registered."),
         Err(text) => error(format!("Error during backend creation : {text}")),
     }
 }
@@ -124,5 +124,5 @@ pub(crate) fn del(call: &mut Call<'_>) -> Reply {
         return error("No such backend.");
     }
     keeper.remove_backend(name);
-    Reply::Message(Severity::Notice, "Backend deleted.".into())
+    info("Backend deleted.")
 }

@@ -4,6 +4,8 @@
 
 use std::time::{Duration, Instant};
 
+use base::output::to_standard_error;
+
 use crate::call::{Call, Reply, error};
 
 /// `debug dev log`: a line for the logs of the process.
@@ -71,7 +73,8 @@ pub(crate) fn abort(call: &mut Call<'_>) -> Reply {
     if !call.args.is_empty() {
         return error("This command takes no argument.");
     }
-    eprintln!("[ALERT]    ({}) : aborted by a command of the runtime socket.", std::process::id());
+    let pid = std::process::id();
+    to_standard_error(&format!("[ALERT]    ({pid}) : aborted by a command of the runtime socket.\n"));
     std::process::abort()
 }
 
@@ -89,10 +92,10 @@ pub(crate) fn warn(call: &mut Call<'_>) -> Reply {
     if !call.args.is_empty() {
         return error("This command takes no argument.");
     }
-    eprintln!(
-        "[WARNING]  ({}) : a command of the runtime socket asked for this warning.",
-        std::process::id()
-    );
+    let pid = std::process::id();
+    to_standard_error(&format!(
+        "[WARNING]  ({pid}) : a command of the runtime socket asked for this warning.\n"
+    ));
     Reply::Done
 }
 

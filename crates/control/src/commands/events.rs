@@ -2,12 +2,13 @@
 
 use std::fmt::Write;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use state::Ring;
 use state::ring::Reader;
 
 use crate::call::{Call, Follow, Reply, denied, error};
-use crate::sinks::STANDARD;
+use crate::sinks::{STANDARD, lost};
 use crate::view::Level;
 
 pub(crate) fn show_events(call: &mut Call<'_>) -> Reply {
@@ -42,7 +43,8 @@ fn sinks(rings: &[Arc<Ring>]) -> String {
         "Supported events sinks are listed below. Add -0(zero), -w(wait), -n(new). Any key to stop.\n"
             .to_owned();
     for (name, number, what) in STANDARD {
-        let _ = writeln!(out, "    {name:<10} : type=fd, 0 dropped, {what} (fd#{number})");
+        let dropped = lost(number).load(Relaxed);
+        let _ = writeln!(out, "    {name:<10} : type=fd, {dropped} dropped, {what} (fd#{number})");
     }
     for ring in rings {
         let (dropped, description) = (ring.dropped(), &ring.description);

@@ -80,8 +80,11 @@ pub(crate) fn ocsp_response(call: &mut Call<'_>) -> Reply {
     let files = call.runtime.view().tls.clone();
     let (first, second) = (call.arg(0), call.arg(1));
     if first.is_empty() {
-        let mut out = "# Certificate IDs\n".to_owned();
+        let mut out = String::new();
         for one in files.responses() {
+            if out.is_empty() {
+                out.push_str("# Certificate IDs\n");
+            }
             let [name, key, serial] = &one.parts;
             let _ = writeln!(
                 out,

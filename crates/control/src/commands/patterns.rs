@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sample::pattern::{Line, List, Method, NewLine as Entry};
 
-use crate::call::{Call, Reply, error};
+use crate::call::{Call, Reply, error, info};
 use crate::versions::Prepared;
 
 /// How many lines are shown before others of the worker get their turn.
@@ -172,6 +172,10 @@ fn add(call: &mut Call<'_>, kind: Kind) -> Reply {
             Reply::Done
         }
         None if version == prepared.current => add_now(entries),
+        None if version > prepared.current => {
+            let prepare = kind.word().to_lowercase();
+            error(format!("Version number in the future, please use 'prepare {prepare}' before."))
+        }
         None => error("Version number out of range."),
     })
 }
@@ -181,7 +185,7 @@ fn prepare(call: &mut Call<'_>, kind: Kind) -> Reply {
         Ok((_, list, _)) => with_versions(call, list.number(), |prepared| {
             prepared.next = prepared.next.wrapping_add(1);
             prepared.waiting.insert(prepared.next, Vec::new());
-            Reply::Text(format!("New version created: {}\n", prepared.next))
+            info(format!("New version created: {}\n", prepared.next))
         }),
         Err(reply) => reply,
     }

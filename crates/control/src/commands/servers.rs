@@ -11,7 +11,7 @@ use base::units::{DefaultUnit, parse_duration};
 use runtime::timer::sleep;
 use state::Server;
 
-use crate::call::{Call, Reply, Severity, error};
+use crate::call::{Call, Reply, error, info};
 use crate::commands::backends;
 use crate::commands::sets;
 use crate::view::{ProxyView, Runtime};
@@ -41,7 +41,7 @@ pub(crate) fn add(call: &mut Call<'_>) -> Reply {
         return error("'server' expects <name> and <addr>[:<port>] as arguments.");
     }
     match keeper.add(&view.state.name, name, &call.args[1..]) {
-        Ok(()) => Reply::Message(Severity::Notice, "New server registered.".into()),
+        Ok(()) => info("New server registered."),
         Err(text) => error(text),
     }
 }
@@ -90,7 +90,7 @@ pub(crate) fn del(call: &mut Call<'_>) -> Reply {
             return error("No such server.");
         }
         keeper.remove(&backend, &server);
-        Reply::Message(Severity::Notice, "Server deleted.".into())
+        info("Server deleted.")
     }))
 }
 
@@ -137,14 +137,15 @@ pub(crate) fn wait(call: &mut Call<'_>) -> Reply {
     if call.arg(0).is_empty() {
         return error("Expects a duration in milliseconds.");
     }
-    let Ok(delay) = parse_duration(call.arg(0), DefaultUnit::Milliseconds) else {
+    let delay = parse_duration(call.arg(0), DefaultUnit::Milliseconds);
+    let Some(delay) = delay.ok().filter(|delay| !delay.is_zero()) else {
         return error("Invalid duration.");
     };
     let (runtime, name) = (call.runtime.clone(), call.arg(2).to_owned());
     match call.arg(1) {
         "" => Reply::Later(Box::pin(async move {
             sleep(delay).await;
-            Reply::Text("Done.\n".to_owned())
+            info("Done.")
         })),
         "srv-removable" if name.is_empty() => error("Missing server name (<backend>/<server>)."),
         "srv-removable" => Reply::Later(Box::pin(await_removable(runtime, name, delay))),
@@ -162,7 +163,7 @@ async fn await_backend_removable(runtime: Arc<Runtime>, name: String, delay: Dur
             return error(format!("Failed. {text}"));
         }
         if view.backend(&name).is_none_or(|proxy| !backends::is_busy(&proxy.state)) {
-            return Reply::Text("Done.\n".to_owned());
+            return info("Done.");
         }
         if Instant::now() >= deadline {
             return error("Wait delay expired.");
@@ -187,7 +188,7 @@ async fn await_removable(runtime: Arc<Runtime>, name: String, delay: Duration) -
             keeper.close_idle(&view.state.name, &server).await;
         }
         if !is_busy(&server) {
-            return Reply::Text("Done.\n".to_owned());
+            return info("Done.");
         }
         if Instant::now() >= deadline {
             return error("Wait delay expired.");

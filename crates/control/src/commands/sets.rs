@@ -11,7 +11,7 @@ use state::proxy::Admission;
 use state::{Admin, Server};
 
 use crate::admin;
-use crate::call::{Call, Reply, Severity, denied, error};
+use crate::call::{Call, Reply, Severity, denied, error, info};
 use crate::commands::places;
 use crate::view::{Level, ProxyView, Runtime, SeverityOutput, View};
 
@@ -146,7 +146,7 @@ fn set_ssl(server: &Server, how: &str) -> Reply {
         _ => return error("'set server <srv> ssl' expects 'on' or 'off'."),
     };
     if !server.switch_secured(on) {
-        return error("'set server <srv> ssl' cannot be set. default-server should define ssl settings.");
+        return error("'set server <srv> ssl' cannot be set.  default-server should define ssl settings");
     }
     Reply::Message(Severity::Notice, "server ssl setting updated.".into())
 }
@@ -282,7 +282,7 @@ fn set_published(call: &mut Call<'_>, published: bool) -> Reply {
     }
     proxy.state.unpublished.store(!published, Relaxed);
     let done = if published { "Backend published." } else { "Backend unpublished." };
-    Reply::Message(Severity::Notice, done.into())
+    info(done)
 }
 
 /// Runs `change` on the backend that the first argument names.

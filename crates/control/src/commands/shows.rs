@@ -10,7 +10,7 @@ use state::server::Health;
 use state::{Admin, Server};
 
 use crate::anonymous::Anonymous;
-use crate::call::{Call, Reply, error};
+use crate::call::{self, Call, Reply, error};
 use crate::statistics::info::{self, Format};
 use crate::statistics::pieces::{self, StatPieces};
 use crate::statistics::resolvers;
@@ -18,11 +18,11 @@ use crate::statistics::stat::{self, Filter, Show};
 use crate::view::{Level, ProxyView};
 
 pub(crate) fn version(call: &mut Call<'_>) -> Reply {
-    Reply::Text(call.runtime.version.into())
+    call::info(call.runtime.version)
 }
 
 pub(crate) fn echo(call: &mut Call<'_>) -> Reply {
-    Reply::Text(call.args.join(" "))
+    call::info(call.args.join(" "))
 }
 
 pub(crate) fn cli_level(call: &mut Call<'_>) -> Reply {

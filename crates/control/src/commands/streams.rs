@@ -181,7 +181,7 @@ pub(crate) fn show_sess(call: &mut Call<'_>) -> Reply {
         let one = wanted.id.is_some();
         let entries = collect(wanted).await;
         if one && entries.is_empty() {
-            return error("Session not found.");
+            return Reply::Text("Session not found.".to_owned());
         }
         let now = now_ms();
         let chunks: Vec<Vec<Snapshot>> = entries.chunks(64).map(<[_]>::to_vec).collect();

@@ -39,6 +39,7 @@ pub const COMMANDS: &[CommandRow] = &[
     row("echo",              "<text>",        "say that"),
     row("operator",          "",              "lower the level to operator"),
     row("user",              "",              "lower the level to user"),
+    row("set severity-output", "[none|number|string]", "the severity before the answers of commands passed on"),
     row("prompt",            "[i|n|p]",       "toggle interactive mode with a prompt"),
     row("expert-mode",       "[on|off]",      "for the commands passed on"),
     row("experimental-mode", "[on|off]",      "for the commands passed on"),

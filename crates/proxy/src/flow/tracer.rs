@@ -152,7 +152,8 @@ pub fn tell_of_process(plan: &Plan, event: Life) {
 fn line(filter: &TraceFilter, proxy: &str, text: &str) {
     let now = base::clock::WallTime::now();
     let who = format!("{}/{proxy}", filter.name);
-    eprintln!("{}.{:06} [{who:<20}] {text}", now.seconds, now.micros());
+    let line = format!("{}.{:06} [{who:<20}] {text}\n", now.seconds, now.micros());
+    base::output::to_standard_error(&line);
 }
 
 /// What is told of one stream.
@@ -436,7 +437,7 @@ impl Tracer {
         self.trace.each(self.request, &self.stretch, |watcher| {
             self.trace.channel_line(watcher, self.request, event, &more);
             if watcher.filter.hexdump && !watcher.filter.quiet {
-                eprint!("{}", hexdump(bytes, offset));
+                base::output::to_standard_error(&hexdump(bytes, offset));
             }
         });
     }

@@ -10,7 +10,10 @@ mod mirror;
 mod socket;
 pub(crate) mod syslog;
 
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::DateCache;
 use base::rare;
@@ -25,6 +28,7 @@ use state::server::ServerAddress;
 pub use header::Line;
 pub use mirror::open as open_mirrors;
 use socket::Sockets;
+pub use socket::open_inherited;
 
 use crate::shared::Shared;
 
@@ -103,7 +107,7 @@ impl Outbox {
     pub(crate) fn write(&mut self, shared: &Shared, maker: &Maker<'_>, env: &Env<'_>, report: &Report<'_>) {
         let mut lines = std::mem::take(&mut self.lines);
         let (mut has_common, mut has_structured) = (false, false);
-        for logger in maker.loggers {
+        for (index, logger) in maker.loggers.iter().enumerate() {
             if !Self::takes(logger, report.level) {
                 continue;
             }
@@ -138,16 +142,16 @@ impl Outbox {
             }
             let tag = profile.and_then(|profile| profile.tag.as_deref()).unwrap_or(maker.tag);
             let line = Line { structured, ..Line::own(report.level, tag, text) };
-            self.deliver(shared, logger, &line);
+            self.deliver(shared, (index, logger), &line);
         }
         self.lines = lines;
     }
 
     /// Sends a finished line to `loggers`.
     pub fn send_all(&mut self, shared: &Shared, loggers: &[Logger], line: &Line<'_>) {
-        for logger in loggers {
+        for (index, logger) in loggers.iter().enumerate() {
             if Self::takes(logger, line.level) {
-                self.deliver(shared, logger, line);
+                self.deliver(shared, (index, logger), line);
             }
         }
     }
@@ -157,8 +161,9 @@ impl Outbox {
         level <= logger.max_level && logger.sample.as_ref().is_none_or(|sample| sample.takes_next())
     }
 
-    /// Frames a line for its logger and hands it to the target.
-    fn deliver(&mut self, shared: &Shared, logger: &Logger, line: &Line<'_>) {
+    /// Frames a line for its logger and hands it to the target. `index` is the logger's among those
+    /// of its proxy.
+    fn deliver(&mut self, shared: &Shared, (index, logger): (usize, &Logger), line: &Line<'_>) {
         let mut framed = std::mem::take(&mut self.framed);
         framed.clear();
         self.header(logger, line, &mut framed);
@@ -168,9 +173,12 @@ impl Outbox {
         }
         framed.truncate(logger.max_length.saturating_sub(1));
         let sent = match &logger.target {
-            LogTarget::Address(address) => self.sockets.send(address, with_end(&mut framed)),
+            LogTarget::Address(address) => {
+                let sent = self.sockets.send(address, with_end(&mut framed));
+                sent.inspect_err(|error| report(shared, index, error)).is_ok()
+            }
             LogTarget::Ring(ring) => ring.write(&framed),
-            LogTarget::Backend(backend) => self.balance(shared, *backend, line.text, &mut framed),
+            LogTarget::Backend(backend) => self.balance(shared, *backend, line.text, (index, &mut framed)),
         };
         if !sent {
             LOST.note();
@@ -180,8 +188,14 @@ impl Outbox {
     }
 
     /// Sends a line to a server of a log backend; `text` is the line without its header, which
-    /// `log-hash` looks at.
-    fn balance(&mut self, shared: &Shared, backend: usize, text: &[u8], framed: &mut Vec<u8>) -> bool {
+    /// `log-hash` looks at. `index` is the logger's.
+    fn balance(
+        &mut self,
+        shared: &Shared,
+        backend: usize,
+        text: &[u8],
+        (index, framed): (usize, &mut Vec<u8>),
+    ) -> bool {
         let prepared = &shared.proxies[backend];
         let hash = match &prepared.plan.balance.algorithm {
             balance::Algorithm::LogHash(converters) => {
@@ -196,16 +210,16 @@ impl Outbox {
         let Some(server) = prepared.plan.servers.get(picked) else { return false };
         let sent = match &server.log {
             Some(LogServer::Ring(ring)) => ring.write(framed),
-            Some(LogServer::Datagram) => match &**server.state.address.load() {
-                ServerAddress::Ip(address) => self.sockets.send(&LogAddress::Udp(*address), with_end(framed)),
-                ServerAddress::Unix(path) => {
-                    self.sockets.send(&LogAddress::Unix(path.clone()), with_end(framed))
-                }
-                ServerAddress::Abstract { name, .. } => {
-                    self.sockets.send(&LogAddress::Abstract(name.clone()), with_end(framed))
-                }
-                ServerAddress::Unresolved | ServerAddress::Reverse => false,
-            },
+            Some(LogServer::Datagram) => {
+                let address = match &**server.state.address.load() {
+                    ServerAddress::Ip(address) => Some(LogAddress::Udp(*address)),
+                    ServerAddress::Unix(path) => Some(LogAddress::Unix(path.clone())),
+                    ServerAddress::Abstract { name, .. } => Some(LogAddress::Abstract(name.clone())),
+                    ServerAddress::Unresolved | ServerAddress::Reverse => None,
+                };
+                let sent = address.map(|address| self.sockets.send(&address, with_end(framed)));
+                sent.is_some_and(|sent| sent.inspect_err(|error| report(shared, index, error)).is_ok())
+            }
             // A server added at run time to a log backend: nothing carries its lines.
             None => false,
         };
@@ -222,6 +236,20 @@ impl Outbox {
         }
         sent
     }
+}
+
+/// Reports the first target that takes no line, once in the life of the process as HAProxy does. A
+/// slow reader is not reported.
+fn report(shared: &Shared, index: usize, error: &io::Error) {
+    static REPORTED: AtomicBool = AtomicBool::new(false);
+    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::WriteZero)
+        || REPORTED.swap(true, Relaxed)
+    {
+        return;
+    }
+    let number = error.raw_os_error().map(|number| format!(" (errno={number})")).unwrap_or_default();
+    let logger = index + 1;
+    (shared.services.alert)(&format!("sendmsg()/writev() failed in logger #{logger}: {error}{number}"));
 }
 
 /// Renders into a buffer that is used again.

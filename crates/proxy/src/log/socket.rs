@@ -4,17 +4,19 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::UdpSocket;
-use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
+use std::sync::Arc;
 
-use plan::log::LogAddress;
+use base::output::{self, Output};
+use plan::Plan;
+use plan::log::{LogAddress, LogTarget};
 
 /// Where lines of one kind of target leave.
 enum Socket {
     Udp(UdpSocket),
     Unix(UnixDatagram),
-    File(OwnedFd),
+    Inherited(Arc<Output>),
 }
 
 /// Those of one worker that were used before.
@@ -29,35 +31,67 @@ impl Sockets {
         Self { open: HashMap::new(), send_buffer }
     }
 
-    /// Sends a line; says whether it left.
-    pub(super) fn send(&mut self, address: &LogAddress, bytes: &[u8]) -> bool {
+    /// Sends a line without waiting.
+    ///
+    /// # Errors
+    /// Those of opening the target and of sending to it; `WouldBlock` if its reader is behind.
+    pub(super) fn send(&mut self, address: &LogAddress, bytes: &[u8]) -> io::Result<()> {
         if !self.open.contains_key(address) {
             // Tried again with the next line: the collector may come up.
-            let Ok(socket) = open(address, self.send_buffer) else { return false };
-            self.open.insert(address.clone(), socket);
+            self.open.insert(address.clone(), open(address, self.send_buffer)?);
         }
-        let Some(socket) = self.open.get(address) else { return false };
-        let sent = match socket {
-            Socket::Udp(socket) => socket.send(bytes).map(|_| ()),
-            Socket::Unix(socket) => socket.send(bytes).map(|_| ()),
-            Socket::File(file) => write_whole(file, bytes),
-        };
-        let Err(error) = sent else { return true };
+        let Some(socket) = self.open.get(address) else { return Ok(()) };
+        let Err(error) = socket.send(bytes) else { return Ok(()) };
         let gone = matches!(
             error.kind(),
             io::ErrorKind::ConnectionRefused | io::ErrorKind::NotConnected | io::ErrorKind::NotFound
         );
         if gone && matches!(socket, Socket::Unix(_)) {
-            // The daemon behind a UNIX socket was restarted: connect anew and try once more.
+            // The daemon behind a UNIX socket was restarted: connect again and try once more.
             self.open.remove(address);
-            let Ok(Socket::Unix(socket)) = open(address, self.send_buffer) else { return false };
-            let sent = socket.send(bytes).is_ok();
-            self.open.insert(address.clone(), Socket::Unix(socket));
+            let socket = open(address, self.send_buffer)?;
+            let sent = socket.send(bytes);
+            self.open.insert(address.clone(), socket);
             return sent;
         }
-        // A refused datagram tells of an earlier one; this one may have gone.
-        error.kind() == io::ErrorKind::ConnectionRefused && matches!(address, LogAddress::Udp(_))
+        // A refused datagram is about an earlier one; this one may have been sent.
+        match (error.kind(), address) {
+            (io::ErrorKind::ConnectionRefused, LogAddress::Udp(_)) => Ok(()),
+            _ => Err(error),
+        }
     }
+}
+
+impl Socket {
+    fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Udp(socket) => socket.send(bytes).map(|_| ()),
+            Self::Unix(socket) => socket.send(bytes).map(|_| ()),
+            Self::Inherited(output) => output.write(bytes),
+        }
+    }
+}
+
+/// Opens the inherited descriptors that log lines go to while the process still has the rights of
+/// its start. The standard streams of a process that goes to the background are replaced later and
+/// are opened with their first line.
+pub fn open_inherited(plan: &Plan) {
+    let mut numbers = Vec::new();
+    let of_proxies = plan.proxies.iter().flat_map(|proxy| &proxy.loggers);
+    for logger in plan.global.loggers.iter().chain(of_proxies) {
+        if let LogTarget::Address(LogAddress::Descriptor(number)) = &logger.target
+            && !numbers.contains(number)
+            && !(plan.global.daemon && *number <= 2)
+        {
+            numbers.push(*number);
+            // A descriptor that is not open is reported with the first line for it.
+            let _ = inherited(*number);
+        }
+    }
+}
+
+fn inherited(number: i32) -> io::Result<Arc<Output>> {
+    output::shared(number, || net::sys::duplicate_inherited(number))
 }
 
 fn open(address: &LogAddress, send_buffer: usize) -> io::Result<Socket> {
@@ -84,12 +118,6 @@ fn open(address: &LogAddress, send_buffer: usize) -> io::Result<Socket> {
             socket.set_nonblocking(true)?;
             Socket::Unix(socket)
         }
-        LogAddress::Descriptor(number) => Socket::File(net::sys::duplicate_inherited(*number)?),
+        LogAddress::Descriptor(number) => Socket::Inherited(inherited(*number)?),
     })
-}
-
-/// A line to a file, pipe or terminal: in one write, so that lines of several workers do not mix.
-fn write_whole(file: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
-    let written = rustix::io::write(file, bytes)?;
-    if written == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }

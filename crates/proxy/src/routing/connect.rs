@@ -371,6 +371,9 @@ pub(crate) fn set_options(stream: &Stream, backend: &Proxy) {
 async fn place(client: &Client, server: &Rc<LocalServer>) -> Result<Open, Fault> {
     let worker = &client.worker;
     let process = &worker.shared.process;
+    if base::memory::is_short() {
+        return Err(unreached::by_memory());
+    }
     if process.uses(&process.crowded_from_fds) {
         worker.pools.evict_any(&worker.locals);
     }

@@ -15,7 +15,7 @@ use crate::fault::Fault;
 pub(crate) static NO_DESCRIPTOR: Rare =
     rare!(Count, "by_kernel()", "no descriptor is left for a connection to a server");
 pub(crate) static NO_MEMORY: Rare =
-    rare!(Count, "by_kernel()", "the system has no memory for a connection to a server");
+    rare!(Count, "by_memory()", "there is no memory for a connection to a server");
 pub(crate) static NO_PORT: Rare =
     rare!(Count, "by_kernel()", "no source port or address is left for a connection to a server");
 
@@ -36,6 +36,12 @@ pub(super) fn by_kernel(error: &io::Error) -> Fault {
     };
     seen.note();
     Fault::Resource(resource)
+}
+
+/// Memory is short under the limit of the process: no connection is tried.
+pub(super) fn by_memory() -> Fault {
+    NO_MEMORY.note();
+    Fault::Resource(ConnectionError::SYSTEM_MEMORY)
 }
 
 /// What a proxy that speaks SOCKS4 made of it.

@@ -30,6 +30,9 @@ pub(crate) static NOT_ACCEPTED: Rare =
 /// How long accepting pauses when descriptors or memory ran out, unless a connection ends before.
 const SHORTAGE: Duration = Duration::from_millis(100);
 
+/// How often it is looked whether memory suffices for one more connection.
+const LOOK_FOR_MEMORY: Duration = Duration::from_millis(5);
+
 /// How often it is looked meanwhile whether one has ended.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -68,6 +71,9 @@ pub async fn serve(
         }
         if !gate.admitted().await {
             return;
+        }
+        if base::memory::is_short() || worker.shared.process.accepted_in_shortage.load(Relaxed) > 0 {
+            await_memory(&worker).await;
         }
         // `tune.maxaccept`: others have their turn in between.
         if most > 0 && in_a_row >= most {
@@ -308,6 +314,23 @@ fn choose(own: usize, workers: &[usize]) -> usize {
         // Rather stay than wake another thread.
         std::cmp::Ordering::Equal if second == own => own,
         std::cmp::Ordering::Equal => first,
+    }
+}
+
+/// Waits while memory is short and there are more connections than the process accepts then. Looks
+/// at the number, as connections end everywhere.
+async fn await_memory(worker: &Worker) {
+    let process = &worker.shared.process;
+    let is_full = || {
+        let most = process.accepted_in_shortage.load(Relaxed);
+        let most = if most == 0 && base::memory::is_short() { 1 } else { most };
+        most > 0 && process.connections.load(Relaxed) >= most
+    };
+    if is_full() {
+        NOT_ACCEPTED.note();
+    }
+    while is_full() {
+        timer::sleep(LOOK_FOR_MEMORY).await;
     }
 }
 

@@ -86,6 +86,7 @@ pub(crate) fn serve(plan: impl Into<Arc<Plan>>) -> Vec<SocketAddr> {
         }),
         resolve: Box::new(|_, _, _| Box::pin(std::future::ready(None))),
         serve_peer: Box::new(|_, _, _| Box::pin(std::future::ready(()))),
+        alert: Box::new(|text| panic!("{text}")),
     };
     let shared = Arc::new(Shared::new(plan.clone(), Arc::new(Process::default()), services));
     let mut addresses = Vec::new();

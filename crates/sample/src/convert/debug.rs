@@ -1,7 +1,8 @@
 //! Showing what passes through an expression, for those who look for faults in it.
 
-use std::io::Write;
 use std::sync::Arc;
+
+use base::output::Standard;
 
 use super::{Convert, row};
 use crate::args::{Arg, Args, Kind, Prepared, Spec, opt, text_of};
@@ -45,10 +46,10 @@ fn prepare(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
 
 fn debug<'a>(value: Value<'a>, args: &'a Args, _: &'a Env<'a>) -> Option<Value<'a>> {
     let line = describe(&value, args.bytes(0).unwrap_or_default());
-    // A terminal that is gone is no reason to end a request, nor is a ring that takes no more.
+    // Output that is lost does not end the request.
     match args.prepared(2)? {
-        Destination::Stdout => drop(std::io::stdout().write_all(&line)),
-        Destination::Stderr => drop(std::io::stderr().write_all(&line)),
+        Destination::Stdout => drop(Standard::Output.write(&line)),
+        Destination::Stderr => drop(Standard::Error.write(&line)),
         Destination::Ring(ring) => {
             ring.write(line.strip_suffix(b"\n").unwrap_or(&line));
         }

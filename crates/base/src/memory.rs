@@ -1,0 +1,21 @@
+//! Whether the process is short of memory: an allocation failed under a limit (`-m`, `ulimit -v`),
+//! and what was kept for this case is in use.
+//!
+//! Set and cleared by `process`, which has the allocator. Until the shortage ends listeners accept
+//! less, requests get 503 instead of a connection to a server, and no buffer is made.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+static SHORT: AtomicBool = AtomicBool::new(false);
+
+/// Whether memory is short.
+#[inline]
+pub fn is_short() -> bool {
+    SHORT.load(Relaxed)
+}
+
+/// Begins or ends a shortage. Allocates nothing.
+pub fn set_short(short: bool) {
+    SHORT.store(short, Relaxed);
+}

@@ -1,0 +1,242 @@
+//! Text for descriptors that the process was started with: standard output, standard error and the
+//! `fd@N` of `log` lines.
+//!
+//! A pipe, a terminal or a socket may be read slowly or not at all. [`Output::write`] never waits for
+//! the reader: text that does not fit is lost, and the caller counts it. A regular file has no
+//! reader and is written as usual.
+//!
+//! `O_NONBLOCK` belongs to the open file and not to the descriptor, so setting it changes the file
+//! for every process that shares it, such as a shell. Pipes and terminals are therefore opened again
+//! through `/proc`. The flag is set on the shared file only if that fails: without `/proc`, or
+//! without permission after a change of user. Called by logs, messages and traces.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::net::{SendAncillaryBuffer, SendFlags};
+
+/// An open file that can be written without waiting.
+#[derive(Debug)]
+enum Open {
+    /// Regular files, and pipes and devices with `O_NONBLOCK`.
+    File(OwnedFd),
+    /// Sockets: each call asks not to wait.
+    Socket(OwnedFd),
+}
+
+/// A descriptor to which text is written without waiting for its reader. Threads share it.
+#[derive(Debug)]
+pub struct Output {
+    open: RwLock<Open>,
+    /// Whether the latest text was written in part, so that the next one needs a line of its own.
+    cut: AtomicBool,
+}
+
+impl Output {
+    /// Prepares a copy of an inherited descriptor.
+    ///
+    /// # Errors
+    /// The error of fstat(2) or fcntl(2).
+    pub fn new(descriptor: OwnedFd) -> io::Result<Self> {
+        Ok(Self { open: RwLock::new(Open::new(descriptor)?), cut: AtomicBool::new(false) })
+    }
+
+    /// Writes `text`, which ends with a line feed, in one system call: up to `PIPE_BUF` bytes to a
+    /// pipe are written whole or not at all (pipe(7)).
+    ///
+    /// # Errors
+    /// `WouldBlock` if the reader is behind, `WriteZero` if a part of the text was written, and other
+    /// errors of write(2) or sendmsg(2).
+    pub fn write(&self, text: &[u8]) -> io::Result<()> {
+        let was_cut = self.cut.load(Relaxed) && self.cut.swap(false, Relaxed);
+        let parts = [IoSlice::new(b"\n"), IoSlice::new(text)];
+        let parts = if was_cut { &parts[..] } else { &parts[1..] };
+        let written = match &*self.open.read().unwrap_or_else(PoisonError::into_inner) {
+            Open::File(file) => rustix::io::retry_on_intr(|| rustix::io::writev(file, parts)),
+            Open::Socket(socket) => rustix::io::retry_on_intr(|| {
+                let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+                let mut nothing: [MaybeUninit<u8>; 0] = [];
+                rustix::net::sendmsg(socket, parts, &mut SendAncillaryBuffer::new(&mut nothing), flags)
+            }),
+        };
+        let begun = usize::from(was_cut);
+        match written {
+            Ok(length) if length == begun + text.len() => return Ok(()),
+            // The line feed alone was written.
+            Ok(length) if length == begun => {}
+            Ok(_) => self.cut.store(true, Relaxed),
+            Err(error) => {
+                if was_cut {
+                    self.cut.store(true, Relaxed);
+                }
+                return Err(error.into());
+            }
+        }
+        Err(io::ErrorKind::WriteZero.into())
+    }
+
+    fn replace(&self, descriptor: OwnedFd) -> io::Result<()> {
+        let open = Open::new(descriptor)?;
+        *self.open.write().unwrap_or_else(PoisonError::into_inner) = open;
+        self.cut.store(false, Relaxed);
+        Ok(())
+    }
+}
+
+impl Open {
+    fn new(descriptor: OwnedFd) -> io::Result<Self> {
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(&descriptor)?.st_mode);
+        match kind {
+            FileType::Socket => return Ok(Self::Socket(descriptor)),
+            FileType::Fifo | FileType::CharacterDevice => {}
+            _ => return Ok(Self::File(descriptor)),
+        }
+        let flags = rustix::fs::fcntl_getfl(&descriptor)?;
+        if flags.contains(OFlags::NONBLOCK) {
+            return Ok(Self::File(descriptor));
+        }
+        let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+        let own = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        if let Ok(file) = rustix::fs::open(path, own, Mode::empty()) {
+            return Ok(Self::File(file));
+        }
+        rustix::fs::fcntl_setfl(&descriptor, flags | OFlags::NONBLOCK)?;
+        Ok(Self::File(descriptor))
+    }
+}
+
+/// The outputs of this process by the number of their descriptor. There are as many as the
+/// configuration names.
+static OUTPUTS: Mutex<Vec<(i32, Arc<Output>)>> = Mutex::new(Vec::new());
+
+/// The output for the descriptor `number`, which `duplicate` copies when it is first wanted. Later
+/// calls return the same output, so that all threads see whether a line was cut.
+///
+/// # Errors
+/// Those of `duplicate` and of [`Output::new`].
+pub fn shared(number: i32, duplicate: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<Arc<Output>> {
+    let mut outputs = OUTPUTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, output)) = outputs.iter().find(|(known, _)| *known == number) {
+        return Ok(output.clone());
+    }
+    let output = Arc::new(Output::new(duplicate()?)?);
+    outputs.push((number, output.clone()));
+    Ok(output)
+}
+
+/// A standard stream of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standard {
+    /// Standard output.
+    Output,
+    /// Standard error.
+    Error,
+}
+
+impl Standard {
+    const BOTH: [Self; 2] = [Self::Output, Self::Error];
+
+    fn descriptor(self) -> BorrowedFd<'static> {
+        match self {
+            Self::Output => rustix::stdio::stdout(),
+            Self::Error => rustix::stdio::stderr(),
+        }
+    }
+
+    /// Opens the stream for writing while the process still has the rights of its start.
+    ///
+    /// # Errors
+    /// Those of [`Output::new`].
+    pub fn open(self) -> io::Result<Arc<Output>> {
+        let descriptor = self.descriptor();
+        shared(descriptor.as_raw_fd(), || descriptor.try_clone_to_owned())
+    }
+
+    /// Writes `text` as [`Output::write`] does.
+    ///
+    /// # Errors
+    /// Those of [`Output::new`] and [`Output::write`].
+    pub fn write(self, text: &[u8]) -> io::Result<()> {
+        self.open()?.write(text)
+    }
+}
+
+/// Opens the outputs for the standard streams again after other files took their place (`-D`), so
+/// that the earlier files are closed.
+pub fn reopen_standard() {
+    let outputs = OUTPUTS.lock().unwrap_or_else(PoisonError::into_inner);
+    for stream in Standard::BOTH.map(Standard::descriptor) {
+        let opened = outputs.iter().find(|(number, _)| *number == stream.as_raw_fd());
+        if let Some((_, output)) = opened
+            && let Ok(descriptor) = stream.try_clone_to_owned()
+        {
+            // An output that cannot be opened keeps its file.
+            let _ = output.replace(descriptor);
+        }
+    }
+}
+
+/// Writes a message to standard error without waiting for its reader.
+pub fn to_standard_error(text: &str) {
+    // Standard error is the last place to report to.
+    let _ = Standard::Error.write(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// Fills `output` until it takes no more; the number of lines written whole.
+    fn fill(output: &Output, line: &[u8]) -> usize {
+        let lines = (0..1 << 16).take_while(|_| output.write(line).is_ok()).count();
+        assert!(lines < 1 << 16, "an output without a reader takes everything");
+        lines
+    }
+
+    #[test]
+    fn full_pipes_lose_lines_and_keep_their_flags() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let kept = OwnedFd::from(writer.try_clone().unwrap());
+        let output = Output::new(writer.into()).unwrap();
+        let line = [b'x'; 99].into_iter().chain([b'\n']).collect::<Vec<u8>>();
+        let lines = fill(&output, &line);
+        assert!(lines > 0);
+        let error = output.write(&line).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        let flags = rustix::fs::fcntl_getfl(&kept).unwrap();
+        assert!(!flags.contains(OFlags::NONBLOCK), "other processes share the file");
+        drop((kept, reader));
+        assert_eq!(output.write(&line).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn lines_behind_a_cut_one_begin_a_line() {
+        let (mut reader, writer) = UnixStream::pair().unwrap();
+        let output = Output::new(writer.into()).unwrap();
+        let mut line = vec![b'x'; 3000];
+        line.push(b'\n');
+        fill(&output, &line);
+        let mut all = Vec::new();
+        reader.set_nonblocking(true).unwrap();
+        let _ = reader.read_to_end(&mut all);
+        output.write(b"next\n").unwrap();
+        let _ = reader.read_to_end(&mut all);
+        assert!(all.ends_with(b"\nnext\n"));
+    }
+
+    #[test]
+    fn outputs_of_one_descriptor_are_the_same() {
+        let open = || Ok(OwnedFd::from(std::fs::File::options().write(true).open("/dev/null")?));
+        let first = shared(-5, open).unwrap();
+        assert!(Arc::ptr_eq(&first, &shared(-5, || unreachable!("it is open already")).unwrap()));
+        assert!(first.write(b"text\n").is_ok());
+    }
+}

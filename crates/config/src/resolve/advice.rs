@@ -1,0 +1,66 @@
+//! Advice about statements that are allowed and suspicious (`-dD`; management manual, chapter 3): it
+//! changes neither the plan nor the exit code.
+
+use diag::{Diagnostic, Severity};
+
+use crate::draft::{Draft, Kind};
+use crate::resolve::servers::MadeServer;
+use crate::resolve::{Context, Pending};
+
+/// Looks at the order of the sections.
+pub(crate) fn sections(draft: &Draft, context: &mut Context<'_>) {
+    if !context.setting.diagnostics {
+        return;
+    }
+    let mut has_other = false;
+    for section in &draft.sections {
+        if section.kind != Kind::Global {
+            has_other = true;
+        } else if has_other {
+            let text = "global section detected after a non-global one, the prevalence of their statements is unspecified";
+            context.diagnostics.push(
+                Diagnostic::new(Severity::Diag, "a `global` section stands behind other sections")
+                    .at(section.keyword.span())
+                    .haproxy(text),
+            );
+        }
+    }
+}
+
+/// Looks at the servers of a backend.
+pub(crate) fn servers(proxy: &Pending<'_>, servers: &[MadeServer<'_>], context: &mut Context<'_>) {
+    if !context.setting.diagnostics {
+        return;
+    }
+    let backend = proxy.settings.name;
+    let mut cookies: Vec<&str> = Vec::new();
+    for MadeServer { statement, draft, state, .. } in servers {
+        let name = &state.name;
+        let mut advise = |message: String, text: String| {
+            let advice = Diagnostic::new(Severity::Diag, message).at(statement.keyword_span());
+            context.diagnostics.push(advice.haproxy(text));
+        };
+        if draft.weight == 0 {
+            advise(
+                format!("server `{backend}/{name}` has weight 0 and is never chosen by balancing"),
+                format!(
+                    "'server {backend}/{name}' : configured with weight of 0 will never be selected by load balancing \
+                     algorithms"
+                ),
+            );
+        }
+        // Backup servers may share the cookie of the server that they replace.
+        let Some(cookie) = draft.cookie.filter(|_| !draft.backup) else { continue };
+        if cookies.contains(&cookie) {
+            advise(
+                format!("server `{backend}/{name}` has the cookie value of a server before it"),
+                format!(
+                    "'server {name}' : same cookie value is set for a previous non-backup server in the same backend, it \
+                     may break connection persistence"
+                ),
+            );
+        } else {
+            cookies.push(cookie);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Memory under a limit: `-m`, or one that the process was started with (`ulimit -v`, `ulimit -d`).
+//!
+//! Without a limit nothing here runs. With one, the process keeps a reserve of address space. The
+//! first allocation that fails releases it (`process::Allocator`), and load is shed until it is
+//! kept again: listeners accept less, requests get 503, connections that need a buffer are closed.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use base::rare::Rare;
+use base::{memory, rare};
+use diag::Severity;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use state::Process;
+
+use crate::messages::Messages;
+
+/// The settings that mimalloc and the C library read when they are first used. Arenas are address
+/// space in advance, up to 1 GiB at once, which the limits count.
+const ALLOCATORS: [(&str, &str); 2] = [("MIMALLOC_ARENA_RESERVE", "0"), ("MALLOC_ARENA_MAX", "1")];
+
+/// The least and the most that is kept in reserve, in bytes; between them, an eighth of the limit.
+const RESERVE: (u64, u64) = (4 << 20, 64 << 20);
+
+/// How often a shortage is looked for, and its end tried.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Looks between two steps in which listeners accept more again.
+const LOOKS_TO_GROW: u32 = 5;
+
+static SHORTAGE: Rare = rare!(Count, "watch()", "memory reached its limit: load is shed");
+
+/// Sets the limit of `-m`, in megabytes, and returns it in bytes, 0 for none. Programs that are
+/// started inherit it.
+///
+/// # Errors
+/// In words for the operator: the system refuses the limit.
+pub(crate) fn limit(megabytes: Option<u64>) -> Result<u64, String> {
+    let Some(bytes) = megabytes.filter(|limit| *limit > 0).map(|limit| limit.saturating_mul(1 << 20)) else {
+        return Ok(0);
+    };
+    let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
+    setrlimit(Resource::Data, limit)
+        .map(|()| bytes)
+        .map_err(|error| format!("[haproxy.main()] Cannot limit memory to {bytes} bytes: {error}."))
+}
+
+/// The least limit in force, in bytes.
+fn least() -> Option<u64> {
+    [Resource::Data, Resource::As].into_iter().filter_map(|resource| getrlimit(resource).current).min()
+}
+
+/// Executes the program again where a limit is in force, with allocators that take no memory in
+/// advance: they are in use before the limit is known. Returns if there is no limit, or if this is
+/// that execution. Call it while there is one thread and nothing is open.
+///
+/// # Errors
+/// Those of [`limit`].
+pub(crate) fn execute_again(megabytes: Option<u64>) -> Result<(), String> {
+    limit(megabytes)?;
+    let Some(limit) = least() else { return Ok(()) };
+    if std::env::var_os(ALLOCATORS[0].0).is_some() {
+        // What fails in the meantime is reported by `watch`, which tries again.
+        let _ = process::reserve_memory(reserve_of(limit));
+        return Ok(());
+    }
+    if let Ok(program) = std::env::current_exe() {
+        let mut words = std::env::args_os();
+        let mut command = Command::new(program);
+        command.arg0(words.next().unwrap_or_default()).args(words).envs(ALLOCATORS);
+        // It goes on as it is where that fails: a limit above what it takes in advance suffices.
+        let _ = command.exec();
+    }
+    Ok(())
+}
+
+/// How much is kept in reserve under a limit, in bytes.
+fn reserve_of(limit: u64) -> usize {
+    (limit / 8).clamp(RESERVE.0, RESERVE.1) as usize
+}
+
+/// Watches for shortages, if there is a limit. The process has all its threads.
+///
+/// # Errors
+/// In words for the operator: less is left than the reserve once more.
+pub(crate) fn watch(process: &Arc<Process>, messages: Messages) -> Result<(), String> {
+    let Some(limit) = least() else { return Ok(()) };
+    let reserve = reserve_of(limit);
+    let kept = process::reserve_memory(reserve).is_ok();
+    let has_room = Vec::<u8>::new().try_reserve_exact(reserve).is_ok() && !memory::is_short();
+    let watching = {
+        let process = process.clone();
+        move || {
+            let mut watch = Watch { process, reserve, looks: 0, was_short: false };
+            loop {
+                std::thread::sleep(LOOK);
+                watch.look(messages);
+            }
+        }
+    };
+    let builder = std::thread::Builder::new().name("weir/memory".into());
+    if kept && has_room && builder.spawn(watching).is_ok() {
+        return Ok(());
+    }
+    Err(format!(
+        "[haproxy.main()] {} MiB of memory are too few: {} MiB must be left after the start. Raise '-m', 'ulimit -v' \
+         or 'ulimit -d', or lower 'nbthread'.",
+        limit >> 20,
+        (2 * reserve) >> 20,
+    ))
+}
+
+/// What is known between two looks.
+struct Watch {
+    process: Arc<Process>,
+    reserve: usize,
+    /// Since listeners last accepted less, or more again.
+    looks: u32,
+    was_short: bool,
+}
+
+impl Watch {
+    fn look(&mut self, messages: Messages) {
+        let accepted = &self.process.accepted_in_shortage;
+        if memory::is_short() {
+            if !std::mem::replace(&mut self.was_short, true) {
+                SHORTAGE.note();
+                let connections = self.process.connections.load(Relaxed);
+                accepted.store((connections - connections / 4).max(1), Relaxed);
+                self.looks = 0;
+                messages.say(
+                    Severity::Warning,
+                    "Memory has reached its limit: connections and requests are refused until some is free.",
+                );
+            }
+            for worker in 0..runtime::shard::workers() {
+                runtime::worker::post(worker, runtime::buffer::flush);
+            }
+            if process::reserve_memory(self.reserve).is_ok() {
+                memory::set_short(false);
+            }
+            return;
+        }
+        self.was_short = false;
+        let now = accepted.load(Relaxed);
+        self.looks += 1;
+        if now > 0 && self.looks >= LOOKS_TO_GROW {
+            self.looks = 0;
+            let more = now.saturating_add(now / 32 + 1);
+            let limit = self.process.maxconn.load(Relaxed);
+            accepted.store(if limit > 0 && more >= limit { 0 } else { more }, Relaxed);
+        }
+    }
+}
+
+/// The event that is counted here.
+pub(crate) fn rare() -> [&'static Rare; 1] {
+    [&SHORTAGE]
+}
