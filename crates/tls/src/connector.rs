@@ -96,7 +96,7 @@ impl Current {
     /// The engine that sends that name. One that neither can send is left out by rustls.
     fn side(&self, name: Option<&str>) -> &Arc<Side> {
         let is_sent = |name: &str| !name.is_empty() && name.len() <= NAME_MAX && !name.contains('\0');
-        let is_odd = legacy::BUILT_IN
+        let is_odd = self.connecting.parameters.takes_odd_names
             && matches!(*self.side, Side::Rustls(_))
             && name.is_some_and(|name| !takes_name(name.as_bytes()) && is_sent(name));
         if !is_odd {

@@ -84,7 +84,7 @@ impl Prepared {
     /// Whether rustls answers this client.
     pub(crate) fn is_for_rustls(&self, hello: &Hello<'_>) -> bool {
         let Entry { certificate, options, .. } = &self.entry;
-        if legacy::BUILT_IN && !hello.server_name.is_none_or(takes_name) {
+        if options.parameters.takes_odd_names && !hello.server_name.is_none_or(takes_name) {
             return false;
         }
         !self.needs_openssl()
