@@ -199,8 +199,6 @@ fn step(
         sockets: None,
         complete: true,
         counts_requests: match about {
-            // What a frontend's rules on content begin to track counts the request once they let it pass.
-            About::Content { proxy, .. } => proxy.index != client.frontend.index,
             About::Request(_) | About::Response(..) | About::Cached(_) => true,
             _ => false,
         },
