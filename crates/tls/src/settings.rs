@@ -65,7 +65,7 @@ impl Default for Parameters {
             peer_sigalgs: Vec::new(),
             prefer_client: false,
             compresses: true,
-            takes_odd_names: crate::legacy::BUILT_IN,
+            takes_odd_names: cfg!(feature = "legacy-tls"),
             legacy: None,
         }
     }

@@ -102,6 +102,7 @@ fn server<'a>(
     check_name(name)?;
     let title = format!("server {}/{name}", proxy.settings.name);
     let place = parse_place(address, &args)?;
+    args.warn_of_mptcp(address);
     if proxy.settings.mode != Mode::Log || proxy.settings.kind == Kind::Ring {
         refuse_datagrams(&place, address)?;
     }
@@ -145,6 +146,7 @@ fn template<'a>(
         })?;
     let address = args.required("<addr>[:<port>]")?;
     let place = parse_place(address, &args)?;
+    args.warn_of_mptcp(address);
     if proxy.settings.mode != Mode::Log {
         refuse_datagrams(&place, address)?;
     }
