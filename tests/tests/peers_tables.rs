@@ -535,6 +535,6 @@ fn successors_add_their_predecessors_counts_to_their_own() {
     });
     let count = requests.into_inner();
     let wanted = format!("/k gpc0={count} http_req_cnt={count} http_req_rate(3600000)={count}");
-    let all = || old.entries("f").iter().any(|entry| *entry == wanted);
+    let all = || old.entries("f").contains(&wanted);
     assert!(eventually(all), "{wanted}: {:?}", old.entries("f"));
 }

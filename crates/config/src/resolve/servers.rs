@@ -379,6 +379,10 @@ fn lookup(line: &ServerLine<'_>, proxy: &Pending<'_>, context: &mut Context<'_>)
             }
         }
     }
+    if service && line.draft.resolvers.is_some() {
+        // Its records are asked for at run time, and `libc` has none of them.
+        return None;
+    }
     let (backend, name, address) = (proxy.settings.name, &line.name, line.address_word);
     let shown = shown_name(line);
     if context.setting.ignore_resolution_failures {

@@ -198,10 +198,7 @@ fn step(
         longest_head: usize::MAX,
         sockets: None,
         complete: true,
-        counts_requests: match about {
-            About::Request(_) | About::Response(..) | About::Cached(_) => true,
-            _ => false,
-        },
+        counts_requests: matches!(about, About::Request(_) | About::Response(..) | About::Cached(_)),
         now_ms,
     };
     let Some(x) = x else {
