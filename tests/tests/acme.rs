@@ -351,7 +351,6 @@ fn what_is_wrong_with_a_section_is_told_with_its_line() {
         (section("") + &section(""), "acme 'LE' has same name as another acme"),
         (section(" account-keys x"), "account-keys"),
         (loaded("acme LE", ""), "is ordered for no name"),
-        (loaded("domains a.test", ""), "nobody is asked for it"),
         (
             loaded("acme LX domains a.test", ""),
             "acme 'LX' was used on a crt line, but no 'LX' section exists!",

@@ -60,10 +60,15 @@ fn a_server_that_talks_nonsense_is_answered_with_502() {
     const SWITCHING: &[u8] = b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nbytes";
     const WAITING: &str =
         "GET /x HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\nContent-Length: 9\r\n\r\nbody";
-    let cases: [(&str, &[u8], &str); 3] = [
+    const ASKING: &str = "GET /x HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n";
+    let cases: [(&str, &[u8], &str); 7] = [
         (LAST, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n", "chunks"),
         (LAST, SWITCHING, "nobody asked"),
         (WAITING, SWITCHING, "the body is not over"),
+        (ASKING, b"HTTP/1.1 101 Switching\r\n\r\nbytes", "no protocol"),
+        (ASKING, b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\nbytes", "not for this connection"),
+        (ASKING, b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: y\r\n\r\n", "another protocol"),
+        (ASKING, b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x, y\r\n\r\n", "one more"),
     ];
     for (request, response, why) in cases {
         let origin = says(response);

@@ -200,3 +200,21 @@ fn stick_tables_that_memory_cannot_hold_are_refused_at_start() {
     assert!(weir.says("[WARNING]") && weir.says("Stick tables take "));
     assert_eq!(client::get(port, "/").map(|answer| answer.status), Some(200));
 }
+
+#[test]
+fn the_reserve_for_added_headers_is_half_of_a_buffer_at_most() {
+    for tune in
+        ["tune.maxrewrite 16384", "tune.maxrewrite 100000", "tune.maxrewrite 9000\n tune.bufsize 16000"]
+    {
+        let port = free_port();
+        let text = format!(
+            "global\n {tune}\ndefaults\n mode http\n timeout client 5s\n timeout server 5s\n timeout connect 5s\n\
+             frontend f\n bind 127.0.0.1:{port}\n http-request return status 200\n"
+        );
+        let _weir = Weir::start(&text, &[port]);
+        let header = "b".repeat(3500);
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\nX-L: {header}\r\n\r\n");
+        let answer = client::exchange(port, &request).expect("an answer");
+        assert_eq!(answer.status, 200, "{tune}");
+    }
+}

@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::net::UdpSocket;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use weir_tests::{Authority, Haproxy, Scratch, Weir, ask, eventually, free_port, scratch};
 
@@ -498,4 +499,42 @@ fn peers_speak_tls_where_bind_and_default_server_say_so() {
     let new = weir(0, &["-sf", &pid]);
     ends_cleanly(&mut first);
     all_agree(&[&new], "b", 3);
+}
+
+#[test]
+fn successors_add_their_predecessors_counts_to_their_own() {
+    let traffic = free_port();
+    let tables = format!(
+        "frontend f\n  mode http\n  bind 127.0.0.1:{traffic}\n  \
+         stick-table type string size 1k expire 1h store gpc0,http_req_cnt,http_req_rate(1h) peers P\n  \
+         http-request track-sc0 path\n  http-request sc-inc-gpc0(0)\n  http-request return status 200\n"
+    );
+    let group = Group::new(&tables, "");
+    let (ended, requests) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut old = group.weir(0, &NAMES[..1]);
+    std::thread::scope(|scope| {
+        let client = || {
+            while !ended.load(Relaxed) {
+                let response = weir_tests::client::get(traffic, "/k").expect("some process answers");
+                assert_eq!(response.status, 200);
+                requests.fetch_add(1, Relaxed);
+            }
+        };
+        scope.spawn(client);
+        scope.spawn(client);
+        for take_over in [true, false, true] {
+            let before = requests.load(Relaxed);
+            assert!(eventually(|| requests.load(Relaxed) > before + 100));
+            let (socket, pid) = (group.socket(0).display().to_string(), pid(&old));
+            let arguments: &[&str] = if take_over { &["-x", &socket, "-sf", &pid] } else { &["-sf", &pid] };
+            let new = group.weir_with(0, &NAMES[..1], arguments);
+            ends_cleanly(&mut old);
+            old = new;
+        }
+        ended.store(true, Relaxed);
+    });
+    let count = requests.into_inner();
+    let wanted = format!("/k gpc0={count} http_req_cnt={count} http_req_rate(3600000)={count}");
+    let all = || old.entries("f").contains(&wanted);
+    assert!(eventually(all), "{wanted}: {:?}", old.entries("f"));
 }

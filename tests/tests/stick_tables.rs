@@ -249,3 +249,59 @@ fn a_backend_with_a_table_is_not_removed_at_run_time() {
     weir.ask("unpublish backend t");
     assert!(weir.ask("del backend t").contains("Cannot remove a backend with stick-table."));
 }
+
+/// How many of eight requests get an answer, and how many the table `t` counts.
+fn within_limit(frontend: &str, backend: &str) -> (usize, String) {
+    let origin = Origin::text("ok");
+    let (weir, port) = start(
+        &format!("{frontend}\n default_backend b"),
+        &format!(
+            "backend b\n {backend}\n server s 127.0.0.1:{}\n\
+             backend t\n stick-table type ip size 10 expire 1h store http_req_cnt,http_req_rate(1h)\n",
+            origin.port()
+        ),
+    );
+    let answered = (0..8).filter(|_| get(port, "/").is_some_and(|answer| answer.status == 200)).count();
+    let shown = weir.ask("show table t");
+    let counted = shown.split("http_req_cnt=").nth(1).and_then(|rest| rest.split(' ').next());
+    (answered, counted.unwrap_or_default().to_owned())
+}
+
+#[test]
+fn requests_that_rules_on_content_reject_are_not_counted() {
+    let content = "tcp-request content track-sc0 src table t";
+    let reject = "tcp-request content reject if { src_http_req_rate(t) ge 5 }";
+    let both = format!("{content}\n {reject}");
+    let first = format!("{reject}\n {content}");
+    for (frontend, backend) in [
+        (&*both, ""),
+        (&first, ""),
+        ("", &*both),
+        ("", &first),
+        (content, reject),
+        (&format!("tcp-request connection track-sc0 src table t\n {reject}"), ""),
+        (&format!("tcp-request session track-sc0 src table t\n {reject}"), ""),
+    ] {
+        // What the frontend lets pass is counted before the backend's rules are run.
+        let wanted = if frontend == content { (4, "8") } else { (5, "5") };
+        let (answered, counted) = within_limit(frontend, backend);
+        assert_eq!((answered, &*counted), wanted, "{frontend} / {backend}");
+    }
+}
+
+#[test]
+fn requests_that_http_rules_deny_are_counted_once() {
+    let deny = "http-request deny if { src_http_req_rate(t) ge 5 }";
+    for track in [
+        "tcp-request connection track-sc0 src table t",
+        "tcp-request session track-sc0 src table t",
+        "tcp-request content track-sc0 src table t",
+        "http-request track-sc0 src table t",
+    ] {
+        let rules = format!("{track}\n {deny}");
+        assert_eq!(within_limit(&rules, ""), (4, "8".to_owned()), "{track}");
+        if !track.contains("connection") && !track.contains("session") {
+            assert_eq!(within_limit("", &rules), (4, "8".to_owned()), "{track}");
+        }
+    }
+}

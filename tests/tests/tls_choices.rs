@@ -1,7 +1,8 @@
 //! What both sides of TLS come to: the certificate for what a client offers, suites, curves and
 //! signatures, and where the defaults of the global section count.
 
-use weir_tests::tls::{handshake, shown};
+use weir_tests::client::exchange;
+use weir_tests::tls::{asked, handshake, shown};
 use weir_tests::{Authority, Weir, eventually, free_port, scratch};
 
 const DEFAULTS: &str =
@@ -236,4 +237,30 @@ fn a_certificate_without_those_above_it_is_completed_from_the_issuers() {
     let told = weir.ask(&format!("show ssl cert {}", shown(&own)));
     assert!(told.contains(&format!("Chain Filename: {}", shown(&issuers.join("ca.pem")))), "{told}");
     assert!(told.contains("Chain Subject: "), "{told}");
+}
+
+#[test]
+fn names_that_are_no_host_names_get_the_default_certificate() {
+    let authority = Authority::new();
+    let (secure, plain) = (free_port(), free_port());
+    let crt = shown(&authority.issue(&["one.test"]));
+    let text = format!(
+        "{DEFAULTS}frontend fe\n bind 127.0.0.1:{secure} ssl crt {crt}\n \
+         http-request return status 200 content-type text/plain lf-string \"sni=%[ssl_fc_sni].\"\n\
+         listen l\n bind 127.0.0.1:{plain}\n \
+         server s 127.0.0.1:{secure} ssl verify none sni req.fhdr(x-name)\n"
+    );
+    let _weir = Weir::start(&text, &[secure, plain]);
+    let long = "a".repeat(64) + ".test";
+    for name in
+        ["host:443", "label-.test", "-label.test", "a..b", ".a", "münchen.test", "123", "*.test", &long]
+    {
+        for version in ["-tls1_2", "-tls1_3"] {
+            let got = asked(secure, "a", &["-ign_eof", version, "-servername", name]);
+            assert!(got.contains(&format!("sni={name}.")), "{name} {version}: {got}");
+        }
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Name: {name}\r\nConnection: close\r\n\r\n");
+        let got = exchange(plain, &request).expect("it answers");
+        assert_eq!(got.text(), format!("sni={name}."));
+    }
 }

@@ -176,3 +176,17 @@ fn what_a_store_cannot_be_is_refused_with_its_place() {
         assert!(verdict.alerts().iter().any(|line| line.contains(alert)), "{text}{:?}", verdict.alerts());
     }
 }
+
+#[test]
+fn names_of_a_line_that_orders_nothing_are_passed_over_with_a_warning() {
+    let authority = Authority::new();
+    let (port, certificate) = (free_port(), authority.issue(&["one.test"]));
+    let text = format!(
+        "{DEFAULTS}crt-store web\n load crt {} alias site domains \"one.test\"\n\
+         frontend fe\n bind 127.0.0.1:{port} ssl crt @web/site\n http-request return status 200\n",
+        certificate.display()
+    );
+    let weir = Weir::start(&text, &[port]);
+    assert!(weir.says("no effect without 'acme'"), "{}", weir.messages());
+    assert!(is_shown(port, "one.test", &[]));
+}

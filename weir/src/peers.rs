@@ -7,7 +7,7 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 
 use base::clock::{Date, WallTime, now_ms};
 use net::Stream;
@@ -64,6 +64,8 @@ pub(crate) struct Sections {
     successor: bool,
     /// How many of them still teach the process behind this one.
     teaching: AtomicUsize,
+    /// Whether the last connection of a process that stops is over.
+    drained: AtomicBool,
 }
 
 impl Sections {
@@ -82,6 +84,7 @@ impl Sections {
             at_once: plan.global.tune.peers_updates,
             successor,
             teaching: AtomicUsize::new(0),
+            drained: AtomicBool::new(false),
         }
     }
 
@@ -180,6 +183,23 @@ impl Sections {
             if !posted {
                 self.teaching.fetch_sub(1, AcqRel);
             }
+        }
+    }
+
+    /// The last connection of a process that stops is over: the process behind it gets the last
+    /// counts.
+    pub(crate) fn drained(&self) {
+        if self.drained.swap(true, AcqRel) {
+            return;
+        }
+        for (one, peers) in self.all() {
+            let name: Box<str> = one.name().into();
+            // A worker that has ended has nothing more to teach.
+            let _ = runtime::worker::post(peers.worker, move || {
+                if let Some(desk) = desk(&name) {
+                    desk.drained();
+                }
+            });
         }
     }
 

@@ -95,8 +95,11 @@ impl SoftStop {
             caches::let_go(&shared.plan, None);
             peers.stop();
         }
-        if shared.process.connections.load(Relaxed) == 0 && peers.have_stopped() {
-            return Progress::Over;
+        if shared.process.connections.load(Relaxed) == 0 {
+            peers.drained();
+            if peers.have_stopped() {
+                return Progress::Over;
+            }
         }
         if self.hard_stop_at.is_some_and(|at| now >= at) {
             messages.say(Severity::Warning, "soft-stop running for too long, performing a hard-stop.");

@@ -341,6 +341,26 @@ impl Head {
         self.flags & UPGRADE != 0 && self.get_known(KnownName::Upgrade).is_some()
     }
 
+    /// Whether a 101 switches to nothing but protocols that the request named: `Connection` has
+    /// `upgrade`, and `Upgrade` has names from the request's (RFC 9110 section 7.8). Versions behind
+    /// the names may differ.
+    #[must_use]
+    pub fn switches_as_asked(&self, request: &Self) -> bool {
+        let name =
+            |protocol: &[u8]| protocol.split(|byte| *byte == b'/').next().map(<[u8]>::to_ascii_lowercase);
+        let asked: Vec<_> = request.listed(KnownName::Upgrade).map(name).collect();
+        let mut protocols = self.listed(KnownName::Upgrade).peekable();
+        self.listed(KnownName::Connection).any(|option| eq_ignore_case(option, b"upgrade"))
+            && protocols.peek().is_some()
+            && protocols.all(|protocol| asked.contains(&name(protocol)))
+    }
+
+    /// The elements of all lists of one name, without empty ones.
+    fn listed(&self, name: KnownName) -> impl Iterator<Item = &[u8]> {
+        let fields = self.fields.iter().filter(move |field| field.known == name && !field.is_dead());
+        fields.flat_map(|field| list_values(field.value(&self.bytes))).filter(|value| !value.is_empty())
+    }
+
     /// Whether it is, or answers, a WebSocket handshake.
     #[must_use]
     pub fn is_websocket(&self) -> bool {

@@ -37,7 +37,8 @@ enum Step {
     Greeting,
     Hello,
     From,
-    To,
+    /// The reply about that recipient is waited for.
+    To(usize),
     Data,
     Message,
     Quit,
@@ -104,13 +105,23 @@ impl<'a> Dialog<'a> {
 
     /// Takes a reply of which this is the last line.
     fn advance(&mut self, line: &[u8]) -> Result<(), Refusal> {
-        let Letter { from, to, hello, .. } = self.letter;
+        let Letter { from, hello, .. } = self.letter;
+        let recipient = |at: usize| match self.letter.recipients().nth(at) {
+            Some(to) => (Step::To(at), format!("RCPT TO:<{to}>\r\n")),
+            None => (Step::Data, "DATA\r\n".to_owned()),
+        };
         let (wanted, next, command): (&[u8], _, _) = match self.step {
             Step::Greeting => (b"220", Step::Hello, format!("HELO {hello}\r\n")),
             Step::Hello => (b"250", Step::From, format!("MAIL FROM:<{from}>\r\n")),
-            Step::From => (b"250", Step::To, format!("RCPT TO:<{to}>\r\n")),
+            Step::From => {
+                let (next, command) = recipient(0);
+                (b"250", next, command)
+            }
             // 251: the server passes it on (RFC 5321 section 4.2.3).
-            Step::To => (b"25", Step::Data, "DATA\r\n".to_owned()),
+            Step::To(at) => {
+                let (next, command) = recipient(at + 1);
+                (b"25", next, command)
+            }
             Step::Data => (b"354", Step::Message, self.letter.message()),
             Step::Message => (b"250", Step::Quit, "QUIT\r\n".to_owned()),
             Step::Quit | Step::Over => (b"", Step::Over, String::new()),
@@ -178,6 +189,21 @@ mod tests {
         assert_eq!(dialog.take_output(), "QUIT\r\n");
         dialog.receive(b"500 whatever\r\n").expect("nobody minds any more");
         assert!(dialog.is_over());
+    }
+
+    #[test]
+    fn each_recipient_is_named_in_a_line() {
+        let letter = Letter::new("from@a.test", "to@b.test, to@c.test,to@d.test", "host", "text");
+        let mut dialog = Dialog::new(&letter);
+        dialog.receive(b"220\r\n250\r\n250\r\n").expect("it is what comes next");
+        dialog.take_output();
+        let mut said = Vec::new();
+        for reply in [&b"250\r\n"[..], b"251\r\n", b"250\r\n"] {
+            dialog.receive(reply).expect("it is what comes next");
+            said.push(dialog.take_output());
+        }
+        assert_eq!(said, ["RCPT TO:<to@c.test>\r\n", "RCPT TO:<to@d.test>\r\n", "DATA\r\n"]);
+        assert!(letter.message().contains("\r\nTo: to@b.test, to@c.test,to@d.test\r\n"));
     }
 
     #[test]

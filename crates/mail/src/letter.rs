@@ -12,7 +12,7 @@ const LONGEST: usize = 900;
 pub struct Letter {
     /// Who writes (`email-alert from`).
     pub from: Box<str>,
-    /// To whom (`email-alert to`).
+    /// To whom (`email-alert to`): addresses between commas.
     pub to: Box<str>,
     /// How the mail server is greeted (`email-alert myhostname`).
     pub hello: Box<str>,
@@ -37,6 +37,11 @@ impl Letter {
             text: text.trim_end_matches('.').into(),
             date: date.into(),
         }
+    }
+
+    /// The addresses in `to`.
+    pub(crate) fn recipients(&self) -> impl Iterator<Item = &str> {
+        self.to.split(',').map(|address| address.trim_matches(' '))
     }
 
     /// The message with its end, as it is sent (RFC 5321 section 4.5.2).

@@ -24,6 +24,10 @@ const SEALED_MAX: usize = 4 * (PLAINTEXT_MAX + OVERHEAD_MAX);
 /// Room for what is received at once, behind a record that is not whole yet.
 const SCRATCH: usize = SEALED_MAX + RECORD_MAX;
 
+/// How much may wait to be sent while more is received. A write keeps less than this, so beyond it
+/// there are answers of TLS to what the peer sends, and a peer that does not take them is not read.
+const UNSENT_MAX: usize = SEALED_MAX + RECORD_MAX;
+
 thread_local! {
     /// What is received or sealed within one call.
     static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into_boxed_slice());
@@ -69,6 +73,9 @@ fn poll_open(
         }
         if let Some(error) = tls.failure() {
             return Poll::Ready(Err(failure(error)));
+        }
+        if tls.unsent().len() > UNSENT_MAX && poll_flush(place, tls, context).is_pending() {
+            return Poll::Pending;
         }
         let opened = BUFFER.with_borrow_mut(|buffer| {
             let kept = tls.kept();

@@ -8,6 +8,7 @@
 //! one's number. Where the others were first to connect to a process that began anew,
 //! it asks them itself.
 
+mod parting;
 mod resync;
 mod show;
 mod view;
@@ -17,8 +18,9 @@ use std::sync::Arc;
 
 use crate::handshake::Status;
 use crate::session::{Event, Over, Section, Session, TIMEOUT};
-use crate::tables::Tables;
+use crate::tables::{Origin, Tables};
 
+use parting::Parting;
 use resync::Resync;
 pub use resync::Stage;
 pub use show::Shown;
@@ -45,7 +47,7 @@ pub enum Command {
     },
     /// Send what [`Group::output`] still has for a connection, close it, and forget its name.
     Close(Link),
-    /// This process ends, and its successor knows all, or cannot be reached.
+    /// This process ends, and its successor has acknowledged every change, or cannot be reached.
     Done,
 }
 
@@ -123,6 +125,10 @@ pub struct Group {
     life: u32,
     /// How often the successor may still be tried, in a process that ends.
     stopping: Option<u32>,
+    parting: Parting,
+    /// The predecessor: its counts are added to those made here, and whether memory is kept for that.
+    before: Option<u32>,
+    keeps_predecessor: bool,
     commands: VecDeque<Command>,
     random: fastrand::Rng,
 }
@@ -179,6 +185,9 @@ impl Group {
             asked: None,
             life: settings.process,
             stopping: None,
+            parting: Parting::default(),
+            before: None,
+            keeps_predecessor: false,
             commands: VecDeque::new(),
             random: fastrand::Rng::with_seed(settings.seed),
             settings,
@@ -260,6 +269,7 @@ impl Group {
             }
         }
         self.events(link, now);
+        self.part_if_done(tables);
     }
 
     /// Appends what is to be sent over a connection, until `out` has `limit` bytes, give or take one
@@ -287,7 +297,7 @@ impl Group {
         });
         let idle =
             (0..self.peers.len()).filter(|peer| self.is_wanted(*peer)).map(|peer| self.peers[peer].retry);
-        lines.chain(idle).chain(self.resync.next()).min()
+        lines.chain(idle).chain(self.resync.next()).chain(self.parting.next()).min()
     }
 
     /// Time has passed.
@@ -310,6 +320,9 @@ impl Group {
             }
         }
         self.resync.tick(now);
+        if self.parting.is_late(now) {
+            self.part_for_good();
+        }
         self.choose_teacher();
         for peer in 0..self.peers.len() {
             if self.is_wanted(peer) && now >= self.peers[peer].retry {
@@ -331,12 +344,12 @@ impl Group {
         idle && right
     }
 
-    /// The process ends: it leaves the others, and teaches its successor.
+    /// The process ends: it leaves the others, and teaches its successor. Changes that are still made
+    /// are sent to it until [`drained`](Self::drained).
     pub fn stop(&mut self, tries: u32, now: u64) {
         if self.stopping.is_some() {
             return;
         }
-        self.stopping = Some(if self.local.is_some() { tries } else { 0 });
         let links: Vec<Link> = self.lines.keys().copied().collect();
         for link in links {
             match self.lines.get_mut(&link) {
@@ -348,12 +361,13 @@ impl Group {
                 _ => {}
             }
         }
+        self.stopping = Some(if self.local.is_some() { tries } else { 0 });
         for peer in &mut self.peers {
             peer.dialing = None;
             peer.retry = now;
         }
         if self.stopping == Some(0) {
-            self.commands.push_back(Command::Done);
+            self.part_for_good();
         }
         self.tick(now);
     }
@@ -367,7 +381,7 @@ impl Group {
         *tries -= 1;
         self.peers[peer].retry = now + 1000;
         if *tries == 0 {
-            self.commands.push_back(Command::Done);
+            self.part_for_good();
         }
     }
 
@@ -415,9 +429,9 @@ impl Group {
                 (Event::ResyncConfirmed, Some(peer))
                     if self.stopping.is_some() && Some(peer) == self.local =>
                 {
+                    // No other process is taught: it would add the same counts again.
                     self.stopping = Some(0);
-                    self.commands.push_back(Command::Done);
-                    self.finish(link, now);
+                    self.parting.taught(now);
                 }
                 (Event::Over(over), _) => self.over(link, over, now),
                 _ => {}
@@ -437,6 +451,8 @@ impl Group {
             }
             self.finish(other, now);
         }
+        let stopping = self.stopping.is_some();
+        let adds = Some(place) == self.local && !stopping && self.adds_counts(process);
         let peer = &mut self.peers[place];
         let first = !peer.met;
         peer.met = true;
@@ -452,12 +468,13 @@ impl Group {
             peer.known.fill(0);
             peer.process = process;
         }
-        let stopping = self.stopping.is_some();
         let Some(Line::Up(session)) = self.lines.get_mut(&link) else { return };
         session.resume(&peer.known, peer.part);
         if stopping {
+            session.is_with(Origin::Successor);
             session.teach_all();
         } else if Some(place) == self.local {
+            session.is_with(if adds { Origin::Predecessor } else { Origin::Local });
             self.resync.local_came(process);
         } else if first && !from_here && self.life == self.settings.process {
             // It may take this process for the one that was here before.
@@ -534,6 +551,9 @@ impl Group {
             peer.retry = now + if matches!(over, Over::Breach(_) | Over::Accused) { RETRY } else { delay };
             if Some(place) == self.local {
                 self.resync.local_left(now);
+                if self.parting.is_taught() {
+                    self.part_for_good();
+                }
             }
         }
         self.missed(place, now);

@@ -134,6 +134,8 @@ pub struct Session {
     /// Whether the peer has heard nothing for so long that it is told that somebody is there.
     beat: bool,
     controls: u32,
+    /// The origin of entries from a peer with this process's name.
+    local: Origin,
     learning: Learning,
     teaching: Teaching,
     /// To be sent: a request for a resync; the confirmation of one; what broke.
@@ -181,6 +183,7 @@ impl Session {
             said: now,
             beat: false,
             controls: 0,
+            local: Origin::Local,
             learning: Learning::new(&section.tables),
             teaching: Teaching::new(section.tables.len()),
             ask: false,
@@ -265,6 +268,13 @@ impl Session {
         }
         self.phase = Phase::Open;
         self.events.push(Event::Established { peer: hello.peer, process: Some(hello.process) });
+    }
+
+    /// The peer has this process's name. A predecessor is sent no changes: it would replace its
+    /// counts by lower ones.
+    pub(crate) fn is_with(&mut self, process: Origin) {
+        self.local = process;
+        self.teaching.keep_changes(process != Origin::Successor);
     }
 
     /// Asks the peer for everything it knows.
@@ -421,7 +431,7 @@ impl Session {
             Some(peer) if self.section.peers[peer] != self.section.local => {
                 Origin::Remote { peer, resync: timed }
             }
-            _ => Origin::Local,
+            _ => self.local,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The stick tables of a `peers` section, as the group wants them: rows of entries, in both
 //! directions. Which tables, and under which names, the plan says.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use state::table::{self, Data, KeyType, Table, View};
@@ -11,9 +12,33 @@ use crate::{Column, Definition, KeyKind, Kind, Origin, Rate, Row, Tables, Value}
 #[derive(Debug)]
 pub struct Stick {
     tables: Vec<Arc<Table>>,
+    /// For each table, the last values that the predecessor sent for its entries.
+    before: Vec<HashMap<Box<[u8]>, Told>>,
     /// Memory for the entry that is told.
     key: Vec<u8>,
     values: Vec<Value>,
+}
+
+/// The values of an entry as a peer sent them.
+#[derive(Debug)]
+struct Told {
+    /// In milliseconds.
+    at: u64,
+    values: Box<[Value]>,
+}
+
+impl Told {
+    /// A value, with the age that it has by now.
+    fn value(&self, at: usize, now: u64) -> table::Value<'_> {
+        let since = u32::try_from(now.saturating_sub(self.at)).unwrap_or(u32::MAX);
+        match self.values.get(at) {
+            Some(Value::Rate(rate)) => {
+                table::Value::Rate(rate.age.saturating_add(since), rate.current, rate.previous)
+            }
+            Some(value) => told(value),
+            None => table::Value::Absent,
+        }
+    }
 }
 
 /// What a table is to peers, who know it by `name`.
@@ -42,7 +67,12 @@ fn kind(data: Data) -> Kind {
 impl Stick {
     /// These tables.
     pub fn new(tables: Vec<Arc<Table>>) -> Stick {
-        Stick { tables, key: Vec::new(), values: Vec::new() }
+        Stick {
+            before: tables.iter().map(|_| HashMap::new()).collect(),
+            tables,
+            key: Vec::new(),
+            values: Vec::new(),
+        }
     }
 
     /// Which they are.
@@ -91,7 +121,7 @@ impl Tables for Stick {
     }
 
     fn changed(&mut self, table: usize, after: u64, now: u64, take: &mut dyn FnMut(u64, &Row<'_>) -> bool) {
-        let Stick { tables, key, values } = self;
+        let Stick { tables, key, values, .. } = self;
         tables[table].changes(after, now, |number, entry| {
             row(entry, now, (&mut *key, &mut *values), |row| take(number, row))
         });
@@ -104,7 +134,7 @@ impl Tables for Stick {
         now: u64,
         take: &mut dyn FnMut(&Row<'_>) -> bool,
     ) -> Option<u64> {
-        let Stick { tables, key, values } = self;
+        let Stick { tables, key, values, .. } = self;
         let next = tables[table]
             .walk(cursor.into(), now, |entry| row(entry, now, (&mut *key, &mut *values), &mut *take));
         next.map(u64::from)
@@ -112,9 +142,24 @@ impl Tables for Stick {
 
     // A resync may tell what is older than what an entry has: how long an entry still lives says so.
     fn learn(&mut self, table: usize, row: &Row<'_>, origin: Origin, now: u64) {
-        let told_again = matches!(origin, Origin::Remote { resync: true, .. });
-        self.tables[table].learn(row.key, (row.expire, told_again), now, |at| {
-            row.values.get(at).map_or(table::Value::Absent, told)
-        });
+        let told_now = |at: usize| row.values.get(at).map_or(table::Value::Absent, told);
+        let told_again = match origin {
+            Origin::Successor => return,
+            Origin::Predecessor => {
+                let known = self.before[table].get(row.key);
+                let known = |at| known.map_or(table::Value::Absent, |known| known.value(at, now));
+                if self.tables[table].learn_from_predecessor(row.key, row.expire, now, told_now, known) {
+                    self.before[table].insert(row.key.into(), Told { at: now, values: row.values.into() });
+                }
+                return;
+            }
+            Origin::Local => true,
+            Origin::Remote { resync, .. } => resync,
+        };
+        self.tables[table].learn(row.key, (row.expire, told_again), now, told_now);
+    }
+
+    fn forget_predecessor(&mut self) {
+        self.before.iter_mut().for_each(|known| *known = HashMap::new());
     }
 }

@@ -5,8 +5,12 @@ use crate::row::Row;
 /// Where an entry was learned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// From the process that this one follows.
+    /// From the process that this one replaces. Its counts and those made here add up.
+    Predecessor,
+    /// From an earlier process with this one's name. Other peers may have sent its counts already.
     Local,
+    /// From the process that replaces this one. Its counts are lower until it is taught.
+    Successor,
     /// From another peer.
     Remote {
         /// Its place in the section.
@@ -45,4 +49,7 @@ pub trait Tables {
 
     /// An entry came: it is made or changed, and its life begins anew.
     fn learn(&mut self, table: usize, row: &Row<'_>, origin: Origin, now: u64);
+
+    /// [`Origin::Predecessor`] has ended: memory for its last values can be freed.
+    fn forget_predecessor(&mut self) {}
 }

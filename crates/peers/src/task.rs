@@ -81,10 +81,19 @@ impl<T: Tables + 'static> Desk<T> {
         done.await;
     }
 
+    /// The process ends, and no more changes will be made: its successor gets the last of them.
+    pub fn drained(self: &Rc<Self>) {
+        self.turn(|group, tables| group.drained(now_ms(), tables));
+        self.wake();
+    }
+
     /// Does something to the group, and what comes of it.
     fn turn<R>(self: &Rc<Self>, act: impl FnOnce(&mut Group, &mut T) -> R) -> R {
         let work = &mut *self.work.borrow_mut();
         let result = act(&mut work.group, &mut work.tables);
+        if work.group.forgets_predecessor() {
+            work.tables.forget_predecessor();
+        }
         while let Some(command) = work.group.command() {
             match command {
                 Command::Connect { peer, link } => {

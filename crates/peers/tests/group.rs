@@ -186,6 +186,14 @@ fn a_successor_is_taught_by_the_process_before_it_and_shows_its_number() {
     talk(&mut old, link, &mut new, new_link, 1000);
     assert_eq!(new.memory.contents(), old.memory.contents());
     assert_eq!(new.group.stage(), Stage::Finished);
+    assert_eq!(old.commands(), []);
+
+    // Requests that are under way count, and the last of them ends the session.
+    old.memory.count(0, b"late", 7, 1000);
+    old.group.drained(1000, &old.memory);
+    assert_eq!(old.commands(), []);
+    talk(&mut old, link, &mut new, new_link, 1000);
+    assert_eq!(new.memory.counted(0, b"late"), Some(7));
     assert_eq!(old.commands(), [Command::Done, Command::Close(link)]);
 
     new.group.closed(new_link, 1000);
@@ -193,6 +201,57 @@ fn a_successor_is_taught_by_the_process_before_it_and_shows_its_number() {
     let dials = new.dials();
     new.group.connected(dials[&1], 1000);
     assert_eq!(new.says(dials[&1], 1000), b"HAProxyS 2.1\nB\nA 10 1\n");
+}
+
+/// Has `old` begin to stop and connects it to its successor.
+fn hand_over(old: &mut Node, new: &mut Node, now: u64) -> (Link, Link) {
+    old.group.stop(3, now);
+    join(old, new, 0, now)
+}
+
+#[test]
+fn a_process_that_ends_waits_for_its_last_requests_a_minute_at_most() {
+    let (mut old, mut new) = (node("A", 10, false, 0), node("A", 20, true, 0));
+    let (link, new_link) = hand_over(&mut old, &mut new, 0);
+    talk(&mut old, link, &mut new, new_link, 0);
+    old.commands();
+    for now in (0..60_000).step_by(1000) {
+        old.group.tick(now);
+        new.group.tick(now);
+        talk(&mut old, link, &mut new, new_link, now);
+        assert_eq!(old.commands(), []);
+    }
+    old.group.tick(60_000);
+    assert_eq!(old.commands(), [Command::Done, Command::Close(link)]);
+}
+
+#[test]
+fn a_successor_sends_no_changes_to_the_process_before_it() {
+    let (mut old, mut new) = (node("A", 10, false, 0), node("A", 20, true, 0));
+    old.memory.count(0, b"k", 1000, 0);
+    new.memory.count(0, b"k", 1, 0);
+    let (link, new_link) = hand_over(&mut old, &mut new, 0);
+    new.memory.count(0, b"k", 2, 0);
+    talk(&mut old, link, &mut new, new_link, 0);
+    assert_eq!(old.memory.counted(0, b"k"), Some(1000));
+}
+
+#[test]
+fn counts_of_a_predecessor_are_added_only_if_no_other_peer_has_sent_them() {
+    let (mut old, mut new) = (node("A", 10, false, 0), node("A", 20, true, 0));
+    old.memory.count(0, b"k", 1, 0);
+    let (link, new_link) = hand_over(&mut old, &mut new, 0);
+    talk(&mut old, link, &mut new, new_link, 0);
+    assert!(new.memory.origins.contains_key("Predecessor"), "{:?}", new.memory.origins);
+
+    let (mut old, mut new) = (node("A", 10, false, 0), node("A", 20, true, 0));
+    old.memory.count(0, b"k", 1, 0);
+    new.group.tick(5000);
+    let (_, answer) = new.greeted("HAProxyS 2.1\nA\nB 1 1\n", 5000);
+    assert!(answer.starts_with(b"200\n"));
+    let (link, new_link) = hand_over(&mut old, &mut new, 5000);
+    talk(&mut old, link, &mut new, new_link, 5000);
+    assert!(new.memory.origins.contains_key("Local"), "{:?}", new.memory.origins);
 }
 
 #[test]

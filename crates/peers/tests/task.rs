@@ -124,6 +124,7 @@ fn a_process_that_ends_teaches_its_successor() {
         };
         until("it knows everything", || old.with(|group, _| group.stage() == Stage::Finished)).await;
         let new = desk(0, new_place.0, &places, 2, true);
+        old.drained();
         old.stop(5).await;
         until("the successor knows everything", || {
             new.with(|group, _| group.stage() == Stage::Finished) && entries(&new) == 20_000

@@ -312,7 +312,7 @@ pub(crate) fn pattern_change(context: &mut Context<'_, '_, '_>) -> Parsed {
         .scope
         .patterns
         .borrow_mut()
-        .file(file, is_map, |path| context.scope.names.read_patterns(path))
+        .changed(file, is_map, |path| context.scope.names.read_patterns(path))
         .map_err(|message| Diagnostic::alert(message).at(span))?;
     let key = context.format("a key", FormatFor::Text)?;
     let value = match change {

@@ -29,8 +29,8 @@ pub struct Stage<'a> {
     pub sockets: Option<&'a dyn sample::Sockets>,
     /// See [`Env::complete`].
     pub complete: bool,
-    /// Whether an entry that a rule begins to track counts the request: it was counted in those that
-    /// were tracked when it came.
+    /// Whether an entry that a rule begins to track counts the request at once. Rules on content
+    /// count it when they have let it pass.
     pub counts_requests: bool,
     /// Milliseconds of the monotonic clock.
     pub now_ms: u64,

@@ -59,19 +59,17 @@ pub(crate) fn track(stage: &mut Stage<'_>, counter: u8, key: &Expression, table:
     };
     let (is_http, status) = (transaction.is_http, transaction.response.status());
     let has_response = transaction.has_response;
+    let counts = is_http && stage.counts_requests;
     if let Some(view) = transaction.trackers.begin(number, table, &bytes, now)
-        && is_http
-        && stage.counts_requests
+        && counts
     {
-        track::count(view, Event::Request, now);
-        if has_response {
-            if stage.process.counted.errors.holds(status) {
-                track::count(view, Event::Error, now);
-            }
-            if stage.process.counted.failures.holds(status) {
-                track::count(view, Event::Failure, now);
-            }
+        if has_response && stage.process.counted.errors.holds(status) {
+            track::count(view, Event::Error, now);
         }
+        if has_response && stage.process.counted.failures.holds(status) {
+            track::count(view, Event::Failure, now);
+        }
+        transaction.trackers.count_request(now);
     }
     Tracking::Done
 }

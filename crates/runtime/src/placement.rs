@@ -327,7 +327,7 @@ impl Placement {
 }
 
 impl CpuMap {
-    /// Checks that an automatic map has as many threads as CPUs.
+    /// Checks that an automatic map has as many threads, or groups, as CPUs.
     ///
     /// # Errors
     /// Says how many there are of each.
@@ -337,15 +337,14 @@ impl CpuMap {
         }
         let groups = self.threads.groups.map_or(1, |groups| groups.members().count());
         let threads = self.threads.threads.members().count();
-        if groups > 1 && threads > 1 {
-            return Err("`auto:` takes a range of groups or a range of threads, not both".to_owned());
+        let cpus = self.cpus.len();
+        if (groups > 1 && groups == cpus) || threads == cpus {
+            return Ok(());
         }
-        match (groups.max(threads), self.cpus.len()) {
-            (threads, cpus) if threads == cpus => Ok(()),
-            (threads, cpus) => Err(format!(
-                "`auto:` needs as many CPUs as threads: {threads} threads and {cpus} CPUs are named"
-            )),
-        }
+        let (count, what) = if groups > 1 { (groups, "groups") } else { (threads, "threads") };
+        Err(format!(
+            "`auto:` needs as many CPUs as threads or groups: {count} {what} and {cpus} CPUs are named"
+        ))
     }
 }
 

@@ -25,6 +25,28 @@ pub fn note(session: &Session, of_request: &Trackers, event: Event, now_ms: u64)
     note_in(of_session, of_request, event, now_ms);
 }
 
+/// Counts a request in all that it and its connection track, once the frontend's rules on content
+/// have let it pass. What is tracked later counts it with [`Trackers::count_request`].
+#[inline]
+pub fn note_request(session: &Session, of_request: &mut Trackers, now_ms: u64) {
+    let of_session = session.trackers();
+    if of_request.is_unused() && of_session.is_none() {
+        return;
+    }
+    note_request_in(of_session, of_request, now_ms);
+}
+
+#[inline(never)]
+fn note_request_in(of_session: Option<&Held>, of_request: &mut Trackers, now_ms: u64) {
+    if let Some(of_session) = of_session.and_then(|held| held.try_borrow().ok()) {
+        let others = (0..of_session.len()).filter(|number| of_request.get(*number).is_none());
+        others
+            .filter_map(|number| of_session.get(number))
+            .for_each(|view| count(view, Event::Request, now_ms));
+    }
+    of_request.count_request(now_ms);
+}
+
 #[inline(never)]
 fn note_in(of_session: Option<&Held>, of_request: &Trackers, event: Event, now_ms: u64) {
     let of_session = of_session.and_then(|held| held.try_borrow().ok());

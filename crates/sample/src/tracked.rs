@@ -15,11 +15,15 @@ pub const MOST_COUNTERS: u32 = 100;
 
 /// An entry that is tracked: one connection more for as long as it is.
 #[derive(Debug)]
-struct Tracker(Tracked);
+struct Tracker {
+    tracked: Tracked,
+    /// Whether the request is counted in it.
+    has_request: bool,
+}
 
 impl Drop for Tracker {
     fn drop(&mut self) {
-        let view = self.0.view();
+        let view = self.tracked.view();
         view.take(Data::ConnCur);
         view.touch(now_ms());
     }
@@ -43,7 +47,7 @@ impl Trackers {
     /// What is tracked with that number.
     #[inline]
     pub fn get(&self, number: usize) -> Option<View<'_>> {
-        self.0.as_ref()?.get(number)?.as_ref().map(|tracker| tracker.0.view())
+        self.0.as_ref()?.get(number)?.as_ref().map(|tracker| tracker.tracked.view())
     }
 
     /// How many numbers are to be looked at.
@@ -59,8 +63,8 @@ impl Trackers {
         if all.len() <= number {
             all.resize_with(number + 1, || None);
         }
-        let tracker = all[number].insert(Tracker(tracked));
-        let view = tracker.0.view();
+        let tracker = all[number].insert(Tracker { tracked, has_request: false });
+        let view = tracker.tracked.view();
         view.add(Data::ConnCur, 0, 1, now_ms);
         view.add(Data::ConnCnt, 0, 1, now_ms);
         view.add(Data::ConnRate, 0, 1, now_ms);
@@ -68,10 +72,12 @@ impl Trackers {
         Some(view)
     }
 
-    /// Counts `event` in all that is tracked.
-    pub fn count(&self, event: Event, now_ms: u64) {
-        for tracker in self.0.iter().flat_map(|all| all.iter()).flatten() {
-            count(tracker.0.view(), event, now_ms);
+    /// Counts the request in all entries that it was not counted in.
+    pub fn count_request(&mut self, now_ms: u64) {
+        for tracker in self.0.iter_mut().flat_map(|all| all.iter_mut()).flatten() {
+            if !std::mem::replace(&mut tracker.has_request, true) {
+                count(tracker.tracked.view(), Event::Request, now_ms);
+            }
         }
     }
 

@@ -207,7 +207,12 @@ impl Acceptor {
     fn make_legacy(&self, prepared: &Prepared) -> Result<legacy::ServerSide, String> {
         let Entry { certificate, options, .. } = &prepared.entry;
         let served = self.served(prepared, true, false);
-        legacy::ServerSide::new(&options.parameters, &served, certificate.ocsp.as_ref(), &self.resumption)
+        let mut resumption = self.resumption.clone();
+        if !prepared.needs_openssl() {
+            // Few clients come here, and OpenSSL's cache would be one more for each certificate.
+            resumption.sessions = None;
+        }
+        legacy::ServerSide::new(&options.parameters, &served, certificate.ocsp.as_ref(), &resumption)
     }
 
     /// What rustls needs to serve a certificate.

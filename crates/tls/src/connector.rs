@@ -1,12 +1,15 @@
 //! What a `server` line says of TLS.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use crate::captured::Keep;
-use crate::engine::side::{Asked, ClientSide};
+use crate::engine::side::{Asked, ClientSide, takes_name};
 use crate::legacy;
 use crate::settings::{Limits, Parameters, Trust};
 use crate::store::Certificate;
+
+/// The longest name that OpenSSL sends (`TLSEXT_MAXLEN_host_name`).
+const NAME_MAX: usize = 255;
 
 /// What a `server` line is made of.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +52,8 @@ pub struct Connector {
 pub(crate) struct Current {
     connecting: Connecting,
     side: Arc<Side>,
+    /// OpenSSL's, for names that rustls does not send. Made for the first of them.
+    for_odd_names: OnceLock<Option<Arc<Side>>>,
 }
 
 /// The engine that makes a line's handshakes.
@@ -58,26 +63,47 @@ pub(crate) enum Side {
     OpenSsl(legacy::ClientSide),
 }
 
+impl Connecting {
+    /// The settings of an engine, without the parameters.
+    fn asked(&self) -> Asked<'_> {
+        Asked {
+            trust: self.trust.as_deref(),
+            host: self.verify_host.as_deref(),
+            alpn: &self.alpn,
+            own: self.certificate.as_deref().map(|own| (&*own.chain, &own.key)),
+            sessions: self.sessions,
+            no_tickets: self.no_tickets,
+            early_data: self.early_data,
+        }
+    }
+
+    fn openssl(&self) -> Result<Side, String> {
+        legacy::ClientSide::new(&self.parameters, &self.asked()).map(Side::OpenSsl)
+    }
+}
+
 impl Current {
     fn new(connecting: Connecting) -> Result<Self, String> {
-        let own = connecting.certificate.as_deref();
-        let asked = Asked {
-            trust: connecting.trust.as_deref(),
-            host: connecting.verify_host.as_deref(),
-            alpn: &connecting.alpn,
-            own: own.map(|own| (&*own.chain, &own.key)),
-            sessions: connecting.sessions,
-            no_tickets: connecting.no_tickets,
-            early_data: connecting.early_data,
-        };
-        let parameters = &connecting.parameters;
-        let side = if parameters.legacy.is_some() || own.is_some_and(|own| own.key.needs_openssl()) {
-            Side::OpenSsl(legacy::ClientSide::new(parameters, &asked)?)
+        let key_needs_openssl = connecting.certificate.as_ref().is_some_and(|own| own.key.needs_openssl());
+        let side = if connecting.parameters.legacy.is_some() || key_needs_openssl {
+            connecting.openssl()?
         } else {
-            Side::Rustls(ClientSide::new(parameters, &asked)?)
+            Side::Rustls(ClientSide::new(&connecting.parameters, &connecting.asked())?)
         };
-        let side = Arc::new(side);
-        Ok(Self { connecting, side })
+        Ok(Self { connecting, side: Arc::new(side), for_odd_names: OnceLock::new() })
+    }
+
+    /// The engine that sends that name. One that neither can send is left out by rustls.
+    fn side(&self, name: Option<&str>) -> &Arc<Side> {
+        let is_sent = |name: &str| !name.is_empty() && name.len() <= NAME_MAX && !name.contains('\0');
+        let is_odd = self.connecting.parameters.takes_odd_names
+            && matches!(*self.side, Side::Rustls(_))
+            && name.is_some_and(|name| !takes_name(name.as_bytes()) && is_sent(name));
+        if !is_odd {
+            return &self.side;
+        }
+        let other = self.for_odd_names.get_or_init(|| self.connecting.openssl().ok().map(Arc::new));
+        other.as_ref().unwrap_or(&self.side)
     }
 }
 
@@ -108,8 +134,9 @@ impl Connector {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
     }
 
-    pub(crate) fn side(&self) -> Arc<Side> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).side.clone()
+    /// The engine that makes a handshake with `name` as SNI.
+    pub(crate) fn side(&self, name: Option<&str>) -> Arc<Side> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).side(name).clone()
     }
 
     pub(crate) fn keep(&self) -> Keep {

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::choice::Names;
 use crate::engine::provider::has_suite;
-use crate::engine::side::ServerSide;
+use crate::engine::side::{ServerSide, takes_name};
 use crate::hello::Hello;
 use crate::settings::{ClientVerify, Parameters, VerifyMode};
 use crate::store::Certificate;
@@ -84,6 +84,9 @@ impl Prepared {
     /// Whether rustls answers this client.
     pub(crate) fn is_for_rustls(&self, hello: &Hello<'_>) -> bool {
         let Entry { certificate, options, .. } = &self.entry;
+        if options.parameters.takes_odd_names && !hello.server_name.is_none_or(takes_name) {
+            return false;
+        }
         !self.needs_openssl()
             || (self.serves_with_rustls() && fit::is_for_rustls(hello, &options.parameters, &certificate.key))
     }

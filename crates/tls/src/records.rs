@@ -34,8 +34,9 @@ pub(crate) struct Records {
     /// Records in a row that brought no data.
     idle: u8,
     warnings: u8,
+    is_client: bool,
     is_closed: bool,
-    /// Whether the unsent bytes hold an answer to a key update.
+    /// Whether the unsent bytes may hold an answer to a key update or to a HelloRequest.
     answered: bool,
     /// How many key updates came in the second of that number, and how many may.
     updates: (u64, u32),
@@ -55,10 +56,27 @@ pub(crate) enum Seen<'a> {
 }
 
 impl Records {
-    pub(crate) fn new(seal: Direction, open: Direction, kernel: Kernel, most_updates: u32) -> Self {
-        let (joint, idle, warnings, is_closed, answered) = (Vec::new(), 0, 0, false, false);
-        let updates = (0, 0);
-        Self { seal, open, kernel, joint, idle, warnings, is_closed, answered, updates, most_updates }
+    /// A client's connection if `is_client`, else a server's.
+    pub(crate) fn new(
+        seal: Direction,
+        open: Direction,
+        kernel: Kernel,
+        most_updates: u32,
+        is_client: bool,
+    ) -> Self {
+        Self {
+            seal,
+            open,
+            kernel,
+            joint: Vec::new(),
+            idle: 0,
+            warnings: 0,
+            is_client,
+            is_closed: false,
+            answered: false,
+            updates: (0, 0),
+            most_updates,
+        }
     }
 
     /// Opens one whole record. What has to be answered is appended to `unsent`.
@@ -163,20 +181,29 @@ impl Records {
                 };
                 self.count_update()?;
                 self.open = self.kernel.next_open().ok_or(Reason::InternalError)?;
-                // One answer will do for several, until it has left.
-                if asked && !self.is_closed && (!self.answered || unsent.is_empty()) {
+                if asked && self.may_answer(unsent) {
                     self.update(false, unsent)?;
                     self.answered = true;
                 }
                 Ok(())
             }
-            HELLO_REQUEST if !is_tls13 && body.is_empty() => {
-                self.alert(WARNING, NO_RENEGOTIATION, unsent);
+            // Only servers send it (RFC 5246, 7.4.1.1), only clients the other one.
+            HELLO_REQUEST if !is_tls13 && self.is_client && body.is_empty() => {
+                if self.may_answer(unsent) {
+                    self.alert(WARNING, NO_RENEGOTIATION, unsent);
+                    self.answered = true;
+                }
                 Ok(())
             }
-            CLIENT_HELLO if !is_tls13 => Err(Reason::NoRenegotiation),
+            CLIENT_HELLO if !is_tls13 && !self.is_client => Err(Reason::NoRenegotiation),
             _ => Err(Reason::UnexpectedMessage),
         }
+    }
+
+    /// Whether an answer to the peer may be appended. One is enough for several messages until it
+    /// has left: a peer that does not read cannot make the unsent bytes grow.
+    fn may_answer(&self, unsent: &Waiting) -> bool {
+        !self.is_closed && (!self.answered || unsent.is_empty())
     }
 
     /// A new key is work, of which a peer may ask for so much.
@@ -258,3 +285,66 @@ impl Records {
 }
 
 const _: () = assert!(HEADER + 5 + 8 + 16 < 64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Aead;
+
+    /// A TLS 1.2 connection, and the direction in which its peer seals.
+    fn connection(is_client: bool) -> (Records, Direction) {
+        let direction = |byte| {
+            Direction::new(Aead::Aes128Gcm, &[byte; 16], [byte; 12], 0, false).expect("a key of 16 bytes")
+        };
+        (Records::new(direction(1), direction(2), Kernel::None, 0, is_client), direction(2))
+    }
+
+    /// Gives one record to `records`: the reason that ended the connection, if one did.
+    fn give(
+        records: &mut Records,
+        peer: &mut Direction,
+        content: u8,
+        text: &[u8],
+        unsent: &mut Waiting,
+    ) -> Option<Reason> {
+        let mut record = [0; 64];
+        let n = peer.seal(content, text, &[], &mut record).expect("it has room");
+        records.open(&mut record[..n], &mut [0; 64], unsent).err()
+    }
+
+    #[test]
+    fn a_server_takes_no_message_that_only_servers_send() {
+        let (mut records, mut peer) = connection(false);
+        let mut unsent = Waiting::default();
+        assert_eq!(give(&mut records, &mut peer, APPLICATION_DATA, b"x", &mut unsent), None);
+        let ended = give(&mut records, &mut peer, HANDSHAKE, &[HELLO_REQUEST, 0, 0, 0], &mut unsent);
+        assert_eq!(ended, Some(Reason::UnexpectedMessage));
+        assert!(unsent.is_empty());
+    }
+
+    #[test]
+    fn a_client_takes_no_message_that_only_clients_send() {
+        let (mut records, mut peer) = connection(true);
+        let hello = [CLIENT_HELLO, 0, 0, 0];
+        let ended = give(&mut records, &mut peer, HANDSHAKE, &hello, &mut Waiting::default());
+        assert_eq!(ended, Some(Reason::UnexpectedMessage));
+    }
+
+    #[test]
+    fn requests_for_a_renegotiation_have_one_unsent_answer_at_a_time() {
+        let (mut records, mut peer) = connection(true);
+        let mut unsent = Waiting::default();
+        let mut length = 0;
+        for _ in 0..1000 {
+            assert_eq!(give(&mut records, &mut peer, APPLICATION_DATA, b"x", &mut unsent), None);
+            let ended = give(&mut records, &mut peer, HANDSHAKE, &[HELLO_REQUEST, 0, 0, 0], &mut unsent);
+            assert_eq!(ended, None);
+            length = length.max(unsent.bytes().len());
+        }
+        assert_eq!(unsent.bytes().len(), HEADER + 8 + 2 + 16);
+        assert_eq!(length, unsent.bytes().len());
+        unsent.consume(usize::MAX);
+        give(&mut records, &mut peer, HANDSHAKE, &[HELLO_REQUEST, 0, 0, 0], &mut unsent);
+        assert!(!unsent.is_empty());
+    }
+}

@@ -28,6 +28,8 @@ pub struct Parameters {
     pub prefer_client: bool,
     /// Whether certificates may be compressed on their way (`tune.ssl.certificate-compression`).
     pub compresses: bool,
+    /// Whether OpenSSL makes the connections with an SNI that rustls refuses.
+    pub takes_odd_names: bool,
     /// What OpenSSL is told beside that, where rustls cannot do all that the line says.
     pub legacy: Option<Legacy>,
 }
@@ -63,6 +65,7 @@ impl Default for Parameters {
             peer_sigalgs: Vec::new(),
             prefer_client: false,
             compresses: true,
+            takes_odd_names: cfg!(feature = "legacy-tls"),
             legacy: None,
         }
     }

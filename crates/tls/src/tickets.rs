@@ -273,11 +273,14 @@ impl SessionCache {
         }
         let mut cached = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         cached.take(key);
-        if cached.order.len() >= 2 * self.blocks {
+        if cached.order.len() >= self.blocks.saturating_mul(2) {
             let Cached { sessions, order, .. } = &mut *cached;
             order.retain(|(key, number)| sessions.get(key).is_some_and(|kept| kept.number == *number));
         }
-        while cached.used + needed > self.blocks {
+        // A session more takes the place of two that are too old, however much room there is.
+        let mut expired = 2_usize;
+        while cached.used + needed > self.blocks || (expired > 0 && self.has_expired(&cached)) {
+            expired = expired.saturating_sub(1);
             let Some((oldest, number)) = cached.order.pop_front() else { break };
             if cached.sessions.get(&oldest).is_some_and(|kept| kept.number == number) {
                 cached.take(&oldest);
@@ -289,6 +292,14 @@ impl SessionCache {
         cached.order.push_back((key.into(), number));
         cached.sessions.insert(key.into(), Kept { number, since: now(), session: session.into() });
         true
+    }
+
+    /// Whether the oldest session is too old, or has left.
+    fn has_expired(&self, cached: &Cached) -> bool {
+        cached.order.front().is_some_and(|(key, number)| {
+            let kept = cached.sessions.get(key).filter(|kept| kept.number == *number);
+            kept.is_none_or(|kept| !self.is_good(kept))
+        })
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
@@ -361,6 +372,21 @@ mod tests {
         ] {
             assert_eq!(TicketKeys::from_text("keys", &text, 300).map(drop).unwrap_err().line, at, "{text}");
         }
+    }
+
+    #[test]
+    fn old_sessions_leave_a_cache_that_is_never_full() {
+        let cache = SessionCache::new(usize::MAX, 300);
+        for n in 0..30u8 {
+            assert!(cache.put(&[n], &[n]));
+        }
+        cache.inner.lock().unwrap().sessions.values_mut().for_each(|kept| kept.since = 0);
+        cache.put(b"new", b"new");
+        assert_eq!(cache.len(), 29);
+        for n in 0..15u8 {
+            assert!(cache.put(&[100, n], &[n]));
+        }
+        assert_eq!(cache.len(), 16);
     }
 
     #[test]

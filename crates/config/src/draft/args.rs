@@ -146,6 +146,17 @@ impl<'a, 'd> Args<'a, 'd> {
         self.diagnostics.push(Diagnostic::warning(message).at(span));
     }
 
+    /// Warns of addresses with `mptcp@`, which are those of TCP here.
+    pub(crate) fn warn_of_mptcp(&mut self, addresses: &Word) {
+        let is_mptcp = |part: &str| {
+            matches!(part.trim_start().split_once('@'), Some(("mptcp" | "mptcp4" | "mptcp6", _)))
+        };
+        if addresses.split(',').any(is_mptcp) {
+            let text = "MPTCP is not supported yet: connections are made with TCP";
+            self.diagnostics.push(Diagnostic::warning(text).at(addresses.span()));
+        }
+    }
+
     /// Warns of a parameter that has no effect.
     pub(crate) fn warn_without_effect(&mut self, parameter: &Word, support: Support) {
         if let Support::None(reason) = support {

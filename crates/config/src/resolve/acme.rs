@@ -61,13 +61,6 @@ impl Orders<'_> {
         files: (&str, Option<&str>),
         span: Span,
     ) -> Result<(), Diagnostic> {
-        if words.section.is_empty() {
-            return Err(Diagnostic::alert(
-                "`domains` and `ips` say what is ordered, and nobody is asked for it",
-            )
-            .at(span)
-            .help("`acme <section>` names the section that does"));
-        }
         if words.domains.is_empty() && words.addresses.is_empty() {
             return Err(Diagnostic::alert(format!("the certificate `{certificate}` is ordered for no name"))
                 .at(span)
@@ -329,4 +322,9 @@ fn eab(draft: &AcmeDraft<'_>, context: &Context<'_>) -> Result<Option<Eab>, Diag
     let mac_key = URL_SAFE_NO_PAD.decode(coded.trim_end_matches('='));
     let mac_key = mac_key.map_err(|_| wrong("is not base64url", key))?.into();
     Ok(Some(Eab { key_id: key_id.into(), mac_key, algorithm: draft.eab_algorithm }))
+}
+
+/// The warning about names on a line that orders no certificate.
+pub(crate) fn without_effect(span: Span) -> Diagnostic {
+    Diagnostic::warning("`domains` and `ips` have no effect without `acme`: nothing is ordered").at(span)
 }

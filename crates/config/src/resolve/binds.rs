@@ -60,6 +60,7 @@ fn bind_line<'a>(
         Some(addresses) => addresses,
         None => bind::parse_addresses(address, &args, &unix)?,
     };
+    args.warn_of_mptcp(address);
     let title = format!("bind {address}");
     let draft = bind::parse_params(&mut args, &title, section)?;
     reverse::finish(&draft, &mut addresses, &title, section, address.span(), context)?;
@@ -125,6 +126,7 @@ pub(crate) fn stats_socket(
     // A bare word is a path here.
     let unix = Default::default();
     let addresses = if word.contains([':', '/', '@']) || word.parse::<std::net::Ipv4Addr>().is_ok() {
+        args.warn_of_mptcp(word);
         bind::parse_addresses(word, &args, &unix)?
     } else {
         vec![(BindAddress::Unix(word.as_str().into()), format!("unix@{word}"))]

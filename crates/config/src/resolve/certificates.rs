@@ -99,7 +99,10 @@ fn load(section: &Section, statement: &Statement, bases: &Bases<'_>, context: &m
         names.push(path.clone());
     }
     names.extend([within(&certificate), within(&path)]);
-    if order != OrderWords::default() {
+    let span = certificate.span;
+    if order != OrderWords::default() && order.section.is_empty() {
+        context.diagnostics.push(super::acme::without_effect(span));
+    } else if order != OrderWords::default() {
         let located = |path: &str| context.names.path(path).display().to_string();
         let (file, key_file) = (located(&path), words.key.map(|key| located(&below(bases.keys, &key))));
         context.orders.note(order, &names[0], (&file, key_file.as_deref()), certificate.span)?;

@@ -254,6 +254,10 @@ fn note_order(listed: &Listed<'_>, context: &mut Context<'_>) -> Result<(), Diag
     if order == OrderWords::default() {
         return Ok(());
     }
+    if order.section.is_empty() {
+        context.diagnostics.push(super::acme::without_effect(listed.span));
+        return Ok(());
+    }
     for certificate in &listed.certificates {
         let sources = &certificate.sources;
         let file = sources.certificate.as_deref().unwrap_or(&certificate.name);

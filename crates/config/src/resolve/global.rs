@@ -42,6 +42,9 @@ pub(crate) fn read<'a>(draft: &'a Draft, context: &mut Context<'a>) -> GlobalSet
         }
         context.tls_steps.push((section.keyword.span(), global.tls.clone()));
     }
+    // As the manual has it, for whichever of the two was written last.
+    let tune = &mut global.plan.tune;
+    tune.maxrewrite = tune.maxrewrite.min(tune.bufsize / 2);
     global.plan.insecure_fork_wanted |= context.setting.insecure_fork;
     if let (Some(set), Some(priority)) = (context.setting.set_priority, global.plan.tune.renice_startup)
         && let Err(error) = set(priority)

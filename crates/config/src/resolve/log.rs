@@ -68,6 +68,15 @@ pub(crate) fn logger(draft: &LoggerDraft<'_>, forwards: bool, context: &mut Cont
     if context.log.refused.contains(&draft.span) {
         return None;
     }
+    if let TargetDraft::Ring(word, name) = &draft.target
+        && forwards
+        && !context.log.rings.contains_key(*name)
+    {
+        let text = format!("there is no ring `{name}`: this line forwards nothing");
+        context.diagnostics.push(Diagnostic::warning(text).at(word.span()));
+        context.log.refused.insert(draft.span);
+        return None;
+    }
     match try_logger(draft, forwards, context) {
         Ok(logger) => Some(logger),
         Err(error) => {

@@ -131,6 +131,7 @@ fn bind_line(at: usize, proxy: &Pending<'_>, context: &mut Context<'_>) -> Resul
         bind::parse_more(&mut draft, &mut args, "default-bind", "peers")?;
     }
     let mut args = Args::new(statement, context.diagnostics, context.environment);
+    args.warn_of_mptcp(word);
     let addresses = bind::parse_addresses(word, &args, &unix)?;
     if statement.keyword.name == "bind" {
         args.next();
@@ -198,6 +199,7 @@ pub(crate) fn server<'a>(
         return Ok(Vec::new());
     };
     let title = format!("server {}/{name}", proxy.settings.name);
+    args.warn_of_mptcp(address);
     let place = match parse_place(address, &args) {
         Ok(place) => place,
         // It listens where nobody can connect to.

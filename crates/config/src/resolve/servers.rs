@@ -102,6 +102,7 @@ fn server<'a>(
     check_name(name)?;
     let title = format!("server {}/{name}", proxy.settings.name);
     let place = parse_place(address, &args)?;
+    args.warn_of_mptcp(address);
     if proxy.settings.mode != Mode::Log || proxy.settings.kind == Kind::Ring {
         refuse_datagrams(&place, address)?;
     }
@@ -145,6 +146,7 @@ fn template<'a>(
         })?;
     let address = args.required("<addr>[:<port>]")?;
     let place = parse_place(address, &args)?;
+    args.warn_of_mptcp(address);
     if proxy.settings.mode != Mode::Log {
         refuse_datagrams(&place, address)?;
     }
@@ -376,6 +378,10 @@ fn lookup(line: &ServerLine<'_>, proxy: &Pending<'_>, context: &mut Context<'_>)
                 }
             }
         }
+    }
+    if service && line.draft.resolvers.is_some() {
+        // Its records are asked for at run time, and `libc` has none of them.
+        return None;
     }
     let (backend, name, address) = (proxy.settings.name, &line.name, line.address_word);
     let shown = shown_name(line);

@@ -304,7 +304,8 @@ fn key_type(args: &mut Args<'_, '_>) -> Result<(KeyType, usize), Diagnostic> {
         "ip" | "ipv4" => return Ok((KeyType::Ip4, 4)),
         "ipv6" => return Ok((KeyType::Ip6, 16)),
         "integer" => return Ok((KeyType::Int, 4)),
-        "string" => (KeyType::Str, 32),
+        // HAProxy's 32 bytes have room for a zero, and peers share tables of one length only.
+        "string" => (KeyType::Str, 31),
         "binary" => (KeyType::Bin, 32),
         other => {
             return Err(args

@@ -379,6 +379,7 @@ fn parameters(
     let mut parameters = Parameters {
         prefer_client: own.prefer_client || default.prefer_client,
         compresses: defaults.compresses,
+        takes_odd_names: tls::HAS_OPENSSL && !defaults.no_legacy,
         ..Parameters::default()
     };
     (parameters.min, parameters.max) = versions(wanted, statement, context)?;

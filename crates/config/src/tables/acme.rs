@@ -47,7 +47,14 @@ fn bits<'a>(draft: &mut AcmeDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
 
 fn challenge<'a>(draft: &mut AcmeDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let all = [Challenge::Http, Challenge::Dns, Challenge::DnsPersist, Challenge::TlsAlpn];
-    draft.challenge = args.one_of(&all.map(|one| (one.name(), one)))?;
+    let same = |one: &Challenge, word: &str| one.name().eq_ignore_ascii_case(word);
+    draft.challenge = match args.peek().and_then(|word| all.iter().find(|one| same(one, word))) {
+        Some(found) => {
+            args.next();
+            *found
+        }
+        None => args.one_of(&all.map(|one| (one.name(), one)))?,
+    };
     args.finish()
 }
 

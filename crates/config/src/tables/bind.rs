@@ -20,6 +20,8 @@ use crate::tables::bind_row::{BindKeyword, row};
 use crate::tables::global::octal;
 use crate::tables::threads::thread_set;
 
+const QUIC: &str = "QUIC is not supported yet, and this is no socket for it";
+
 /// The rows.
 #[rustfmt::skip]
 pub static TABLE: &[BindKeyword] = &[
@@ -47,6 +49,9 @@ pub static TABLE: &[BindKeyword] = &[
     row("nice",             "<nice>",        "the priority of its connections' tasks",           |_, a| { let word = a.value()?; a.number(word, -1024, 1024).map(|_| ()) }).without_effect("the tasks of a worker take turns"),
     row("process",          "<sets>",        "gone: `thread` says which threads accept",         process),
     row("proto",            "<name>",        "the protocol spoken",                              proto).partial("`quic` and other protocols than HTTP/1 and HTTP/2 are not supported yet"),
+    row("quic-cc-algo",     "<algorithm>[(<args>)]", "QUIC's congestion control",                |_, a| a.value().map(|_| ())).without_effect(QUIC),
+    row("quic-force-retry", "",              "QUIC clients have to prove their address",         |_, _| Ok(())).without_effect(QUIC),
+    row("quic-socket",      "{ connection | listener }", "how many sockets QUIC connections have", |_, a| a.value().map(|_| ())).without_effect(QUIC),
     row("severity-output",  "{ none | number | string }", "how answers of a command socket begin", severity_output),
     row("shards",           "{ <number> | by-thread | by-group }", "how many sockets of one address", shards),
     row("tcp-ss",           "{ 1 | 2 }",     "keeps the SYN of connections, 2 with its Ethernet header", |d, a| { d.save_syn = Some(a.integer("1 or 2", 1, 2)?); Ok(()) }),
@@ -301,9 +306,8 @@ fn one_address(
     let span = word.part(offset, offset + part.len());
     match address.transport {
         Transport::Quic => return Err(not_supported("QUIC").at(span)),
-        Transport::Mptcp => return Err(not_supported("MPTCP").at(span)),
         Transport::Datagram => return Err(Diagnostic::alert("`bind` needs a stream socket").at(span)),
-        Transport::Default | Transport::Stream => {}
+        Transport::Default | Transport::Stream | Transport::Mptcp => {}
     }
     match &address.place {
         Place::Ip { host, ports } => {

@@ -110,6 +110,7 @@ pub const LEVELS: &[&str] = &["emerg", "alert", "crit", "err", "warning", "notic
 /// The words behind `log`, but for `log global`.
 pub(crate) fn logger<'a>(args: &mut Args<'a, '_>) -> Result<LoggerDraft<'a>, Diagnostic> {
     let target = args.required("<address> and <facility>")?;
+    args.warn_of_mptcp(target);
     let mut logger = LoggerDraft {
         span: args.statement.span,
         target: log_target(args, target)?,
@@ -190,8 +191,8 @@ fn log_target<'a>(args: &Args<'_, '_>, word: &'a Word) -> Result<TargetDraft<'a>
     }
     let parsed = args.address(word, Accepts { port: PortRule::Optional, range: false, offset: false })?;
     match parsed.transport {
-        Transport::Stream => return Ok(TargetDraft::Stream(word, parsed.place)),
-        Transport::Quic | Transport::Mptcp => {
+        Transport::Stream | Transport::Mptcp => return Ok(TargetDraft::Stream(word, parsed.place)),
+        Transport::Quic => {
             return Err(not_supported(&format!("log {word}")).at(word.span()));
         }
         Transport::Default | Transport::Datagram => {}

@@ -26,7 +26,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("email-alert level",      DFLB, "<level>",      "the least severe messages that are told by e-mail",  |s, a| level(&mut s.email, a)).lenient_words(),
     proxy("email-alert mailers",    DFLB, "<mailersect>", "the mail servers that e-mails are handed to",        |s, a| word(&mut s.email, a, |email| &mut email.mailers)).lenient_words(),
     proxy("email-alert myhostname", DFLB, "<hostname>",   "how mail servers are greeted",                       |s, a| word(&mut s.email, a, |email| &mut email.hello)).lenient_words(),
-    proxy("email-alert to",         DFLB, "<emailaddr>",  "who gets e-mails about servers",                     |s, a| word(&mut s.email, a, |email| &mut email.to)).lenient_words(),
+    proxy("email-alert to",         DFLB, "<emailaddr>",  "who gets e-mails about servers",                     |s, a| recipients(&mut s.email, a)).lenient_words(),
 ];
 
 /// A word that goes into a line of SMTP as it is: it must not end that line, or the address.
@@ -41,6 +41,21 @@ fn word<'a>(
         return Err(args.wrong(format!("`{}` cannot be said to a mail server", word.as_str().escape_debug())));
     }
     *place(email) = Some(word);
+    email.said = Some(word);
+    args.finish()
+}
+
+/// Addresses between commas, as a header has them.
+fn recipients<'a>(email: &mut EmailDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
+    let word = args.value()?;
+    let is_bad = |address: &str| {
+        let ends = |byte: u8| byte.is_ascii_control() || matches!(byte, b'<' | b'>' | b' ');
+        address.is_empty() || address.bytes().any(ends)
+    };
+    if word.split(',').any(|address| is_bad(address.trim_matches(' '))) {
+        return Err(args.wrong(format!("`{}` cannot be said to a mail server", word.as_str().escape_debug())));
+    }
+    email.to = Some(word);
     email.said = Some(word);
     args.finish()
 }

@@ -73,17 +73,21 @@ fn nameserver<'a>(draft: &mut ResolversDraft<'a>, args: &mut Args<'a, '_>) -> Ou
             .haproxy(format!("server '{name}' already exists in this resolvers section.")));
     }
     let word = args.required(usage)?;
+    args.warn_of_mptcp(word);
     let address = args.address(word, Accepts { port: PortRule::Required, range: false, offset: false })?;
     let unsupported = || not_supported(&format!("nameserver … {word}")).at(word.span());
     let (address, stream) = match (&address.place, address.transport) {
-        (_, Transport::Quic | Transport::Mptcp) => return Err(unsupported()),
+        (_, Transport::Quic) => return Err(unsupported()),
         (Place::Ip { host, ports }, transport) => {
             let ip = resolve_host(host).map_err(|error| {
                 args.wrong(format!("cannot resolve the address of the name server `{word}`: {error}"))
                     .haproxy(format!("'nameserver {name}' : could not resolve address '{word}'."))
             })?;
             let port = ports.iter().next().filter(|port| *port > 0).unwrap_or(53);
-            (NameServerAddress::Ip((ip, port).into()), transport == Transport::Stream)
+            (
+                NameServerAddress::Ip((ip, port).into()),
+                matches!(transport, Transport::Stream | Transport::Mptcp),
+            )
         }
         // A datagram of such a socket could not be answered.
         (Place::Unix(path), Transport::Default | Transport::Stream) => {

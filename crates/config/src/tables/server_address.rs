@@ -81,7 +81,7 @@ pub(crate) struct ServerPlace {
 /// Parses the address of a server line.
 pub(crate) fn parse_place(word: &Word, args: &Args<'_, '_>) -> Result<ServerPlace, Diagnostic> {
     let address = args.address(word, Accepts { port: PortRule::Optional, range: false, offset: true })?;
-    if matches!(address.transport, Transport::Quic | Transport::Mptcp) {
+    if address.transport == Transport::Quic {
         return Err(not_supported(&format!("server … {word}")).at(word.span()));
     }
     let port_offset = match &address.place {

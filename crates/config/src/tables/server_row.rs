@@ -37,6 +37,12 @@ impl ServerKeyword {
         self.support = Support::Partial(reason);
         self
     }
+
+    /// It is read, with a warning that it has no effect.
+    pub(crate) const fn without_effect(mut self, reason: &'static str) -> Self {
+        self.support = Support::None(reason);
+        self
+    }
 }
 
 pub(crate) fn text<'a>(value: &mut Option<&'a str>, args: &mut Args<'a, '_>) -> Outcome {

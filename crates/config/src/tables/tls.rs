@@ -19,6 +19,7 @@ const TICKETS: &str = "tickets of clients that OpenSSL serves are sealed with ke
 const SIGALGS: &str = "OpenSSL is not told, where it serves the line";
 const REUSE: &str = "sessions are not resumed where OpenSSL serves the line";
 const KERNEL: &str = "TLS is done in user space, which a warning tells";
+const NPN: &str = "`alpn` took its place";
 const SUITES: &str =
     "suites that only OpenSSL has are left out where TLS 1.3 is spoken and rustls has others of the list";
 
@@ -39,7 +40,7 @@ pub static BIND: &[BindKeyword] = &[
     bind("no-strict-sni",    "",              "serves them with the default certificate",         |d, _| { d.tls.strict_sni = Some(false); Ok(()) }),
     bind("alpn",             "<protocols>",   "the protocols offered, preferred first",           |d, a| { d.tls.words.no_alpn = false; word(&mut d.tls.words.alpn, a) }),
     bind("no-alpn",          "",              "offers no protocol",                               |d, _| { d.tls.words.no_alpn = true; Ok(()) }),
-    bind("npn",              "<protocols>",   "gone: `alpn` took its place",                      |_, a| npn(a)),
+    bind("npn",              "<protocols>",   "gone: `alpn` took its place",                      |_, a| a.value().map(|_| ())).without_effect(NPN),
     bind("ca-file",          "<file>",        "who may sign certificates of clients",             |d, a| word(&mut d.tls.words.ca_file, a)),
     bind("ca-verify-file",   "<file>",        "more of them, whose names clients are not told",   |d, a| word(&mut d.tls.words.ca_verify_file, a)),
     bind("crl-file",         "<file>",        "certificates that were revoked",                   |d, a| word(&mut d.tls.words.crl_file, a)),
@@ -79,7 +80,7 @@ pub static SERVER: &[ServerKeyword] = &[
     server("ssl",            "",              "speaks TLS",                                       |d, _| { (d.tls.enabled, d.tls.said) = (true, true); Ok(()) }),
     server("no-ssl",         "",              "speaks plain text",                                |d, _| { (d.tls.enabled, d.tls.refused) = (false, true); Ok(()) }),
     server("alpn",           "<protocols>",   "the protocols offered, preferred first",           |d, a| { d.tls.words.no_alpn = false; word(&mut d.tls.words.alpn, a) }),
-    server("npn",            "<protocols>",   "gone: `alpn` took its place",                      |_, a| npn(a)),
+    server("npn",            "<protocols>",   "gone: `alpn` took its place",                      |_, a| a.value().map(|_| ())).without_effect(NPN),
     server("ca-file",        "<file>",        "who may sign its certificate",                     |d, a| word(&mut d.tls.words.ca_file, a)),
     server("crl-file",       "<file>",        "certificates that were revoked",                   |d, a| word(&mut d.tls.words.crl_file, a)),
     server("crt",            "<file>",        "the certificate shown to it",                      |d, a| word(&mut d.tls.certificate, a)),
@@ -275,12 +276,4 @@ fn ecdhe<'a>(words: &mut TlsWords<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let curve = args.value()?;
     words.curves.get_or_insert(curve.into());
     Ok(())
-}
-
-/// OpenSSL dropped it long ago.
-fn npn(args: &mut Args<'_, '_>) -> Outcome {
-    Err(args
-        .wrong("`npn` is gone: TLS libraries no longer know it")
-        .help("`alpn` does the same")
-        .haproxy("'npn' : library does not support TLS NPN extension"))
 }

@@ -18,7 +18,7 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
     ),
     (
         "global\n cpu-map auto:1/1-4 0\n",
-        &["[ALERT] [2] : 'auto:' needs as many CPUs as threads: 4 threads and 1 CPUs are named"],
+        &["[ALERT] [2] : 'auto:' needs as many CPUs as threads or groups: 4 threads and 1 CPUs are named"],
     ),
     (
         "global\n cpu-map x 0\n",

@@ -4,6 +4,11 @@
 pub(crate) const CASES: &[(&str, &[&str])] = &[
     ("defaults\n server a 1.1.1.1\n", &["[ALERT] [2] : 'server' not allowed in 'defaults' section."]),
     (
+        "resolvers r\n nameserver n 127.0.0.1:53\nbackend b\n default-server init-addr last,libc\n \
+         server-template s 2 _http._tcp.test resolvers r\n server t _http._tcp.test resolvers r init-addr last\n",
+        &[],
+    ),
+    (
         "backend b\n server s _http._tcp.test\n server t no-such-host.invalid:80 init-addr none\n server u no-such-host.invalid:80 init-addr last\n",
         &[
             "[ALERT] [2] : 'server b/s' : no method found to resolve address '_http._tcp.test'.",

@@ -46,6 +46,8 @@ pub(super) struct Teaching {
     shard: Option<(u32, u32)>,
     names: Sent,
     silent: bool,
+    /// Whether changes are not sent.
+    keeps_changes: bool,
     /// Which table has its turn.
     first: usize,
     /// How many entries were sent.
@@ -63,6 +65,7 @@ impl Teaching {
             shard: None,
             names: Sent::default(),
             silent: false,
+            keeps_changes: false,
             first: 0,
             taught: 0,
         }
@@ -96,6 +99,10 @@ impl Teaching {
 
     pub(super) fn silence(&mut self) {
         self.silent = true;
+    }
+
+    pub(super) fn keep_changes(&mut self, keeps: bool) {
+        self.keeps_changes = keeps;
     }
 
     pub(super) fn begin_lesson(&mut self) {
@@ -180,7 +187,7 @@ impl Teaching {
                 self.first = place;
                 break;
             }
-            if self.cursors[place].sent < tables.latest(place) {
+            if !self.keeps_changes && self.cursors[place].sent < tables.latest(place) {
                 self.changes(place, section, out, limit, &mut left, now, tables);
             }
         }

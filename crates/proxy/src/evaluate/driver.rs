@@ -198,12 +198,7 @@ fn step(
         longest_head: usize::MAX,
         sockets: None,
         complete: true,
-        counts_requests: match about {
-            // What a frontend's rules on content begin to track counts the request once they let it pass.
-            About::Content { proxy, .. } => proxy.index != client.frontend.index,
-            About::Request(_) | About::Response(..) | About::Cached(_) => true,
-            _ => false,
-        },
+        counts_requests: matches!(about, About::Request(_) | About::Response(..) | About::Cached(_)),
         now_ms,
     };
     let Some(x) = x else {

@@ -18,7 +18,6 @@ use plan::Proxy;
 use plan::proxy::RestrictNames;
 use plan::spoe::Event;
 use runtime::timer::now_ms;
-use sample::track::Event as Tracked;
 use sample::{Cause, Phase};
 
 use crate::answers::page;
@@ -67,6 +66,7 @@ pub(crate) async fn tcp_session(client: &mut Client) -> Result<Option<Box<Attach
 /// statistics.
 pub(crate) async fn of_frontend(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
     if has_nothing_to_ask(&client.frontend) && x.trace.is_none() && x.engaged.is_none() {
+        x.note_request(client);
         return Ok(());
     }
     let frontend = client.frontend.clone();
@@ -75,6 +75,7 @@ pub(crate) async fn of_frontend(client: &mut Client, x: &mut Exchange) -> Result
         spoe::on(client, x, Event::FrontendTcpRequest).await?;
     }
     on_content(client, x, &frontend).await?;
+    x.note_request(client);
     trace::leave(x, Analyser::InspectFrontend);
     trace::enter(x, Analyser::WaitRequest);
     if frontend.monitor_uri.is_some() {
@@ -119,6 +120,7 @@ pub(crate) async fn of_backend(client: &mut Client, x: &mut Exchange, backend: &
         spoe::on(client, x, Event::BackendTcpRequest).await?;
     }
     on_content(client, x, backend).await?;
+    x.txn.trackers.count_request(now_ms());
     trace::leave(x, Analyser::InspectBackend);
     trace::enter(x, Analyser::ProcessBackend);
     if x.engaged.is_some() {
@@ -141,9 +143,6 @@ async fn on_content(client: &mut Client, x: &mut Exchange, proxy: &Proxy) -> Res
     let until = proxy.request_inspect_delay.map_or(0, |delay| now_ms() + delay.as_millis() as u64);
     let about = &mut About::Content { proxy, until };
     let accepted = Box::pin(driver::run(client, Some(x), &proxy.tcp_request, about)).await;
-    if accepted.is_ok() && proxy.index == client.frontend.index {
-        x.txn.trackers.count(Tracked::Request, now_ms());
-    }
     if matches!(accepted, Err(Stop::Close)) && proxy.index == client.frontend.index {
         x.txn.request_line = None;
         x.txn.times.request = 0;

@@ -301,6 +301,12 @@ impl Exchange {
         track::note(&client.session, &self.txn.trackers, event, now_ms());
     }
 
+    /// Counts the request in what it and its connection track in stick tables.
+    #[inline]
+    pub(crate) fn note_request(&mut self, client: &Client) {
+        track::note_request(&client.session, &mut self.txn.trackers, now_ms());
+    }
+
     /// Whether the request has a body.
     pub(crate) fn has_body(&self) -> bool {
         !self.upload.is_received() || self.upload.is_blocked()

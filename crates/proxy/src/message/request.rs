@@ -222,7 +222,6 @@ fn complete(client: &mut Client, x: &mut Exchange, now: u64) -> Result<(), Stop>
     counters.requests_total.add(1);
     counters.request_rate.tick(now / 1000);
     client.worker.shared.process.counters.mine().requests.add(1);
-    x.note(client, Event::Request);
     let head = &mut x.txn.request;
     x.keep_alive = client.side.clean_request(head);
     head.watch_framing();

@@ -215,10 +215,12 @@ pub(crate) fn accept(
     backend: &Proxy,
     upstream: &Upstream,
 ) -> Result<(), Fault> {
-    // Nobody asked for another protocol, or what is asked in this one is not over yet (RFC 9110
+    // A protocol that the request did not name, or a switch before the request is over (RFC 9110
     // section 7.8): the rest of the body would be read as the other protocol.
+    let request = &x.txn.request;
+    let is_asked = || request.has_upgrade() && x.txn.response.switches_as_asked(request);
     let is_too_early = || x.has_body() && !x.upload.is_finished();
-    if x.txn.response.status() == 101 && (!x.txn.request.has_upgrade() || is_too_early()) {
+    if x.txn.response.status() == 101 && (!is_asked() || is_too_early()) {
         count_response(upstream, 101);
         return Err(Fault::BadResponse(http::ErrorKind::StatusCode));
     }

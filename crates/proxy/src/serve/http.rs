@@ -93,7 +93,10 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
         evaluate::spoe::begin(client, x).await?;
     }
     let backend = match (x.upgrade, x.backend.clone()) {
-        (Upgrade::ByBackend, Some(backend)) => backend,
+        (Upgrade::ByBackend, Some(backend)) => {
+            x.note_request(client);
+            backend
+        }
         _ => {
             if let Err(stop) = evaluate::of_frontend(client, x).await {
                 let frontend = client.frontend.clone();

@@ -13,6 +13,8 @@ use super::method::Method;
 pub struct PatternSets {
     lists: Vec<Arc<List>>,
     named: HashMap<Box<str>, usize>,
+    /// Files that could not be read, with the reason, and that only changes at run time need.
+    unread: HashMap<Box<str>, String>,
     /// Numbers that were asked for (`-u`), by the place of their list.
     wanted: HashMap<usize, u32>,
 }
@@ -37,6 +39,9 @@ impl PatternSets {
                 let (was, now) = if is_map { ("ACL patterns", "a map") } else { ("a map", "ACL patterns") };
                 return Err(format!("`{path}` is already used as {was} and cannot be used as {now}"));
             }
+            if let Some(error) = self.unread.get(path).filter(|_| !optional) {
+                return Err(error.clone());
+            }
             return Ok(Arc::clone(list));
         }
         if is_virtual {
@@ -49,6 +54,33 @@ impl PatternSets {
             Err(error) => return Err(failed(error)),
         };
         Ok(self.register(Origin::File(path.into()), is_map, entries))
+    }
+
+    /// The list of a file that rules change (`set-map` and its like). The file may be missing: the
+    /// list is empty then, unless something also looks into it.
+    pub fn changed(
+        &mut self,
+        name: &str,
+        is_map: bool,
+        read: impl FnOnce(&str) -> Result<Vec<u8>, String>,
+    ) -> Result<Arc<List>, String> {
+        let path = name.strip_prefix("file@").unwrap_or(name);
+        if let Some(list) = self.unread.get(path).and_then(|_| self.lists.get(*self.named.get(path)?))
+            && list.is_map == is_map
+        {
+            return Ok(Arc::clone(list));
+        }
+        let mut unread = None;
+        let list = self.file(name, is_map, |path| {
+            read(path).or_else(|error| {
+                unread = Some(format!("cannot read the patterns in `{path}`: {error}"));
+                Ok(Vec::new())
+            })
+        })?;
+        if let Some(error) = unread {
+            self.unread.insert(path.into(), error);
+        }
+        Ok(list)
     }
 
     fn register(&mut self, origin: Origin, is_map: bool, entries: Entries) -> Arc<List> {

@@ -203,6 +203,22 @@ impl<'t> View<'t> {
         rate::set_parts(&self.row.longs[long], &self.row.words[word], now_ms as u32, parts);
     }
 
+    /// Adds the events of another process's rate, given by its parts, to this one. The events in
+    /// `known`, the parts of an earlier call, are in it already.
+    pub fn add_rate_parts(
+        &self,
+        column: &Column,
+        element: usize,
+        told: (u32, u32, u32),
+        known: Option<(u32, u32, u32)>,
+        now_ms: u64,
+    ) {
+        let (word, long) = (column.word as usize + element, column.long as usize + element);
+        let period = column.period_ms;
+        let (current, previous) = (&self.row.longs[long], &self.row.words[word]);
+        rate::add_parts(current, previous, period, now_ms as u32, told, known);
+    }
+
     /// The text of `server_key`.
     pub fn server_key(&self) -> Option<&'t Arc<str>> {
         let (column, _) = self.column(Data::ServerKey, 0)?;

@@ -91,6 +91,53 @@ pub(super) fn set_parts(current: &AtomicU64, previous: &AtomicU32, now: u32, par
     current.store(pack(now.wrapping_sub(parts.0), parts.1), Relaxed);
 }
 
+/// The parts after the periods that have ended: the age is below `period`.
+fn passed(period: u32, (ago, events, before): (u32, u32, u32)) -> (u32, u32, u32) {
+    match ago.checked_sub(period) {
+        None => (ago, events, before),
+        Some(ago) if ago < period => (ago, 0, events),
+        Some(_) => (0, 0, 0),
+    }
+}
+
+/// Adds events that another process counted, given by their parts. The events in `known`, parts of
+/// an earlier call with the age that they have now, are in it already. The first call takes over the
+/// other process's period, which is the older one.
+pub(super) fn add_parts(
+    current: &AtomicU64,
+    previous: &AtomicU32,
+    period: u32,
+    now: u32,
+    told: (u32, u32, u32),
+    known: Option<(u32, u32, u32)>,
+) {
+    let (ago, events, before) = passed(period, told);
+    if let Some(known) = known {
+        // The period in which they were known may be the current one or the one before it.
+        let (_, known_events, known_before) = passed(period, known);
+        let (more, more_before) = (events.saturating_sub(known_events), before.saturating_sub(known_before));
+        if more > 0 || more_before > 0 {
+            count(current, previous, period, now, more);
+            previous.fetch_add(more_before, Relaxed);
+        }
+        return;
+    }
+    if events == 0 && before == 0 {
+        return;
+    }
+    let mut seen = current.load(Relaxed);
+    loop {
+        let (start, own) = unpack(seen);
+        let (_, own, own_before) = passed(period, (since(start, now), own, previous.load(Relaxed)));
+        let (own, own_before) = if seen == 0 { (0, 0) } else { (own, own_before) };
+        let next = pack(now.wrapping_sub(ago), events.saturating_add(own));
+        match current.compare_exchange_weak(seen, next, Relaxed, Relaxed) {
+            Ok(_) => return previous.store(before.saturating_add(own_before), Relaxed),
+            Err(other) => seen = other,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,5 +164,23 @@ mod tests {
         assert_eq!((at(99), at(150), at(199), at(200)), (1, 1, 1, 0));
         count(&current, &previous, 100, start.wrapping_add(450), 3);
         assert_eq!(read(&current, &previous, 100, start.wrapping_add(440)), 3, "a clock that is behind");
+    }
+
+    #[test]
+    fn events_of_another_process_are_added_once_and_fade_as_there() {
+        let (current, previous) = (AtomicU64::new(0), AtomicU32::new(0));
+        let add = |now, told, known| add_parts(&current, &previous, 1_000, now, told, known);
+        let at = |now| read(&current, &previous, 1_000, now);
+        count(&current, &previous, 1_000, 5_000, 3);
+        // Its period began 400 ms ago.
+        add(5_000, (400, 10, 0), None);
+        assert_eq!((at(5_000), at(5_599), at(5_600), at(6_100)), (13, 13, 13, 6));
+        add(5_100, (500, 12, 0), Some((500, 10, 0)));
+        assert_eq!(at(5_100), 15);
+        // Its next period has begun, with four of its 14 events.
+        add(5_700, (100, 4, 14), Some((1_100, 12, 0)));
+        assert_eq!(at(5_700), 4 + 17 * 9 / 10);
+        add(9_000, (3_400, 4, 14), Some((3_400, 4, 14)));
+        assert_eq!(at(9_000), 0);
     }
 }

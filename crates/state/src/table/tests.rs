@@ -400,6 +400,54 @@ fn a_resync_takes_nothing_from_an_entry_that_was_used_since() {
 }
 
 #[test]
+fn counts_of_a_predecessor_are_added_once() {
+    let columns = vec![
+        Column::new(Data::ServerId, 1, 0),
+        Column::new(Data::ConnCur, 1, 0),
+        Column::new(Data::HttpReqCnt, 1, 0),
+        Column::new(Data::ConnRate, 1, 1000),
+        Column::new(Data::ServerKey, 1, 0),
+        Column::new(Data::Gpt, 2, 0),
+    ];
+    let table = Table::new(Settings { expire_ms: 1000, columns, peers: Some("p".into()), ..settings(10) });
+    let entry = table.get(&key(1), 5_000).unwrap();
+    let places: Vec<Data> = table.columns().map(|column| column.data).collect();
+    for (data, amount) in [(Data::HttpReqCnt, 5), (Data::ConnRate, 5), (Data::ConnCur, 2), (Data::Gpt, 8)] {
+        entry.add(data, 0, amount, 5_000);
+    }
+    entry.set_server_key("here");
+    drop(entry);
+    let told = |requests, events, tags: [u64; 2]| -> Vec<Value<'static>> {
+        let value = |data: &Data| match data {
+            Data::ConnRate => vec![Value::Rate(10, events, 0)],
+            Data::ServerKey => vec![Value::Text(Some("there"))],
+            Data::Gpt => tags.map(Value::Number).to_vec(),
+            Data::HttpReqCnt => vec![Value::Number(requests)],
+            _ => vec![Value::Number(7)],
+        };
+        places.iter().flat_map(value).collect()
+    };
+    let (first, second) = (told(100, 9, [1, 2]), told(103, 10, [3, 2]));
+    let nothing = |_| Value::Absent;
+    assert!(table.learn_from_predecessor(&key(1), Some(700), 5_000, |at| first[at], nothing));
+    let seen = |number| {
+        let entry = table.find(&key(number), 5_000).unwrap();
+        let data = [Data::ServerId, Data::ConnCur, Data::HttpReqCnt, Data::ConnRate, Data::Gpt];
+        let tag = entry.get(Data::Gpt, 1, 5_000);
+        let text = entry.server_key().map(|text| text.to_string()).unwrap_or_default();
+        (data.map(|data| entry.get(data, 0, 5_000).unwrap()), tag, text, entry.expires_in(5_000))
+    };
+    assert_eq!(seen(1), ([7, 2, 105, 14, 8], Some(2), "here".into(), 1000));
+    // Other peers get later changes from here, but not those that the predecessor has sent them.
+    let before = table.last_change();
+    assert!(table.learn_from_predecessor(&key(2), Some(700), 5_000, |at| first[at], nothing));
+    assert_eq!((seen(2), table.last_change()), (([7, 0, 100, 9, 1], Some(2), "there".into(), 700), before));
+    assert!(table.learn_from_predecessor(&key(1), Some(700), 5_000, |at| second[at], |at| first[at]));
+    assert_eq!(seen(1), ([7, 2, 108, 15, 3], Some(2), "here".into(), 1000));
+    assert_eq!(table.last_change(), before + 1);
+}
+
+#[test]
 fn a_learned_entry_outlives_the_others_by_a_64th_of_its_time_at_most() {
     let table = Table::new(Settings { expire_ms: 6_400, ..settings(10) });
     let learn = |number, left| table.learn(&key(number), (Some(left), false), 10_000, |_| Value::Absent);

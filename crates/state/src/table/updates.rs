@@ -4,6 +4,7 @@
 //! Whoever changes an entry marks it, and notes its place once however often it changes: numbers are
 //! given when peers ask. An entry has one number, of its last change.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::AcqRel;
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -204,9 +205,49 @@ impl Table {
             let wanted = |data| data != Data::ConnCur || self.settings.recv_only;
             match newer {
                 Some(_) => self.put(self, &entry, now_ms, &told, wanted, Self::older),
-                None => self.put(self, &entry, now_ms, &told, wanted, |_, _, _, value| value),
+                None => self.put(self, &entry, now_ms, &told, wanted, |_, _, _, _, value| value),
             }
         }
+        self.learn_target(key, expire_ms, now_ms, &told);
+    }
+
+    /// Takes in an entry of the process that this one replaces, as [`learn`](Self::learn). Both
+    /// processes count at the same time: the difference between `told` and `known`, the values from
+    /// its previous message (`Absent` without one), is added. Tags and servers stay if they were set
+    /// here and not changed there. `false` if the table has no room for the entry.
+    pub fn learn_from_predecessor<'v>(
+        &self,
+        key: &[u8],
+        expire_ms: Option<u32>,
+        now_ms: u64,
+        told: impl Fn(usize) -> Value<'v>,
+        known: impl Fn(usize) -> Value<'v>,
+    ) -> bool {
+        let left = expire_ms.unwrap_or(self.settings.expire_ms);
+        let Some((entry, own)) = self.fetch(key, now_ms, self.touched_at(left, now_ms)) else { return false };
+        entry.expire_in(own.map_or(left, |own| own.max(left)), now_ms);
+        let wanted = |data| data != Data::ConnCur || self.settings.recv_only;
+        let is_first = Cell::new(false);
+        self.put(self, &entry, now_ms, &told, wanted, |entry, column, place, now_ms, value| {
+            is_first.set(is_first.get() || known(place) == Value::Absent);
+            Self::added(entry, column, now_ms, value, known(place))
+        });
+        // The predecessor has left the other peers: this process has to pass its changes on.
+        if !is_first.get() {
+            entry.note_update();
+        }
+        self.learn_target(key, expire_ms, now_ms, &told);
+        true
+    }
+
+    /// Puts the values of an entry into the table of `write-to`.
+    fn learn_target<'v>(
+        &self,
+        key: &[u8],
+        expire_ms: Option<u32>,
+        now_ms: u64,
+        told: &impl Fn(usize) -> Value<'v>,
+    ) {
         if let Some(target) = self.write_to.get()
             && let left = expire_ms.unwrap_or(target.settings.expire_ms)
             && let Some((entry, _)) = target.fetch(key, now_ms, target.touched_at(left, now_ms))
@@ -214,7 +255,7 @@ impl Table {
             entry.expire_in(left, now_ms);
             // What is calculated with stays the target's own.
             let wanted = |data| matches!(data, Data::ServerId | Data::ServerKey | Data::Gpt | Data::Gpt0);
-            self.put(target, &entry, now_ms, &told, wanted, |_, _, _, value| value);
+            self.put(target, &entry, now_ms, told, wanted, |_, _, _, _, value| value);
             entry.note_update();
         }
     }
@@ -224,6 +265,7 @@ impl Table {
     fn older<'v>(
         entry: &Entry<'_>,
         (column, element): (&Column, u32),
+        _: usize,
         now_ms: u64,
         value: Value<'v>,
     ) -> Value<'v> {
@@ -242,6 +284,51 @@ impl Table {
         if keeps { Value::Absent } else { value }
     }
 
+    /// Adds a count of the predecessor to the entry. A value that is not a count is returned if it is
+    /// to replace the entry's.
+    fn added<'v>(
+        entry: &Entry<'_>,
+        (column, element): (&Column, u32),
+        now_ms: u64,
+        value: Value<'v>,
+        known: Value<'_>,
+    ) -> Value<'v> {
+        let is_tag = matches!(column.data, Data::ServerId | Data::Gpt | Data::Gpt0);
+        let keeps = |has_own: bool| if known == Value::Absent { has_own } else { known == value };
+        match (value, column.data.form()) {
+            (Value::Number(_), _) if is_tag => {
+                if keeps(entry.get(column.data, element, now_ms) != Some(0)) {
+                    Value::Absent
+                } else {
+                    value
+                }
+            }
+            (Value::Text(_), _) => {
+                if keeps(entry.server_key().is_some()) {
+                    Value::Absent
+                } else {
+                    value
+                }
+            }
+            (Value::Number(number), Form::Word | Form::Long) => {
+                let known = if let Value::Number(known) = known { known } else { 0 };
+                // A count that was cleared there keeps its value here.
+                entry.add(column.data, element, number.saturating_sub(known), now_ms);
+                Value::Absent
+            }
+            (Value::Rate(ago, events, before), Form::Rate) => {
+                let known = if let Value::Rate(ago, events, before) = known {
+                    Some((ago, events, before))
+                } else {
+                    None
+                };
+                entry.add_rate_parts(column, element as usize, (ago, events, before), known, now_ms);
+                Value::Absent
+            }
+            (other, _) => other,
+        }
+    }
+
     /// Puts what is told of this table into an entry of that one.
     fn put<'v>(
         &self,
@@ -250,7 +337,7 @@ impl Table {
         now_ms: u64,
         told: &impl Fn(usize) -> Value<'v>,
         wanted: impl Fn(Data) -> bool,
-        settle: impl Fn(&Entry<'_>, (&Column, u32), u64, Value<'v>) -> Value<'v>,
+        settle: impl Fn(&Entry<'_>, (&Column, u32), usize, u64, Value<'v>) -> Value<'v>,
     ) {
         let mut first = 0;
         for own in self.columns() {
@@ -261,11 +348,12 @@ impl Table {
             }
             let Some(column) = table.column(own.data) else { continue };
             for element in 0..own.count.min(column.count) {
-                let told = told(place + element as usize);
+                let place = place + element as usize;
+                let told = told(place);
                 if told == Value::Absent {
                     break;
                 }
-                match (settle(entry, (column, element), now_ms, told), own.data.form()) {
+                match (settle(entry, (column, element), place, now_ms, told), own.data.form()) {
                     (Value::Rate(ago, events, before), Form::Rate) => {
                         entry.set_rate_parts(column, element as usize, (ago, events, before), now_ms);
                     }

@@ -146,6 +146,12 @@ pub(crate) struct Asked<'a> {
     pub(crate) early_data: bool,
 }
 
+/// Whether rustls makes handshakes with that SNI. It refuses a ClientHello, and sends none, with
+/// a name that is neither a host name nor an address.
+pub(crate) fn takes_name(name: &[u8]) -> bool {
+    ServerName::try_from(name).is_ok()
+}
+
 impl ClientSide {
     /// # Errors
     /// What rustls says against it.

@@ -122,7 +122,7 @@ impl Session {
     pub fn connect_early(connector: &Connector, name: Option<&str>, early: bool) -> Result<Self, Error> {
         let place = Place::take().ok_or(Error { kind: Kind::TooMany, reason: Reason::None, verify: 0 })?;
         engine::kept::begin_turn(Outcome::default(), 0);
-        let phase = match &*connector.side() {
+        let phase = match &*connector.side(name) {
             Side::Rustls(side) => {
                 Handshake::client(side, name, early).map(|one| Phase::Handshake(Box::new(one)))
             }
@@ -329,7 +329,13 @@ impl Session {
         } else {
             self.kept.append(&rest);
         }
-        self.phase = Phase::Established(Box::new(Records::new(seal, open, kernel, self.limits.key_updates)));
+        self.phase = Phase::Established(Box::new(Records::new(
+            seal,
+            open,
+            kernel,
+            self.limits.key_updates,
+            self.is_client,
+        )));
         Ok(true)
     }
 
