@@ -1,6 +1,7 @@
 //! Agents that hang, die and lie, or take one question at a time: what becomes of those that were
 //! asked, and of their connections.
 
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use weir_tests::agent::{
     Frames, Notified, Value, ack, actions, agent, frame, goodbye, greeted, hello_frame, kind, scope, set,
 };
-use weir_tests::client::{Response, get};
+use weir_tests::client::{Client, Response, get};
 use weir_tests::spoe::{EVENTS, Setting, Told, engine, shown};
 use weir_tests::{Origin, PATIENCE, eventually, free_port};
 
@@ -105,6 +106,64 @@ fn whatever_an_agent_does_the_request_goes_on_and_variables_tell() {
         let names = told.names();
         assert!(names.len() == events || names.len() == events + 1, "{path}: {names:?}");
         assert_eq!(names.iter().any(|name| name == "httpres"), events == 2, "{path}: {names:?}");
+    }
+}
+
+#[test]
+fn each_request_gets_its_own_answer() {
+    // This agent acknowledges the notifications that have arrived in reverse order.
+    let agent = greeted(16380, "pipelining", |mut frames| {
+        let (send, receive) = mpsc::channel::<Notified>();
+        let mut output = frames.stream().try_clone().expect("a socket");
+        let writer = std::thread::spawn(move || {
+            let (mut late, mut count) = (Vec::new(), 0);
+            while let Ok(first) = receive.recv() {
+                let all: Vec<Notified> = std::iter::once(first).chain(receive.try_iter()).collect();
+                for told in all.into_iter().rev() {
+                    let Some(Value::Str(path)) = told.get("path") else { return };
+                    count += 1;
+                    let bytes = ack(&told, &[set(scope::TXN, "foo", path.as_str())]);
+                    if path.ends_with("late") {
+                        late.push((count + 200, bytes));
+                        continue;
+                    }
+                    let due = late.extract_if(.., |(due, _)| *due <= count);
+                    let mut all: Vec<u8> = due.flat_map(|(_, bytes)| bytes).collect();
+                    all.extend(bytes);
+                    if output.write_all(&all).is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        while let Some(told) = frames.next_notified() {
+            if send.send(told).is_err() {
+                break;
+            }
+        }
+        drop(send);
+        drop(writer.join());
+    });
+    let file = engine("messages fhttp\n timeout processing 2s\n option set-on-error err", EVENTS);
+    let front = "http-request return status 200 hdr x-got \"%[var(txn.p.foo)] %[var(txn.p.err)]\"";
+    let (_weir, port) = Setting::new(&file, front, agent.port()).run();
+    let ask = move |client: usize| {
+        let mut connection = Client::connect(port);
+        let mut others = Vec::new();
+        for number in 0..300 {
+            let is_late = client == 0 && (number == 20 || number == 60);
+            let path = format!("/{client}/{number}{}", if is_late { "late" } else { "" });
+            connection.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            let got = shown(connection.response(), "x-got");
+            if got.trim() != path && !(is_late && got.trim() == "1") {
+                others.push(format!("{path}: {got}"));
+            }
+        }
+        others
+    };
+    let clients: Vec<_> = (0..8).map(|client| std::thread::spawn(move || ask(client))).collect();
+    for client in clients {
+        assert_eq!(client.join().expect("a client"), Vec::<String>::new());
     }
 }
 
