@@ -133,7 +133,7 @@ impl Program {
                 })
             };
             registering(true);
-            let mut running = Running::new(state.clone(), None);
+            let mut running = Running::unlimited(state.clone());
             let step = running.begin_alone(&Nobody, run, &[]);
             self.keep_tasks(state, registering(false).unwrap_or_default());
             match step {
