@@ -62,7 +62,7 @@ impl Request {
                 put(name, value);
             }
         }
-        // The length is that of the body, whatever a script says.
+        // The body alone sets the length.
         let frames = |name: &str| FRAMING.iter().any(|known| name.eq_ignore_ascii_case(known));
         for (name, value) in self.headers.iter().filter(|(name, _)| !frames(name)) {
             if !http::is_token(name.as_bytes()) {
