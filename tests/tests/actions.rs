@@ -149,6 +149,16 @@ fn hints_come_before_the_response() {
     assert!(head.starts_with("HTTP/1.1 103 "), "{head}");
 }
 
+#[test]
+fn hints_have_no_framing_headers() {
+    let origin = Origin::text("ok");
+    for name in ["content-length", "Transfer-Encoding"] {
+        let (_weir, port) = start(&format!("  http-request early-hint {name} 5\n"), &origin);
+        let head = Client::connect(port).send(request(0)).read_head();
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    }
+}
+
 /// Lines of TCP, and what an answer in HTTP behind them says.
 #[rustfmt::skip]
 const CONNECTIONS: &[(&[&str], &str, &str)] = &[

@@ -1,16 +1,18 @@
 //! Agents that hang, die and lie, or take one question at a time: what becomes of those that were
 //! asked, and of their connections.
 
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use weir_tests::agent::{
     Frames, Notified, Value, ack, actions, agent, frame, goodbye, greeted, hello_frame, kind, scope, set,
+    unset,
 };
-use weir_tests::client::{Response, get};
+use weir_tests::client::{Client, Response, exchange, get};
 use weir_tests::spoe::{EVENTS, Setting, Told, engine, shown};
-use weir_tests::{Origin, PATIENCE, eventually, free_port};
+use weir_tests::{Origin, PATIENCE, Scratch, eventually, free_port};
 
 /// What agents do wrong, by the path that they are told.
 fn misbehave(mut frames: Frames, told: &Notified) -> Option<Frames> {
@@ -109,6 +111,64 @@ fn whatever_an_agent_does_the_request_goes_on_and_variables_tell() {
 }
 
 #[test]
+fn each_request_gets_its_own_answer() {
+    // This agent acknowledges the notifications that have arrived in reverse order.
+    let agent = greeted(16380, "pipelining", |mut frames| {
+        let (send, receive) = mpsc::channel::<Notified>();
+        let mut output = frames.stream().try_clone().expect("a socket");
+        let writer = std::thread::spawn(move || {
+            let (mut late, mut count) = (Vec::new(), 0);
+            while let Ok(first) = receive.recv() {
+                let all: Vec<Notified> = std::iter::once(first).chain(receive.try_iter()).collect();
+                for told in all.into_iter().rev() {
+                    let Some(Value::Str(path)) = told.get("path") else { return };
+                    count += 1;
+                    let bytes = ack(&told, &[set(scope::TXN, "foo", path.as_str())]);
+                    if path.ends_with("late") {
+                        late.push((count + 200, bytes));
+                        continue;
+                    }
+                    let due = late.extract_if(.., |(due, _)| *due <= count);
+                    let mut all: Vec<u8> = due.flat_map(|(_, bytes)| bytes).collect();
+                    all.extend(bytes);
+                    if output.write_all(&all).is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        while let Some(told) = frames.next_notified() {
+            if send.send(told).is_err() {
+                break;
+            }
+        }
+        drop(send);
+        drop(writer.join());
+    });
+    let file = engine("messages fhttp\n timeout processing 2s\n option set-on-error err", EVENTS);
+    let front = "http-request return status 200 hdr x-got \"%[var(txn.p.foo)] %[var(txn.p.err)]\"";
+    let (_weir, port) = Setting::new(&file, front, agent.port()).run();
+    let ask = move |client: usize| {
+        let mut connection = Client::connect(port);
+        let mut others = Vec::new();
+        for number in 0..300 {
+            let is_late = client == 0 && (number == 20 || number == 60);
+            let path = format!("/{client}/{number}{}", if is_late { "late" } else { "" });
+            connection.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            let got = shown(connection.response(), "x-got");
+            if got.trim() != path && !(is_late && got.trim() == "1") {
+                others.push(format!("{path}: {got}"));
+            }
+        }
+        others
+    };
+    let clients: Vec<_> = (0..8).map(|client| std::thread::spawn(move || ask(client))).collect();
+    for client in clients {
+        assert_eq!(client.join().expect("a client"), Vec::<String>::new());
+    }
+}
+
+#[test]
 fn an_error_ends_the_engine_for_the_transaction_unless_it_is_to_go_on() {
     for (option, wanted) in [("", "fhttp"), ("option continue-on-error", "fhttp httpres")] {
         let told = Told::default();
@@ -171,6 +231,74 @@ fn what_does_not_fit_in_a_frame_is_not_sent() {
     for _ in 0..2 {
         assert_eq!(shown(get(port, &long), "x-err"), "3");
         assert_eq!(shown(get(port, "/short"), "x-err"), "");
+    }
+}
+
+#[test]
+fn bodies_are_shortened_to_fit_in_a_frame() {
+    let told = Told::default();
+    for (line, most) in [("", 16_380), ("max-frame-size 1000", 1000)] {
+        let own = told.clone();
+        let agent = greeted(most as u32, "pipelining", move |mut frames| {
+            while let Some(told) = frames.next_notified() {
+                own.add(&told);
+                frames.send(&ack(&told, &[set(scope::TXN, "foo", "seen")]));
+            }
+        });
+        let agent_lines =
+            format!("messages body\n timeout processing 10s\n option set-on-error err\n {line}");
+        let message =
+            "spoe-message body\n args path=path body=req.body method=method\n event on-frontend-http-request";
+        let front = "option http-buffer-request\n http-response set-header x-got \"%[var(txn.p.foo)] %[var(txn.p.err)]\"";
+        let file = engine(&agent_lines, message);
+        let (_weir, port) = Setting::new(&file, front, agent.port()).run();
+        for size in [10, 900, 1000, 15_000, 16_300, 16_384, 40_000] {
+            told.take();
+            let body: String = (0..size).map(|at| char::from(b'a' + (at % 26) as u8)).collect();
+            let request = format!(
+                "POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n{body}"
+            );
+            let got = shown(exchange(port, &request), "x-got");
+            assert_eq!(got.trim(), "seen", "{line} {size}");
+            let asked = told.take().remove(0);
+            let Some(Value::Bin(sent)) = asked.get("body") else { panic!("{size}: {asked:?}") };
+            assert!(body.as_bytes().starts_with(sent), "{line} {size}");
+            assert!(
+                sent.len() == size || sent.len() > most - 100 && sent.len() < most,
+                "{line} {size}: {}",
+                sent.len()
+            );
+            assert_eq!(asked.get("method"), Some(&"POST".into()), "what follows is whole");
+        }
+    }
+}
+
+#[test]
+fn scripts_read_variables_that_only_agents_name() {
+    let agent = agent(|_| {
+        let mut all: Vec<_> = (0..3)
+            .map(|at| set([scope::SESS, scope::TXN, scope::REQ][at], "page", ["a", "b", "c"][at]))
+            .collect();
+        all.extend([set(scope::TXN, "gone", "d"), unset(scope::TXN, "gone")]);
+        all
+    });
+    let script = Scratch::holding(
+        "read.lua",
+        "core.register_action('read', { 'http-req' }, function(txn)
+            local got = ''
+            for _, name in ipairs({ 'sess.p.page', 'txn.p.page', 'req.p.page', 'txn.p.gone', 'txn.p.never' }) do
+                got = got .. tostring(txn:get_var(name)) .. ' '
+            end
+            txn:set_var('txn.got', got)
+        end)",
+    );
+    let file = engine("messages fhttp\n timeout processing 10s", EVENTS);
+    let front = "http-request lua.read\n http-response set-header x-got %[var(txn.got)]";
+    let mut setting = Setting::new(&file, front, agent.port());
+    setting.global = format!("lua-load {}", script.display());
+    let (_weir, port) = setting.run();
+    for _ in 0..2 {
+        assert_eq!(shown(get(port, "/"), "x-got").trim(), "a b c nil nil");
     }
 }
 

@@ -110,6 +110,10 @@ fn a_server_is_sent_the_name_that_its_line_says_and_must_have_a_certificate_for_
         ("no-sni-auto verifyhost one.test", Some(" 0")),
         ("no-sni-auto verify none", Some(" 0")),
         ("sni str(two.test)", None),
+        // `verifyhost` counts if no name is sent.
+        ("sni str(one.test) verifyhost two.test", Some("one.test 0")),
+        ("sni str(two.test) verifyhost one.test", None),
+        ("verifyhost two.test", Some("one.test 0")),
         ("no-sni-auto verifyhost two.test", None),
     ] {
         let (weir, port) = both_sides(&authority, line, &certificate);

@@ -57,14 +57,14 @@ const OF_CLIENT: &str = "\
     ssl_c_sha1,hex=%[ssl_c_sha1,hex]\nssl_c_serial,hex=%[ssl_c_serial,hex]\n\
     ssl_c_s_dn(,0,rfc2253)=%[ssl_c_s_dn(,0,rfc2253)]\n\
     ssl_c_i_dn(,0,rfc2253)=%[ssl_c_i_dn(,0,rfc2253)]\nssl_c_version=%[ssl_c_version]\n\
-    ssl_c_der,sha1,hex=%[ssl_c_der,sha1,hex]\nssl_c_s_dn(CN)=%[ssl_c_s_dn(CN)]\n\
+    ssl_c_der,sha1,hex=%[ssl_c_der,sha1,hex]\nssl_c_s_dn(CN)=%[ssl_c_s_dn(cn)]\n\
     ssl_c_i_dn(CN)=%[ssl_c_i_dn(CN)]\nssl_c_key_alg=%[ssl_c_key_alg]\n\
     ssl_c_sig_alg=%[ssl_c_sig_alg]\nssl_c_notbefore=%[ssl_c_notbefore]\n\
     ssl_c_notafter=%[ssl_c_notafter]\nssl_f_sha1,hex=%[ssl_f_sha1,hex]\n\
     ssl_f_serial,hex=%[ssl_f_serial,hex]\nssl_f_s_dn(,0,rfc2253)=%[ssl_f_s_dn(,0,rfc2253)]\n\
     ssl_f_i_dn(,0,rfc2253)=%[ssl_f_i_dn(,0,rfc2253)]\nssl_f_version=%[ssl_f_version]\n\
     ssl_f_der,sha1,hex=%[ssl_f_der,sha1,hex]\nssl_f_s_dn(CN)=%[ssl_f_s_dn(CN)]\n\
-    ssl_f_i_dn(CN)=%[ssl_f_i_dn(CN)]\nssl_f_key_alg=%[ssl_f_key_alg]\n\
+    ssl_f_i_dn(CN)=%[ssl_f_i_dn(Cn)]\nssl_f_key_alg=%[ssl_f_key_alg]\n\
     ssl_f_sig_alg=%[ssl_f_sig_alg]\nssl_f_notbefore=%[ssl_f_notbefore]\n\
     ssl_f_notafter=%[ssl_f_notafter]\nssl_c_san=%[ssl_c_san]\nssl_c_policies=%[ssl_c_policies]\n\
     ssl_c_chain_der,length=%[ssl_c_chain_der,length]\nssl_c_r_dn=%[ssl_c_r_dn]\n\
@@ -76,7 +76,7 @@ const OF_SERVER: &str = "\
     ssl_s_sha1,hex=%[ssl_s_sha1,hex]\nssl_s_serial,hex=%[ssl_s_serial,hex]\n\
     ssl_s_s_dn(,0,rfc2253)=%[ssl_s_s_dn(,0,rfc2253)]\n\
     ssl_s_i_dn(,0,rfc2253)=%[ssl_s_i_dn(,0,rfc2253)]\nssl_s_version=%[ssl_s_version]\n\
-    ssl_s_der,sha1,hex=%[ssl_s_der,sha1,hex]\nssl_s_s_dn(CN)=%[ssl_s_s_dn(CN)]\n\
+    ssl_s_der,sha1,hex=%[ssl_s_der,sha1,hex]\nssl_s_s_dn(CN)=%[ssl_s_s_dn(cn)]\n\
     ssl_s_i_dn(CN)=%[ssl_s_i_dn(CN)]\nssl_s_key_alg=%[ssl_s_key_alg]\n\
     ssl_s_sig_alg=%[ssl_s_sig_alg]\nssl_s_notbefore=%[ssl_s_notbefore]\n\
     ssl_s_notafter=%[ssl_s_notafter]\nssl_bc_npn=%[ssl_bc_npn]\n";

@@ -264,7 +264,12 @@ fn a_server_is_spoken_to_as_its_line_says() {
         // It offers all versions, and the server takes the newest.
         (&*format!("{trusted} ssl-min-ver TLSv1.0"), "", Some("TLSv1.3 TLS_AES_256_GCM_SHA384 one.test 0")),
         (&*format!("{trusted} ssl-min-ver TLSv1.0"), old, Some("TLSv1 ECDHE-RSA-AES256-SHA one.test 0")),
-        (&*format!("{trusted} ssl-min-ver TLSv1.0 verifyhost two.test"), old, None),
+        (
+            &*format!("{trusted} ssl-min-ver TLSv1.0 verifyhost two.test"),
+            old,
+            Some("TLSv1 ECDHE-RSA-AES256-SHA one.test 0"),
+        ),
+        (&*format!("ca-file {ca} no-sni-auto verifyhost two.test ssl-min-ver TLSv1.0"), old, None),
         (&*format!("ca-file {ca} sni str(two.test) ssl-min-ver TLSv1.0"), old, None),
         (&*format!("ca-file {other} sni str(one.test) ssl-min-ver TLSv1.0"), old, None),
         (&*format!("ca-file {other} sni str(one.test) ssl-min-ver TLSv1.0"), "", None),

@@ -79,6 +79,25 @@ fn each_word_of_a_list_counts_over_what_the_bind_line_says() {
 }
 
 #[test]
+fn negated_wildcards_take_no_names_from_other_lines() {
+    let scene = Scene::new();
+    let (list, port) = (scene.directory.join("list"), free_port());
+    let lines = format!(
+        "{} [verify none] !*.cert.test\n{} [verify required ca-file {}] *.cert.test\n",
+        scene.certificate,
+        shown(&scene.authority.issue(&["two.test"])),
+        shown(&scene.authority.own()),
+    );
+    fs::write(&list, lines).expect("a file");
+    let _weir = Weir::start(&frontend(port, &format!("crt-list {}", shown(&list)), ""), &[port]);
+    let seen = handshake(port, &["-servername", "x.cert.test"]);
+    assert!(seen.contains("CN=two.test") || seen.contains("CN = two.test"), "{seen}");
+    assert!(seen.contains("Acceptable client certificate CA names"), "{seen}");
+    let seen = handshake(port, &["-servername", "other.test"]);
+    assert!(!seen.contains("two.test") && seen.contains("No client certificate CA names sent"), "{seen}");
+}
+
+#[test]
 fn a_word_that_no_list_has_is_refused_with_its_line_and_the_nearest() {
     let scene = Scene::new();
     for (line, wanted) in [

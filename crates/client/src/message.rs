@@ -3,8 +3,8 @@
 use crate::error::{Error, Kind};
 use crate::url::Url;
 
-/// A request. `Host`, `User-Agent`, `Accept`, `Content-Length` and `Connection` are added where the
-/// caller does not name them.
+/// A request. `Host`, `User-Agent`, `Accept` and `Connection` are added if the caller does not name
+/// them; `Content-Length` is that of the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// `GET`, `POST` …
@@ -62,7 +62,9 @@ impl Request {
                 put(name, value);
             }
         }
-        for (name, value) in &self.headers {
+        // The body alone sets the length.
+        let frames = |name: &str| FRAMING.iter().any(|known| name.eq_ignore_ascii_case(known));
+        for (name, value) in self.headers.iter().filter(|(name, _)| !frames(name)) {
             if !http::is_token(name.as_bytes()) {
                 return refused("a header's name is no token");
             }
@@ -72,7 +74,7 @@ impl Request {
             put(name, value);
         }
         let expects_body = matches!(&*self.method, "POST" | "PUT" | "PATCH");
-        if (!self.body.is_empty() || expects_body) && !self.has("Content-Length") {
+        if !self.body.is_empty() || expects_body {
             put("Content-Length", &self.body.len().to_string());
         }
         if !self.has("Connection") {
@@ -86,6 +88,9 @@ impl Request {
         Ok(whole)
     }
 }
+
+/// Headers that frame a request: those of the caller are not sent.
+const FRAMING: [&str; 2] = ["Content-Length", "Transfer-Encoding"];
 
 /// The name by which requests are known.
 const AGENT: &str = concat!("Weir/", env!("CARGO_PKG_VERSION"));
@@ -143,6 +148,15 @@ mod tests {
             "GET http://a.test/ HTTP/1.1\r\nAccept: */*\r\nhost: b.test\r\nUSER-AGENT: c\r\n\
              Content-Type: text/plain\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi"
         );
+    }
+
+    #[test]
+    fn the_body_alone_frames_a_request() {
+        let own = get("http://a.test").header("transfer-encoding", "chunked").header("content-LENGTH", "5");
+        let written = own.body("text/plain", b"hi".to_vec()).write(false).expect("it can be written");
+        let written = String::from_utf8_lossy(&written).to_ascii_lowercase();
+        assert!(written.contains("content-length: 2\r\n") && !written.contains("content-length: 5"));
+        assert!(!written.contains("transfer-encoding"));
     }
 
     #[test]

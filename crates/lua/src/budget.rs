@@ -1,97 +1,166 @@
-//! What a script may still do before it is interrupted or ended: instructions of a turn, time of a
-//! turn, time of the whole call.
+//! The limits of a script that runs: instructions of a turn, time of a turn, time of the whole call.
 //!
-//! The hook of the interpreter comes here each so many instructions. A script that has used up its
-//! turn yields; one that has used up its time gets an error at each further instruction, so that
-//! nothing in it that catches errors keeps it alive.
+//! The interpreter calls the hook every [`STEP`] instructions at most. A script that has used up the
+//! instructions of its turn yields; one that has used up its time gets an error at each further
+//! instruction, so that code which catches errors cannot continue.
+//!
+//! Lua disables the hook inside finalizers and inside the message handler of an error that the hook
+//! raised, and a coroutine counts its own instructions. `prelude/bounds.lua` and
+//! `prelude/scheduling.lua` therefore call [`is_over`] in such places, as do loops of the host.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-use mlua::debug::{Debug, HookTriggers};
+use mlua::debug::HookTriggers;
 use mlua::{Error, Lua, VmState};
 
-/// What is told where a script's time is over.
+/// The error of a script that exceeds its time.
 pub(crate) const TIMEOUT: &str = "execution timeout";
+
+/// The most instructions between two looks at the clock. An instruction can take milliseconds: it may
+/// copy a long string.
+const STEP: u32 = 1000;
+
+/// The limits of one turn.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Limits {
+    /// The longest time that it may take; `None` for no limit.
+    pub(crate) allowed: Option<Duration>,
+    /// Whether it gives up its turn after the configured number of instructions.
+    pub(crate) yields: bool,
+    /// Whether it is the first turn of its call.
+    pub(crate) is_first: bool,
+}
 
 /// The turn that runs on this thread.
 #[derive(Debug, Default)]
 struct Turn {
-    /// Whether one does; files that are being loaded have no limits.
+    /// Whether there is one; files that are being loaded have no limits.
     is_running: bool,
-    /// When it began, or when the hook came first in it.
+    limits: Limits,
+    /// The time when it began, or when the clock was first read in it.
     since: Option<Instant>,
-    /// The longest that it may take.
-    allowed: Option<Duration>,
-    /// Whether the time is over, and where that was seen.
+    /// Calls of the hook.
+    steps: u32,
+    /// The place of the script when it was found to have exceeded its time.
     expired: Option<String>,
+}
+
+impl Turn {
+    /// The time that is left, if it is limited.
+    fn left(&mut self) -> Option<Duration> {
+        let allowed = self.limits.allowed.filter(|_| self.is_running)?;
+        if self.expired.is_some() {
+            return Some(Duration::ZERO);
+        }
+        let now = Instant::now();
+        Some(allowed.saturating_sub(now - *self.since.get_or_insert(now)))
+    }
 }
 
 thread_local! {
     static TURN: RefCell<Turn> = RefCell::default();
 }
 
-/// What a turn came to.
+/// The outcome of a turn.
 #[derive(Debug, Default)]
 pub(crate) struct Used {
     /// The time that it took, as far as it was measured.
     pub(crate) time: Duration,
-    /// Where the script was when its time was over.
+    /// The place of the script when it exceeded its time.
     pub(crate) expired: Option<String>,
 }
 
-/// Runs a turn that may take so long, the first of its call or another.
-pub(crate) fn within<R>(allowed: Option<Duration>, is_first: bool, run: impl FnOnce() -> R) -> (R, Used) {
-    // Most calls end within their first turn: of that the clock is asked only when the hook comes.
-    let since = if is_first { None } else { Some(Instant::now()) };
-    let turn = Turn { is_running: true, since, allowed, expired: None };
-    // A script may be called by another, through a fetch: that one's turn goes on afterwards.
-    let outer = TURN.replace(turn);
+/// Runs a turn. A call within a turn of another script, as of a fetch, is also limited by the time
+/// that is left to the outer turn.
+pub(crate) fn within<R>(mut limits: Limits, run: impl FnOnce() -> R) -> (R, Used) {
+    let outer = TURN.with_borrow_mut(Turn::left);
+    limits.allowed = match (limits.allowed, outer) {
+        (Some(own), Some(outer)) => Some(own.min(outer)),
+        (own, outer) => own.or(outer),
+    };
+    // Most calls end within their first turn: the clock is not read before the hook runs.
+    let since = if limits.is_first && outer.is_none() { None } else { Some(Instant::now()) };
+    let outer = TURN.replace(Turn { is_running: true, limits, since, ..Turn::default() });
     let result = run();
     let Turn { since, expired, .. } = TURN.replace(outer);
     (result, Used { time: since.map_or(Duration::ZERO, |since| since.elapsed()), expired })
 }
 
-/// Has the interpreter come here each `instructions`.
+/// Installs the hook: a turn has this number of instructions.
 pub(crate) fn watch(lua: &Lua, instructions: u32) -> mlua::Result<()> {
-    let triggers = HookTriggers::new().every_nth_instruction(instructions.max(1));
-    lua.set_global_hook(triggers, |lua, debug| {
-        let Some(place) = look(debug) else { return Ok(VmState::Yield) };
-        lua.current_thread().set_hook(HookTriggers::new().every_nth_instruction(1), |_, _| expire())?;
-        Err(timeout(&place))
+    let step = instructions.clamp(1, STEP);
+    let triggers = HookTriggers::new().every_nth_instruction(step);
+    let steps = instructions.max(1).div_ceil(step);
+    lua.set_global_hook(triggers, move |lua, _| {
+        if is_over(lua) {
+            return Err(timeout());
+        }
+        let ends_turn = TURN.with_borrow_mut(|turn| {
+            turn.steps += 1;
+            let ends = turn.is_running && turn.limits.yields && turn.steps >= steps;
+            if ends {
+                turn.steps = 0;
+            }
+            ends
+        });
+        Ok(if ends_turn { VmState::Yield } else { VmState::Continue })
     })
 }
 
-/// Where the script is, if its time is over.
-fn look(debug: &Debug<'_>) -> Option<String> {
-    TURN.with_borrow_mut(|turn| {
-        if !turn.is_running {
-            return None;
-        }
-        let now = Instant::now();
-        let since = *turn.since.get_or_insert(now);
-        if turn.expired.is_none() && turn.allowed.is_none_or(|allowed| now - since < allowed) {
-            return None;
-        }
-        Some(turn.expired.get_or_insert_with(|| place(debug)).clone())
-    })
-}
-
-/// The end of each further instruction.
-fn expire() -> mlua::Result<VmState> {
-    let place = TURN.with_borrow(|turn| turn.expired.clone());
-    match place {
-        Some(place) => Err(timeout(&place)),
-        None => Ok(VmState::Continue),
+/// Whether the turn that runs has exceeded its time. If so, the coroutine that called gets an error at
+/// each further instruction.
+pub(crate) fn is_over(lua: &Lua) -> bool {
+    if !is_late() {
+        return false;
     }
+    if TURN.with_borrow(|turn| turn.expired.is_none()) {
+        let place = place(lua);
+        TURN.with_borrow_mut(|turn| turn.expired = Some(place));
+    }
+    let every = HookTriggers::new().every_nth_instruction(1);
+    // Without memory for that, the hook that is there raises the error later.
+    let _ = lua.current_thread().set_hook(every, |_, _| match has_expired() {
+        true => Err(timeout()),
+        false => Ok(VmState::Continue),
+    });
+    true
 }
 
-fn timeout(place: &str) -> Error {
+/// Whether the turn that runs has exceeded its time.
+pub(crate) fn is_late() -> bool {
+    TURN.with_borrow_mut(Turn::left) == Some(Duration::ZERO)
+}
+
+fn has_expired() -> bool {
+    TURN.with_borrow(|turn| turn.expired.is_some())
+}
+
+/// The error of the turn that has exceeded its time.
+pub(crate) fn timeout() -> Error {
+    let place = TURN.with_borrow(|turn| turn.expired.clone()).unwrap_or_default();
     Error::runtime(format!("{place}: {TIMEOUT}"))
 }
 
-fn place(debug: &Debug<'_>) -> String {
-    let source = debug.source();
-    let name = source.short_src.as_deref().unwrap_or("?");
-    debug.current_line().map_or_else(|| name.to_owned(), |line| format!("{name}:{line}"))
+/// The most calls that are searched for one of a script.
+const MOST_LEVELS: usize = 16;
+
+/// The file and line of the script that runs, or of the prelude if no script is near.
+fn place(lua: &Lua) -> String {
+    let mut first = None;
+    for level in 0..MOST_LEVELS {
+        let found = lua.inspect_stack(level, |debug| {
+            let source = debug.source();
+            let is_script = source.source.as_deref().is_some_and(|name| name.starts_with('@'));
+            let (name, line) = (source.short_src?, debug.current_line()?);
+            Some((is_script, format!("{name}:{line}")))
+        });
+        match found {
+            Some(Some((true, place))) => return place,
+            Some(Some((false, place))) => first = first.or(Some(place)),
+            Some(None) => {}
+            None => break,
+        }
+    }
+    first.unwrap_or_else(|| "?".to_owned())
 }

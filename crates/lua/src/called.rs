@@ -209,7 +209,7 @@ impl Shared {
         })
     }
 
-    fn variable(&self, name: &str, adds: bool) -> Option<Var> {
+    pub(crate) fn variable(&self, name: &str, adds: bool) -> Option<Var> {
         let mut own = self.scope();
         let is_named = match name.strip_prefix("proc.") {
             Some(name) => find_process_variable(name).is_some(),

@@ -75,7 +75,7 @@ impl FilterClass {
     pub fn declare(&self, words: &[String]) -> Result<Option<FilterDeclared>, String> {
         let mut declared = FilterDeclared { name: self.name.clone(), is_for_http: false, homes: Vec::new() };
         for (state, class, make) in &self.homes {
-            let mut running = Running::new(state.clone(), None);
+            let mut running = Running::unlimited(state.clone());
             let declare: Function = state.filters.get("declare").map_err(|error| error.to_string())?;
             let args = || {
                 let args = state.lua.create_sequence_from(words.iter().map(|word| &**word))?;

@@ -28,7 +28,12 @@ pub(crate) fn state(
     native::core(&lua, number, &called)?;
     let native = native::table(&lua, settings, &called)?;
     lua.load(include_str!("prelude/guard.lua")).set_name("=guard").call::<()>(&native)?;
-    let scheduling: Table = part(&lua, "scheduling", include_str!("prelude/scheduling.lua"), (&native,))?;
+    native.set("over", lua.create_function(|lua, ()| Ok(budget::is_over(lua)))?)?;
+    native.set("is_over", lua.create_function(|_, ()| Ok(budget::is_late()))?)?;
+    native.set("is_native", lua.create_function(|_, run: Function| Ok(run.info().what == "C"))?)?;
+    let bounds: Table = part(&lua, "bounds", include_str!("prelude/bounds.lua"), (&native,))?;
+    let scheduling: Table =
+        part(&lua, "scheduling", include_str!("prelude/scheduling.lua"), (&native, &bounds))?;
     let classes: Table = part(&lua, "classes", include_str!("prelude/classes.lua"), (&native, &scheduling))?;
     let services: Table =
         part(&lua, "services", include_str!("prelude/services.lua"), (&native, &scheduling, &classes))?;
@@ -40,6 +45,7 @@ pub(crate) fn state(
     ))?;
     let filters: Table =
         part(&lua, "filters", include_str!("prelude/filters.lua"), (&native, &scheduling, &classes))?;
+    bounds.get::<Function>("install")?.call::<()>(())?;
     let default = if number == 0 { (10_000 / workers.max(1) as u32).max(500) } else { 10_000 };
     budget::watch(&lua, settings.forced_yield.unwrap_or(default))?;
     Ok(State {

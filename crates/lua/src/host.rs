@@ -60,7 +60,7 @@ impl Task {
     /// Begins it.
     pub fn begin(&self, bridge: &dyn Bridge) -> (Running, Step) {
         let mut running = Running::new(self.state.clone(), self.state.settings.task);
-        let step = running.begin_alone(bridge, &self.run, &self.args);
+        let step = running.begin_task(bridge, &self.run, &self.args);
         (running, step)
     }
 }

@@ -24,6 +24,7 @@ mod host;
 mod inbox;
 mod load;
 mod loading;
+mod matching;
 mod native;
 mod payload;
 mod program;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use sample::pattern::PatternSets;
 use sample::script::Use;
+use sample::vars::Var;
 
 use crate::bridge::{Bridge, Nobody};
 use crate::called::{Known, Shared};
@@ -133,7 +134,7 @@ impl Program {
                 })
             };
             registering(true);
-            let mut running = Running::new(state.clone(), None);
+            let mut running = Running::unlimited(state.clone());
             let step = running.begin_alone(&Nobody, run, &[]);
             self.keep_tasks(state, registering(false).unwrap_or_default());
             match step {
@@ -153,6 +154,12 @@ impl Program {
     /// Whether scripts send the e-mails about servers.
     pub fn sends_mail(&self) -> bool {
         self.shared.sends_mail()
+    }
+
+    /// The variable of that name, which begins with its scope, for agents that set variables of scripts.
+    /// With `adds` an unknown one is added, as long as there is room.
+    pub fn variable(&self, name: &str, adds: bool) -> Option<Var> {
+        self.shared.variable(name, adds)
     }
 
     /// Has `host` do what scripts cannot, now that the workers start.

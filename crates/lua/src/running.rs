@@ -8,7 +8,7 @@ use mlua::{IntoLuaMulti, MultiValue, Thread, Value as LuaValue};
 use sample::Value;
 
 use crate::bridge::{self, Bridge};
-use crate::budget;
+use crate::budget::{self, Limits};
 use crate::convert;
 use crate::failure::{Failure, message_of};
 use crate::function::{Function, Kind};
@@ -33,8 +33,12 @@ pub struct Running {
     thread: Option<Thread>,
     /// Its number: objects of its request are good for this call alone.
     number: u64,
-    /// The time that it may compute, as far as it has not.
+    /// The time that it may still compute.
     left: Option<Duration>,
+    /// The longest time of one turn.
+    burst: Option<Duration>,
+    /// Whether it gives up its turn after a number of instructions.
+    yields: bool,
     /// Turns that it had.
     turns: u64,
 }
@@ -59,9 +63,23 @@ fn next_number() -> u64 {
     })
 }
 
+/// The shorter of two times, each of which may be unlimited.
+fn shorter(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
 impl Running {
     pub(crate) fn new(state: Arc<State>, allowed: Option<Duration>) -> Self {
-        Self { state, thread: None, number: next_number(), left: allowed, turns: 0 }
+        let burst = state.settings.burst;
+        Self { state, thread: None, number: next_number(), left: allowed, burst, yields: true, turns: 0 }
+    }
+
+    /// A call before the workers start, which has no limits of time.
+    pub(crate) fn unlimited(state: Arc<State>) -> Self {
+        Self { burst: None, ..Self::new(state, None) }
     }
 
     /// Its number.
@@ -97,7 +115,19 @@ impl Running {
         self.resume_with(bridge, (serve, own, self.number as i64))
     }
 
-    /// Begins a function that gets nothing but these.
+    /// Begins a function that gets these arguments only, and gives up its turns.
+    pub(crate) fn begin_task(
+        &mut self,
+        bridge: &dyn Bridge,
+        run: &mlua::Function,
+        args: &[LuaValue],
+    ) -> Step {
+        let mut all: MultiValue = args.iter().cloned().collect();
+        all.push_front(LuaValue::Function(run.clone()));
+        self.resume_with(bridge, all)
+    }
+
+    /// Runs a function that gets these arguments only, without giving up its turn.
     pub(crate) fn begin_alone(
         &mut self,
         bridge: &dyn Bridge,
@@ -160,10 +190,12 @@ impl Running {
         }
     }
 
-    /// Runs on, whoever else might have their turn, until it ends or waits.
+    /// Runs in one turn, until it ends or waits.
     fn look(&mut self, bridge: &dyn Bridge, args: MultiValue) -> Step {
+        self.yields = false;
+        self.left = shorter(self.left, self.burst);
         let mut step = self.resume_with(bridge, args);
-        // A turn that is over is not the end of what cannot wait.
+        // A value that the script yields does not end the call.
         while let Step::Wait(Wait::Turn) = step {
             step = self.resume_with(bridge, ());
         }
@@ -183,14 +215,11 @@ impl Running {
             Ok(thread) => thread,
             Err(error) => return Step::Failed(Failure::Error(message_of(&error))),
         };
-        let burst = self.state.settings.burst;
         let is_first = self.turns == 0;
         self.turns += 1;
-        let allowed = match (burst, self.left) {
-            (Some(burst), Some(left)) => Some(burst.min(left)),
-            (burst, left) => burst.or(left),
-        };
-        let (resumed, used) = budget::within(allowed, is_first, || {
+        let allowed = shorter(self.burst, self.left);
+        let limits = Limits { allowed, yields: self.yields, is_first };
+        let (resumed, used) = budget::within(limits, || {
             bridge::lend(self.number, bridge, || thread.resume::<(LuaValue, MultiValue)>(args))
         });
         if let Some(left) = &mut self.left {

@@ -118,7 +118,8 @@ pub(crate) struct Resolution {
 /// A question that is being asked.
 #[derive(Debug)]
 struct Asking {
-    id: u16,
+    /// The number of its question, once it is sent.
+    id: Option<u16>,
     asked: Asked,
     preferred: Asked,
     other: Option<Asked>,
@@ -242,7 +243,7 @@ impl Engine {
         }
         let (preferred, other) = self.families.questions(resolution.key.kind);
         resolution.asking = Some(Asking {
-            id: 0,
+            id: None,
             asked: preferred,
             preferred,
             other,
@@ -262,9 +263,10 @@ impl Engine {
         }
         let resolution = &mut self.resolutions[index];
         let Some(asking) = &mut resolution.asking else { return };
-        self.questions.remove(&asking.id);
+        if let Some(old) = asking.id.replace(id) {
+            self.questions.remove(&old);
+        }
         self.questions.insert(id, index);
-        asking.id = id;
         asking.answers = 0;
         asking.open = vec![true; self.settings.nameservers.len()];
         let bytes: Arc<[u8]> =
@@ -465,8 +467,8 @@ impl Engine {
     fn end(&mut self, index: usize, by: Option<usize>, now: u64, out: &mut Vec<Output>) {
         let resolution = &mut self.resolutions[index];
         resolution.ended = now;
-        if let Some(asking) = resolution.asking.take() {
-            self.questions.remove(&asking.id);
+        if let Some(id) = resolution.asking.take().and_then(|asking| asking.id) {
+            self.questions.remove(&id);
         }
         out.push(Output::Ended { resolution: index, by });
         self.schedule(index, now);

@@ -400,8 +400,14 @@ pub(crate) fn pause(context: &mut Context<'_, '_, '_>) -> Parsed {
 }
 
 pub(crate) fn early_hint(context: &mut Context<'_, '_, '_>) -> Parsed {
-    let name = context.need("a header name")?.text.as_bytes().into();
-    Ok(Action::EarlyHint { name, value: context.format("a value", FormatFor::Header)? })
+    let name = rewrite::header_name(context)?;
+    let value = context.format("a value", FormatFor::Header)?;
+    if ["content-length", "transfer-encoding"].iter().any(|known| name.text.eq_ignore_ascii_case(known)) {
+        let warning = Diagnostic::warning(format!("`{}` is not sent in a 103 response", name.text));
+        context.scope.names.warn(warning.at(name.span).label("such a response has no body"));
+        return Ok(Action::Nothing);
+    }
+    Ok(Action::EarlyHint { name: name.text.as_bytes().into(), value })
 }
 
 pub(crate) fn expect_proxy(context: &mut Context<'_, '_, '_>) -> Parsed {

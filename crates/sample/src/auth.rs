@@ -3,13 +3,46 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 
+use yescrypt::{PasswordVerifier, Yescrypt};
+
 /// A password as the configuration holds it.
 #[derive(Clone, Debug)]
 pub enum Password {
     /// `insecure-password`.
     Plain(Box<str>),
-    /// `password`: an output of crypt(3): DES, MD5, SHA-256, SHA-512, bcrypt.
+    /// `password`: an output of crypt(3) in a [`Format`].
     Crypt(Box<str>),
+}
+
+/// The format of an output of crypt(3), by its prefix (crypt(5)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// DES, MD5, SHA-1, SHA-256, SHA-512, bcrypt.
+    Known,
+    /// `$y$`.
+    Yescrypt,
+    /// Formats of libxcrypt that are not supported: scrypt, gost-yescrypt, NT, SunMD5.
+    Unbuilt,
+    /// No format of crypt(3): no password matches.
+    Unknown,
+}
+
+impl Format {
+    /// The format of a hash.
+    pub fn of(hash: &str) -> Self {
+        const KNOWN: [&str; 8] = ["_", "$1$", "$2a$", "$2b$", "$2y$", "$5$", "$6$", "$sha1$"];
+        const UNBUILT: [&str; 5] = ["$7$", "$gy$", "$3$", "$md5", "$2x$"];
+        let begins = |prefix: &str| hash.starts_with(prefix);
+        let is_des = || {
+            hash.len() == 13 && hash.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"./".contains(&byte))
+        };
+        match hash {
+            _ if KNOWN.iter().any(|one| begins(one)) || is_des() => Self::Known,
+            _ if hash.starts_with("$y$") => Self::Yescrypt,
+            _ if UNBUILT.iter().any(|one| begins(one)) => Self::Unbuilt,
+            _ => Self::Unknown,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -84,7 +117,11 @@ impl Userlist {
         if lock().get(name).is_some_and(|known| same(known, password)) {
             return true;
         }
-        let right = pwhash::unix::verify(password, hash);
+        let right = match Format::of(hash) {
+            Format::Known => pwhash::unix::verify(password, hash),
+            Format::Yescrypt => Yescrypt::default().verify_password(password, hash).is_ok(),
+            Format::Unbuilt | Format::Unknown => false,
+        };
         if right {
             lock().insert(name.into(), password.into());
         }
@@ -131,6 +168,11 @@ mod tests {
         let mut list = Userlist::new("l");
         let crypt = |hash: &str| Some(Password::Crypt(hash.into()));
         list.add_user("plain", Some(Password::Plain("secret".into())), vec![]);
+        list.add_user(
+            "yescrypt",
+            crypt("$y$j75$F5Jx5fExrKuPp53xLKQ..1$l5YiXCKNY/N9ezall4xjJAFS/wg.kWVcFXfOzyxVn1."),
+            vec![],
+        );
         list.add_user("sha512", crypt("$6$saltsalt$TVLlQcbpFVof5W3Yz4DTP6gRstiNuHwwTt6GLc1E5n0U0aDehy0S5knV8wiOQSpT0Y77vwPZN.Pq.H91p5hVO1"), vec![]);
         list.add_user("none", None, vec!["g".into()]);
         for (user, password, right) in [
@@ -139,6 +181,8 @@ mod tests {
             ("plain", "", false),
             ("none", "", false),
             ("nobody", "", false),
+            ("yescrypt", "wrong", false),
+            ("yescrypt", "secret", true),
             ("sha512", "wrong", false),
             ("sha512", "secret", true),
             ("sha512", "secret", true),

@@ -2,8 +2,12 @@
 //! answered, and what ends it.
 //!
 //! The caller owns the socket and the clock. Its turn: one read, [`Connection::receive`] in a loop
-//! until it tells of nothing more, and everything in [`Connection::output`] with one write. A
-//! question that nobody waits for any more is forgotten at once: its late answer is passed over.
+//! until it returns no event, and everything in [`Connection::output`] with one write.
+//!
+//! A question keeps its place until the caller releases it, even after its answer has come: the
+//! caller's table is indexed by place, and an answer that was not read yet would otherwise be lost to
+//! the next question. The late answer to a released question is discarded, because stream numbers are
+//! not reused.
 
 #[cfg(test)]
 mod tests;
@@ -23,6 +27,9 @@ const KEPT: usize = 16 * 1024;
 /// So many questions in a row that nobody waited for any longer, with not a word from the agent in
 /// between, and it is not asked again.
 const PATIENCE: u32 = 3;
+
+/// The most places of one connection, including those of answers that were not read yet.
+const PLACES: usize = 256;
 
 /// What is said of connections to an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,13 +116,24 @@ enum End {
     Dismissed(Status),
 }
 
+/// A place for a question.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    /// The question's number; 0 if the place is free.
+    number: u32,
+    /// Whether the outcome was reported: no event names the question again.
+    is_settled: bool,
+}
+
 /// One connection.
 #[derive(Debug)]
 pub struct Connection {
     config: Config,
     state: State,
-    /// The numbers of questions that are to be answered, by place; 0 where there is none.
-    questions: Vec<u32>,
+    places: Vec<Place>,
+    /// Questions that were not released.
+    held: usize,
+    /// Questions that the agent still has to answer.
     live: usize,
     /// Questions asked so far.
     total: u32,
@@ -138,7 +156,8 @@ impl Connection {
         Self {
             config,
             state: State::Greeting(None),
-            questions: Vec::new(),
+            places: Vec::new(),
+            held: 0,
             live: 0,
             total: 0,
             unheard: 0,
@@ -163,7 +182,10 @@ impl Connection {
     /// How many more questions may be asked.
     #[must_use]
     pub fn free(&self) -> usize {
-        if self.is_stuck() || self.pending() >= OUTPUT { 0 } else { self.most().saturating_sub(self.live) }
+        if self.is_stuck() || self.pending() >= OUTPUT {
+            return 0;
+        }
+        self.most().saturating_sub(self.live).min(PLACES.saturating_sub(self.held))
     }
 
     /// Whether the agent is not asked any more: it owes an answer that nobody waits for, and would have
@@ -177,6 +199,12 @@ impl Connection {
     #[must_use]
     pub fn live(&self) -> usize {
         self.live
+    }
+
+    /// Questions that were not released, answered or not.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.held
     }
 
     /// Why it has ended; before that, what it is if its socket ends now.
@@ -196,7 +224,7 @@ impl Connection {
         if self.free() == 0 {
             return Err(Refusal::Full);
         }
-        let slot = self.questions.iter().position(|number| *number == 0).unwrap_or(self.questions.len());
+        let slot = self.places.iter().position(|place| place.number == 0).unwrap_or(self.places.len());
         let key = Key { slot: u16::try_from(slot).map_err(|_| Refusal::Full)?, number: self.next_number() };
         match &mut self.state {
             State::Over(_) => return Err(Refusal::Full),
@@ -208,39 +236,47 @@ impl Connection {
             State::Open(_) => notify(messages, key, self.output.end()),
         }
         self.total = key.number;
-        match self.questions.get_mut(slot) {
-            Some(place) => *place = key.number,
-            None => self.questions.push(key.number),
+        let place = Place { number: key.number, is_settled: false };
+        match self.places.get_mut(slot) {
+            Some(free) => *free = place,
+            None => self.places.push(place),
         }
+        self.held += 1;
         self.live += 1;
         Ok(key)
     }
 
-    /// 0 stands for none.
+    /// The number of the next question, from 1 to `u32::MAX >> 1`: [`Key::stream`] doubles it.
     fn next_number(&self) -> u32 {
-        self.total.wrapping_add(1).max(1) & (u32::MAX >> 1)
+        self.total % (u32::MAX >> 1) + 1
     }
 
-    /// Nobody waits for the answer any more.
+    /// Gives the question's place back. An answer that comes later is discarded.
     pub fn release(&mut self, key: Key) {
-        if !self.take(key) {
+        let Some(place) = self.place(key) else { return };
+        let was_settled = std::mem::take(place).is_settled;
+        self.held -= 1;
+        if was_settled {
             return;
         }
+        self.live -= 1;
         self.unheard += 1;
         if let State::Greeting(first) = &mut self.state {
             *first = None;
         }
     }
 
-    /// Takes the question out of its place, if it is there.
-    fn take(&mut self, key: Key) -> bool {
-        match self.questions.get_mut(key.index()).filter(|number| **number == key.number) {
-            Some(number) => {
-                *number = 0;
-                self.live -= 1;
-                true
-            }
-            None => false,
+    /// The place of a question that was not released.
+    fn place(&mut self, key: Key) -> Option<&mut Place> {
+        self.places.get_mut(key.index()).filter(|place| place.number == key.number)
+    }
+
+    /// The question has an outcome; its place stays taken until the caller has read it.
+    fn settle(&mut self, key: Key) {
+        if let Some(place) = self.place(key)
+            && !std::mem::replace(&mut place.is_settled, true)
+        {
+            self.live -= 1;
         }
     }
 
@@ -321,7 +357,7 @@ impl Connection {
             (kind::ACK, State::Open(_)) => {
                 self.unheard = 0;
                 Ok(self.find(frame.stream, frame.frame).map(|key| {
-                    self.take(key);
+                    self.settle(key);
                     (Event::Ack { key }, frame.payload.len())
                 }))
             }
@@ -333,22 +369,26 @@ impl Connection {
 
     /// Asks what waited for the agent to be ready.
     fn ask_first(&mut self, first: Option<Box<[u8]>>, hello: Hello) -> Event {
-        // The one that there is.
-        let asked = self.questions.iter().zip(0..).find(|(number, _)| **number > 0);
-        let (Some(first), Some((&number, slot))) = (first, asked) else { return Event::Ready };
-        let key = Key { slot, number };
+        // Before the handshake there is at most one.
+        let (Some(first), Some(key)) = (first, self.waiting().next()) else { return Event::Ready };
         if fits(&first, key, hello.frame_size) {
             notify(&first, key, self.output.end());
             return Event::Ready;
         }
-        self.take(key);
+        self.settle(key);
         Event::TooBig { key }
     }
 
-    /// The question that is answered; `None` where it is none, or nobody waits any more.
+    /// The question that a frame answers; `None` if it is unknown, answered already, or released.
     fn find(&self, stream: u64, frame: u64) -> Option<Key> {
-        let mut all = self.questions.iter().zip(0..).map(|(&number, slot)| Key { slot, number });
-        all.find(|key| key.number > 0 && u64::from(key.stream()) == stream && frame == FRAME)
+        self.waiting().find(|key| u64::from(key.stream()) == stream && frame == FRAME)
+    }
+
+    /// Questions that are to be answered.
+    fn waiting(&self) -> impl Iterator<Item = Key> {
+        let waits = |place: &Place| place.number > 0 && !place.is_settled;
+        let all = self.places.iter().zip(0..).filter(move |(place, _)| waits(place));
+        all.map(|(place, slot)| Key { slot, number: place.number })
     }
 
     /// Ends the connection with a last word to the agent.

@@ -1,5 +1,9 @@
 //! Messages: what an agent is told at one event (SPOE, 3.2.6 and 3.3).
 
+use std::ops::Range;
+
+use base::varint;
+
 use crate::data::{Data, write_text};
 
 /// The messages of one question, in order.
@@ -8,7 +12,12 @@ pub struct Messages {
     bytes: Vec<u8>,
     /// Where the number of arguments of the last message stands.
     count_at: usize,
+    /// Positions of the values that may be shortened.
+    parts: Vec<Range<usize>>,
 }
+
+/// The most that precedes the messages in a frame: kind, flags, and the numbers of stream and frame.
+const HEAD: usize = 16;
 
 /// The most arguments of a message: their number is one byte.
 pub(crate) const MOST_ARGUMENTS: usize = 255;
@@ -33,6 +42,36 @@ impl Messages {
         true
     }
 
+    /// The same with a text or bytes that [`fit`](Self::fit) may shorten.
+    pub fn part(&mut self, name: &str, value: Data<'_>) -> bool {
+        let is_added = self.argument(name, value);
+        if is_added && let Data::Str(bytes) | Data::Bin(bytes) = value {
+            let mut head = Vec::with_capacity(HEAD);
+            varint::write(&mut head, bytes.len() as u64);
+            let end = self.bytes.len();
+            self.parts.push(end - bytes.len() - head.len() - 1..end);
+        }
+        is_added
+    }
+
+    /// Shortens such values, the last one first, until the messages fit in a frame of that size, as far
+    /// as that is possible.
+    pub fn fit(&mut self, frame_size: u32) {
+        let most = (frame_size as usize).saturating_sub(HEAD);
+        while self.bytes.len() > most {
+            let Some(range) = self.parts.pop() else { return };
+            let excess = self.bytes.len() - most;
+            let kept = |bytes: &[u8]| bytes.len().saturating_sub(excess);
+            let mut short = Vec::with_capacity(range.len());
+            match Data::read(&mut &self.bytes[range.clone()]) {
+                Some(Data::Str(bytes)) => Data::Str(&bytes[..kept(bytes)]).write(&mut short),
+                Some(Data::Bin(bytes)) => Data::Bin(&bytes[..kept(bytes)]).write(&mut short),
+                _ => return,
+            }
+            self.bytes.splice(range, short);
+        }
+    }
+
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -48,6 +87,7 @@ impl Messages {
     /// Takes all of them away; the memory stays.
     pub fn clear(&mut self) {
         self.bytes.clear();
+        self.parts.clear();
         self.count_at = 0;
     }
 }
@@ -55,6 +95,40 @@ impl Messages {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_are_shortened_until_the_messages_fit() {
+        let body = [b'x'; 3000];
+        let made = |size: u32| {
+            let mut messages = Messages::default();
+            messages.begin("m");
+            assert!(messages.part("one", Data::Bin(&body)) && messages.part("two", Data::Bin(&body)));
+            assert!(messages.part("no", Data::Null) && messages.argument("path", Data::Str(b"/")));
+            messages.fit(size);
+            messages.bytes().to_vec()
+        };
+        let whole = made(u32::MAX);
+        for size in [16_380, 6_100, 6_000, 4_000, 3_100, 1_000, 256] {
+            let bytes = made(size);
+            assert!(bytes.len() <= size as usize - HEAD || size as usize > whole.len(), "{size}");
+            assert!(
+                bytes.len() + HEAD + 4 >= whole.len().min(size as usize),
+                "no shorter than it must: {size}"
+            );
+            let mut rest = &bytes[3..];
+            let mut values = Vec::new();
+            while !rest.is_empty() {
+                let name = crate::data::read_text(&mut rest).expect("a name");
+                values.push((name, Data::read(&mut rest).expect("a value")));
+            }
+            assert_eq!(values[2..], [(&b"no"[..], Data::Null), (&b"path"[..], Data::Str(b"/"))], "{size}");
+        }
+        let mut messages = Messages::default();
+        messages.begin("m");
+        messages.argument("path", Data::Str(&body));
+        messages.fit(256);
+        assert!(messages.bytes().len() > 3000, "other values are not shortened");
+    }
 
     #[test]
     fn messages_have_their_arguments_counted() {

@@ -153,8 +153,8 @@ fn each(names: Names<'_>, mut take: impl FnMut(Kind, &str)) {
         let name = name.to_ascii_lowercase();
         let (is_excluded, name) = name.strip_prefix('!').map_or((false, &*name), |name| (true, name));
         match name.strip_prefix('*') {
-            // A `!` before a `*` means nothing.
-            Some("") if is_excluded => {}
+            // A `!` before a `*` means nothing, as in HAProxy.
+            Some(_) if is_excluded => {}
             Some("") => take(Kind::Default, ""),
             Some(domain) => take(Kind::Wild, domain),
             None if is_excluded => take(Kind::Excluded, name),
@@ -191,7 +191,7 @@ mod tests {
             (Rsa, "y.test", "exact.w.test"),
             (Ecdsa, "z.test", "*"),
             (Rsa, "no.f.test", ""),
-            (Rsa, "q.test", "!other.test"),
+            (Rsa, "q.test", "!other.test !*.other.test"),
             (Ecdsa, "ec.v.test", ""),
             (Rsa, "*.v.test", ""),
             (Ecdsa, "only.u.test", ""),
@@ -212,6 +212,7 @@ mod tests {
             ("only.u.test", RSA, true, Some(10)),
             ("x.test", BOTH, true, None),
             ("q.test", BOTH, true, None),
+            ("a.other.test", BOTH, true, None),
             ("y.test", BOTH, true, None),
             ("", BOTH, true, None),
             ("", BOTH, false, Some(5)),

@@ -20,7 +20,7 @@ pub struct Connecting {
     pub alpn: Vec<Box<[u8]>>,
     /// Whom to trust (`ca-file`); `None` with `verify none`.
     pub trust: Option<Arc<Trust>>,
-    /// The name that the certificate must have (`verifyhost`). Without it the one that is sent.
+    /// The name that the certificate must have if no name is sent (`verifyhost`).
     pub verify_host: Option<Box<str>>,
     /// Our own certificate (`crt`).
     pub certificate: Option<Arc<Certificate>>,

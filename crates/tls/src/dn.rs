@@ -111,10 +111,11 @@ impl<'a> Name<'a> {
         Some(text)
     }
 
-    /// The value of an attribute, by its short name: the `occurrence`-th from the beginning, or from
+    /// The value of an attribute, by its short name in any case: the `occurrence`-th from the beginning, or from
     /// the end where that is negative; 0 means the first.
     pub fn entry(&self, name: &str, occurrence: i64) -> Option<&'a [u8]> {
-        let mut values = self.0.iter().filter(|one| short(&one.oid) == name).map(|one| one.value);
+        let mut values =
+            self.0.iter().filter(|one| short(&one.oid).eq_ignore_ascii_case(name)).map(|one| one.value);
         let skip = |n: i64| usize::try_from(n).ok()?.checked_sub(1);
         let value = match occurrence {
             0 => values.next(),

@@ -69,7 +69,7 @@ pub(crate) struct Judge {
 #[derive(Debug)]
 enum Of {
     Clients(ClientVerify),
-    /// The name that the certificate must have (`verifyhost`) instead of the one that was sent.
+    /// The name that the certificate must have if none was sent (`verifyhost`).
     Server(Option<Box<str>>),
 }
 
@@ -127,8 +127,8 @@ impl Judge {
     fn check_name(&self, own: &[u8], sent: Option<&str>) -> Result<(), VerifyCode> {
         let (wanted, kind) = match &self.of {
             Of::Clients(_) => return Ok(()),
-            Of::Server(Some(host)) => (Some(&**host), Kind::Mismatch),
-            Of::Server(None) => (sent, Kind::MismatchSni),
+            Of::Server(_) if sent.is_some() => (sent, Kind::MismatchSni),
+            Of::Server(host) => (host.as_deref(), Kind::Mismatch),
         };
         let Some(wanted) = wanted else { return Ok(()) };
         if x509::Facts::parse(own).is_ok_and(|facts| facts.is_for(wanted)) {

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use diag::Diagnostic;
-use sample::auth::{Password, Userlist};
+use diag::{Diagnostic, Diagnostics};
+use sample::auth::{Format, Password, Userlist};
 use syntax::Word;
 
 use crate::draft::args::Args;
@@ -46,13 +46,36 @@ pub(crate) fn userlists(draft: &Draft, context: &mut Context<'_>) {
     }
 }
 
+/// Checks that a password can match a hash.
+fn check_hash(hash: &Word, user: &Word, diagnostics: &mut Diagnostics) -> Outcome {
+    match Format::of(hash) {
+        Format::Known | Format::Yescrypt => Ok(()),
+        // The account is locked.
+        Format::Unknown if hash.starts_with(['!', '*']) => Ok(()),
+        Format::Unbuilt => Err(Diagnostic::alert("this hash of a password is not supported yet")
+            .at(hash.span())
+            .help("`mkpasswd -m sha-512` and `mkpasswd -m yescrypt` make hashes that are")),
+        Format::Unknown => {
+            let warning = Diagnostic::warning(format!("no password matches that of user `{user}`"))
+                .at(hash.span())
+                .label("crypt(3) has no such format; `insecure-password` takes a password as it is");
+            diagnostics.push(warning);
+            Ok(())
+        }
+    }
+}
+
 fn user(list: &mut Userlist, statement: &Statement, groups: &[&str], context: &mut Context<'_>) -> Outcome {
     let mut args = Args::new(statement, context.diagnostics, context.environment);
     let name = args.required("the name of a user")?;
     let (mut password, mut member_of) = (None, Vec::new());
     while let Some(word) = args.next() {
         match word.as_str() {
-            "password" => password = Some(Password::Crypt(args.value()?.as_str().into())),
+            "password" => {
+                let hash = args.value()?;
+                check_hash(hash, name, args.diagnostics)?;
+                password = Some(Password::Crypt(hash.as_str().into()));
+            }
             "insecure-password" => password = Some(Password::Plain(args.value()?.as_str().into())),
             "groups" => {
                 let names = args.value()?;

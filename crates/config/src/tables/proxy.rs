@@ -271,7 +271,19 @@ fn http_reuse<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outco
 }
 
 fn http_send_name_header<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
-    settings.send_name_header = Some(args.required("a header name")?.as_str());
+    let name = args.required("a header name")?;
+    // It is written after the message was framed and routed.
+    let refused = ["connection", "content-length", "host", "transfer-encoding"];
+    if refused.iter().any(|known| name.as_str().eq_ignore_ascii_case(known)) {
+        let text = name.as_str();
+        return Err(Diagnostic::alert(format!("`http-send-name-header` cannot set `{text}`"))
+            .at(name.span())
+            .label("this header frames or routes the request")
+            .haproxy(format!(
+                "'{text}' cannot be used as header name for 'http-send-name-header' directive."
+            )));
+    }
+    settings.send_name_header = Some(name.as_str());
     args.finish()
 }
 

@@ -154,6 +154,26 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
         "backend b\n http-send-name-header\n",
         &["[ALERT] [2] : 'http-send-name-header' expects a header name as argument."],
     ),
+    (
+        "backend b\n http-send-name-header Transfer-Encoding\n",
+        &[
+            "[ALERT] [2] : 'Transfer-Encoding' cannot be used as header name for 'http-send-name-header' directive.",
+        ],
+    ),
+    (
+        "backend b\n http-send-name-header host\n",
+        &["[ALERT] [2] : 'host' cannot be used as header name for 'http-send-name-header' directive."],
+    ),
+    (
+        "backend b\n http-send-name-header content-length\n",
+        &[
+            "[ALERT] [2] : 'content-length' cannot be used as header name for 'http-send-name-header' directive.",
+        ],
+    ),
+    (
+        "backend b\n http-send-name-header connection\n",
+        &["[ALERT] [2] : 'connection' cannot be used as header name for 'http-send-name-header' directive."],
+    ),
     ("backend b/c\n", &["[ALERT] [1] : character '/' is not permitted in 'backend' name 'b/c'."]),
     ("backend\n", &["[ALERT] [1] : 'backend' expects an <id> argument"]),
     (

@@ -52,6 +52,18 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "userlist u\n user a password $7$CU..../....abcdefg$gNcilGZ0Hwk41rVUGnljkdEB\n",
+        &[
+            "[ALERT] [2] : this hash of a password is not supported yet; 'mkpasswd -m sha-512' and 'mkpasswd -m yescrypt' make hashes that are",
+        ],
+    ),
+    (
+        "userlist u\n user a password secret\n user b password *\n",
+        &[
+            "[WARNING] [2] : no password matches that of user 'a'; crypt(3) has no such format; 'insecure-password' takes a password as it is",
+        ],
+    ),
+    (
         "userlist u\n user a insecure-password b groups g\n",
         &["[ALERT] [2] : userlist: no such group 'g' specified in user 'a'"],
     ),

@@ -13,8 +13,9 @@ use crate::{Broken, Event, Pairs};
 pub(super) enum Reading {
     /// Before a record.
     Header,
-    /// In output of this request: so much content is left, and padding.
-    Output { slot: u16, left: usize, padding: usize },
+    /// In output of the request that had this place when the record began, if there was one: the
+    /// content that is left, and padding.
+    Output { slot: u16, number: Option<u32>, left: usize, padding: usize },
     /// In a message.
     Message { left: usize, padding: usize },
     /// In what means nothing.
@@ -71,16 +72,16 @@ impl Connection {
                     self.reading = Reading::Skip(padding);
                     return Ok((at, Some(Event::Message)));
                 }
-                Reading::Output { slot, left, padding } => {
+                Reading::Output { slot, number, left, padding } => {
                     if rest.is_empty() {
                         return Ok((at, None));
                     }
                     let piece = &rest[..left.min(rest.len())];
-                    let (used, event) = self.output_piece(slot, piece, at);
+                    let (used, event) = self.output_piece((slot, number), piece, at);
                     at += used;
                     self.reading = match left - used {
                         0 => Reading::Skip(padding),
-                        left => Reading::Output { slot, left, padding },
+                        left => Reading::Output { slot, number, left, padding },
                     };
                     if event.is_some() {
                         return Ok((at, event));
@@ -106,7 +107,9 @@ impl Connection {
                 Ok(Some((0, self.output_end(slot))))
             }
             kind::STDOUT => {
-                self.reading = Reading::Output { slot, left: length, padding };
+                let stream = self.streams.get(usize::from(slot)).and_then(Option::as_ref);
+                let number = stream.map(|stream| stream.number);
+                self.reading = Reading::Output { slot, number, left: length, padding };
                 Ok(Some((0, None)))
             }
             kind::STDERR if length > 0 && self.config.wants_messages => {
@@ -141,14 +144,19 @@ impl Connection {
 
     /// Output of a request: how much of it is used, and what that came to. `at` is where it stands
     /// in the input.
-    fn output_piece(&mut self, slot: u16, piece: &[u8], at: usize) -> (usize, Option<Event>) {
+    fn output_piece(
+        &mut self,
+        (slot, number): (u16, Option<u32>),
+        piece: &[u8],
+        at: usize,
+    ) -> (usize, Option<Event>) {
         let Some(stream) = self.streams.get_mut(usize::from(slot)).and_then(Option::as_mut) else {
             return (piece.len(), None);
         };
-        let key = Key { slot, number: stream.number };
-        if stream.is_deaf() || stream.is_ended {
+        if stream.is_deaf() || stream.is_ended || number != Some(stream.number) {
             return (piece.len(), None);
         }
+        let key = Key { slot, number: stream.number };
         match &mut stream.body {
             Body::Head(gathered) => {
                 let gathered = gathered.get_or_insert_with(|| self.spare.take().unwrap_or_default());

@@ -51,6 +51,24 @@ fn nothing_is_read_while_nobody_takes_a_body() {
 }
 
 #[test]
+fn output_of_a_request_never_reaches_the_next_one_in_its_place() {
+    let mut connection = connection(1);
+    let first = open(&mut connection);
+    // The application goes on with a request that it has ended.
+    let late = output(1, b"X: 1\r\n\r\nlate");
+    let bytes = [output(1, b"X: 1\r\n\r\n"), end(1), late[..12].to_vec()].concat();
+    let mut rest = &bytes[..];
+    while let (used, Some(_)) = connection.receive(rest).expect("records") {
+        rest = &rest[used..];
+    }
+    connection.release(first);
+    let second = open(&mut connection);
+    assert_eq!(second.index(), first.index());
+    let (used, event) = connection.receive(&late[12..]).expect("records");
+    assert_eq!((used, event), (late.len() - 12, None));
+}
+
+#[test]
 fn a_place_is_free_once_the_application_has_ended_its_request() {
     let mut connection = connection(1);
     let key = open(&mut connection);

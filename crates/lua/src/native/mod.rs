@@ -12,6 +12,7 @@ mod process;
 mod request;
 mod servers;
 mod service;
+mod strings;
 mod tables;
 mod tasks;
 
@@ -92,6 +93,7 @@ pub(crate) fn table(lua: &Lua, settings: &Arc<Settings>, called: &Arc<Called>) -
     patterns::fill(lua, &table, called)?;
     tables::fill(lua, &table, called)?;
     filters::fill(lua, &table)?;
+    strings::fill(lua, &table)?;
     table.set("place", function(lua, |lua, ()| Ok(place(lua)))?)?;
     table.set("classes", lua.create_table()?)?;
     table.set("failed", Value::NULL)?;

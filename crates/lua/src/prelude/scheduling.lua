@@ -4,26 +4,40 @@
 -- yields nothing. What a script yields to its own resumer carries a mark, so that the two are told
 -- apart: a wait inside a coroutine of the script's own goes up to the proxy.
 
-local native = ...
+local native, bounds = ...
 
-local create, resume, status = coroutine.create, coroutine.resume, coroutine.status
+local over, is_over = native.over, native.is_over
+local pending, flush = bounds.pending, bounds.flush
+local create, resume, status, close = coroutine.create, coroutine.resume, coroutine.status, coroutine.close
 local yield, isyieldable = coroutine.yield, coroutine.isyieldable
 local error, type = error, type
 
 local DONE, TURN = 0, 1
 local MARK = {}
+-- Coroutines that ended with an error other than that of the time limit.
+local failed = setmetatable({}, { __mode = "k" })
 
 -- Runs one call after the other: a coroutine is used again when its function has returned.
 local function loop(run, ...)
+	if pending.count > 0 then
+		flush()
+	end
 	return loop(yield(DONE, run(...)))
 end
 
 local function wait(...)
+	if pending.count > 0 then
+		flush()
+	end
 	return yield(...)
 end
 
 local function pass(co, ok, mark, ...)
 	if not ok then
+		if not is_over() then
+			failed[co] = true
+		end
+		over()
 		return false, mark, ...
 	end
 	if status(co) == "dead" then
@@ -41,7 +55,9 @@ local function pass(co, ok, mark, ...)
 	return false, "attempt to wait where nothing can be waited for"
 end
 
+-- Each coroutine counts its own instructions, so the time is checked here.
 coroutine.resume = function(co, ...)
+	over()
 	return pass(co, resume(co, ...))
 end
 
@@ -55,6 +71,7 @@ end
 coroutine.wrap = function(run)
 	local co = create(run)
 	return function(...)
+		over()
 		return results(pass(co, resume(co, ...)))
 	end
 end
@@ -62,6 +79,23 @@ end
 -- At the top there is no resumer of the script's own: others have their turn.
 coroutine.yield = function(...)
 	return yield(MARK, ...)
+end
+
+local function closed(...)
+	over()
+	return ...
+end
+
+-- A coroutine that was ended for its time is not unwound: Lua would run the `__close` metamethods of
+-- its variables without the hook.
+coroutine.close = function(co)
+	if type(co) == "thread" and status(co) == "dead" and not failed[co] then
+		return true
+	end
+	if type(co) == "thread" then
+		failed[co] = nil
+	end
+	return closed(close(co))
 end
 
 return { loop = loop, wait = wait, TURN = TURN, CHANGE = 8 }

@@ -152,6 +152,19 @@ fn every_name_server_is_asked_and_the_first_valid_answer_counts() {
 }
 
 #[test]
+fn no_question_takes_the_number_of_another() {
+    let mut bench = Bench::new(1, BOTH, Hold::default());
+    bench.engine.random = || 0;
+    let kind = || Kind::Address(Family::V4);
+    let (first, second) = (bench.follow("a.b", kind()), bench.follow("c.d", kind()));
+    let ids: Vec<u16> = bench.questions().iter().map(|question| question.1).collect();
+    assert_eq!(ids, [0, 1]);
+    bench.answer(0, &addresses(0, V4, &["192.0.2.1"]));
+    assert_eq!((bench.status(first), bench.addresses(first)), (Status::Valid, vec!["192.0.2.1".to_owned()]));
+    assert_eq!(bench.addresses(second), Vec::<String>::new());
+}
+
+#[test]
 fn when_all_answer_with_errors_the_other_family_is_asked_and_then_all_again() {
     let mut bench = Bench::new(1, BOTH, Hold::default());
     let name = bench.follow("a.b", Kind::Address(Family::V6));

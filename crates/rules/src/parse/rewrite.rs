@@ -2,6 +2,7 @@
 
 use diag::Diagnostic;
 use http::Name;
+use sample::Word;
 use sample::format::FormatFor;
 use sample::regex::Regex;
 
@@ -9,7 +10,8 @@ use super::wrong;
 use crate::action::{Action, NameMatch, Part};
 use crate::context::{Context, Parsed};
 
-pub(crate) fn header_format(context: &mut Context<'_, '_, '_>) -> Parsed {
+/// The name of a header that is to be added.
+pub(super) fn header_name<'w>(context: &mut Context<'_, 'w, '_>) -> Result<Word<'w>, Diagnostic> {
     let name = context.need("a header name")?;
     // A colon at the end is a common slip, which is sent as it is.
     let token = name.text.strip_suffix(':').unwrap_or(name.text);
@@ -21,6 +23,11 @@ pub(crate) fn header_format(context: &mut Context<'_, '_, '_>) -> Parsed {
         let warning = Diagnostic::warning(format!("the header's name ends with a colon: `{}`", name.text));
         context.scope.names.warn(warning.at(name.span).haproxy(text));
     }
+    Ok(name)
+}
+
+pub(crate) fn header_format(context: &mut Context<'_, '_, '_>) -> Parsed {
+    let name = header_name(context)?;
     let value = context.format("a value", FormatFor::Header)?;
     let shown = name.text.as_bytes();
     Ok(if context.row.name == "set-header" {

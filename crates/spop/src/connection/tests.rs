@@ -81,7 +81,36 @@ fn the_first_question_waits_for_the_agent_and_others_for_it() {
     let answers = [of_agent(kind::ACK, 3, 1, b"B"), of_agent(kind::ACK, 1, 1, b"A")].concat();
     let told = [(Event::Ack { key: second }, b"B".to_vec()), (Event::Ack { key }, b"A".to_vec())];
     assert_eq!(receive(&mut connection, &answers), Ok(told.to_vec()), "in any order");
-    assert_eq!((connection.live(), connection.free()), (0, 3));
+    assert_eq!((connection.live(), connection.held(), connection.free()), (0, 2, 3));
+    let third = connection.ask(b"three").expect("there is room");
+    assert!(
+        ![key.index(), second.index()].contains(&third.index()),
+        "answers that were not read keep theirs"
+    );
+    for key in [key, second, third] {
+        connection.release(key);
+    }
+    assert_eq!((connection.held(), connection.ask(b"four").expect("there is room").index()), (0, 0));
+}
+
+#[test]
+fn answers_that_are_not_read_bound_new_questions() {
+    let mut connection = open("pipelining");
+    for _ in 0..PLACES {
+        let key = connection.ask(b"").expect("there is room");
+        let answer = of_agent(kind::ACK, key.stream().into(), 1, b"");
+        assert_eq!(receive(&mut connection, &answer), Ok(vec![(Event::Ack { key }, vec![])]));
+        connection.sent(connection.pending());
+    }
+    assert_eq!((connection.free(), connection.ask(b"")), (0, Err(Refusal::Full)));
+}
+
+#[test]
+fn stream_numbers_wrap_without_a_question_that_has_none() {
+    let mut connection = open("pipelining");
+    connection.total = (u32::MAX >> 1) - 1;
+    let streams: Vec<u32> = (0..3).map(|_| connection.ask(b"").expect("there is room").stream()).collect();
+    assert_eq!(streams, [u32::MAX - 2, 1, 3]);
 }
 
 #[test]

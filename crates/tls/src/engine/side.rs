@@ -133,8 +133,7 @@ impl fmt::Debug for ClientSide {
 pub(crate) struct Asked<'a> {
     /// Whom to trust; `None` with `verify none`.
     pub(crate) trust: Option<&'a Trust>,
-    /// The name that the certificate must have, where it is not the one that is sent
-    /// (`verifyhost`).
+    /// The name that the certificate must have if no name is sent (`verifyhost`).
     pub(crate) host: Option<&'a str>,
     pub(crate) alpn: &'a [Box<[u8]>],
     /// Our own chain and key (`crt`).

@@ -38,8 +38,13 @@ pub struct LineNames {
 fn names_of(place: u32, entry: &Entry) -> Vec<ServedName> {
     let certificate = &entry.certificate;
     let all = if entry.filters.is_empty() { &certificate.names[..] } else { &entry.filters[..] };
-    let excluded: Vec<Box<str>> =
-        entry.filters.iter().rev().filter(|filter| filter.starts_with('!')).cloned().collect();
+    let excluded: Vec<Box<str>> = entry
+        .filters
+        .iter()
+        .rev()
+        .filter(|one| one.starts_with('!') && !one.starts_with("!*"))
+        .cloned()
+        .collect();
     let mut names: Vec<String> =
         all.iter().filter(|name| !name.starts_with('!')).map(|name| name.to_ascii_lowercase()).collect();
     if place == 0 || entry.is_default {

@@ -27,6 +27,9 @@ use crate::log::Line;
 use crate::message::upload;
 use failure::Failure;
 
+/// Fetches of payload, which is shortened to fit in a frame.
+const PARTIAL: [&str; 5] = ["req.body", "res.body", "req.payload", "res.payload", "payload"];
+
 /// The levels of what is logged: as it should be, and when something went wrong.
 const NOTICE: u8 = 5;
 const WARNING: u8 = 4;
@@ -114,10 +117,11 @@ async fn process(
     what: (&str, &str),
     messages: &[Message],
 ) -> Result<(), Stop> {
-    let said = view::with(client, x, |env| said(messages, env));
+    let mut said = view::with(client, x, |env| said(messages, env));
     if said.is_empty() {
         return Ok(());
     }
+    said.fit(engine.agent.frame_size);
     let begun = now_us();
     let outcome = ask::ask(client, x, engine, said.bytes()).await;
     let took = (now_us() - begun) / 1000;
@@ -214,6 +218,11 @@ fn tell(said: &mut Messages, name: &str, what: &Expression, env: &Env<'_>) {
         Some(Value::Str(text) | Value::Method(text)) => Data::Str(text),
         Some(Value::Bin(bytes)) => Data::Bin(bytes),
     };
-    // Their number was looked at when they were compiled.
-    said.argument(name, data);
+    // Their number was checked when they were compiled. A rule sees a part of a body anyway: as much
+    // of it as fits is better than no message.
+    if !what.has_converters() && PARTIAL.contains(&what.name()) {
+        said.part(name, data);
+    } else {
+        said.argument(name, data);
+    }
 }

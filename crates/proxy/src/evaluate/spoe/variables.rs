@@ -1,5 +1,6 @@
 //! What an agent answers, put into variables. Names are the agent's, behind the engine's prefix: it
-//! reaches no others. One that no line of the configuration names is nobody's, and is passed over.
+//! reaches no others. A variable that no line of the configuration names is ignored, unless a script
+//! may read it.
 
 use plan::spoe::Agent;
 use sample::Env;
@@ -34,19 +35,24 @@ pub(super) fn apply(answer: &[u8], agent: &Agent, client: &Client, env: &Env<'_>
 fn find(scope: Scope, name: &[u8], agent: &Agent, client: &Client, sets: bool) -> Option<Var> {
     let name = std::str::from_utf8(name).ok()?;
     let name = format!("{}.{name}", agent.prefix);
-    let scope = match scope {
+    let (scope, written) = match scope {
         Scope::Process => {
             let known = find_process_variable(&name);
             let may_make =
                 || sets && agent.forces && is_fit(&name) && process_variables().len() < MOST_OF_PROCESS;
             return known.or_else(|| may_make().then(|| process_variable(&name))).map(Var::Process);
         }
-        Scope::Session => VarScope::Session,
-        Scope::Transaction => VarScope::Transaction,
-        Scope::Request => VarScope::Request,
-        Scope::Response => VarScope::Response,
+        Scope::Session => (VarScope::Session, "sess"),
+        Scope::Transaction => (VarScope::Transaction, "txn"),
+        Scope::Request => (VarScope::Request, "req"),
+        Scope::Response => (VarScope::Response, "res"),
     };
-    client.worker.shared.plan.variables.find(scope, &name)
+    let plan = &client.worker.shared.plan;
+    plan.variables.find(scope, &name).or_else(|| {
+        // Scripts may read variables that the configuration does not name.
+        let program = plan.lua.as_ref().filter(|_| is_fit(&name))?;
+        program.variable(&format!("{written}.{name}"), sets)
+    })
 }
 
 fn is_fit(name: &str) -> bool {

@@ -58,9 +58,10 @@ pub(super) async fn run(all: Rc<Agents>, shared: Rc<Shared>, mut socket: Socket,
 /// does not answer.
 fn rest(all: &Agents, shared: &Shared, idle: &mut Idle, context: &mut Context<'_>) -> Poll<End> {
     let engine = shared.connection.engine.borrow();
-    let (live, is_stuck) = (engine.live(), engine.is_stuck());
+    // An answer that was not read yet lies in its question's place.
+    let (held, is_stuck) = (engine.held(), engine.is_stuck());
     drop(engine);
-    if live > 0 || shared.waiting.get() > 0 {
+    if held > 0 || shared.waiting.get() > 0 {
         idle.end(&shared.open.server);
         return Poll::Pending;
     }

@@ -1,0 +1,244 @@
+//! Scripts that do not end are ended, with an error that names file and line, while other requests go
+//! on.
+
+use std::time::{Duration, Instant};
+
+use weir_tests::client::{Client, get};
+use weir_tests::{Scratch, Weir, eventually, free_port, scratch};
+
+/// A proxy with one worker that runs the action `lua.try` with the path of each request but `/`.
+fn start(name: &str, text: &str, global: &str) -> (Weir, u16, Scratch) {
+    let (path, port) = (scratch("lua-limits").file(&format!("{name}.lua")), free_port());
+    std::fs::write(&path, text).expect("scripts can be written");
+    let text = format!(
+        "global\n nbthread 1\n stats socket runtime level admin\n tune.lua.log.stderr on\n {global}\n lua-load {}\n\
+         defaults\n mode http\n timeout client 20s\n timeout connect 5s\n timeout server 20s\n\
+         frontend f\n bind 127.0.0.1:{port}\n http-request lua.try unless {{ path / }}\n \
+         http-request return status 200 hdr x-got \"%[var(txn.got)]\"\n",
+        path.display()
+    );
+    (Weir::start(&text, &[port]), port, path)
+}
+
+/// A script whose action runs the function of `cases` that the path names.
+fn trying(cases: &str) -> String {
+    format!(
+        "local cases = {{}}\n{cases}\ncore.register_action('try', {{ 'http-req' }}, function(txn)\n \
+         local got = cases[txn.sf:path():sub(2)](txn)\n txn:set_var('txn.got', got or '')\nend)\n"
+    )
+}
+
+const LIMITS: &str =
+    "tune.lua.session-timeout 300ms\n tune.lua.burst-timeout 200ms\n tune.lua.task-timeout 300ms";
+
+/// Runs each case; all must be ended by an error of that file, and others be answered.
+fn all_are_ended(name: &str, cases: &str) {
+    let (weir, port, _path) = start(name, &trying(cases), LIMITS);
+    let names = cases.lines().filter_map(|line| line.trim().strip_prefix("cases.")?.split_once(' '));
+    for (case, _) in names {
+        let logged = || weir.messages().matches("execution timeout at").count();
+        let (before, began) = (logged(), Instant::now());
+        let mut stuck = Client::connect(port);
+        stuck.send(format!("GET /{case} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        for _ in 0..3 {
+            assert_eq!(get(port, "/").expect("an answer").status, 200, "beside {case}");
+        }
+        assert_eq!(stuck.response().expect("an answer").status, 200, "{case}");
+        assert!(eventually(|| logged() > before), "{case}: {}", weir.messages());
+        assert!(began.elapsed() < Duration::from_secs(10), "{case}: {:?}", began.elapsed());
+    }
+    let messages = weir.messages();
+    let mut timeouts = messages.lines().filter(|line| line.contains("execution timeout at"));
+    let place = format!("{name}.lua:");
+    assert!(timeouts.all(|line| line.contains(&place)), "{messages}");
+}
+
+#[test]
+fn endless_tasks_give_way_and_end_at_their_timeout() {
+    let text = trying("") + "core.register_task(function() while true do end end)\n";
+    let (weir, port, _path) = start("tasks", &text, "");
+    assert_eq!(get(port, "/").expect("an answer").status, 200, "without a limit");
+    drop(weir);
+    let (weir, port, _path) = start("tasks", &text, LIMITS);
+    assert_eq!(get(port, "/").expect("an answer").status, 200);
+    assert!(eventually(|| weir.says("Lua task: execution timeout at")), "{}", weir.messages());
+}
+
+#[test]
+fn error_handlers_that_loop_are_ended() {
+    all_are_ended(
+        "handlers",
+        "local function loop() while true do end end
+        cases.killed = function() xpcall(loop, loop) end
+        cases.failed = function() xpcall(error, loop, 'x') end
+        cases.again = function() while true do xpcall(loop, function() while true do pcall(loop) end end) end end
+        cases.inner = function() xpcall(function() xpcall(loop, loop) end, loop) end",
+    );
+}
+
+#[test]
+fn coroutines_that_catch_the_end_are_ended() {
+    all_are_ended(
+        "coroutines",
+        "local function loop() while true do end end
+        cases.deep = function()
+            local function more() while true do coroutine.resume(coroutine.create(more)) end end
+            more()
+        end
+        cases.wrapped = function()
+            local function more() while true do pcall(coroutine.wrap(more)) pcall(coroutine.wrap(loop)) end end
+            more()
+        end
+        cases.many = function()
+            local function more(depth)
+                for _ = 1, 100 do if depth > 0 then coroutine.wrap(more)(depth - 1) end end
+            end
+            more(9)
+        end",
+    );
+}
+
+#[test]
+fn handlers_of_closed_variables_and_finalizers_are_ended() {
+    all_are_ended(
+        "closed",
+        "local function loop() while true do end end
+        local looping = { __close = loop, __gc = loop }
+        local co
+        local function open() local held <close> = setmetatable({}, looping) loop() end
+        cases.left = function() local held <close> = setmetatable({}, looping) end
+        cases.failed = function() pcall(open) end
+        cases.coroutine = function() co = coroutine.create(open) while true do coroutine.resume(co) end end
+        cases.suspended = function()
+            local co = coroutine.create(function() local held <close> = setmetatable({}, looping) coroutine.yield() end)
+            coroutine.resume(co)
+            coroutine.close(co)
+        end
+        cases.collected = function() setmetatable({}, looping) collectgarbage() end
+        cases.dropped = function()
+            setmetatable({}, { __gc = loop })
+            local all
+            for i = 1, 1e6 do all = { i } end
+            core.yield()
+            error('execution timeout at closed.lua: not reached')
+        end",
+    );
+}
+
+#[test]
+fn library_functions_that_take_forever_are_ended() {
+    all_are_ended(
+        "library",
+        "local long, many = ('a'):rep(40), ('a-'):rep(30) .. 'b'
+        cases.find = function() return long:find(many) end
+        cases.match = function() return long:match(('(a-)'):rep(20) .. 'b') end
+        cases.gmatch = function() for _ in long:gmatch(many) do end end
+        cases.gsub = function() return (long:gsub(many, 'c')) end
+        cases.gsub_table = function() return (long:gsub(many, {})) end
+        cases.gsub_function = function() return (long:gsub(many, print)) end
+        cases.caught = function() while true do pcall(string.find, long, many) end end
+        cases.rep = function() while true do string.rep('', math.maxinteger) end end
+        cases.move = function() table.move({}, 1, math.maxinteger - 1, 2) end
+        local function long_one() return setmetatable({}, { __len = function() return 1 << 50 end }) end
+        cases.insert = function() table.insert(long_one(), 1, 1) end
+        cases.remove = function() table.remove(long_one(), 1) end
+        local texts = { __index = function() return '' end, __len = function() return 1 << 50 end }
+        cases.concat = function() table.concat(setmetatable({}, texts)) end
+        local same = { __index = tostring, __newindex = rawequal, __len = function() return (1 << 31) - 2 end }
+        cases.sort = function() table.sort(setmetatable({}, same), rawequal) end",
+    );
+}
+
+#[test]
+fn bounded_library_functions_do_what_those_of_lua_do() {
+    let cases = r#"
+        local function same(...)
+            local parts = {}
+            for _, value in ipairs({ ... }) do parts[#parts + 1] = tostring(value) end
+            return table.concat(parts, "|")
+        end
+        local text = ("key=value; "):rep(200)
+        cases.find = function() return same(text:find("(%w+)=()(%w+); $")) end
+        cases.plain = function() return same(text:find("value; key", 500, true)) end
+        cases.match = function() return same(text:match("^(.-)=(.-);")) end
+        cases.gmatch = function()
+            local count = 0
+            for name, value in text:gmatch("(%w+)=(%w+)") do count = count + #name + #value end
+            return count .. ""
+        end
+        cases.gsub = function() return same(#text:gsub("(%w+)=(%w+)", "%2<%1>"), select(2, text:gsub("%w*", ""))) end
+        cases.called = function()
+            local result, count = text:gsub("(%w+)=(%w+)", function(name, value)
+                core.yield()
+                return value == "value" and name:upper()
+            end, 150)
+            return same(#result, count, result:sub(1, 10))
+        end
+        cases.looked = function() return same(text:gsub("^(%w*)(%w+)=", { ke = "K:" })):sub(1, 12) end
+        cases.thrown = function()
+            local _, thrown = pcall(string.gsub, text, "%w*=", function() error({ code = 7 }) end)
+            return same(thrown.code)
+        end
+        cases.malformed = function() return select(2, pcall(string.find, text, "(.-)(")):match("[^:]+$") end
+        cases.moved = function()
+            local list = {}
+            for i = 1, 30000 do list[i] = i end
+            table.insert(list, 1, 0)
+            local removed = table.remove(list, 2)
+            table.move(list, 1, 30000, 2)
+            return same(removed, #list, list[1], list[2], list[30001], #table.concat(list, ","))
+        end
+        cases.sorted = function()
+            local list = {}
+            for i = 1, 20000 do list[i] = (i * 7919) % 20011 end
+            table.sort(list)
+            local up = list[1] <= list[2] and list[19999] <= list[20000]
+            table.sort(list, function(a, b) return a > b end)
+            return same(up, list[1] >= list[2])
+        end
+        cases.handled = function()
+            local ok, why = xpcall(error, function(why) return "handled " .. why end, "x", 0)
+            return same(ok, why)
+        end
+        cases.closed = function()
+            local log = {}
+            local co = coroutine.create(function()
+                local held <close> = setmetatable({}, { __close = function() log[1] = "closed" end })
+                coroutine.yield()
+            end)
+            coroutine.resume(co)
+            return same(coroutine.close(co), log[1], coroutine.status(co))
+        end
+        cases.finalized = function()
+            local log = {}
+            local meta = { __gc = function(own) log[#log + 1] = own.name end }
+            setmetatable({ name = "one" }, meta)
+            local kept = setmetatable({ name = "kept" }, meta)
+            setmetatable({ name = "two" }, meta)
+            collectgarbage()
+            collectgarbage()
+            return same(log[1], log[2], #log, getmetatable(kept) == meta, meta.__gc ~= nil)
+        end
+    "#;
+    let (weir, port, _path) = start("same", &trying(cases), "");
+    let wanted = [
+        ("find", "2190|2200|key|2194|value"),
+        ("plain", "500|509"),
+        ("match", "key|value"),
+        ("gmatch", "1600"),
+        ("gsub", "2400|601"),
+        ("called", "1300|150|KEY; KEY; "),
+        ("looked", "K:value; key"),
+        ("thrown", "7"),
+        ("malformed", " unfinished capture"),
+        ("moved", "1|30001|0|0|30000|168895"),
+        ("sorted", "true|true"),
+        ("handled", "false|handled x"),
+        ("closed", "true|closed|dead"),
+        ("finalized", "two|one|2|true|true"),
+    ];
+    for (case, wanted) in wanted {
+        let response = get(port, &format!("/{case}")).expect("an answer");
+        assert_eq!(response.header("x-got"), Some(wanted.trim()), "{case}: {}", weir.messages());
+    }
+}
