@@ -22,8 +22,11 @@ use crate::messages::Messages;
 /// space in advance, up to 1 GiB at once, which the limits count.
 const ALLOCATORS: [(&str, &str); 2] = [("MIMALLOC_ARENA_RESERVE", "0"), ("MALLOC_ARENA_MAX", "1")];
 
-/// The least and the most that is kept in reserve, in bytes; between them, an eighth of the limit.
-const RESERVE: (u64, u64) = (4 << 20, 64 << 20);
+/// The least that is kept in reserve, in bytes, and what each CPU adds to that. mimalloc takes 4 MiB
+/// for the first object of more than 64 KiB in a thread, and twice as much until they are aligned.
+const RESERVE: u64 = 8 << 20;
+const RESERVE_BY_CPU: u64 = 2 << 20;
+const MOST_RESERVE: u64 = 64 << 20;
 
 /// How often a shortage is looked for, and its end tried.
 const LOOK: Duration = Duration::from_millis(20);
@@ -77,9 +80,11 @@ pub(crate) fn execute_again(megabytes: Option<u64>) -> Result<(), String> {
     Ok(())
 }
 
-/// How much is kept in reserve under a limit, in bytes.
+/// How much is kept in reserve under a limit, in bytes: a sixth of it, up to [`MOST_RESERVE`], or more
+/// under small limits.
 fn reserve_of(limit: u64) -> usize {
-    (limit / 8).clamp(RESERVE.0, RESERVE.1) as usize
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    (limit / 6).min(MOST_RESERVE).max(RESERVE + RESERVE_BY_CPU * cpus) as usize
 }
 
 /// Watches for shortages, if there is a limit. The process has all its threads.
