@@ -56,17 +56,18 @@ fn least() -> Option<u64> {
     [Resource::Data, Resource::As].into_iter().filter_map(|resource| getrlimit(resource).current).min()
 }
 
-/// Executes the program again where a limit is in force, with allocators that take no memory in
-/// advance: they are in use before the limit is known. Returns if there is no limit, or if this is
-/// that execution. Call it while there is one thread and nothing is open.
+/// Executes the program again if a limit is in force, with allocators that take no memory in advance:
+/// they are in use before the limit is known. Returns without a limit, in that execution,
+/// and with `is_resumed`: a later life of a master would lose its descriptors.
+/// Call it while there is one thread and nothing is open.
 ///
 /// # Errors
 /// Those of [`limit`].
-pub(crate) fn execute_again(megabytes: Option<u64>) -> Result<(), String> {
+pub(crate) fn execute_again(megabytes: Option<u64>, is_resumed: bool) -> Result<(), String> {
     limit(megabytes)?;
     let Some(limit) = least() else { return Ok(()) };
-    if std::env::var_os(ALLOCATORS[0].0).is_some() {
-        // What fails in the meantime is reported by `watch`, which tries again.
+    if is_resumed || std::env::var_os(ALLOCATORS[0].0).is_some() {
+        // `watch` tries again and reports a failure.
         let _ = process::reserve_memory(reserve_of(limit));
         return Ok(());
     }
@@ -74,7 +75,7 @@ pub(crate) fn execute_again(megabytes: Option<u64>) -> Result<(), String> {
         let mut words = std::env::args_os();
         let mut command = Command::new(program);
         command.arg0(words.next().unwrap_or_default()).args(words).envs(ALLOCATORS);
-        // It goes on as it is where that fails: a limit above what it takes in advance suffices.
+        // If that fails, a limit above the memory taken in advance suffices.
         let _ = command.exec();
     }
     Ok(())
@@ -118,7 +119,7 @@ pub(crate) fn watch(process: &Arc<Process>, messages: Messages) -> Result<(), St
     ))
 }
 
-/// What is known between two looks.
+/// The state between two looks.
 struct Watch {
     process: Arc<Process>,
     reserve: usize,

@@ -33,7 +33,7 @@ enum Open {
 #[derive(Debug)]
 pub struct Output {
     open: RwLock<Open>,
-    /// Whether the latest text was written in part, so that the next one needs a line of its own.
+    /// Whether the latest text was written in part, so that the next one begins a new line.
     cut: AtomicBool,
 }
 
