@@ -168,7 +168,7 @@ fn memory_does_not_grow_with_requests() {
 fn limited(server: u16) -> (String, u16) {
     let port = free_port();
     let configuration = format!(
-        "global\n  nbthread 1\n  tune.bufsize 65536\n  stats socket runtime level admin\n\
+        "global\n  nbthread 1\n  tune.bufsize 131072\n  stats socket runtime level admin\n\
          defaults\n  mode http\n  timeout client 60s\n  timeout connect 60s\n  timeout server 60s\n\
          listen l\n  bind 127.0.0.1:{port}\n  http-request return status 200 if {{ path /alive }}\n  \
          server s 127.0.0.1:{server}\n"
@@ -217,8 +217,8 @@ fn uploads_beyond_the_memory_limit_are_refused_and_others_served() {
         drop(open);
     });
     let (configuration, port) = limited(origin.port());
-    let mut weir = Weir::start_with(&configuration, &["-db", "-m", "40"], &[port]);
-    // The server reads nothing yet, so that each upload holds a buffer of 64 KiB.
+    let mut weir = Weir::start_with(&configuration, &["-db", "-m", "60"], &[port]);
+    // The server reads nothing yet, so that each upload holds a buffer of 128 KiB.
     let closed = gate.write().expect("no thread panicked");
     let mut uploads = Vec::new();
     for _ in 0..400 {

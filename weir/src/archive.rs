@@ -1,5 +1,5 @@
 //! `-dA`: the program and its libraries as a tar archive (POSIX.1-2017, pax, "ustar Interchange
-//! Format"), to be read beside a core file on another machine.
+//! Format"), for reading a core file on another machine.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -18,7 +18,7 @@ pub(crate) fn write(path: &Path) -> Result<(), String> {
     let cannot = |error: io::Error| format!("-dA: cannot write {}: {error}", path.display());
     let mut archive = BufWriter::new(File::create(path).map_err(cannot)?);
     for object in system::objects() {
-        // The kernel maps a few objects that are no files, such as the vDSO.
+        // A deleted file stays mapped.
         let Ok(bytes) = std::fs::read(&object.path) else { continue };
         add(&mut archive, &object.path, &bytes).map_err(cannot)?;
     }

@@ -364,7 +364,7 @@ Process:
   -W, --master-worker        a master process over the worker; -Ws tells systemd when it is ready
   -p, --pidfile FILE         write the process's number there
   -n, --maxconn N            the limit of connections; -N N for each proxy without its own
-  -m MB                      the limit of memory; two threads need 30
+  -m MB                      the limit of memory; two threads need 40
   -L, --local-peer NAME      the name of this process among its peers
   -sf PID ...                tell these processes to finish once this one has started
   -st PID ...                tell them to terminate

@@ -88,7 +88,7 @@ fn main() -> ExitCode {
 fn read_and_run(args: args::Args, resumed: Option<master::State>) -> ExitCode {
     let messages = Messages::new(args.quiet);
     if args.action == Action::Run
-        && let Err(error) = memory::execute_again(args.memory_limit)
+        && let Err(error) = memory::execute_again(args.memory_limit, resumed.is_some())
     {
         messages.say(Severity::Alert, &error);
         return ExitCode::FAILURE;

@@ -22,8 +22,11 @@ use crate::messages::Messages;
 /// space in advance, up to 1 GiB at once, which the limits count.
 const ALLOCATORS: [(&str, &str); 2] = [("MIMALLOC_ARENA_RESERVE", "0"), ("MALLOC_ARENA_MAX", "1")];
 
-/// The least and the most that is kept in reserve, in bytes; between them, an eighth of the limit.
-const RESERVE: (u64, u64) = (4 << 20, 64 << 20);
+/// The least that is kept in reserve, in bytes, and what each CPU adds to that. mimalloc takes 4 MiB
+/// for the first object of more than 64 KiB in a thread, and twice as much until they are aligned.
+const RESERVE: u64 = 8 << 20;
+const RESERVE_BY_CPU: u64 = 2 << 20;
+const MOST_RESERVE: u64 = 64 << 20;
 
 /// How often a shortage is looked for, and its end tried.
 const LOOK: Duration = Duration::from_millis(20);
@@ -53,17 +56,18 @@ fn least() -> Option<u64> {
     [Resource::Data, Resource::As].into_iter().filter_map(|resource| getrlimit(resource).current).min()
 }
 
-/// Executes the program again where a limit is in force, with allocators that take no memory in
-/// advance: they are in use before the limit is known. Returns if there is no limit, or if this is
-/// that execution. Call it while there is one thread and nothing is open.
+/// Executes the program again if a limit is in force, with allocators that take no memory in advance:
+/// they are in use before the limit is known. Returns without a limit, in that execution,
+/// and with `is_resumed`: a later life of a master would lose its descriptors.
+/// Call it while there is one thread and nothing is open.
 ///
 /// # Errors
 /// Those of [`limit`].
-pub(crate) fn execute_again(megabytes: Option<u64>) -> Result<(), String> {
+pub(crate) fn execute_again(megabytes: Option<u64>, is_resumed: bool) -> Result<(), String> {
     limit(megabytes)?;
     let Some(limit) = least() else { return Ok(()) };
-    if std::env::var_os(ALLOCATORS[0].0).is_some() {
-        // What fails in the meantime is reported by `watch`, which tries again.
+    if is_resumed || std::env::var_os(ALLOCATORS[0].0).is_some() {
+        // `watch` tries again and reports a failure.
         let _ = process::reserve_memory(reserve_of(limit));
         return Ok(());
     }
@@ -71,15 +75,17 @@ pub(crate) fn execute_again(megabytes: Option<u64>) -> Result<(), String> {
         let mut words = std::env::args_os();
         let mut command = Command::new(program);
         command.arg0(words.next().unwrap_or_default()).args(words).envs(ALLOCATORS);
-        // It goes on as it is where that fails: a limit above what it takes in advance suffices.
+        // If that fails, a limit above the memory taken in advance suffices.
         let _ = command.exec();
     }
     Ok(())
 }
 
-/// How much is kept in reserve under a limit, in bytes.
+/// How much is kept in reserve under a limit, in bytes: a sixth of it, up to [`MOST_RESERVE`], or more
+/// under small limits.
 fn reserve_of(limit: u64) -> usize {
-    (limit / 8).clamp(RESERVE.0, RESERVE.1) as usize
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    (limit / 6).min(MOST_RESERVE).max(RESERVE + RESERVE_BY_CPU * cpus) as usize
 }
 
 /// Watches for shortages, if there is a limit. The process has all its threads.
@@ -113,7 +119,7 @@ pub(crate) fn watch(process: &Arc<Process>, messages: Messages) -> Result<(), St
     ))
 }
 
-/// What is known between two looks.
+/// The state between two looks.
 struct Watch {
     process: Arc<Process>,
     reserve: usize,

@@ -1,5 +1,5 @@
 //! Whether the process is short of memory: an allocation failed under a limit (`-m`, `ulimit -v`),
-//! and what was kept for this case is in use.
+//! and the reserve for this case is in use.
 //!
 //! Set and cleared by `process`, which has the allocator. Until the shortage ends listeners accept
 //! less, requests get 503 instead of a connection to a server, and no buffer is made.

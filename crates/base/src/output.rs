@@ -33,7 +33,7 @@ enum Open {
 #[derive(Debug)]
 pub struct Output {
     open: RwLock<Open>,
-    /// Whether the latest text was written in part, so that the next one needs a line of its own.
+    /// Whether the latest text was written in part, so that the next one begins a new line.
     cut: AtomicBool,
 }
 
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn full_pipes_lose_lines_and_keep_their_flags() {
-        let (reader, writer) = std::io::pipe().unwrap();
+        let (reader, writer) = io::pipe().unwrap();
         let kept = OwnedFd::from(writer.try_clone().unwrap());
         let output = Output::new(writer.into()).unwrap();
         let line = [b'x'; 99].into_iter().chain([b'\n']).collect::<Vec<u8>>();

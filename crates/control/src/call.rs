@@ -61,7 +61,7 @@ pub(crate) fn warning(text: impl Into<String>) -> Reply {
     Reply::Message(Severity::Warning, text.into())
 }
 
-/// A message about what was done or found.
+/// A message of no importance: a result, or a success.
 pub(crate) fn info(text: impl Into<String>) -> Reply {
     Reply::Message(Severity::Info, text.into())
 }
