@@ -282,7 +282,7 @@ fn requests_that_rules_on_content_reject_are_not_counted() {
         (&format!("tcp-request connection track-sc0 src table t\n {reject}"), ""),
         (&format!("tcp-request session track-sc0 src table t\n {reject}"), ""),
     ] {
-        // What the frontend lets pass is counted before the backend's rules are run.
+        // The frontend counts a request before the backend rejects it.
         let wanted = if frontend == content { (4, "8") } else { (5, "5") };
         let (answered, counted) = within_limit(frontend, backend);
         assert_eq!((answered, &*counted), wanted, "{frontend} / {backend}");

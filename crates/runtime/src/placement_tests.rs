@@ -239,7 +239,17 @@ fn cpu_maps_bind_sets_or_one_by_one_and_later_lines_win() {
     assert!(map(true, set("1", "1"), "0-3").check().is_err());
     assert!(map(true, set("1", "all"), "0-63").check().is_ok());
     assert!(map(true, set("1", "odd"), "32-63").check().is_ok());
-    assert!(map(true, set("1-2", "1-2"), "0-1").check().is_err());
+    assert!(map(true, set("1-2", "1-2"), "0-3").check().is_err());
+    // A lone set is of groups, and each of them begins with the first CPU.
+    assert!(map(true, set("1-2", "all"), "0-1").check().is_ok());
+    let maps = vec![map(true, set("1-2", "all"), "0-1")];
+    let wishes = Wishes { threads: Some(4), groups: Some(2), maps, ..Wishes::default() };
+    let cpus: Vec<String> = place(&epyc(), &wishes)
+        .cpus
+        .iter()
+        .map(|cpus| crate::topology::show_list(cpus.as_ref().unwrap()))
+        .collect();
+    assert_eq!(cpus, ["0", "1", "0", "1"]);
 }
 
 #[test]

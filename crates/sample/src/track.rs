@@ -25,8 +25,8 @@ pub fn note(session: &Session, of_request: &Trackers, event: Event, now_ms: u64)
     note_in(of_session, of_request, event, now_ms);
 }
 
-/// Counts a request in all that it and its connection track, once the frontend's rules on content
-/// have let it pass. What is tracked later counts it with [`Trackers::count_request`].
+/// Counts a request in all entries that it and its connection track, once the frontend's rules on
+/// content have let it pass. [`Trackers::count_request`] counts it in entries tracked later.
 #[inline]
 pub fn note_request(session: &Session, of_request: &mut Trackers, now_ms: u64) {
     let of_session = session.trackers();

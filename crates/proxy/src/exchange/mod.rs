@@ -301,7 +301,7 @@ impl Exchange {
         track::note(&client.session, &self.txn.trackers, event, now_ms());
     }
 
-    /// Counts the request in what it and its connection track in stick tables.
+    /// Counts the request in the entries of stick tables that it and its connection track.
     #[inline]
     pub(crate) fn note_request(&mut self, client: &Client) {
         track::note_request(&client.session, &mut self.txn.trackers, now_ms());
