@@ -72,6 +72,10 @@ fn error_handlers_that_loop_are_ended() {
         cases.killed = function() xpcall(loop, loop) end
         cases.failed = function() xpcall(error, loop, 'x') end
         cases.again = function() while true do xpcall(loop, function() while true do pcall(loop) end end) end end
+        local thrown = setmetatable({}, { __tostring = function() while true do pcall(loop) end end })
+        cases.thrown = function() error(thrown) end
+        cases.thrown_again = function() error(thrown) end
+        cases.after = function() coroutine.wrap(error)(thrown) end
         cases.inner = function() xpcall(function() xpcall(loop, loop) end, loop) end",
     );
 }

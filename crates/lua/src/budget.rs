@@ -87,7 +87,8 @@ pub(crate) fn within<R>(mut limits: Limits, run: impl FnOnce() -> R) -> (R, Used
     (result, Used { time: since.map_or(Duration::ZERO, |since| since.elapsed()), expired })
 }
 
-/// Installs the hook: a turn has this number of instructions.
+/// Installs the hook: a turn has this number of instructions. To be repeated after a turn that exceeded
+/// its time, which replaced the hook.
 pub(crate) fn watch(lua: &Lua, instructions: u32) -> mlua::Result<()> {
     let step = instructions.clamp(1, STEP);
     let triggers = HookTriggers::new().every_nth_instruction(step);
@@ -118,9 +119,9 @@ pub(crate) fn is_over(lua: &Lua) -> bool {
         let place = place(lua);
         TURN.with_borrow_mut(|turn| turn.expired = Some(place));
     }
+    // The global hook is set without memory and without room on the stack. `watch` puts it back.
     let every = HookTriggers::new().every_nth_instruction(1);
-    // Without memory for that, the hook that is there raises the error later.
-    let _ = lua.current_thread().set_hook(every, |_, _| match has_expired() {
+    let _ = lua.set_global_hook(every, |lua, _| match is_over(lua) {
         true => Err(timeout()),
         false => Ok(VmState::Continue),
     });
@@ -130,10 +131,6 @@ pub(crate) fn is_over(lua: &Lua) -> bool {
 /// Whether the turn that runs has exceeded its time.
 pub(crate) fn is_late() -> bool {
     TURN.with_borrow_mut(Turn::left) == Some(Duration::ZERO)
-}
-
-fn has_expired() -> bool {
-    TURN.with_borrow(|turn| turn.expired.is_some())
 }
 
 /// The error of the turn that has exceeded its time.

@@ -47,7 +47,8 @@ pub(crate) fn state(
         part(&lua, "filters", include_str!("prelude/filters.lua"), (&native, &scheduling, &classes))?;
     bounds.get::<Function>("install")?.call::<()>(())?;
     let default = if number == 0 { (10_000 / workers.max(1) as u32).max(500) } else { 10_000 };
-    budget::watch(&lua, settings.forced_yield.unwrap_or(default))?;
+    let turn = settings.forced_yield.unwrap_or(default);
+    budget::watch(&lua, turn)?;
     Ok(State {
         #[cfg(test)]
         classes: native.get("classes")?,
@@ -58,6 +59,7 @@ pub(crate) fn state(
         serve_command: services.get("serve_command")?,
         filters,
         lua,
+        turn,
         number,
         settings: settings.clone(),
         spare: Mutex::default(),

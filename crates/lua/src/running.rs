@@ -226,6 +226,8 @@ impl Running {
             *left = left.saturating_sub(used.time);
         }
         if let Some(place) = used.expired {
+            // Setting a hook does not fail.
+            let _ = budget::watch(&self.state.lua, self.state.turn);
             return Step::Failed(Failure::Late(place));
         }
         match resumed {

@@ -18,6 +18,8 @@ pub(crate) struct State {
     /// 0 for the one that all workers share, else 1 and more for that of a worker.
     pub(crate) number: usize,
     pub(crate) settings: Arc<Settings>,
+    /// Instructions of a turn.
+    pub(crate) turn: u32,
     /// What a coroutine runs: one call after the other.
     pub(crate) run: Function,
     /// What runs a function that gets a transaction.
