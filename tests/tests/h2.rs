@@ -5,7 +5,9 @@ use std::process::Command;
 use std::sync::{Mutex, mpsc};
 
 use weir_tests::client::Client;
-use weir_tests::multiplexed::{DATA, END_HEADERS, END_STREAM, Frames, HEADERS, RST_STREAM, block, frame};
+use weir_tests::multiplexed::{
+    ACK, DATA, END_HEADERS, END_STREAM, Frames, HEADERS, PING, RST_STREAM, WINDOW_UPDATE, block, frame,
+};
 use weir_tests::request::Request;
 use weir_tests::versions::{TIMEOUTS, backend, curl, frontend};
 use weir_tests::{Origin, Weir, eventually, free_port};
@@ -184,11 +186,26 @@ fn an_answer_before_the_end_of_the_request_resets_the_rest_without_an_error() {
     let (_weir, port) = frontend("", " http-request deny", origin.port());
     let mut client = Frames::connect(port);
     client.head(1, 0, &[(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", "a")]);
-    assert_eq!(client.next_head().0[0], ":status: 403");
-    // A short rest is thrown away; a client that goes on is asked to stop.
-    for _ in 0..3 {
-        client.send(DATA, 0, 1, &[b'x'; 8000]);
+    let mut window = 65_535;
+    let head = loop {
+        let frame = client.next_frame().expect("a frame");
+        match frame.kind {
+            WINDOW_UPDATE if frame.stream == 1 => window += frame.number(0) as usize,
+            HEADERS => break client.fields(&frame),
+            _ => {}
+        }
+    };
+    assert_eq!(head[0], ":status: 403");
+    // The rest is thrown away. A client that has used its window is asked to stop, behind a PING that it
+    // acknowledges once it has the response.
+    while window > 0 {
+        let length = window.min(16_384);
+        client.send(DATA, 0, 1, &vec![b'x'; length]);
+        window -= length;
     }
+    let ping = client.find(|frame| matches!(frame.kind, PING | RST_STREAM)).expect("a frame");
+    assert_eq!(ping.kind, PING);
+    client.send(PING, ACK, 0, &ping.payload);
     let reset = client.next_of(RST_STREAM);
     assert_eq!((reset.stream, reset.number(0)), (1, 0));
     // The connection serves others.
@@ -198,6 +215,21 @@ fn an_answer_before_the_end_of_the_request_resets_the_rest_without_an_error() {
     client.send(DATA, END_STREAM, 5, b"rest").get(7, "/");
     let next = client.find(|frame| matches!(frame.kind, HEADERS | RST_STREAM)).expect("a frame");
     assert_eq!((next.kind, next.stream), (HEADERS, 7), "the rest of a request ends without a reset");
+}
+
+/// curl 7.88 gives up a response that a reset follows, even one with NO_ERROR.
+#[test]
+fn curl_shows_an_answer_that_comes_before_the_end_of_its_upload() {
+    let origin = Origin::text("x");
+    let front = " http-request return status 413 content-type text/plain string \"too large\"";
+    let (_weir, port) = frontend("", front, origin.port());
+    let file = weir_tests::scratch("early-answer").file("upload");
+    let url = format!("http://127.0.0.1:{port}/");
+    for length in [5000, 30_000, 100_000, 4_000_000] {
+        std::fs::write(&file, vec![b'x'; length]).expect("a file");
+        let sent = format!("@{}", file.display());
+        assert_eq!(curl(&["--http2-prior-knowledge", "--data-binary", &sent, &url]), "too large", "{length}");
+    }
 }
 
 #[test]

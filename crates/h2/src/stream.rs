@@ -76,8 +76,7 @@ pub(crate) struct Stream {
     pub(crate) held: u32,
     /// Bytes of the body still to come, by `content-length`.
     pub(crate) due: u64,
-    /// Neighbours in a queue, or the next free place. In an `UNFINISHED` stream `previous` is
-    /// the number of bytes that are still thrown away.
+    /// Neighbours in a queue, or the next free place.
     pub(crate) previous: u32,
     pub(crate) next: u32,
 }

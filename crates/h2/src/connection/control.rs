@@ -15,9 +15,10 @@ use crate::{Code, Key};
 
 /// Bytes of a priority's value that are read; longer frames are ignored.
 const PRIORITY_VALUE_MAX: usize = 256;
-/// What our PING says when the caller asked, and when it follows an announcement.
+/// Payloads of our PINGs: for the caller, behind an announcement, and before unfinished requests are reset.
 pub(super) const PING_CALLER: [u8; 8] = *b"weirping";
 pub(super) const PING_ANNOUNCE: [u8; 8] = *b"weirlast";
+pub(super) const PING_STOP: [u8; 8] = *b"weirstop";
 
 /// A payload of `N` bytes; `None` while it is not complete.
 fn fixed<const N: usize>(header: Header, payload: &[u8]) -> Result<Option<&[u8; N]>, Breach> {
@@ -98,6 +99,10 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
         if payload == PING_ANNOUNCE && self.going == super::Going::Announced {
             self.shutdown(Phase::Final);
+            return Ok(Step::Took(taken));
+        }
+        if payload == PING_STOP && self.is_stopping {
+            self.stop_exhausted();
             return Ok(Step::Took(taken));
         }
         if payload == PING_CALLER && std::mem::take(&mut self.is_pinging) {

@@ -101,6 +101,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         for slot in 0..self.streams.places() {
             self.refill(slot);
         }
+        self.stop_if_exhausted();
     }
 
     /// Whether a frame of so many bytes is for the caller, and what it means if not.

@@ -96,6 +96,8 @@ pub struct Connection<B> {
     unacknowledged: u64,
     /// Streams that are kept for the rest of their requests.
     unfinished: u32,
+    /// Whether a PING is on its way after which such streams are reset.
+    is_stopping: bool,
     /// Streams opened.
     total: u32,
     is_settled: bool,
@@ -161,6 +163,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             credit: WINDOW_DEFAULT,
             unacknowledged: 0,
             unfinished: 0,
+            is_stopping: false,
             total: 0,
             is_settled: false,
             is_busy: true,
@@ -210,6 +213,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             credit: self.credit,
             unacknowledged: self.unacknowledged,
             unfinished: self.unfinished,
+            is_stopping: self.is_stopping,
             total: self.total,
             is_settled: self.is_settled,
             is_busy: self.is_busy,
@@ -348,6 +352,15 @@ impl<B: AsRef<[u8]>> Connection<B> {
 
     fn window_update(&mut self, stream: u32, increment: u32) {
         self.output.answer(kind::WINDOW_UPDATE, 0, stream, increment.to_be_bytes());
+    }
+
+    /// What the peer may still send on a stream, in bytes; 0 if there is no such stream.
+    #[cfg(test)]
+    pub(crate) fn window(&mut self, id: u32) -> usize {
+        match self.streams.find(id) {
+            crate::stream::Place::Here(slot) => usize::try_from(self.streams.at(slot).credit).unwrap_or(0),
+            _ => 0,
+        }
     }
 
     /// Panics when what is known twice differs.

@@ -1,34 +1,35 @@
 //! Requests that were answered before they were complete (RFC 9113 section 8.1).
 //!
-//! The server is done with such a stream, while the rest of the request may be on its way already. A short
-//! rest is taken and thrown away, so that the stream ends without a reset and its frames are still checked.
-//! A client that sends more is told to stop, by a reset with NO_ERROR.
+//! The server is done with such a stream, while the rest of the request may be on its way. As much of it as
+//! the stream's window allows is taken and thrown away, so that the stream ends without a reset and its
+//! frames are still checked. A client that has used up the window is asked to stop, by a reset with
+//! NO_ERROR. The reset follows the acknowledgement of a PING, so that the client has processed the
+//! response by then: some clients, such as curl 7.88, drop a response that is followed at once by a reset.
 
+use super::control::PING_STOP;
 use super::{Connection, Going};
 use crate::event::Event;
 use crate::frame::kind;
-use crate::stream::{CONNECT, REMOTE_ENDED, RESET, RESET_BY_US, UNFINISHED};
+use crate::stream::{CONNECT, REMOTE_ENDED, RESET, RESET_BY_US, Stream, UNFINISHED};
 use crate::{Code, Key};
-
-/// Bytes of payload that are thrown away before the client is told to stop.
-const MOST: u32 = 16 * 1024;
 
 impl<B: AsRef<[u8]>> Connection<B> {
     /// Keeps a stream for the rest of its request, after its response was sent. Returns `false` if it is
     /// to be reset at once.
     pub(super) fn keep_unfinished(&mut self, key: Key) -> bool {
-        let may_send = |credit: i32| credit > 0;
         let Some(stream) = self.streams.get_mut(key) else { return false };
-        let is_open = !stream.has(RESET | REMOTE_ENDED | CONNECT);
-        if !is_open || !may_send(stream.credit) || self.going != Going::No || self.peer_last.is_some() {
+        let is_ending = self.closed.is_some() || self.going != Going::No || self.peer_last.is_some();
+        if is_ending || stream.has(RESET | REMOTE_ENDED | CONNECT) {
             return false;
         }
         stream.flags |= UNFINISHED;
-        // The queue of those that may send, which the field is for, is no matter of this stream.
-        stream.previous = MOST;
         self.pool.change(stream, |stream| stream.held = 0);
-        self.stop_receiving(key.slot);
+        let is_exhausted = stream.credit <= 0;
         self.unfinished += 1;
+        self.stop_receiving(key.slot);
+        if is_exhausted {
+            self.announce_stop();
+        }
         true
     }
 
@@ -47,15 +48,41 @@ impl<B: AsRef<[u8]>> Connection<B> {
             return Some(event);
         };
         let taken = u32::try_from(taken).unwrap_or(u32::MAX);
-        stream.previous = stream.previous.saturating_sub(taken);
-        let is_enough = stream.previous == 0 || stream.credit <= 0;
         self.pool.change(stream, |stream| stream.held = stream.held.saturating_sub(taken));
+        let is_exhausted = stream.credit <= 0;
         if ends {
             self.forget(key);
-        } else if is_enough {
-            self.stop_unfinished(key);
+        } else if is_exhausted {
+            self.announce_stop();
         }
         None
+    }
+
+    /// The windows of all streams have changed.
+    pub(super) fn stop_if_exhausted(&mut self) {
+        let is_exhausted = |stream: &mut Stream| stream.has(UNFINISHED) && stream.credit <= 0;
+        if self.unfinished > 0 && self.streams.iter_mut().any(|(_, stream)| is_exhausted(stream)) {
+            self.announce_stop();
+        }
+    }
+
+    /// Asks the client for a sign that it has processed the responses sent so far.
+    fn announce_stop(&mut self) {
+        if !std::mem::replace(&mut self.is_stopping, true) {
+            self.output.frame(kind::PING, 0, 0, PING_STOP);
+        }
+    }
+
+    /// The sign has come: resets the streams on which the client can send no more.
+    pub(super) fn stop_exhausted(&mut self) {
+        self.is_stopping = false;
+        for slot in 0..self.streams.places() {
+            let stream = self.streams.at(slot);
+            if stream.id != 0 && stream.has(UNFINISHED) && stream.credit <= 0 {
+                let id = stream.id;
+                self.stop_unfinished(Key { slot, id });
+            }
+        }
     }
 
     /// Makes room for another stream, if one is kept for the rest of its request.
