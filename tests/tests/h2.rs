@@ -6,7 +6,8 @@ use std::sync::{Mutex, mpsc};
 
 use weir_tests::client::Client;
 use weir_tests::multiplexed::{
-    ACK, DATA, END_HEADERS, END_STREAM, Frames, HEADERS, PING, RST_STREAM, WINDOW_UPDATE, block, frame,
+    ACK, DATA, END_HEADERS, END_STREAM, Frames, HEADERS, INITIAL_WINDOW_SIZE, PING, RST_STREAM, SETTINGS,
+    WINDOW_UPDATE, block, frame,
 };
 use weir_tests::request::Request;
 use weir_tests::versions::{TIMEOUTS, backend, curl, frontend};
@@ -190,6 +191,10 @@ fn an_answer_before_the_end_of_the_request_resets_the_rest_without_an_error() {
     let head = loop {
         let frame = client.next_frame().expect("a frame");
         match frame.kind {
+            SETTINGS if frame.flags & ACK == 0 => {
+                window = frame.setting(INITIAL_WINDOW_SIZE).expect("a window") as usize;
+                client.send(SETTINGS, ACK, 0, b"");
+            }
             WINDOW_UPDATE if frame.stream == 1 => window += frame.number(0) as usize,
             HEADERS => break client.fields(&frame),
             _ => {}

@@ -168,7 +168,7 @@ fn streams_and_queues_outlive_a_reload() {
             origin.port()
         ))
     };
-    let weir = Weir::start(&text(""), &[port]);
+    let weir = Weir::start(&text(""), &[port, streams]);
     let mut stream = TcpStream::connect(("127.0.0.1", streams)).expect("a connection");
     stream.write_all(b"before").expect("a stream");
     let (mut far, _) = listener.accept().expect("the other end");

@@ -323,8 +323,9 @@ fn await_stops(state: &State, serving: i32) {
     }
 }
 
-/// How long the answer to a reload waits for an earlier worker.
-const LONGEST_STOP: Duration = Duration::from_millis(500);
+/// How long the answer to a reload waits for an earlier worker, which stops to listen at once unless the
+/// machine is overloaded or the worker is stuck.
+const LONGEST_STOP: Duration = Duration::from_secs(5);
 
 /// Executes the program anew with the words of its start; returns why that is not possible.
 fn execute(state: &State) -> std::io::Error {
