@@ -112,7 +112,7 @@ fn certificates_are_verified_in_each_handshake() {
     let (_weir, frontend) =
         before(port, "", &format!("verify required ca-file {own} verifyhost one.test renegotiate"));
     let mut client = Client::connect(frontend);
-    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.send("GET / HTTP/1.1\r\nHost: one.test\r\n\r\n");
     assert!(openssl.says(|line| line.starts_with("GET / ")), "it is valid for four seconds");
     assert!(eventually(|| now() > end));
     assert!(!renegotiates(&mut openssl), "it is not valid any more");
