@@ -216,7 +216,7 @@ fn what_no_engine_speaks_is_refused() {
     let authority = Authority::new();
     let certificate = shown(&authority.issue(&["one.test"]));
     let directory = scratch("tls-words");
-    for words in ["force-sslv3", "ssl-max-ver SSLv3", "npn h2"] {
+    for words in ["force-sslv3", "ssl-max-ver SSLv3"] {
         for line in [
             format!("frontend fe\n bind 127.0.0.1:65000 ssl crt {certificate} {words}\n"),
             format!(
