@@ -171,7 +171,7 @@ fn messages_say_first_who_speaks_and_no_more_than_the_system() {
     for (arguments, expected) in cases {
         let output = run(arguments, &configuration(1));
         let text = String::from_utf8_lossy(&output.stderr);
-        let mut lines = text.lines();
+        let mut lines = text.lines().filter(|line| !line.contains(" : Automatically setting global.maxconn"));
         assert!(lines.next().is_some_and(|line| line.contains(" : haproxy version is 3.5-dev5")), "{text}");
         assert!(lines.next().is_some_and(|line| line.contains(" : path to executable is /")), "{text}");
         assert!(!output.status.success() && text.contains(expected), "{arguments:?}: {text}");
@@ -307,4 +307,39 @@ fn converters_are_listed_as_haproxy_lists_them() {
     }
     let names: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split(['(', ':']).next()).collect();
     assert!(names.len() > 100 && names.is_sorted(), "{names:?}");
+}
+
+/// Each address is named with the line that asks for it, and nothing else of the process starts.
+#[test]
+fn addresses_that_cannot_be_bound_are_named_with_their_lines() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("it is bound");
+    let text = format!(
+        "global\n stats socket /nonexistent/runtime\ndefaults\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n\
+         frontend f\n bind {address}\nlisten l\n bind 127.0.0.1:{}\n bind {address}\n",
+        free_port()
+    );
+    let output = run(&["-f", "a.cfg"], &text);
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{messages}");
+    let mut alerts = messages.lines().filter(|line| line.starts_with("[ALERT]"));
+    let expected = [
+        "Binding [a.cfg:2] for frontend GLOBAL: protocol unix_stream: cannot bind UNIX socket (No such file or directory) \
+         [/nonexistent/runtime]."
+            .to_owned(),
+        format!(
+            "Binding [a.cfg:8] for frontend f: protocol tcpv4: cannot bind socket (Address already in use) for [{address}]."
+        ),
+        format!(
+            "Binding [a.cfg:11] for proxy l: protocol tcpv4: cannot bind socket (Address already in use) for [{address}]."
+        ),
+        "[haproxy.main()] Some protocols failed to start their listeners! Exiting.".to_owned(),
+    ];
+    for text in expected {
+        assert!(
+            alerts.next().is_some_and(|line| line.ends_with(&format!(" : {text}"))),
+            "{text}\n{messages}"
+        );
+    }
+    assert!(messages.contains(" : Automatically setting global.maxconn to "), "{messages}");
 }

@@ -377,3 +377,22 @@ fn a_servers_port_becomes_a_map_and_a_port_again() {
     weir.ask("set server b/s addr 127.0.0.1 port +7");
     assert_eq!(state(18), "7");
 }
+
+#[test]
+fn answers_have_the_severity_that_haproxy_gives_them() {
+    let origin = Origin::text("hello");
+    let (weir, _) = start("", &origin);
+    let cases = [
+        ("help", "[6]: The following commands are valid at this level:"),
+        ("nosuch", "[6]: Unknown command: 'nosuch'"),
+        ("expert-mode", "[6]: expert-mode is OFF"),
+        ("experimental-mode", "[6]: experimental-mode is OFF"),
+        ("show events", "[4]: Supported events sinks are listed below."),
+        ("show sess 0x1", "Session not found."),
+        ("set map #99 a b", "[3]: "),
+    ];
+    for (command, expected) in cases {
+        let answer = weir.ask(&format!("set severity-output number;{command}"));
+        assert!(answer.trim_start().starts_with(expected), "{command}: {answer}");
+    }
+}

@@ -155,7 +155,7 @@ fn mistakes_about_logs_are_explained() {
         (
             "frontend f\n bind :80\n http-request do-log profile prof\n mode http\nlog-profile proof\n",
             "3:30 there is no log-profile section `prof` (did you mean `proof`?)",
-            "[ALERT] [3] : 'do-log' : no such log-profile 'prof'.",
+            "[ALERT] [3] : error detected in frontend 'f' while parsing 'http-request do-log' rule : 'do-log' : no such log-profile 'prof'..",
         ),
         (
             "log-profile p\n on closed drop\n",

@@ -408,7 +408,10 @@ impl Compiler<'_, '_> {
         self.at += blanks;
         let exact = self.span.len() == self.text.len();
         let span = if exact { self.span.part(self.at, self.text.len()) } else { self.span };
-        let (expression, length) = Expression::begin(&self.text[self.at..], span, self.scope)?;
+        let from = &self.text[self.at..];
+        let (expression, length) = Expression::begin(from, span, self.scope).map_err(|error| {
+            error.wrap_line(&format!("failed to parse sample expression <{from}> : "), "")
+        })?;
         self.at += length;
         expression.check_place(self.scope, span)?;
         if self.scope.mode == state::Mode::Http
@@ -427,7 +430,9 @@ impl Compiler<'_, '_> {
             let problem =
                 if shown.is_empty() { "`]` is missing".into() } else { format!("unexpected `{shown}`") };
             self.at = self.text.len() - rest.len() + shown.len();
-            return Err(self.error(start, format!("{problem} behind the expression in a log format")));
+            let error = self.error(start, format!("{problem} behind the expression in a log format"));
+            let is_open = !rest.contains(']');
+            return Err(if is_open { error.haproxy(format!("missing ']' after '{from}'")) } else { error });
         }
         self.at = self.text.len() - rest.len() + 1;
         if !expression.gives().casts_to(Type::Str) {

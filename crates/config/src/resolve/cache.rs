@@ -75,7 +75,7 @@ fn read(section: &Section, context: &mut Context<'_>) -> Option<Settings> {
                 Diagnostic::alert(format!("cache `{name}` has no size"))
                     .at(name.span())
                     .help("`total-max-size` says how many megabytes it may take")
-                    .haproxy_whole(format!("Size not specified for cache '{name}'")),
+                    .haproxy_whole(format!("config : Size not specified for cache '{name}'")),
             );
         }
         return None;
@@ -89,7 +89,7 @@ fn read(section: &Section, context: &mut Context<'_>) -> Option<Settings> {
                     .at(word.span())
                     .help(format!("at most {half} bytes, or a larger `total-max-size`"))
                     .haproxy_whole(format!(
-                        "\"max-object-size\" is limited to an half of \"total-max-size\" => {half}"
+                        "config : \"max-object-size\" is limited to an half of \"total-max-size\" => {half}"
                     )),
             );
             return None;

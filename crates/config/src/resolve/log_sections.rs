@@ -20,7 +20,7 @@ use crate::draft::args::Args;
 use crate::draft::{Draft, Kind, Section, Statement};
 use crate::resolve::rules::scope;
 use crate::resolve::unique::second;
-use crate::resolve::{Context, Pending, lives_on};
+use crate::resolve::{Context, Pending, lines, lives_on};
 use crate::system::resolve_host;
 use crate::tables::bind;
 
@@ -224,8 +224,10 @@ fn datagram_bind(statement: &Statement, context: &mut Context<'_>) -> Result<Vec
     if workers.is_empty() {
         return Err(Diagnostic::alert("none of the threads that `thread` names exists").at(statement.span));
     }
+    let place = lines::shown(context, statement.span);
     let made = addresses.into_iter().map(|address| DatagramBind {
         address,
+        place: place.as_str().into(),
         interface: draft.interface.map(Into::into),
         namespace: draft.namespace.map(Into::into),
         transparent: draft.transparent,

@@ -458,10 +458,8 @@ fn finish<'a>(
         None => {
             let lines = global.loggers.iter();
             context.global.loggers = lines.filter_map(|line| log::logger(line, false, context)).collect();
+            context.fcgi_apps = fcgi::apps(draft, context);
         }
-    }
-    if context.around.is_none() {
-        context.fcgi_apps = fcgi::apps(draft, context);
     }
     let mut resolved = Vec::with_capacity(pending.len());
     let mut checks = check::Sources { healthchecks, shared: check::Shared::new() };
@@ -473,6 +471,7 @@ fn finish<'a>(
     if context.around.is_none() {
         check::note_variables(healthchecks, context);
         ask::settings(&global.http_client, context);
+        mail::check_use(&resolved, context);
     }
     let acme = acme::orders(context);
     let variables = context.variables.take();

@@ -420,7 +420,10 @@ fn resolution(
         return Err(Diagnostic::alert(format!("there is no resolvers section `{word}`"))
             .at(word.span())
             .did_you_mean(diag::suggest(word, known.iter().map(|one| &*one.state.name)))
-            .haproxy(format!("'server {backend}/{name}' : unable to find required resolvers '{word}'")));
+            .haproxy_whole(format!(
+                "{} '{backend}', server '{name}': unable to find required resolvers '{word}'",
+                proxy.settings.kind_name()
+            )));
     };
     Ok(Some(Resolution { resolvers: resolvers.clone(), wishes: draft.resolve.clone() }))
 }

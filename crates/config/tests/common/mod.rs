@@ -38,7 +38,8 @@ pub(crate) fn plan(text: &str) -> Plan {
 pub(crate) fn lines(loaded: &Loaded) -> Vec<String> {
     let shown = loaded.diagnostics.iter().map(|diagnostic| {
         let line = diag::render::line(diagnostic, &loaded.sources, 1);
-        let line = line.trim_end().replacen(" : config : ", " ", 1).replace("parsing [test.cfg:", "[");
+        let line = line.trim_end().replacen(" : ", " ", 1).replacen(" config : ", " ", 1);
+        let line = line.replace("parsing [test.cfg:", "[");
         line.split_whitespace().collect::<Vec<_>>().join(" ").replace("(1) ", "")
     });
     shown.collect()

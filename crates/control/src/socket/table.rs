@@ -7,7 +7,7 @@ use std::sync::Arc;
 use base::support::Support;
 use runtime::watchdog;
 
-use crate::call::{Call, Reply, Settings, denied, error};
+use crate::call::{Call, Reply, Settings, denied, error, info};
 use crate::commands::{
     anonymized, authorities, backends, caches, captured, certificates, clearing, debug, descriptors, events,
     handshakes, http_client, inside, lists, measures, orders, patterns, peers, rare, reloads, servers, sets,
@@ -285,7 +285,7 @@ pub(crate) fn run(
         } else {
             format!("Unknown command: '{first}', but maybe one of the following ones is a better match:")
         };
-        return error(listing(&title, words));
+        return info(listing(&title, words));
     };
     // The mode is asked for before the level, as HAProxy does: what is missing is told in the same
     // order.
@@ -369,7 +369,7 @@ fn listing(title: &str, words: &[String]) -> String {
 }
 
 fn help(call: &mut Call<'_>) -> Reply {
-    Reply::Text(listing("The following commands are valid at this level:", call.args))
+    info(listing("The following commands are valid at this level:", call.args))
 }
 
 /// A command as lists and references show it.
