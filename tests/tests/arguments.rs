@@ -343,3 +343,42 @@ fn addresses_that_cannot_be_bound_are_named_with_their_lines() {
     }
     assert!(messages.contains(" : Automatically setting global.maxconn to "), "{messages}");
 }
+
+/// `-dW` makes warnings fatal: HAProxy's own tests run with it.
+#[test]
+fn lines_that_haproxy_accepts_silently_are_no_warnings() {
+    let cases = [
+        ("global\n profiling.tasks lock\n set-dumpable libs\n tune.buffers.limit 10\n noepoll\n", "", true),
+        (
+            "",
+            "frontend f\n bind 127.0.0.1:1\n tcp-request connection set-var(txn.a) src\n http-request set-nice 5\n",
+            true,
+        ),
+        (
+            "",
+            "backend b\n option httpchk\n http-check send meth GET\n option tcp-check\n server s 127.0.0.1:1 log-bufsize 1000\n",
+            true,
+        ),
+        ("", "backend b\n mode spop\n filter trace\n server s mptcp@127.0.0.1:1\n", false),
+        ("cache c\n total-max-size 4\n max-secondary-entries 5\n", "", true),
+        ("ring r\n size 100\n maxlen 1200\n", "", true),
+        ("userlist u\n user a password x\n", "", false),
+    ];
+    for (before, proxies, is_advice) in cases {
+        let text = format!(
+            "{before}defaults\n mode http\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n{proxies}"
+        );
+        let output = run(&["-c", "-dW", "-f", "a.cfg"], &text);
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}\n{messages}");
+        assert_eq!(messages.contains("[WARNING]"), !is_advice, "{text}\n{messages}");
+        let output = run(&["-c", "-dD", "-f", "a.cfg"], &text);
+        let messages = String::from_utf8_lossy(&output.stderr);
+        let advice =
+            messages.lines().filter(|line| line.starts_with("[DIAG]") && line.contains("a.cfg")).count();
+        assert!(!is_advice || advice > 0 || before.is_empty(), "{text}\n{messages}");
+    }
+    // A warning of HAProxy's stays one.
+    let output = run(&["-c", "-dW", "-f", "a.cfg"], "frontend f\n bind 127.0.0.1:1\n");
+    assert!(!output.status.success());
+}

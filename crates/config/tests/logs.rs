@@ -200,7 +200,7 @@ fn mistakes_about_logs_are_explained() {
         (
             "ring r\n size 100\n maxlen 100\n",
             "1:6 ring `r` holds 96 bytes: no message of 100 fits into it",
-            "[WARNING] [1] : ring 'r' event max length '100' exceeds size, forced to size '96'.",
+            "[DIAG] [1] : ring 'r' event max length '100' exceeds size, forced to size '96'.",
         ),
         (
             "ring r\nring r\n",

@@ -98,6 +98,23 @@ impl Diagnostic {
         Self::new(Severity::Notice, message)
     }
 
+    /// Advice, shown with `-dD` alone.
+    pub fn advice(message: impl Into<String>) -> Self {
+        Self::new(Severity::Diag, message)
+    }
+
+    /// A word without effect, which HAProxy accepts silently: advice, as nothing is lost. If the
+    /// reason is that something is not supported yet, a warning that `zero-warning` does not count,
+    /// because the process behaves differently.
+    pub fn ineffective(word: &str, reason: &str) -> Self {
+        let message = format!("`{word}` has no effect: {reason}");
+        if reason.contains("not supported yet") {
+            Self::warning(message).tolerated()
+        } else {
+            Self::advice(message)
+        }
+    }
+
     /// Underlines `span`.
     #[must_use]
     pub fn at(mut self, span: Span) -> Self {

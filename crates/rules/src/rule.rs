@@ -211,8 +211,7 @@ pub fn compile(set: Ruleset, words: &mut Words<'_>, scope: &Scope<'_>) -> Result
     let action = (row.parse)(&mut Context { set, row, word, words, scope })
         .map_err(|error| place.in_arguments(error))?;
     if let Support::None(reason) = row.support {
-        let text = format!("`{}` has no effect: {reason}", row.name);
-        scope.names.warn(Diagnostic::warning(text).at(word.span));
+        scope.names.warn(Diagnostic::ineffective(row.name, reason).at(word.span));
     }
     let condition = match words.peek() {
         Some(first) if matches!(first.text, "if" | "unless") => Condition::compile_optional(words, scope)

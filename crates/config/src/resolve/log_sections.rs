@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use base::address::{Accepts, Place as AddressPlace, PortRule, Transport};
-use diag::{Diagnostic, Span};
+use diag::{Diagnostic, Severity, Span};
 use plan::log::{DatagramBind, LogFormat, LogForward};
 use plan::ring::RingSettings;
 use sample::LogStep;
@@ -148,10 +148,13 @@ fn ring(proxy: &Pending<'_>, context: &mut Context<'_>) -> RingSettings {
     let max_length = draft.ring_max_length.unwrap_or(MAX_LENGTH);
     let longest = size.saturating_sub(4);
     if let Some(length) = draft.ring_max_length.filter(|length| *length > longest) {
+        // HAProxy counts some 200 bytes of its own, and is silent about rings that hold no more.
+        let severity = if size < 256 { Severity::Diag } else { Severity::Warning };
         context.diagnostics.push(
-            Diagnostic::warning(format!(
-                "ring `{name}` holds {longest} bytes: no message of {length} fits into it"
-            ))
+            Diagnostic::new(
+                severity,
+                format!("ring `{name}` holds {longest} bytes: no message of {length} fits into it"),
+            )
             .at(proxy.section.name.span())
             .haproxy(format!(
                 "ring '{name}' event max length '{length}' exceeds size, forced to size '{longest}'."

@@ -590,9 +590,7 @@ fn make_states<'a>(
     pending
 }
 
-/// Warns of a line that has no effect.
+/// Reports a line that has no effect.
 pub(crate) fn warn_ineffective(statement: &Statement, reason: &str, diagnostics: &mut Diagnostics) {
-    let name = statement.keyword.name;
-    diagnostics
-        .push(Diagnostic::warning(format!("`{name}` has no effect: {reason}")).at(statement.keyword_span()));
+    diagnostics.push(Diagnostic::ineffective(statement.keyword.name, reason).at(statement.keyword_span()));
 }

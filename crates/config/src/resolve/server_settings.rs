@@ -238,7 +238,7 @@ fn log_server(
     if !is_log && (draft.log_proto.is_some() || draft.log_bufsize.is_some()) {
         let name = if draft.log_proto.is_some() { "log-proto" } else { "log-bufsize" };
         context.diagnostics.push(
-            Diagnostic::warning(format!(
+            Diagnostic::advice(format!(
                 "`{name}` of server `{}` has no effect: its proxy is not in `mode log`",
                 state.name
             ))

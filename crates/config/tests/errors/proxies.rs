@@ -89,8 +89,8 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
     (
         "frontend f\n bind :80\n mode http\n timeout client 1s\n tcp-request connection unset-var(req.a)\n tcp-request session set-var(txn.a) src\n tcp-request session set-var(sess.a) src\n",
         &[
-            "[WARNING] [5] : 'req.a' is not set by 'tcp-request connection' rules; there is no request yet; variables of the scopes sess and proc can be set there",
-            "[WARNING] [6] : 'txn.a' is not set by 'tcp-request session' rules; there is no request yet; variables of the scopes sess and proc can be set there",
+            "[DIAG] [5] : 'req.a' is not set by 'tcp-request connection' rules; there is no request yet; variables of the scopes sess and proc can be set there",
+            "[DIAG] [6] : 'txn.a' is not set by 'tcp-request session' rules; there is no request yet; variables of the scopes sess and proc can be set there",
         ],
     ),
     ("defaults\n maxconn\n", &["[ALERT] [2] : 'maxconn' expects an integer argument."]),
