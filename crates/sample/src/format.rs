@@ -91,10 +91,18 @@ struct Compiler<'a, 's> {
     span: Span,
     scope: &'a Scope<'s>,
     merge_blanks: bool,
+    /// Whether `+Q` leaves expressions alone: HAProxy quotes aliases only in what goes into a message.
+    unquoted: bool,
     /// What `%o` set for all that follow.
     flags: Flags,
     parts: Vec<Part>,
     pending: Vec<u8>,
+}
+
+impl crate::env::Text for Format {
+    fn write(&self, env: &Env<'_>, out: &mut Vec<u8>) {
+        self.render(env, out);
+    }
 }
 
 impl Format {
@@ -121,6 +129,7 @@ impl Format {
             span,
             scope,
             merge_blanks,
+            unquoted: matches!(used_for, FormatFor::Header | FormatFor::Uri | FormatFor::UniqueId),
             flags,
             parts: Vec::new(),
             pending: Vec::new(),
@@ -402,7 +411,8 @@ impl Compiler<'_, '_> {
         item
     }
 
-    fn expression(&mut self, start: usize, item: Description) -> Result<(), Diagnostic> {
+    fn expression(&mut self, start: usize, mut item: Description) -> Result<(), Diagnostic> {
+        item.flags.quote &= !self.unquoted;
         self.at += 1;
         let blanks = self.text[self.at..].len() - self.text[self.at..].trim_start().len();
         self.at += blanks;
