@@ -37,7 +37,7 @@ const REQUESTS: &[Row] = &[
     (&["http-request wait-for-handshake", "http-request set-header x-done yes"], &["x-done: yes"]),
     (&["http-request set-fc-mark 1", "http-request set-mark 1", "http-request set-fc-tos 16", "http-request set-tos 16", "http-request set-bc-tos 16", "http-request set-header x-done yes"], &["x-done: yes"]),
     (&["http-request pause 20ms", "http-request set-header x-done yes"], &["x-done: yes"]),
-    // `+Q` quotes aliases alone in what goes into a message.
+    // In header fields, `+Q` quotes only aliases.
     (&["http-request set-header x-text %{+Q}[str(a)]%{+Q}[int(7)]"], &["x-text: a7"]),
     (&["http-request set-header x-text %{+Q}ft"], &["x-text: \"l\""]),
     (&["http-request set-var-fmt(txn.x) %{+Q}[str(a)]", "http-request set-header x-text %[var(txn.x)]"], &["x-text: \"a\""]),

@@ -44,14 +44,13 @@ pub trait Text {
     fn write(&self, env: &Env<'_>, out: &mut Vec<u8>);
 }
 
-/// What only the owner of a stream knows: its sockets, and the format of its id.
+/// Facts about a stream that `proxy` provides: its sockets, and the format of its id.
 pub trait Sockets {
-    /// What the kernel measured of the client's connection; `None` if it is none of TCP.
+    /// The kernel's measurements of the client's connection; `None` unless it is a TCP connection.
     fn client_tcp(&self) -> Option<TcpFacts>;
-    /// What it measured of the connection to the server; `None` also while there is none.
+    /// The same of the connection to the server; `None` also before it is open.
     fn server_tcp(&self) -> Option<TcpFacts>;
-    /// The SYN that the client's connection began with, where the listener saves it (`tcp-ss`) and
-    /// nobody asked before.
+    /// The SYN of the client's connection if the listener saves it (`tcp-ss`); the first call takes it.
     fn saved_syn(&self) -> Option<Vec<u8>>;
     /// The numbers of the descriptors: the client's, the server's.
     fn descriptors(&self) -> [Option<i32>; 2];

@@ -91,7 +91,7 @@ struct Compiler<'a, 's> {
     span: Span,
     scope: &'a Scope<'s>,
     merge_blanks: bool,
-    /// Whether `+Q` leaves expressions alone: HAProxy quotes aliases only in what goes into a message.
+    /// Whether `+Q` leaves expressions alone: in header fields and URIs HAProxy quotes only aliases.
     unquoted: bool,
     /// What `%o` set for all that follow.
     flags: Flags,

@@ -148,7 +148,7 @@ fn ring(proxy: &Pending<'_>, context: &mut Context<'_>) -> RingSettings {
     let max_length = draft.ring_max_length.unwrap_or(MAX_LENGTH);
     let longest = size.saturating_sub(4);
     if let Some(length) = draft.ring_max_length.filter(|length| *length > longest) {
-        // HAProxy counts some 200 bytes of its own, and is silent about rings that hold no more.
+        // HAProxy subtracts a header of about 200 bytes and is silent about smaller rings.
         let severity = if size < 256 { Severity::Diag } else { Severity::Warning };
         context.diagnostics.push(
             Diagnostic::new(

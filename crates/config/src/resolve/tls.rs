@@ -535,7 +535,7 @@ fn bind_options(
 fn warn_of_early(early: Option<Span>, parameters: &Parameters, context: &mut Context<'_>) {
     if let Some(span) = early.filter(|_| parameters.legacy.is_some()) {
         let text = "`allow-0rtt` has no effect on connections that OpenSSL makes for this line";
-        // HAProxy is silent; clients connect all the same, a round trip later.
+        // HAProxy is silent; clients still connect, a round trip later.
         context.diagnostics.push(Diagnostic::advice(text).at(span));
     }
 }

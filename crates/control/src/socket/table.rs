@@ -351,8 +351,7 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// The usage of the scripts' commands whose first word is that of `words`, or of all if there are no
-/// words.
+/// The usage of the scripts' commands that begin with the first of `words`, or of all without words.
 fn scripted(runtime: &Arc<Runtime>, words: &[String]) -> Vec<String> {
     let all = runtime.scripts().map_or_else(Vec::new, |scripts| scripts.usages());
     let is_meant = |path: &str| {
