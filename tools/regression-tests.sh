@@ -26,6 +26,8 @@ trap 'rm -rf -- "$logs"' EXIT
 # A copy, by the name that drivers know: a build that goes on meanwhile changes nothing.
 cp -- "$program" "$logs/haproxy" || exit 1
 export HAPROXY_PROGRAM=$logs/haproxy TMPDIR=$logs VTEST=${VTEST:-} logs tests list
+# As HAProxy's own script: memory is poisoned, assertions are strict, and a warning ends the program.
+export HAPROXY_ARGS=${HAPROXY_ARGS:--dM -dI -dW}
 
 # What the program said that it lacks, or else the first line of the driver that says what went wrong.
 reason() {

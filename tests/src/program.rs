@@ -65,7 +65,9 @@ impl Verdict {
 
     fn of(&self, severity: &str) -> Vec<&str> {
         let lines = self.messages.lines().filter(|line| line.starts_with(severity));
-        lines.filter_map(|line| line.split_once(" : config : ").map(|(_, text)| text)).collect()
+        let texts = lines.filter_map(|line| line.split_once(" : ").map(|(_, text)| text));
+        // HAProxy omits it from messages of the checks after parsing.
+        texts.map(|text| text.strip_prefix("config : ").unwrap_or(text)).collect()
     }
 }
 

@@ -37,6 +37,10 @@ const REQUESTS: &[Row] = &[
     (&["http-request wait-for-handshake", "http-request set-header x-done yes"], &["x-done: yes"]),
     (&["http-request set-fc-mark 1", "http-request set-mark 1", "http-request set-fc-tos 16", "http-request set-tos 16", "http-request set-bc-tos 16", "http-request set-header x-done yes"], &["x-done: yes"]),
     (&["http-request pause 20ms", "http-request set-header x-done yes"], &["x-done: yes"]),
+    // In header fields, `+Q` quotes only aliases.
+    (&["http-request set-header x-text %{+Q}[str(a)]%{+Q}[int(7)]"], &["x-text: a7"]),
+    (&["http-request set-header x-text %{+Q}ft"], &["x-text: \"l\""]),
+    (&["http-request set-var-fmt(txn.x) %{+Q}[str(a)]", "http-request set-header x-text %[var(txn.x)]"], &["x-text: \"a\""]),
 ];
 
 /// Rules of one response, and fields that the client sees because of them.
@@ -328,4 +332,32 @@ fn lines_are_written_when_rules_say_so() {
         };
         assert!(line.contains(expected), "{line}");
     }
+}
+
+/// The id is made at its first use, here by a rule, and is the same from then on.
+#[test]
+fn rules_can_use_the_unique_id() {
+    let origin = Origin::echo();
+    let port = free_port();
+    let text = format!(
+        "{DEFAULTS}frontend f\n  bind 127.0.0.1:{port}\n  unique-id-format %[var(txn.x)]-%[rand]%[unique-id]\n  \
+         unique-id-header x-id\n  http-request set-var(txn.x) str(before)\n  http-request set-header x-fetch %[unique-id]\n  \
+         http-request set-header x-alias %ID\n  http-request set-var(txn.x) str(after)\n  \
+         http-response set-header x-late %[unique-id]\n  default_backend b\nbackend b\n  server s 127.0.0.1:{}\n",
+        origin.port()
+    );
+    let _weir = Weir::start(&text, &[port]);
+    let mut ids = Vec::new();
+    let mut client = Client::connect(port);
+    for _ in 0..2 {
+        let response = client.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n").response().expect("an answer");
+        let id = response.header("x-late").expect("the id").to_owned();
+        assert!(id.starts_with("before-") && id.len() > 7, "{id}");
+        let seen = response.text().to_ascii_lowercase();
+        for name in ["x-fetch", "x-alias", "x-id"] {
+            assert!(seen.contains(&format!("{name}: {id}")), "{name}: {id}\n{seen}");
+        }
+        ids.push(id);
+    }
+    assert_ne!(ids[0], ids[1]);
 }

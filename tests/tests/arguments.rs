@@ -171,7 +171,7 @@ fn messages_say_first_who_speaks_and_no_more_than_the_system() {
     for (arguments, expected) in cases {
         let output = run(arguments, &configuration(1));
         let text = String::from_utf8_lossy(&output.stderr);
-        let mut lines = text.lines();
+        let mut lines = text.lines().filter(|line| !line.contains(" : Automatically setting global.maxconn"));
         assert!(lines.next().is_some_and(|line| line.contains(" : haproxy version is 3.5-dev5")), "{text}");
         assert!(lines.next().is_some_and(|line| line.contains(" : path to executable is /")), "{text}");
         assert!(!output.status.success() && text.contains(expected), "{arguments:?}: {text}");
@@ -307,4 +307,78 @@ fn converters_are_listed_as_haproxy_lists_them() {
     }
     let names: Vec<&str> = text.lines().skip(1).filter_map(|line| line.split(['(', ':']).next()).collect();
     assert!(names.len() > 100 && names.is_sorted(), "{names:?}");
+}
+
+/// Each address is named with the line that asks for it, and nothing else of the process starts.
+#[test]
+fn addresses_that_cannot_be_bound_are_named_with_their_lines() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("it is bound");
+    let text = format!(
+        "global\n stats socket /nonexistent/runtime\ndefaults\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n\
+         frontend f\n bind {address}\nlisten l\n bind 127.0.0.1:{}\n bind {address}\n",
+        free_port()
+    );
+    let output = run(&["-f", "a.cfg"], &text);
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{messages}");
+    let mut alerts = messages.lines().filter(|line| line.starts_with("[ALERT]"));
+    let expected = [
+        "Binding [a.cfg:2] for frontend GLOBAL: protocol unix_stream: cannot bind UNIX socket (No such file or directory) \
+         [/nonexistent/runtime]."
+            .to_owned(),
+        format!(
+            "Binding [a.cfg:8] for frontend f: protocol tcpv4: cannot bind socket (Address already in use) for [{address}]."
+        ),
+        format!(
+            "Binding [a.cfg:11] for proxy l: protocol tcpv4: cannot bind socket (Address already in use) for [{address}]."
+        ),
+        "[haproxy.main()] Some protocols failed to start their listeners! Exiting.".to_owned(),
+    ];
+    for text in expected {
+        assert!(
+            alerts.next().is_some_and(|line| line.ends_with(&format!(" : {text}"))),
+            "{text}\n{messages}"
+        );
+    }
+    assert!(messages.contains(" : Automatically setting global.maxconn to "), "{messages}");
+}
+
+/// `-dW` makes warnings fatal: HAProxy's own tests run with it.
+#[test]
+fn lines_that_haproxy_accepts_silently_are_no_warnings() {
+    let cases = [
+        ("global\n profiling.tasks lock\n set-dumpable libs\n tune.buffers.limit 10\n noepoll\n", "", true),
+        (
+            "",
+            "frontend f\n bind 127.0.0.1:1\n tcp-request connection set-var(txn.a) src\n http-request set-nice 5\n",
+            true,
+        ),
+        (
+            "",
+            "backend b\n option httpchk\n http-check send meth GET\n option tcp-check\n server s 127.0.0.1:1 log-bufsize 1000\n",
+            true,
+        ),
+        ("", "backend b\n mode spop\n filter trace\n server s mptcp@127.0.0.1:1\n", false),
+        ("cache c\n total-max-size 4\n max-secondary-entries 5\n", "", true),
+        ("ring r\n size 100\n maxlen 1200\n", "", true),
+        ("userlist u\n user a password x\n", "", false),
+    ];
+    for (before, proxies, is_advice) in cases {
+        let text = format!(
+            "{before}defaults\n mode http\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n{proxies}"
+        );
+        let output = run(&["-c", "-dW", "-f", "a.cfg"], &text);
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}\n{messages}");
+        assert_eq!(messages.contains("[WARNING]"), !is_advice, "{text}\n{messages}");
+        let output = run(&["-c", "-dD", "-f", "a.cfg"], &text);
+        let messages = String::from_utf8_lossy(&output.stderr);
+        let advice =
+            messages.lines().filter(|line| line.starts_with("[DIAG]") && line.contains("a.cfg")).count();
+        assert!(!is_advice || advice > 0 || before.is_empty(), "{text}\n{messages}");
+    }
+    // A warning of HAProxy's stays one.
+    let output = run(&["-c", "-dW", "-f", "a.cfg"], "frontend f\n bind 127.0.0.1:1\n");
+    assert!(!output.status.success());
 }

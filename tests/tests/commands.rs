@@ -377,3 +377,46 @@ fn a_servers_port_becomes_a_map_and_a_port_again() {
     weir.ask("set server b/s addr 127.0.0.1 port +7");
     assert_eq!(state(18), "7");
 }
+
+#[test]
+fn patterns_that_a_list_cannot_take_are_refused() {
+    let origin = Origin::text("hello");
+    let map = weir_tests::scratch("patterns");
+    let path = map.join("networks.map");
+    std::fs::write(&path, "10.0.0.0/8 a\n").expect("the directory takes files");
+    let path = path.display().to_string();
+    let lines = format!(
+        "  http-request set-map({path}) %[req.hdr(key),lower] b if {{ req.hdr(key) -m found }}\n  \
+         http-request set-header x %[src,map_ip({path})]\n  acl list req.hdr(a) -m int 1\n  http-request deny if list\n"
+    );
+    let (weir, port) = start(&lines, &origin);
+    let refused = "'nonsense' is not a valid IPv4 or IPv6 address.";
+    assert_eq!(weir.ask(&format!("add map {path} nonsense b")).trim(), refused);
+    assert_eq!(weir.ask(&format!("add map {path} <<\n1.2.3.4 b\nnonsense c\n")).trim(), refused);
+    assert!(!weir.ask("add acl #0 nonsense").trim().is_empty());
+    for key in ["nonsense", "1.2.3.5"] {
+        let request = format!("GET / HTTP/1.1\r\nHost: test\r\nKey: {key}\r\nConnection: close\r\n\r\n");
+        assert!(client::exchange(port, &request).is_some());
+    }
+    let shown = weir.ask(&format!("show map {path}"));
+    assert!(shown.contains("1.2.3.5 b") && !shown.contains("nonsense"), "{shown}");
+}
+
+#[test]
+fn answers_have_the_severity_that_haproxy_gives_them() {
+    let origin = Origin::text("hello");
+    let (weir, _) = start("", &origin);
+    let cases = [
+        ("help", "[6]: The following commands are valid at this level:"),
+        ("nosuch", "[6]: Unknown command: 'nosuch'"),
+        ("expert-mode", "[6]: expert-mode is OFF"),
+        ("experimental-mode", "[6]: experimental-mode is OFF"),
+        ("show events", "[4]: Supported events sinks are listed below."),
+        ("show sess 0x1", "Session not found."),
+        ("set map #99 a b", "[3]: "),
+    ];
+    for (command, expected) in cases {
+        let answer = weir.ask(&format!("set severity-output number;{command}"));
+        assert!(answer.trim_start().starts_with(expected), "{command}: {answer}");
+    }
+}

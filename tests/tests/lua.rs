@@ -531,8 +531,15 @@ fn scripts_add_commands_to_the_runtime_socket() {
         end)
     "#;
     let (weir, _) = start("command", text, "", "");
-    assert_eq!(weir.ask("tell me a b").trim(), "told: a+b");
-    assert!(weir.ask("tell you").contains("Unknown command"));
+    // The function gets the words of its path too.
+    assert_eq!(weir.ask("tell me a b").trim(), "told: tell+me+a+b");
+    let unknown = weir.ask("tell you");
+    assert!(
+        unknown.contains("but maybe one of the following") && unknown.contains("tell me <words>"),
+        "{unknown}"
+    );
+    assert!(weir.ask("help").contains("  tell me <words> : says them again\n"));
+    assert!(weir.ask("help tell").contains("tell me <words>") && !weir.ask("help show").contains("tell me"));
 }
 
 #[test]

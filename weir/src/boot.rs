@@ -139,7 +139,10 @@ fn prepare(
     // From when it listens, a process may be asked to leave or to pause: that waits until it can be
     // heeded.
     process::hold_signals(true);
-    let bound = bind(plan, inherited, &limits, args)?;
+    let bound = bind(plan, inherited, &limits, args).map_err(|failures| {
+        failures.lines().for_each(|failure| messages.say(Severity::Alert, failure));
+        "[haproxy.main()] Some protocols failed to start their listeners! Exiting.".to_owned()
+    })?;
     Ok((limits, bound))
 }
 

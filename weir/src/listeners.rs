@@ -42,8 +42,8 @@ pub(crate) struct Bound {
     pub(crate) workers: Arc<[usize]>,
 }
 
-/// Binds everything, or says all that could not be bound. Of sockets that there are already those
-/// are left that nothing asks for.
+/// Binds everything, or returns one line for each address that cannot be bound. Inherited sockets
+/// that nothing asks for stay in `inherited`.
 pub(crate) fn bind(plan: &Plan, inherited: &mut Inherited, backlog: u32) -> Result<Vec<Bound>, String> {
     let mut bound = Vec::new();
     let mut failures = Vec::new();
@@ -55,10 +55,7 @@ pub(crate) fn bind(plan: &Plan, inherited: &mut Inherited, backlog: u32) -> Resu
                 owner: Owner::RuntimeSocket(number),
                 workers: one.workers.as_slice().into(),
             }),
-            Err(error) => failures.push(format!(
-                "Starting frontend GLOBAL: cannot bind UNIX socket ({error}) [{}]",
-                show(&one.address)
-            )),
+            Err(error) => failures.push(failure(&one.place, "frontend GLOBAL", &one.address, &error)),
         }
     }
     // Then what shows by no connection: whoever finds a frontend open finds these bound.
@@ -79,13 +76,7 @@ pub(crate) fn bind(plan: &Plan, inherited: &mut Inherited, backlog: u32) -> Resu
                     let workers = shards[at % shards.len()].as_slice().into();
                     Bound { socket, owner, workers }
                 })),
-                Err(error) => failures.push(format!(
-                    "Starting {} {}: cannot bind socket ({}) [{}]",
-                    if proxy.state.is_backend { "proxy" } else { "frontend" },
-                    proxy.state.name,
-                    error,
-                    show(&one.address)
-                )),
+                Err(error) => failures.push(failure(&one.place, &owner_name(proxy), &one.address, &error)),
             }
         }
     }
@@ -125,8 +116,11 @@ fn bind_datagrams(
                     workers: one.workers.as_slice().into(),
                 }),
                 Err(error) => failures.push(format!(
-                    "Starting log-forward {}: cannot bind socket ({error}) [{}]",
-                    proxy.state.name, one.address
+                    "Binding [{}] for {}: protocol {}: cannot bind socket ({error}) for [{}].",
+                    one.place,
+                    owner_name(proxy),
+                    if one.address.is_ipv6() { "udp6" } else { "udp4" },
+                    one.address
                 )),
             }
         }
@@ -221,6 +215,32 @@ fn shards(bind: &Bind, global: &Global) -> Vec<Vec<usize>> {
                 (0..parts).map(piece).collect::<Vec<_>>()
             };
             groups.into_iter().flat_map(split).collect()
+        }
+    }
+}
+
+/// The proxy as HAProxy names it in such failures: a peers section by its local peer.
+fn owner_name(proxy: &plan::Proxy) -> String {
+    if let Some(peers) = &proxy.peers {
+        let local = peers.peers.get(peers.local).map_or(&*proxy.state.name, |peer| &peer.name);
+        return format!("peers section {local}");
+    }
+    format!("{} {}", if proxy.state.is_backend { "proxy" } else { "frontend" }, proxy.state.name)
+}
+
+/// HAProxy's line for an address that could not be bound.
+fn failure(place: &str, owner: &str, address: &BindAddress, error: &std::io::Error) -> String {
+    let shown = show(address);
+    match address {
+        BindAddress::Unix(_) | BindAddress::Abstract { .. } => format!(
+            "Binding [{place}] for {owner}: protocol unix_stream: cannot bind UNIX socket ({error}) [{shown}]."
+        ),
+        _ => {
+            let is_v6 = matches!(address, BindAddress::Ip(address) if address.is_ipv6());
+            let protocol = if is_v6 { "tcpv6" } else { "tcpv4" };
+            format!(
+                "Binding [{place}] for {owner}: protocol {protocol}: cannot bind socket ({error}) for [{shown}]."
+            )
         }
     }
 }

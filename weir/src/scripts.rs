@@ -349,8 +349,8 @@ pub(crate) struct Commands(pub(crate) Weak<Shared>);
 impl control::Scripts for Commands {
     fn run(&self, words: &[String]) -> Option<control::Answered> {
         let shared = self.0.upgrade()?;
-        let (command, count) = shared.plan.lua.as_ref()?.command(words)?;
-        let (command, args) = (command.clone(), words[count..].to_vec());
+        let command = shared.plan.lua.as_ref()?.command(words)?.clone();
+        let args = words.to_vec();
         Some(Box::pin(async move {
             let bridge = OfCommand { shared: shared.clone(), output: RefCell::default() };
             go_on(&shared, &bridge, command.begin(&bridge, &args), "command").await;
@@ -358,7 +358,7 @@ impl control::Scripts for Commands {
         }))
     }
 
-    fn usages(&self) -> Vec<String> {
+    fn usages(&self) -> Vec<(String, String)> {
         let shared = self.0.upgrade();
         shared.and_then(|shared| Some(shared.plan.lua.as_ref()?.usages())).unwrap_or_default()
     }

@@ -56,7 +56,15 @@ pub(crate) fn limits(plan: &Plan, messages: Messages) -> Result<Limits, String> 
     }
     .unwrap_or(1024);
     if let Some(wanted) = wanted.filter(|wanted| *wanted > open_files) {
-        let text = format!("[haproxy.main()] Cannot raise FD limit to {wanted}, limit is {open_files}.");
+        let hard = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap_or(u64::MAX);
+        let fits = hard.saturating_sub(fixed + RESERVE) / PER_CONNECTION;
+        let text = format!(
+            "[haproxy.main()] Cannot raise FD limit to {wanted}, current limit is {open_files} and hard limit is {hard}. You \
+             may prefer to let HAProxy adjust the limit by itself; for this, please just drop any 'maxconn' and 'ulimit-n' \
+             from the global section, and possibly add 'fd-hard-limit' lower than this hard limit. You may also force a \
+             new 'maxconn' value that is a bit lower than half of the hard limit minus listeners and checks. This results \
+             in roughly {fits} here."
+        );
         if global.strict_limits {
             return Err(text);
         }
@@ -65,7 +73,11 @@ pub(crate) fn limits(plan: &Plan, messages: Messages) -> Result<Limits, String> 
     // Where there are few, few are kept for logs, checks and operators.
     let free = open_files.saturating_sub(fixed);
     let room = free.saturating_sub((free / 8).clamp(2, RESERVE)) / PER_CONNECTION;
-    let max_connections = global.maxconn.unwrap_or_else(|| u32::try_from(room).unwrap_or(u32::MAX)).max(1);
+    let automatic = u32::try_from(room).unwrap_or(u32::MAX).max(1);
+    if global.maxconn.is_none() {
+        messages.say(Severity::Notice, &format!("Automatically setting global.maxconn to {automatic}."));
+    }
+    let max_connections = global.maxconn.unwrap_or(automatic).max(1);
     Ok(Limits { max_connections, open_files, memory: 0 })
 }
 

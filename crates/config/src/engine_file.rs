@@ -25,9 +25,9 @@ pub(crate) fn read(draft: &mut Draft, sources: &mut SourceMap, facts: &Facts, di
             Err(error) => {
                 let (name, error) = (&use_of.name, error_text(&error));
                 diagnostics.push(
-                    Diagnostic::alert(format!("cannot read `{name}`: {error}"))
-                        .at(use_of.at)
-                        .haproxy_whole(format!("stat() failed for configuration file {name} : {error}")),
+                    Diagnostic::alert(format!("cannot read `{name}`: {error}")).at(use_of.at).haproxy_whole(
+                        format!("config : stat() failed for configuration file {name} : {error}"),
+                    ),
                 );
                 continue;
             }

@@ -120,6 +120,9 @@ fn load_all(sources: SourceMap, files: Vec<FileId>, boot: &Boot, beside: Beside<
         Beside::After(plan) => (None, Some(plan)),
     };
     let plan = resolve::resolve(&draft, &sources, &boot.setting, (around, previous), &mut diagnostics);
+    if !boot.setting.diagnostics {
+        diagnostics.drop_advice();
+    }
     Loaded { plan, diagnostics, sources }
 }
 

@@ -155,7 +155,7 @@ fn mistakes_about_logs_are_explained() {
         (
             "frontend f\n bind :80\n http-request do-log profile prof\n mode http\nlog-profile proof\n",
             "3:30 there is no log-profile section `prof` (did you mean `proof`?)",
-            "[ALERT] [3] : 'do-log' : no such log-profile 'prof'.",
+            "[ALERT] [3] : error detected in frontend 'f' while parsing 'http-request do-log' rule : 'do-log' : no such log-profile 'prof'..",
         ),
         (
             "log-profile p\n on closed drop\n",
@@ -200,7 +200,7 @@ fn mistakes_about_logs_are_explained() {
         (
             "ring r\n size 100\n maxlen 100\n",
             "1:6 ring `r` holds 96 bytes: no message of 100 fits into it",
-            "[WARNING] [1] : ring 'r' event max length '100' exceeds size, forced to size '96'.",
+            "[DIAG] [1] : ring 'r' event max length '100' exceeds size, forced to size '96'.",
         ),
         (
             "ring r\nring r\n",

@@ -70,8 +70,8 @@ pub type Answered = Pin<Box<dyn Future<Output = String>>>;
 pub trait Scripts: Send + Sync {
     /// Runs the one that begins with these words, if there is one.
     fn run(&self, words: &[String]) -> Option<Answered>;
-    /// How each is used, a line each.
-    fn usages(&self) -> Vec<String>;
+    /// The words of each, and its usage.
+    fn usages(&self) -> Vec<(String, String)>;
 }
 
 /// How a difference is shown.

@@ -32,6 +32,11 @@ impl Diagnostics {
         result.map_err(|diagnostic| self.push(diagnostic)).ok()
     }
 
+    /// Drops advice: `-dD` was not given.
+    pub fn drop_advice(&mut self) {
+        self.all.retain(|diagnostic| diagnostic.severity != Severity::Diag);
+    }
+
     /// Every message.
     pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
         self.all.iter()

@@ -98,6 +98,23 @@ impl Diagnostic {
         Self::new(Severity::Notice, message)
     }
 
+    /// Advice, shown with `-dD` alone.
+    pub fn advice(message: impl Into<String>) -> Self {
+        Self::new(Severity::Diag, message)
+    }
+
+    /// A word without effect, which HAProxy accepts silently: advice, as nothing is lost. If the
+    /// reason is that something is not supported yet, a warning that `zero-warning` does not count,
+    /// because the process behaves differently.
+    pub fn ineffective(word: &str, reason: &str) -> Self {
+        let message = format!("`{word}` has no effect: {reason}");
+        if reason.contains("not supported yet") {
+            Self::warning(message).tolerated()
+        } else {
+            Self::advice(message)
+        }
+    }
+
     /// Underlines `span`.
     #[must_use]
     pub fn at(mut self, span: Span) -> Self {
@@ -162,5 +179,33 @@ impl Diagnostic {
     pub fn haproxy_whole(mut self, text: impl Into<String>) -> Self {
         self.whole = true;
         self.haproxy(text)
+    }
+
+    /// The text of the one-line form without severity, place and related places: HAProxy's wording if
+    /// there is one, else the message with label and help behind semicolons.
+    pub fn one_line(&self) -> String {
+        if let Some(text) = &self.haproxy {
+            return text.clone();
+        }
+        let mut out = self.message.clone();
+        for text in self.label.iter().chain(&self.help) {
+            out.push_str("; ");
+            match text.strip_prefix("did you mean `").and_then(|rest| rest.strip_suffix("`?")) {
+                Some(word) => out.extend(["did you mean `", word, "` maybe ?"]),
+                None => out.push_str(text),
+            }
+        }
+        out.replace('`', "'")
+    }
+
+    /// Wraps the text of the one-line form: HAProxy names the rule or line in which an error was
+    /// found. Messages that HAProxy shows without a place are left alone.
+    #[must_use]
+    pub fn wrap_line(self, before: &str, after: &str) -> Self {
+        if self.whole {
+            return self;
+        }
+        let text = self.one_line();
+        self.haproxy(format!("{before}{text}{after}"))
     }
 }

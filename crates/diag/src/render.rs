@@ -122,29 +122,21 @@ fn shown(bytes: &[u8]) -> String {
 
 /// HAProxy's own form: `[ALERT]    (4711) : config : parsing [haproxy.cfg:31] : message`.
 ///
-/// Without a span the place is left out. Backticks become single quotes; label, related places and
-/// help follow behind semicolons.
+/// Without a span the place is left out, and of what HAProxy shows without a place `config : ` too:
+/// it finds these faults after reading the files. Backticks become single quotes; label, help and
+/// related places follow behind semicolons.
 pub fn line(diagnostic: &Diagnostic, sources: &SourceMap, pid: u32) -> String {
-    let mut out = format!("{}({pid}) : config : ", diagnostic.severity.tag());
+    let mut out = format!("{}({pid}) : ", diagnostic.severity.tag());
     if let Some(span) = diagnostic.span.filter(|_| !diagnostic.whole) {
         let number = sources.position(span).line;
         let tight = diagnostic.haproxy.as_ref().is_some_and(|text| text.starts_with(": "));
         let separator = if tight { "" } else { " : " };
-        let _ = write!(out, "parsing [{}:{number}]{separator}", sources.file(span.file).name());
+        let _ = write!(out, "config : parsing [{}:{number}]{separator}", sources.file(span.file).name());
+    } else if !diagnostic.whole {
+        out.push_str("config : ");
     }
-    if let Some(text) = &diagnostic.haproxy {
-        out.push_str(text);
-    } else {
-        push_quoted(&mut out, &diagnostic.message);
-        for text in diagnostic.label.iter().chain(&diagnostic.help) {
-            out.push_str("; ");
-            match text.strip_prefix("did you mean `").and_then(|rest| rest.strip_suffix("`?")) {
-                Some(word) => {
-                    let _ = write!(out, "did you mean '{word}' maybe ?");
-                }
-                None => push_quoted(&mut out, text),
-            }
-        }
+    out.push_str(&diagnostic.one_line());
+    if diagnostic.haproxy.is_none() {
         for (span, text) in &diagnostic.related {
             out.push_str("; ");
             push_quoted(&mut out, text);

@@ -55,8 +55,14 @@ pub(crate) async fn run(
     process::hold_signals(true);
     let program = match started {
         Ok(program) => program,
-        // As when the program itself had ended so.
-        Err(error) => return Outcome::new("PROCERR", 255, error_text(&error)),
+        // HAProxy's child process prints the same and exits with the same status.
+        Err(error) => {
+            let (pid, why) = (std::process::id(), error_text(&error));
+            base::output::to_standard_error(&format!(
+                "[ALERT]    ({pid}) : Failed to exec process for external health check: {why}. Aborting.\n"
+            ));
+            return Outcome::new("PROCERR", 255, why);
+        }
     };
     let settings = &subject.settings;
     // As HAProxy: `timeout check` counts beside that of the connection.

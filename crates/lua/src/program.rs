@@ -177,16 +177,15 @@ impl Program {
         tasks.iter().filter(is_its).cloned().collect()
     }
 
-    /// The command that begins with these words, and how many of them are its own.
-    pub fn command(&self, words: &[String]) -> Option<(&Command, usize)> {
+    /// The command that begins with these words, all of which its function gets.
+    pub fn command(&self, words: &[String]) -> Option<&Command> {
         let fits = |command: &&Command| words.starts_with(&command.path);
-        let found = self.commands.iter().filter(fits).max_by_key(|command| command.path.len())?;
-        Some((found, found.path.len()))
+        self.commands.iter().filter(fits).max_by_key(|command| command.path.len())
     }
 
-    /// What is said of each command.
-    pub fn usages(&self) -> Vec<String> {
-        self.commands.iter().map(|command| command.usage.clone()).collect()
+    /// The words of each command, and its usage.
+    pub fn usages(&self) -> Vec<(String, String)> {
+        self.commands.iter().map(|command| (command.path.join(" "), command.usage.clone())).collect()
     }
 
     /// Logs a message about a script.

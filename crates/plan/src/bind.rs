@@ -77,6 +77,8 @@ pub enum Level {
 pub struct Bind {
     /// What it is bound to.
     pub address: BindAddress,
+    /// The file and line that ask for it, such as `haproxy.cfg:8`.
+    pub place: Box<str>,
     /// Its state: name, counters. For `stats socket` too.
     pub listener: Arc<state::Listener>,
     /// `accept-proxy`.

@@ -193,6 +193,8 @@ pub struct LogForward {
 pub struct DatagramBind {
     /// What it is bound to.
     pub address: SocketAddr,
+    /// The file and line that ask for it, such as `haproxy.cfg:8`.
+    pub place: Box<str>,
     /// `interface`.
     pub interface: Option<Box<str>>,
     /// `namespace`.

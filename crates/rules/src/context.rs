@@ -40,6 +40,11 @@ impl Ruleset {
         }
     }
 
+    /// Whether its rules look at HTTP messages.
+    pub fn is_http(self) -> bool {
+        matches!(self, Self::HttpRequest | Self::HttpResponse | Self::HttpAfterResponse)
+    }
+
     /// Where the expressions of its rules stand.
     pub fn place(self) -> Place {
         match self {
@@ -100,9 +105,13 @@ pub(crate) type Parse = fn(&mut Context<'_, '_, '_>) -> Parsed;
 
 impl<'w> Context<'_, 'w, '_> {
     pub(crate) fn usage(&self, missing: &str) -> Diagnostic {
-        Diagnostic::alert(format!("`{}` needs {missing}", self.row.name))
+        let error = Diagnostic::alert(format!("`{}` needs {missing}", self.row.name))
             .at(self.words.span())
-            .help(self.usage_line())
+            .help(self.usage_line());
+        match missing_arguments(self.set, self.row.name) {
+            Some(text) => error.haproxy(text),
+            None => error,
+        }
     }
 
     pub(crate) fn usage_line(&self) -> String {
@@ -214,4 +223,51 @@ impl<'w> Context<'_, 'w, '_> {
         Regex::new(word.text, false)
             .map_err(|error| Diagnostic::alert(format!("bad regular expression: {error}")).at(word.span))
     }
+}
+
+/// HAProxy's text for missing arguments of an action, if it has one.
+fn missing_arguments(set: Ruleset, action: &str) -> Option<&'static str> {
+    Some(match action {
+        "add-acl" | "del-acl" | "del-map" | "strict-mode" => "expects exactly 1 arguments",
+        "add-header" | "early-hint" | "set-header" | "set-map" | "set-timeout" => {
+            "expects exactly 2 arguments"
+        }
+        "add-headers-bin" | "set-headers-bin" => {
+            "expects exactly one argument or three arguments <headers> prefix <pfx>"
+        }
+        "cache-store" | "cache-use" => "expects a cache name",
+        "capture" if set == Ruleset::HttpRequest => "expects <expression> [ 'len' <length> | id <idx> ]",
+        "capture" if set.is_http() => "expects <expression> id <idx>",
+        "del-header" | "del-headers-bin" => "expects at least 1 argument",
+        "normalize-uri" => "missing argument <normalizer>",
+        "replace-header" | "replace-value" => "expects exactly 3 arguments",
+        "replace-path" | "replace-pathq" | "replace-uri" => {
+            "expects exactly 2 arguments <match-regex> and <replace-format>"
+        }
+        "send-spoe-group" => "expects 2 arguments: <engine-id> <group-id>",
+        "set-bandwidth-limit" => "missing bwlim filter name",
+        "set-log-level" => "expects exactly 1 argument (log level name or 'silent')",
+        "set-method" | "set-path" | "set-pathq" | "set-query" | "set-uri" => {
+            "expects exactly 1 argument <format>"
+        }
+        "set-nice" => "expects exactly 1 argument (integer value)",
+        "set-retries" => "expects exactly 1 argument (an expression or an integer between 1 and 100)",
+        "set-status" => "expects 1 argument: <status>; or 3 arguments: <status> reason <fmt>",
+        "set-bc-mark" | "set-bc-tos" | "set-fc-mark" | "set-fc-tos" | "set-mark" | "set-tos" => {
+            "expects an argument"
+        }
+        "capture"
+        | "set-dst"
+        | "set-dst-port"
+        | "set-priority-class"
+        | "set-priority-offset"
+        | "set-src"
+        | "set-src-port"
+        | "set-var"
+        | "track-sc" => "missing fetch method",
+        "switch-mode" => "'tcp-request switch-mode' expects a mode as argument.",
+        "use-service" => "'use-service' expects a service name.",
+        "wait-for-body" => "expects time <time> [ at-least <bytes> ]",
+        _ => return None,
+    })
 }

@@ -22,6 +22,7 @@ mod rule;
 mod stage;
 mod table;
 mod tables;
+mod wording;
 
 pub use context::{Row, Ruleset};
 pub use edit::{Edit, Side};

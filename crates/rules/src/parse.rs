@@ -110,7 +110,7 @@ fn check_scope(context: &Context<'_, '_, '_>, var: &Var, name: &str, span: Span)
                 && matches!(context.set, Ruleset::TcpConnection | Ruleset::TcpSession) =>
         {
             let message = format!("`{name}` is not set by `{}` rules", context.set.name());
-            let warning = Diagnostic::warning(message).at(span).label("there is no request yet");
+            let warning = Diagnostic::advice(message).at(span).label("there is no request yet");
             context.scope.names.warn(warning.help("variables of the scopes sess and proc can be set there"));
             Ok(())
         }
@@ -403,7 +403,9 @@ pub(crate) fn early_hint(context: &mut Context<'_, '_, '_>) -> Parsed {
     let name = rewrite::header_name(context)?;
     let value = context.format("a value", FormatFor::Header)?;
     if ["content-length", "transfer-encoding"].iter().any(|known| name.text.eq_ignore_ascii_case(known)) {
-        let warning = Diagnostic::warning(format!("`{}` is not sent in a 103 response", name.text));
+        // HAProxy is silent and sends it, which RFC 9110 (15.2) rules out: behaviour differs.
+        let warning =
+            Diagnostic::warning(format!("`{}` is not sent in a 103 response", name.text)).tolerated();
         context.scope.names.warn(warning.at(name.span).label("such a response has no body"));
         return Ok(Action::Nothing);
     }

@@ -80,7 +80,7 @@ impl Page {
     /// Reads a message as error files hold it.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// HAProxy's description of the fault.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let mut head = Head::new();
         let options = ParseOptions { max_bytes: usize::MAX, relaxed: true, ..ParseOptions::default() };
@@ -106,8 +106,9 @@ impl Page {
                     body: bytes[len..].into(),
                 })
             }
-            Ok(Status::Partial) => Err("the message has no empty line after its headers".into()),
-            Err(error) => Err(format!("the message is malformed: {error}")),
+            // HAProxy's number for a head without an empty line after it.
+            Ok(Status::Partial) => Err("unable to parse headers (error offset: -2)".into()),
+            Err(error) => Err(format!("unable to parse headers (error offset: {})", error.offset)),
         }
     }
 }
@@ -126,12 +127,16 @@ impl Reply {
     /// The message of an error file for `status`; an empty file means that nothing is sent.
     ///
     /// # Errors
-    /// Says what is wrong with the file.
-    pub fn raw(status: u16, bytes: &[u8]) -> Result<Self, String> {
+    /// A malformed message; the error names the file `path` and has no place.
+    pub fn raw(status: u16, bytes: &[u8], path: &str) -> Result<Self, Diagnostic> {
         if bytes.is_empty() {
             return Ok(Self { status, content: Content::Nothing });
         }
-        let page = Page::parse(bytes)?;
+        let page = Page::parse(bytes).map_err(|error| {
+            Diagnostic::alert(format!("`{path}` is not an HTTP response: {error}"))
+                .label("an error file holds a status line, headers, an empty line and the body")
+                .haproxy(format!("'{path}': {error}"))
+        })?;
         Ok(Self { status, content: Content::Message(Arc::new(page)) })
     }
 
@@ -158,8 +163,10 @@ impl Reply {
         if !has_page(status) {
             return Err(Diagnostic::alert(format!("there is no error page for status {status}")).at(span));
         }
-        if parser.words.peek().is_some() {
-            return Err(Diagnostic::alert("`http-error` takes no condition").at(parser.words.span()));
+        if let Some(word) = parser.words.peek() {
+            let error =
+                Diagnostic::alert(format!("`http-error` has no use for `{}`", word.text)).at(word.span);
+            return Err(error.did_you_mean(suggest(word.text, WORDS)));
         }
         parser.build(source, status, true)
     }
@@ -254,11 +261,11 @@ pub fn challenge(status: u16, realm: &str, head: &mut Head) {
     head.set(&http::Name::new(name), value.as_bytes());
 }
 
-enum Source {
+enum Source<'w> {
     None,
     DefaultErrorfiles,
-    Message(Arc<[u8]>, diag::Span),
-    Errorfiles(sample::scope::HttpErrors, diag::Span),
+    Message(Arc<[u8]>, Word<'w>),
+    Errorfiles(sample::scope::HttpErrors, Word<'w>),
     Body(Body),
 }
 
@@ -272,9 +279,8 @@ struct Parser<'c, 'w, 's> {
     own_words: bool,
 }
 
-const WORDS: [&str; 13] = [
-    "if",
-    "unless",
+/// The words that describe a reply.
+pub(crate) const WORDS: [&str; 11] = [
     "status",
     "deny_status",
     "content-type",
@@ -294,10 +300,11 @@ impl<'c, 'w, 's> Parser<'c, 'w, 's> {
         self.words.next().ok_or_else(|| Diagnostic::alert(format!("`{after}` needs {what}")).at(span))
     }
 
-    fn read(&mut self) -> Result<Source, Diagnostic> {
+    fn read(&mut self) -> Result<Source<'w>, Diagnostic> {
         let mut source = Source::None;
         while let Some(word) = self.words.peek() {
-            if matches!(word.text, "if" | "unless") {
+            // Another word is an error in the rule, not in the reply.
+            if !WORDS.contains(&word.text) {
                 break;
             }
             self.words.next();
@@ -323,8 +330,10 @@ impl<'c, 'w, 's> Parser<'c, 'w, 's> {
                     let number = self.need(word.text, "a code")?;
                     let status = number.text.parse().ok().filter(|status| (200..=599).contains(status));
                     let status = status.ok_or_else(|| {
-                        Diagnostic::alert(format!("`{}` is no status between 200 and 599", number.text))
+                        let code = number.text.parse::<i64>().unwrap_or(0);
+                        Diagnostic::alert(format!("`{}` is not a status between 200 and 599", number.text))
                             .at(number.span)
+                            .haproxy(format!("Unexpected status code '{code}'"))
                     })?;
                     self.status = Some((status, number.span));
                 }
@@ -333,7 +342,7 @@ impl<'c, 'w, 's> Parser<'c, 'w, 's> {
                 "errorfile" => {
                     let file = self.need(word.text, "a file")?;
                     let bytes = self.file(file)?;
-                    source = Source::Message(bytes.into(), file.span);
+                    source = Source::Message(bytes.into(), file);
                 }
                 "errorfiles" => {
                     let name = self.need(word.text, "the name of an http-errors section")?;
@@ -341,7 +350,7 @@ impl<'c, 'w, 's> Parser<'c, 'w, 's> {
                         Diagnostic::alert(format!("unknown http-errors section `{}`", name.text))
                             .at(name.span)
                     })?;
-                    source = Source::Errorfiles(section, name.span);
+                    source = Source::Errorfiles(section, name);
                 }
                 "file" => {
                     let file = self.need(word.text, "a file")?;
@@ -378,11 +387,7 @@ impl<'c, 'w, 's> Parser<'c, 'w, 's> {
                     let format = Format::compile(value.text, value.span, self.scope, FormatFor::Header)?;
                     self.headers.push((name.text.as_bytes().into(), format));
                 }
-                other => {
-                    return Err(Diagnostic::alert(format!("`{other}` says nothing about an answer"))
-                        .at(word.span)
-                        .did_you_mean(suggest(other, WORDS)));
-                }
+                _ => break,
             }
         }
         Ok(source)
@@ -393,10 +398,11 @@ impl<'c, 'w, 's> Parser<'c, 'w, 's> {
     }
 
     fn file(&self, file: Word<'_>) -> Result<Vec<u8>, Diagnostic> {
-        self.scope
-            .names
-            .read_file(file.text)
-            .map_err(|error| Diagnostic::alert(format!("cannot read `{}`: {error}", file.text)).at(file.span))
+        self.scope.names.read_file(file.text).map_err(|error| {
+            Diagnostic::alert(format!("cannot read `{}`: {error}", file.text))
+                .at(file.span)
+                .haproxy(format!("error opening file '{}'", file.text))
+        })
     }
 
     fn with_page(&self, default: u16) -> Result<u16, Diagnostic> {
@@ -409,7 +415,7 @@ impl<'c, 'w, 's> Parser<'c, 'w, 's> {
         }
     }
 
-    fn build(self, source: Source, default: u16, refusal: bool) -> Result<Reply, Diagnostic> {
+    fn build(self, source: Source<'w>, default: u16, refusal: bool) -> Result<Reply, Diagnostic> {
         let status = self.status.map_or(default, |(status, _)| status);
         let content = match source {
             Source::None if !self.headers.is_empty() => {
@@ -432,16 +438,16 @@ impl<'c, 'w, 's> Parser<'c, 'w, 's> {
                 Content::Bare
             }
             Source::DefaultErrorfiles => return Ok(Reply::page(self.with_page(default)?)),
-            Source::Message(bytes, span) => {
+            Source::Message(bytes, file) => {
                 let status = self.with_page(default)?;
-                return Reply::raw(status, &bytes).map_err(|error| Diagnostic::alert(error).at(span));
+                return Reply::raw(status, &bytes, file.text).map_err(|error| error.at(file.span));
             }
-            Source::Errorfiles(section, span) => {
+            Source::Errorfiles(section, name) => {
                 let status = self.with_page(default)?;
                 let Some((_, bytes)) = section.iter().find(|(code, _)| *code == status) else {
                     return Ok(Reply { status, content: Content::Bare });
                 };
-                return Reply::raw(status, bytes).map_err(|error| Diagnostic::alert(error).at(span));
+                return Reply::raw(status, bytes, name.text).map_err(|error| error.at(name.span));
             }
             Source::Body(body) => {
                 let needs_type = match &body {

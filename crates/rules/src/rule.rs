@@ -14,7 +14,8 @@ use crate::context::{Context, Ruleset};
 use crate::intern::intern;
 use crate::redirect::Redirect;
 use crate::stage::{Final, Outcome, Stage};
-use crate::table::find;
+use crate::table::{find, unknown as unknown_action};
+use crate::wording;
 
 /// An action and when it is taken.
 #[derive(Debug)]
@@ -200,15 +201,25 @@ fn count_failed_rewrite(stage: &Stage<'_>) {
 /// An unknown action (with the nearest known one), one that is not allowed in this set, and whatever is wrong with its arguments or condition.
 pub fn compile(set: Ruleset, words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Rule, Diagnostic> {
     let Some(word) = words.next() else {
-        return Err(Diagnostic::alert(format!("`{}` needs an action", set.name())).at(words.end()));
+        return Err(Diagnostic::alert(format!("`{0}` expects an action", set.name()))
+            .at(words.end())
+            .help(format!("usage: {} <action> [ {{ if | unless }} <condition> ]", set.name()))
+            .haproxy(unknown_action(set, "", None, scope)));
     };
-    let row = find(set, word)?;
-    let action = (row.parse)(&mut Context { set, row, word, words, scope })?;
+    let row = find(set, word, scope)?;
+    let place = wording::Place { set, action: word.text, scope };
+    let action = (row.parse)(&mut Context { set, row, word, words, scope })
+        .map_err(|error| place.in_arguments(error))?;
     if let Support::None(reason) = row.support {
-        let text = format!("`{}` has no effect: {reason}", row.name);
-        scope.names.warn(Diagnostic::warning(text).at(word.span));
+        scope.names.warn(Diagnostic::ineffective(row.name, reason).at(word.span));
     }
-    finish(action, words, scope, word.span)
+    let condition = match words.peek() {
+        Some(first) if matches!(first.text, "if" | "unless") => Condition::compile_optional(words, scope)
+            .map_err(|error| place.in_condition(error, first.text))?,
+        Some(other) => return Err(place.unexpected(other)),
+        None => None,
+    };
+    Ok(finish(action, condition, scope, word.span))
 }
 
 /// Compiles the words behind the proxy keyword `redirect`.
@@ -217,20 +228,17 @@ pub fn compile(set: Ruleset, words: &mut Words<'_>, scope: &Scope<'_>) -> Result
 /// Whatever is wrong with its arguments or condition.
 pub fn compile_redirect(words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Rule, Diagnostic> {
     let span = words.span();
-    let redirect = Redirect::compile(words, scope, false)?;
-    finish(Action::Redirect(Arc::new(redirect)), words, scope, span)
+    let before = format!("error detected in {} while parsing redirect rule : ", wording::owner(scope));
+    let redirect = Redirect::compile(words, scope, false).map_err(|error| error.wrap_line(&before, "."))?;
+    let condition = Condition::compile_optional(words, scope)
+        .map_err(|error| error.wrap_line(&format!("{before}error in condition: "), "."))?;
+    Ok(finish(Action::Redirect(Arc::new(redirect)), condition, scope, span))
 }
 
-fn finish(
-    action: Action,
-    words: &mut Words<'_>,
-    scope: &Scope<'_>,
-    span: diag::Span,
-) -> Result<Rule, Diagnostic> {
-    let condition = Condition::compile_optional(words, scope)?;
+fn finish(action: Action, condition: Option<Condition>, scope: &Scope<'_>, span: diag::Span) -> Rule {
     let (file, line) = scope.names.position(span);
     // A plan lives as long as the process, give or take a reload: its file names are few and never
     // freed.
     let position = (intern(file), line);
-    Ok(Rule { step: Step { condition, action }, position })
+    Rule { step: Step { condition, action }, position }
 }

@@ -2,11 +2,12 @@
 
 use base::support::Support;
 use diag::{Diagnostic, suggest};
-use sample::Word;
+use sample::{Scope, Word};
 
 use crate::binary;
 use crate::context::{Parse, Row, Ruleset};
 use crate::parse::{self, table};
+use crate::wording;
 
 const CON: u8 = Ruleset::TcpConnection as u8;
 const SES: u8 = Ruleset::TcpSession as u8;
@@ -116,15 +117,17 @@ pub static ACTIONS: &[Row] = &[
 ];
 
 /// The row of the action that `word` names, if `set` may have it.
-pub(crate) fn find(set: Ruleset, word: Word<'_>) -> Result<&'static Row, Diagnostic> {
+pub(crate) fn find(set: Ruleset, word: Word<'_>, scope: &Scope<'_>) -> Result<&'static Row, Diagnostic> {
     let name = word.text.split('(').next().unwrap_or_default();
     let begins = |row: &&Row| row.prefix && name.starts_with(row.name);
     let named = ACTIONS.iter().find(|row| row.name == name).or_else(|| ACTIONS.iter().find(begins));
     let Some(row) = named else {
         let allowed = ACTIONS.iter().filter(|row| row.sets & set as u8 != 0).map(|row| row.name);
+        let near = suggest(name, allowed);
         return Err(Diagnostic::alert(format!("unknown action `{name}` in `{}`", set.name()))
             .at(word.span)
-            .did_you_mean(suggest(name, allowed)));
+            .did_you_mean(near)
+            .haproxy(unknown(set, name, near, scope)));
     };
     if row.sets & set as u8 == 0 {
         let sets: Vec<&str> = Ruleset::ALL
@@ -134,9 +137,29 @@ pub(crate) fn find(set: Ruleset, word: Word<'_>) -> Result<&'static Row, Diagnos
             .collect();
         return Err(Diagnostic::alert(format!("action `{name}` is not allowed in `{}`", set.name()))
             .at(word.span)
-            .help(format!("it may stand in {}", sets.join(", "))));
+            .help(format!("it may stand in {}", sets.join(", ")))
+            .haproxy(unknown(set, name, None, scope)));
     }
     Ok(row)
+}
+
+/// The text for an action that `set` does not know; `got` is empty if none was given.
+pub(crate) fn unknown(set: Ruleset, got: &str, near: Option<&str>, scope: &Scope<'_>) -> String {
+    // Scripts add to the actions whatever they like; HAProxy lists those alone that it has.
+    let allowed = ACTIONS.iter().filter(|row| row.sets & set as u8 != 0 && row.name != "lua.");
+    let known: Vec<String> = allowed
+        .map(|row| match (row.arguments.starts_with('('), row.prefix) {
+            (false, false) => format!("'{}'", row.name),
+            _ => format!("'{}(*)'", row.name),
+        })
+        .collect();
+    let (known, is_http, set) = (known.join(", "), set.is_http(), set.name());
+    let near = near.map_or_else(String::new, |near| format!(" (did you mean '{near}' maybe ?)"));
+    if is_http {
+        let missing = if got.is_empty() { " (missing argument)" } else { "" };
+        return format!(": '{set}' expects {known}, but got '{got}'{missing}{near}.");
+    }
+    format!("'{set}' expects {known} in {} (got '{got}'){near}.", wording::owner(scope))
 }
 
 #[cfg(test)]

@@ -394,7 +394,7 @@ fn a_name_to_be_resolved_is_made_of_the_request() {
 fn wrong_rules_are_refused_with_the_reason() {
     let world = World::new();
     let cases = [
-        (Ruleset::HttpRequest, "", "needs an action"),
+        (Ruleset::HttpRequest, "", "expects an action"),
         (Ruleset::HttpRequest, "deney", "deney"),
         (Ruleset::HttpRequest, "accept", "accept"),
         (Ruleset::TcpConnection, "set-header a b", "set-header"),

@@ -7,7 +7,7 @@ use state::Process;
 use crate::log_origin::LogOrigin;
 use crate::session::Session;
 use crate::slots::Slots;
-use crate::socket::Sockets;
+use crate::socket::TcpFacts;
 use crate::transaction::Transaction;
 
 /// Everything an expression reads. Made for a moment and dropped before anything is changed.
@@ -38,7 +38,40 @@ pub struct Env<'a> {
     pub check_vars: Option<&'a Slots>,
 }
 
+/// A text that is made from a view: a log format.
+pub trait Text {
+    /// Appends the text to `out`.
+    fn write(&self, env: &Env<'_>, out: &mut Vec<u8>);
+}
+
+/// Facts about a stream that `proxy` provides: its sockets, and the format of its id.
+pub trait Sockets {
+    /// The kernel's measurements of the client's connection; `None` unless it is a TCP connection.
+    fn client_tcp(&self) -> Option<TcpFacts>;
+    /// The same of the connection to the server; `None` also before it is open.
+    fn server_tcp(&self) -> Option<TcpFacts>;
+    /// The SYN of the client's connection if the listener saves it (`tcp-ss`); the first call takes it.
+    fn saved_syn(&self) -> Option<Vec<u8>>;
+    /// The numbers of the descriptors: the client's, the server's.
+    fn descriptors(&self) -> [Option<i32>; 2];
+    /// The frontend's `unique-id-format`.
+    fn unique_id_format(&self) -> Option<&dyn Text> {
+        None
+    }
+}
+
 impl<'a> Env<'a> {
+    /// The unique id of the stream, made now if nothing used it before; `None` without
+    /// `unique-id-format`.
+    pub fn unique_id(&self) -> Option<&'a [u8]> {
+        let transaction = self.transaction?;
+        if let Some(id) = transaction.kept(transaction.unique_id) {
+            return Some(id);
+        }
+        let format = self.sockets?.unique_id_format()?;
+        transaction.early_id.get_or_make(|id| format.write(self, id))
+    }
+
     /// A view of nothing but the process: boot, and the base of the others.
     pub fn new(process: &'a Process, now_ms: u64) -> Self {
         Self {

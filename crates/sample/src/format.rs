@@ -91,10 +91,18 @@ struct Compiler<'a, 's> {
     span: Span,
     scope: &'a Scope<'s>,
     merge_blanks: bool,
+    /// Whether `+Q` leaves expressions alone: in header fields and URIs HAProxy quotes only aliases.
+    unquoted: bool,
     /// What `%o` set for all that follow.
     flags: Flags,
     parts: Vec<Part>,
     pending: Vec<u8>,
+}
+
+impl crate::env::Text for Format {
+    fn write(&self, env: &Env<'_>, out: &mut Vec<u8>) {
+        self.render(env, out);
+    }
 }
 
 impl Format {
@@ -121,6 +129,7 @@ impl Format {
             span,
             scope,
             merge_blanks,
+            unquoted: matches!(used_for, FormatFor::Header | FormatFor::Uri | FormatFor::UniqueId),
             flags,
             parts: Vec::new(),
             pending: Vec::new(),
@@ -402,13 +411,17 @@ impl Compiler<'_, '_> {
         item
     }
 
-    fn expression(&mut self, start: usize, item: Description) -> Result<(), Diagnostic> {
+    fn expression(&mut self, start: usize, mut item: Description) -> Result<(), Diagnostic> {
+        item.flags.quote &= !self.unquoted;
         self.at += 1;
         let blanks = self.text[self.at..].len() - self.text[self.at..].trim_start().len();
         self.at += blanks;
         let exact = self.span.len() == self.text.len();
         let span = if exact { self.span.part(self.at, self.text.len()) } else { self.span };
-        let (expression, length) = Expression::begin(&self.text[self.at..], span, self.scope)?;
+        let from = &self.text[self.at..];
+        let (expression, length) = Expression::begin(from, span, self.scope).map_err(|error| {
+            error.wrap_line(&format!("failed to parse sample expression <{from}> : "), "")
+        })?;
         self.at += length;
         expression.check_place(self.scope, span)?;
         if self.scope.mode == state::Mode::Http
@@ -427,7 +440,9 @@ impl Compiler<'_, '_> {
             let problem =
                 if shown.is_empty() { "`]` is missing".into() } else { format!("unexpected `{shown}`") };
             self.at = self.text.len() - rest.len() + shown.len();
-            return Err(self.error(start, format!("{problem} behind the expression in a log format")));
+            let error = self.error(start, format!("{problem} behind the expression in a log format"));
+            let is_open = !rest.contains(']');
+            return Err(if is_open { error.haproxy(format!("missing ']' after '{from}'")) } else { error });
         }
         self.at = self.text.len() - rest.len() + 1;
         if !expression.gives().casts_to(Type::Str) {

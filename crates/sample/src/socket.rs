@@ -25,19 +25,6 @@ pub struct TcpFacts {
     pub reordering: u32,
 }
 
-/// The sockets of a stream.
-pub trait Sockets {
-    /// What the kernel measured of the client's connection; `None` if it is none of TCP.
-    fn client_tcp(&self) -> Option<TcpFacts>;
-    /// What it measured of the connection to the server; `None` also while there is none.
-    fn server_tcp(&self) -> Option<TcpFacts>;
-    /// The SYN that the client's connection began with, where the listener saves it (`tcp-ss`) and
-    /// nobody asked before.
-    fn saved_syn(&self) -> Option<Vec<u8>>;
-    /// The numbers of the descriptors: the client's, the server's.
-    fn descriptors(&self) -> [Option<i32>; 2];
-}
-
 /// Why a connection failed: a number of the table in the manual, `fc_err_str`. 0 is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConnectionError(pub u8);

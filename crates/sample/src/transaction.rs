@@ -252,6 +252,8 @@ pub struct Transaction {
     pub cookie_captures: [Kept; 2],
     /// The unique id, once made.
     pub unique_id: Kept,
+    /// The unique id if a rule used it before the request was sent.
+    pub early_id: crate::early_id::EarlyId,
     /// Variables of the scope `txn`.
     pub txn_vars: Slots,
     /// Variables of the scope `req`.
@@ -356,6 +358,7 @@ impl Default for Transaction {
             late_captures: RefCell::default(),
             cookie_captures: [None; 2],
             unique_id: None,
+            early_id: Default::default(),
             txn_vars: Slots::default(),
             req_vars: Slots::default(),
             res_vars: Slots::default(),
@@ -446,6 +449,7 @@ impl Transaction {
             late_captures,
             cookie_captures,
             unique_id,
+            early_id,
             txn_vars,
             req_vars,
             res_vars,
@@ -502,6 +506,7 @@ impl Transaction {
         late_captures.get_mut().clear();
         *cookie_captures = [None; 2];
         *unique_id = None;
+        early_id.take();
         txn_vars.clear();
         req_vars.clear();
         res_vars.clear();

@@ -261,7 +261,7 @@ fn maps_answer_by_their_method() {
             ("str(11),map_str_int(n,5)", "sint:5"),
             (
                 "str(x),map(gone)",
-                "error: `map`: cannot read the patterns in `gone`: No such file or directory",
+                "error: `map`: failed to open pattern file <gone>: No such file or directory",
             ),
         ],
     );

@@ -22,10 +22,9 @@ pub struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Whether negative filters stand without the wildcard that they would be exceptions of:
-    /// HAProxy warns of that.
+    /// Whether there are negative filters without a wildcard to except from.
     pub fn excludes_from_nothing(&self) -> bool {
-        self.filters.iter().any(|filter| filter.starts_with('!'))
+        self.filters.iter().any(|filter| filter.starts_with('!') && !filter.starts_with("!*"))
             && !self.filters.iter().any(|filter| filter.starts_with('*'))
     }
 }

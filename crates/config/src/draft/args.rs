@@ -146,6 +146,12 @@ impl<'a, 'd> Args<'a, 'd> {
         self.diagnostics.push(Diagnostic::warning(message).at(span));
     }
 
+    /// Advice about the whole line.
+    pub fn advise(&mut self, message: impl Into<String>) {
+        let span = self.statement.keyword_span();
+        self.diagnostics.push(Diagnostic::advice(message).at(span));
+    }
+
     /// Warns of addresses with `mptcp@`, which are those of TCP here.
     pub(crate) fn warn_of_mptcp(&mut self, addresses: &Word) {
         let is_mptcp = |part: &str| {
@@ -153,15 +159,15 @@ impl<'a, 'd> Args<'a, 'd> {
         };
         if addresses.split(',').any(is_mptcp) {
             let text = "MPTCP is not supported yet: connections are made with TCP";
-            self.diagnostics.push(Diagnostic::warning(text).at(addresses.span()));
+            // HAProxy is silent; the operator must know that the transport is another one.
+            self.diagnostics.push(Diagnostic::warning(text).at(addresses.span()).tolerated());
         }
     }
 
     /// Warns of a parameter that has no effect.
     pub(crate) fn warn_without_effect(&mut self, parameter: &Word, support: Support) {
         if let Support::None(reason) = support {
-            let text = format!("`{parameter}` has no effect: {reason}");
-            self.diagnostics.push(Diagnostic::warning(text).at(parameter.span()));
+            self.diagnostics.push(Diagnostic::ineffective(parameter, reason).at(parameter.span()));
         }
     }
 

@@ -274,6 +274,19 @@ pub enum PatternDraft<'a> {
 }
 
 impl<'a> CheckDraft<'a> {
+    /// Chooses the kind (`option httpchk` and its kin). Rules of the kind that was chosen before are
+    /// dropped silently, as in HAProxy.
+    pub fn choose(&mut self, mode: CheckMode) {
+        if self.mode != mode {
+            match self.mode {
+                CheckMode::Http => self.http.clear(),
+                CheckMode::Tcp => self.tcp.clear(),
+                CheckMode::Connect | CheckMode::Protocol | CheckMode::External => {}
+            }
+        }
+        self.mode = mode;
+    }
+
     /// Adds a `tcp-check` line.
     pub fn push_tcp(&mut self, rule: RuleDraft<'a>) {
         push(&mut self.tcp, rule);
@@ -283,7 +296,7 @@ impl<'a> CheckDraft<'a> {
     pub fn set_protocol(&mut self, rules: impl IntoIterator<Item = RuleDraft<'a>>) {
         self.protocol.clear();
         rules.into_iter().for_each(|rule| push(&mut self.protocol, rule));
-        self.mode = CheckMode::Protocol;
+        self.choose(CheckMode::Protocol);
     }
 
     /// Adds an `http-check` line. A request joins that of `option httpchk`, once.
@@ -331,7 +344,7 @@ impl<'a> CheckDraft<'a> {
     /// Takes the request of `option httpchk`: joins the first `http-check send` above, if there is
     /// one.
     pub fn set_option_request(&mut self, request: RequestDraft<'a>) {
-        self.mode = CheckMode::Http;
+        self.choose(CheckMode::Http);
         let mut talking = self.http.iter_mut().filter(|rule| rule.action.talks());
         let first = talking.next();
         let first = match first {

@@ -326,5 +326,5 @@ fn eab(draft: &AcmeDraft<'_>, context: &Context<'_>) -> Result<Option<Eab>, Diag
 
 /// The warning about names on a line that orders no certificate.
 pub(crate) fn without_effect(span: Span) -> Diagnostic {
-    Diagnostic::warning("`domains` and `ips` have no effect without `acme`: nothing is ordered").at(span)
+    Diagnostic::advice("`domains` and `ips` have no effect without `acme`: nothing is ordered").at(span)
 }

@@ -12,7 +12,7 @@ use crate::draft::Statement;
 use crate::draft::args::Args;
 use crate::resolve::crt_list::{self, Listed};
 use crate::resolve::tls::{self, Owner};
-use crate::resolve::{Context, Pending, lives_on, reverse};
+use crate::resolve::{Context, Pending, lines, lives_on, reverse};
 use crate::tables::bind;
 
 /// The sockets of a proxy.
@@ -93,16 +93,14 @@ fn bind_line<'a>(
             )));
     }
     let owner = Owner { frontend: proxy.settings.name, is_http, certificates };
-    let acceptor = tls::acceptor(&draft.tls, &title, &owner, statement, context);
-    let acceptor = acceptor.map_err(|mut error| {
-        error.haproxy = error.haproxy.map(|text| format!("'{title}' in section '{section}' : {text}"));
-        error
-    })?;
+    let acceptor = tls::acceptor(&draft.tls, &title, &owner, statement, context)
+        .map_err(|error| error.wrap_line(&format!("'{title}' in section '{section}' : "), ""))?;
     let numbered = addresses.into_iter().enumerate();
     let make = |(at, (address, shown)): (usize, _)| {
         let id = draft.id.unwrap_or(first_id + at as u32);
-        let bind = bind::make(&draft, address, shown, id, &unix, &context.placement, acceptor.clone())
+        let mut bind = bind::make(&draft, address, shown, id, &unix, &context.placement, acceptor.clone())
             .map_err(|message| Diagnostic::alert(message).at(statement.span))?;
+        bind.place = lines::shown(context, statement.span).into();
         if let Some(prefix) = draft.guid_prefix {
             context.guids.name(format!("{prefix}-{at}"), &bind.listener.guid, prefix, context.diagnostics);
         }
@@ -136,6 +134,9 @@ pub(crate) fn stats_socket(
     let acceptor = tls::acceptor(&draft.tls, &format!("stats socket {word}"), &owner, statement, context)?;
     let (address, shown) =
         addresses.into_iter().next().ok_or_else(|| Diagnostic::alert("no address").at(word.span()))?;
-    bind::make(&draft, address, shown, draft.id.unwrap_or(id), &unix, &context.placement, acceptor)
-        .map_err(|message| Diagnostic::alert(message).at(statement.span))
+    let id = draft.id.unwrap_or(id);
+    let mut bind = bind::make(&draft, address, shown, id, &unix, &context.placement, acceptor)
+        .map_err(|message| Diagnostic::alert(message).at(statement.span))?;
+    bind.place = lines::shown(context, statement.span).into();
+    Ok(bind)
 }

@@ -75,7 +75,7 @@ fn read(section: &Section, context: &mut Context<'_>) -> Option<Settings> {
                 Diagnostic::alert(format!("cache `{name}` has no size"))
                     .at(name.span())
                     .help("`total-max-size` says how many megabytes it may take")
-                    .haproxy_whole(format!("Size not specified for cache '{name}'")),
+                    .haproxy_whole(format!("config : Size not specified for cache '{name}'")),
             );
         }
         return None;
@@ -89,7 +89,7 @@ fn read(section: &Section, context: &mut Context<'_>) -> Option<Settings> {
                     .at(word.span())
                     .help(format!("at most {half} bytes, or a larger `total-max-size`"))
                     .haproxy_whole(format!(
-                        "\"max-object-size\" is limited to an half of \"total-max-size\" => {half}"
+                        "config : \"max-object-size\" is limited to an half of \"total-max-size\" => {half}"
                     )),
             );
             return None;
@@ -102,7 +102,7 @@ fn read(section: &Section, context: &mut Context<'_>) -> Option<Settings> {
         settings.max_variants = most;
         if !settings.vary {
             context.diagnostics.push(
-                Diagnostic::warning("`max-secondary-entries` has no effect without `process-vary on`")
+                Diagnostic::advice("`max-secondary-entries` has no effect without `process-vary on`")
                     .at(word.span()),
             );
         }
@@ -122,7 +122,7 @@ fn read(section: &Section, context: &mut Context<'_>) -> Option<Settings> {
         for statement in section.statements.iter().filter(|own| OF_RESPONSES.contains(&own.keyword.name)) {
             let name = statement.keyword.name;
             context.diagnostics.push(
-                Diagnostic::warning(format!("`{name}` has no effect with `early-hints only`"))
+                Diagnostic::advice(format!("`{name}` has no effect with `early-hints only`"))
                     .at(statement.span)
                     .help("no response is kept then"),
             );

@@ -191,7 +191,7 @@ fn check_external(
                     Diagnostic::warning(format!(
                         "`insecure-fork-wanted` is missing in the global section: the program of backend `{name}` will not run"
                     ))
-                    .haproxy(format!("Proxy '{name}' : 'insecure-fork-wanted' not enabled in the global section, 'option external-check' will likely fail.")),
+                    .haproxy_whole(format!("Proxy '{name}' : 'insecure-fork-wanted' not enabled in the global section, 'option external-check' will likely fail.")),
                 );
             }
             return Ok(());
@@ -203,7 +203,9 @@ fn check_external(
     };
     Err(Diagnostic::alert(format!("backend `{name}` is checked by a program, and there is no `{missing}`"))
         .help(help)
-        .haproxy(format!("Proxy '{name}' : 'option external-check' unable to find required '{missing}'.")))
+        .haproxy_whole(format!(
+            "Proxy '{name}' : 'option external-check' unable to find required '{missing}'."
+        )))
 }
 
 /// Puts the connection that was not written before all others.

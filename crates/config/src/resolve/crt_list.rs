@@ -49,9 +49,19 @@ pub(crate) fn read(
             let text = format!("{path}:{}: {}", line.number, error.message);
             Diagnostic { haproxy: Some(text.clone()), message: text, ..error }
         };
-        if line.excludes_from_nothing() {
+        for filter in line.filters.iter().filter(|filter| filter.starts_with("!*")) {
             context.diagnostics.push(
                 Diagnostic::warning(format!(
+                    "{path}:{}: a wildcard cannot be excluded: `{filter}`",
+                    line.number
+                ))
+                .at(name.span)
+                .haproxy(format!(": crt-list: Unsupported exclusion (!) on a wildcard filter \"{filter}\"")),
+            );
+        }
+        if line.excludes_from_nothing() {
+            context.diagnostics.push(
+                Diagnostic::advice(format!(
                     "{path}:{}: `!` excludes names from nothing: no `*` stands beside it",
                     line.number
                 ))

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use diag::Span;
 use sample::acl::Acls;
 use sample::{Place, Scope};
 use smallvec::SmallVec;
@@ -42,4 +43,10 @@ pub(crate) fn scope<'s>(
         place,
         inherited: context.inherited,
     }
+}
+
+/// A place as HAProxy shows it, such as `haproxy.cfg:8`.
+pub(crate) fn shown(context: &Context<'_>, span: Span) -> String {
+    let file = context.sources.file(span.file);
+    format!("{}:{}", file.name(), file.position(span.start).line)
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use base::address::{Accepts, Place as AddressPlace, PortRule, Transport};
-use diag::{Diagnostic, Span};
+use diag::{Diagnostic, Severity, Span};
 use plan::log::{DatagramBind, LogFormat, LogForward};
 use plan::ring::RingSettings;
 use sample::LogStep;
@@ -20,7 +20,7 @@ use crate::draft::args::Args;
 use crate::draft::{Draft, Kind, Section, Statement};
 use crate::resolve::rules::scope;
 use crate::resolve::unique::second;
-use crate::resolve::{Context, Pending, lives_on};
+use crate::resolve::{Context, Pending, lines, lives_on};
 use crate::system::resolve_host;
 use crate::tables::bind;
 
@@ -148,10 +148,13 @@ fn ring(proxy: &Pending<'_>, context: &mut Context<'_>) -> RingSettings {
     let max_length = draft.ring_max_length.unwrap_or(MAX_LENGTH);
     let longest = size.saturating_sub(4);
     if let Some(length) = draft.ring_max_length.filter(|length| *length > longest) {
+        // HAProxy subtracts a header of about 200 bytes and is silent about smaller rings.
+        let severity = if size < 256 { Severity::Diag } else { Severity::Warning };
         context.diagnostics.push(
-            Diagnostic::warning(format!(
-                "ring `{name}` holds {longest} bytes: no message of {length} fits into it"
-            ))
+            Diagnostic::new(
+                severity,
+                format!("ring `{name}` holds {longest} bytes: no message of {length} fits into it"),
+            )
             .at(proxy.section.name.span())
             .haproxy(format!(
                 "ring '{name}' event max length '{length}' exceeds size, forced to size '{longest}'."
@@ -224,8 +227,10 @@ fn datagram_bind(statement: &Statement, context: &mut Context<'_>) -> Result<Vec
     if workers.is_empty() {
         return Err(Diagnostic::alert("none of the threads that `thread` names exists").at(statement.span));
     }
+    let place = lines::shown(context, statement.span);
     let made = addresses.into_iter().map(|address| DatagramBind {
         address,
+        place: place.as_str().into(),
         interface: draft.interface.map(Into::into),
         namespace: draft.namespace.map(Into::into),
         transparent: draft.transparent,

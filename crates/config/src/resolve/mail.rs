@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use diag::Diagnostic;
 use plan::mail::{EmailAlert, Mailers};
+use plan::proxy::Proxy;
 
 use crate::draft::args::Args;
 use crate::draft::keyword::Apply;
@@ -47,6 +48,23 @@ fn read(section: &Section, context: &mut Context<'_>) -> Mailers {
     let MailersDraft { mut mailers, limit } = draft;
     mailers.iter_mut().for_each(|mailer| mailer.limit = limit);
     Mailers { name: section.name.as_str().into(), mailers: mailers.into() }
+}
+
+/// Warns of sections that no proxy uses: for HAProxy they are incomplete, as proxies lend them what
+/// they lack.
+pub(crate) fn check_use(proxies: &[Arc<Proxy>], context: &mut Context<'_>) {
+    for section in &context.names.mailers {
+        let uses = |proxy: &Arc<Proxy>| {
+            proxy.email_alert.as_ref().is_some_and(|alert| Arc::ptr_eq(&alert.mailers, section))
+        };
+        if !proxies.iter().any(uses) {
+            let name = &section.name;
+            context.diagnostics.push(
+                Diagnostic::warning(format!("no proxy sends e-mails by the mailers section `{name}`"))
+                    .haproxy_whole(format!("Removing incomplete section 'mailers {name}'.")),
+            );
+        }
+    }
 }
 
 /// The e-mails of a proxy, if it says all that they need.

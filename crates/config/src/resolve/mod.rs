@@ -458,10 +458,8 @@ fn finish<'a>(
         None => {
             let lines = global.loggers.iter();
             context.global.loggers = lines.filter_map(|line| log::logger(line, false, context)).collect();
+            context.fcgi_apps = fcgi::apps(draft, context);
         }
-    }
-    if context.around.is_none() {
-        context.fcgi_apps = fcgi::apps(draft, context);
     }
     let mut resolved = Vec::with_capacity(pending.len());
     let mut checks = check::Sources { healthchecks, shared: check::Shared::new() };
@@ -473,6 +471,7 @@ fn finish<'a>(
     if context.around.is_none() {
         check::note_variables(healthchecks, context);
         ask::settings(&global.http_client, context);
+        mail::check_use(&resolved, context);
     }
     let acme = acme::orders(context);
     let variables = context.variables.take();
@@ -591,9 +590,7 @@ fn make_states<'a>(
     pending
 }
 
-/// Warns of a line that has no effect.
+/// Reports a line that has no effect.
 pub(crate) fn warn_ineffective(statement: &Statement, reason: &str, diagnostics: &mut Diagnostics) {
-    let name = statement.keyword.name;
-    diagnostics
-        .push(Diagnostic::warning(format!("`{name}` has no effect: {reason}")).at(statement.keyword_span()));
+    diagnostics.push(Diagnostic::ineffective(statement.keyword.name, reason).at(statement.keyword_span()));
 }

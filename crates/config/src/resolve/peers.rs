@@ -20,7 +20,7 @@ use crate::draft::{Kind, Section, Statement};
 use crate::resolve::server_line::ServerLine;
 use crate::resolve::tls::{self, Owner};
 use crate::resolve::unique::second;
-use crate::resolve::{Context, Pending};
+use crate::resolve::{Context, Pending, lines};
 use crate::tables::bind;
 use crate::tables::environment::LOCAL_PEER;
 use crate::tables::server::parse_params;
@@ -143,10 +143,8 @@ fn bind_line(at: usize, proxy: &Pending<'_>, context: &mut Context<'_>) -> Resul
         )
     })?;
     let owner = Owner { frontend: settings.name, is_http: false, certificates: &[] };
-    let acceptor = tls::acceptor(&draft.tls, &title, &owner, statement, context).map_err(|mut error| {
-        error.haproxy = error.haproxy.map(|text| format!("'{title}' in section 'peers' : {text}"));
-        error
-    })?;
+    let acceptor = tls::acceptor(&draft.tls, &title, &owner, statement, context)
+        .map_err(|error| error.wrap_line(&format!("'{title}' in section 'peers' : "), ""))?;
     let mut bind = bind::make(&draft, address, shown, 1, &unix, &context.placement, acceptor)
         .map_err(|message| Diagnostic::alert(message).at(statement.span))?;
     // All that a section does is done by one worker.
@@ -155,6 +153,7 @@ fn bind_line(at: usize, proxy: &Pending<'_>, context: &mut Context<'_>) -> Resul
         false => bind.workers[..1].to_vec(),
     };
     bind.shards = Some(Shards::Count(1));
+    bind.place = lines::shown(context, statement.span).into();
     Ok(Some(bind))
 }
 

@@ -201,7 +201,9 @@ fn check_spop_mode(proxy: &Pending<'_>, context: &mut Context<'_>) {
     if settings.is_backend() {
         for filter in &settings.filters {
             context.diagnostics.push(
+                // HAProxy is silent and lets the filter see its frames: behaviour differs.
                 Diagnostic::warning("`filter` has no effect in `mode spop`")
+                    .tolerated()
                     .at(filter.keyword.span())
                     .help("filters of the proxy that asks the agents see its streams"),
             );

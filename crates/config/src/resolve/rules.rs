@@ -18,7 +18,7 @@ use syntax::Word;
 use crate::draft::Statement;
 use crate::draft::keyword::Outcome;
 use crate::resolve::captures;
-pub(crate) use crate::resolve::lines::{arguments, scope};
+pub(crate) use crate::resolve::lines::{arguments, scope, shown};
 use crate::resolve::rule_sets::Rules;
 use crate::resolve::{Context, Pending, stick, warnings};
 
@@ -110,7 +110,10 @@ fn acl(rules: &mut Rules, statement: &Statement, proxy: &Pending<'_>, context: &
     let list = arguments(statement);
     let mut words = Words::new(&list, statement.end());
     let scope = scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::HttpRequest);
-    let (name, criterion) = Acls::compile(&mut words, &scope)?;
+    let (name, criterion) = Acls::compile(&mut words, &scope).map_err(|error| {
+        let name = list.first().map_or("", |word| word.text);
+        error.wrap_line(&format!("error detected while parsing ACL '{name}' : "), ".")
+    })?;
     rules.acls.add(name, criterion);
     Ok(())
 }
@@ -135,12 +138,6 @@ fn rule(
     set: fn(&mut Rules) -> &mut RuleSet,
 ) -> Outcome {
     let list = arguments(statement);
-    if list.is_empty() {
-        let name = statement.keyword.name;
-        return Err(Diagnostic::alert(format!("`{name}` expects an action"))
-            .at(statement.end())
-            .label(format!("usage: {name} {}", statement.keyword.signature)));
-    }
     let mut words = Words::new(&list, statement.end());
     let compiled = {
         let scope = scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, place_of(kind));
@@ -193,7 +190,11 @@ fn condition(
     let list = arguments(statement);
     let mut words = Words::new(&list, statement.end());
     let scope = scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::HttpRequest);
-    Condition::compile_optional(&mut words, &scope)?.ok_or_else(|| no_condition(statement))
+    let name = statement.keyword.name;
+    let what = if name == "monitor fail" { "condition" } else { "rule" };
+    Condition::compile_optional(&mut words, &scope)
+        .map_err(|error| error.wrap_line(&format!("error detected while parsing a '{name}' {what} : "), "."))?
+        .ok_or_else(|| no_condition(statement))
 }
 
 fn no_condition(statement: &Statement) -> Diagnostic {
@@ -223,16 +224,18 @@ fn trailing_condition(
     statement: &Statement,
     scope: &Scope<'_>,
 ) -> Result<Option<Condition>, Diagnostic> {
-    let condition = Condition::compile_optional(words, scope)?;
     match words.peek() {
-        None => Ok(condition),
-        Some(extra) => {
+        Some(extra) if !matches!(extra.text, "if" | "unless") => {
             let (name, text) = (statement.keyword.name, extra.text);
             Err(Diagnostic::alert(format!("`{name}` has no use for `{text}`"))
                 .at(extra.span)
                 .label("`if` or `unless` may stand here")
-                .haproxy(format!("unexpected keyword '{text}', expects 'if' or 'unless'")))
+                .haproxy(format!(
+                    "unexpected keyword '{text}' after switching rule, only 'if' and 'unless' are allowed."
+                )))
         }
+        _ => Condition::compile_optional(words, scope)
+            .map_err(|error| error.wrap_line("error detected while parsing switching rule : ", ".")),
     }
 }
 
@@ -364,7 +367,7 @@ fn use_server(
             return Err(Diagnostic::alert(format!("backend `{backend}` has no server `{}`", name.text))
                 .at(name.span)
                 .did_you_mean(near)
-                .haproxy(format!(
+                .haproxy_whole(format!(
                     "{} '{backend}' : unable to find server '{}' referenced in a 'use-server' rule.",
                     proxy.settings.kind_name(),
                     name.text
@@ -375,18 +378,24 @@ fn use_server(
     Ok(())
 }
 
-/// `errorfile <code> <file>`, of a proxy or of `http-errors`: the status and the bytes of the file.
+/// `errorfile <code> <file>` of a proxy or of `http-errors`: the status and the bytes of the file,
+/// which is a valid message.
 pub(crate) fn read_message(
     statement: &Statement,
     context: &mut Context<'_>,
 ) -> Result<(u16, Arc<[u8]>), Diagnostic> {
     let (status, path) = status_and(statement, "<status_code> and <file>")?;
-    let bytes = context.names.file(path).map_err(|error| {
+    let bytes = read_file(path, context)?;
+    raw_reply(status, &bytes, path)?;
+    Ok((status, bytes))
+}
+
+fn read_file(path: &Word, context: &mut Context<'_>) -> Result<Arc<[u8]>, Diagnostic> {
+    context.names.file(path).map_err(|error| {
         Diagnostic::alert(format!("cannot read `{path}`: {error}"))
             .at(path.span())
-            .haproxy(format!("errorfile : Can't open file '{path}' ({error})."))
-    })?;
-    Ok((status, bytes))
+            .haproxy(format!("errorfile : error opening file '{path}'."))
+    })
 }
 
 /// The statuses of which HAProxy has messages.
@@ -431,16 +440,18 @@ fn error_message(
     let mut found: Vec<(u16, Arc<Reply>)> = Vec::new();
     match statement.keyword.name {
         "errorfile" => {
-            let (status, bytes) = read_message(statement, context)?;
-            found.push((status, Arc::new(raw_reply(status, &bytes, statement)?)));
+            let (status, path) = status_and(statement, "<status_code> and <file>")?;
+            let bytes = read_file(path, context)?;
+            found.push((status, Arc::new(raw_reply(status, &bytes, path)?)));
         }
-        "errorfiles" => errorfiles(statement, context, &mut found)?,
+        "errorfiles" => errorfiles(statement, proxy, context, &mut found)?,
         "http-error" => {
             let list = arguments(statement);
             let mut words = Words::new(&list, statement.end());
             let scope =
                 scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::HttpRequest);
-            let reply = Reply::compile_error(&mut words, &scope)?;
+            let reply = Reply::compile_error(&mut words, &scope)
+                .map_err(|error| error.wrap_line("http-error : ", ""))?;
             found.push((reply.status, Arc::new(reply)));
         }
         name => {
@@ -456,7 +467,12 @@ fn error_message(
     Ok(())
 }
 
-fn errorfiles(statement: &Statement, context: &Context<'_>, found: &mut Vec<(u16, Arc<Reply>)>) -> Outcome {
+fn errorfiles(
+    statement: &Statement,
+    proxy: &Pending<'_>,
+    context: &Context<'_>,
+    found: &mut Vec<(u16, Arc<Reply>)>,
+) -> Outcome {
     let [name, wanted @ ..] = statement.arguments() else {
         return Err(Diagnostic::alert("`errorfiles` expects the name of an http-errors section")
             .at(statement.end())
@@ -467,7 +483,11 @@ fn errorfiles(statement: &Statement, context: &Context<'_>, found: &mut Vec<(u16
         return Err(Diagnostic::alert(format!("there is no http-errors section `{name}`"))
             .at(name.span())
             .did_you_mean(near)
-            .haproxy(format!("unable to find http-errors section '{name}'.")));
+            .haproxy_whole(format!(
+                "proxy '{}': unknown http-errors section '{name}' (at {}).",
+                proxy.settings.name,
+                shown(context, statement.span)
+            )));
     };
     let mut statuses = Vec::new();
     for word in wanted {
@@ -476,18 +496,14 @@ fn errorfiles(statement: &Statement, context: &Context<'_>, found: &mut Vec<(u16
     for (status, bytes) in
         messages.iter().filter(|(status, _)| statuses.is_empty() || statuses.contains(status))
     {
-        found.push((*status, Arc::new(raw_reply(*status, bytes, statement)?)));
+        // The files were read and checked at the section's own lines.
+        found.push((*status, Arc::new(raw_reply(*status, bytes, name)?)));
     }
     Ok(())
 }
 
-fn raw_reply(status: u16, bytes: &[u8], statement: &Statement) -> Result<Reply, Diagnostic> {
-    Reply::raw(status, bytes).map_err(|error| {
-        let place = statement.words.last().map_or(statement.span, Word::span);
-        Diagnostic::alert(format!("the file is no HTTP response: {error}"))
-            .at(place)
-            .label("it must hold a status line, headers, an empty line and the body")
-    })
+fn raw_reply(status: u16, bytes: &[u8], path: &Word) -> Result<Reply, Diagnostic> {
+    Reply::raw(status, bytes, path).map_err(|error| error.at(path.span()).wrap_line("errorfile : ", ""))
 }
 
 /// Whether the variable that a `set-var` of global names has a value: the process runs already, and

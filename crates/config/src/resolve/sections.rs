@@ -56,7 +56,9 @@ fn check_hash(hash: &Word, user: &Word, diagnostics: &mut Diagnostics) -> Outcom
             .at(hash.span())
             .help("`mkpasswd -m sha-512` and `mkpasswd -m yescrypt` make hashes that are")),
         Format::Unknown => {
+            // HAProxy is silent, and the user can never log in: shown, but not counted.
             let warning = Diagnostic::warning(format!("no password matches that of user `{user}`"))
+                .tolerated()
                 .at(hash.span())
                 .label("crypt(3) has no such format; `insecure-password` takes a password as it is");
             // HAProxy is silent, and its users start with `zero-warning`.

@@ -238,7 +238,7 @@ fn log_server(
     if !is_log && (draft.log_proto.is_some() || draft.log_bufsize.is_some()) {
         let name = if draft.log_proto.is_some() { "log-proto" } else { "log-bufsize" };
         context.diagnostics.push(
-            Diagnostic::warning(format!(
+            Diagnostic::advice(format!(
                 "`{name}` of server `{}` has no effect: its proxy is not in `mode log`",
                 state.name
             ))
@@ -420,7 +420,10 @@ fn resolution(
         return Err(Diagnostic::alert(format!("there is no resolvers section `{word}`"))
             .at(word.span())
             .did_you_mean(diag::suggest(word, known.iter().map(|one| &*one.state.name)))
-            .haproxy(format!("'server {backend}/{name}' : unable to find required resolvers '{word}'")));
+            .haproxy_whole(format!(
+                "{} '{backend}', server '{name}': unable to find required resolvers '{word}'",
+                proxy.settings.kind_name()
+            )));
     };
     Ok(Some(Resolution { resolvers: resolvers.clone(), wishes: draft.resolve.clone() }))
 }

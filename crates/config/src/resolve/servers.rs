@@ -20,7 +20,7 @@ use crate::draft::server::{InitAddr, ServerDraft};
 use crate::draft::settings::{DefaultServers, Settings};
 use crate::draft::{Kind, Statement, is_name_character};
 use crate::resolve::server_line::ServerLine;
-use crate::resolve::{Context, Pending, lives_on, peers, reverse};
+use crate::resolve::{Context, Pending, lines, lives_on, peers, reverse};
 use crate::system::resolve_host;
 use crate::tables::server::{origin, parse_params};
 use crate::tables::server_address::{host_name, parse_place, refuse_datagrams};
@@ -363,11 +363,16 @@ fn lookup(line: &ServerLine<'_>, proxy: &Pending<'_>, context: &mut Context<'_>)
             }
             InitAddr::None => {
                 if let Some(failure) = failure {
-                    unresolved_notice(line, proxy, failure, context);
+                    unresolved_notice(line, proxy, failure, "disabling server", context);
                 }
                 return None;
             }
-            InitAddr::Ip(ip) => return Some(*ip),
+            InitAddr::Ip(ip) => {
+                if let Some(failure) = failure {
+                    unresolved_notice(line, proxy, failure, "falling back to configured address", context);
+                }
+                return Some(*ip);
+            }
             InitAddr::Libc if service => {}
             InitAddr::Libc => {
                 let key = format!("{host:?}");
@@ -387,23 +392,23 @@ fn lookup(line: &ServerLine<'_>, proxy: &Pending<'_>, context: &mut Context<'_>)
     let shown = shown_name(line);
     if context.setting.ignore_resolution_failures {
         if let Some(failure) = failure {
-            unresolved_notice(line, proxy, failure, context);
+            unresolved_notice(line, proxy, failure, "disabling server", context);
         }
         return None;
     }
     let subject = format!("address `{address}` of server `{backend}/{name}`");
-    let title = format!("'server {backend}/{name}'");
+    let title = format!("[{}] : 'server {backend}/{name}'", lines::shown(context, address.span()));
     let diagnostic = match failure {
         Some(failure) => Diagnostic::alert(format!("cannot resolve the {subject}: {failure}"))
             .help("`init-addr none` or `-dr` start without the address")
-            .haproxy(format!("{title} : could not resolve address '{shown}'.")),
+            .haproxy_whole(format!("{title} : could not resolve address '{shown}'.")),
         None => Diagnostic::alert(format!("nothing of `init-addr` gives the {subject}"))
             .help(if service {
                 "SRV records are looked up at run time: `resolvers <section>` says by whom"
             } else {
                 "add `libc`, `none` or an address to `init-addr`"
             })
-            .haproxy(format!("{title} : no method found to resolve address '{shown}'.")),
+            .haproxy_whole(format!("{title} : no method found to resolve address '{shown}'.")),
     };
     context.diagnostics.push(diagnostic.at(address.span()));
     // Any address will do: the plan is not used.
@@ -428,18 +433,25 @@ fn shown_name<'a>(line: &'a ServerLine<'_>) -> &'a str {
     }
 }
 
-/// Tells that a server starts without an address.
-fn unresolved_notice(line: &ServerLine<'_>, proxy: &Pending<'_>, failure: String, context: &mut Context<'_>) {
+/// Reports that a server's name was not resolved, and the consequence (`then`).
+fn unresolved_notice(
+    line: &ServerLine<'_>,
+    proxy: &Pending<'_>,
+    failure: String,
+    then: &str,
+    context: &mut Context<'_>,
+) {
     let (backend, name, address) = (proxy.settings.name, &line.name, line.address_word);
     let shown = shown_name(line);
     context.diagnostics.push(
         Diagnostic::new(
             diag::Severity::Notice,
-            format!(
-                "cannot resolve the address `{address}` of server `{backend}/{name}`, which starts without: {failure}"
-            ),
+            format!("cannot resolve the address `{address}` of server `{backend}/{name}`, {then}: {failure}"),
         )
         .at(address.span())
-        .haproxy(format!("'server {backend}/{name}' : could not resolve address '{shown}', disabling server.")),
+        .haproxy_whole(format!(
+            "[{}] : 'server {backend}/{name}' : could not resolve address '{shown}', {then}.",
+            lines::shown(context, address.span())
+        )),
     );
 }

@@ -357,7 +357,7 @@ fn agent(
             .at(section.name.span())
             .help("without it streams wait as long as the agent is silent")
             .haproxy_whole(format!(
-                "Proxy '{owner}': missing 'processing' timeout for SPOE agent '{name}' declare at {place}.\n   | While not properly invalid, you will certainly encounter various problems\n   | with such a configuration. To fix this, please ensure it is set to a non-zero value."
+                "config : Proxy '{owner}': missing 'processing' timeout for SPOE agent '{name}' declare at {place}.\n   | While not properly invalid, you will certainly encounter various problems\n   | with such a configuration. To fix this, please ensure it is set to a non-zero value."
             ));
         push(warning, context);
     }

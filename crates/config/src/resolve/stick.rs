@@ -33,7 +33,7 @@ pub(crate) fn stick(
         .haproxy("'stick' expects a fetch method."));
     }
     let span = words.span();
-    let key = Expression::compile(&mut words, &scope)?;
+    let key = Expression::compile(&mut words, &scope).map_err(|error| error.wrap_line("'stick': ", ""))?;
     let named = if words.take("table") {
         Some(words.next().ok_or_else(|| {
             Diagnostic::alert("`table` expects the name of a stick table")
@@ -51,7 +51,9 @@ pub(crate) fn stick(
             .label("`table`, `if` or `unless` may stand here")
             .haproxy(format!("'stick': unknown keyword '{text}'.")));
     }
-    let condition = Condition::compile_optional(&mut words, &scope)?;
+    let condition = Condition::compile_optional(&mut words, &scope).map_err(|error| {
+        error.wrap_line("'stick': error detected while parsing sticking condition : ", ".")
+    })?;
     let Some(table) = context.names.tables.get(name) else {
         let known = context.names.tables.keys().map(|name| &**name);
         return Err(Diagnostic::alert(format!("there is no stick table `{name}`"))

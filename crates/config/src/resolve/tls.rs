@@ -118,7 +118,8 @@ pub(crate) fn acceptor(
     if let Some(words) = draft.ticket_keys.filter(|_| options.parameters.legacy.is_some()) {
         let text =
             "`tls-ticket-keys`: tickets of clients that OpenSSL serves are sealed with keys of its own";
-        context.diagnostics.push(Diagnostic::warning(text).at(words.span));
+        // HAProxy is silent and uses the keys: behaviour differs.
+        context.diagnostics.push(Diagnostic::warning(text).at(words.span).tolerated());
     }
     let lifetime = u32::try_from(defaults.lifetime.as_secs()).unwrap_or(u32::MAX);
     let ticket_keys = match (tickets, draft.ticket_keys) {
@@ -412,7 +413,8 @@ fn parameters(
     let is_legacy = parameters.legacy.is_some();
     if let Some(words) = own.client_sigalgs.filter(|_| is_legacy) {
         let text = "`client-sigalgs` has no effect where OpenSSL serves the line";
-        context.diagnostics.push(Diagnostic::warning(text).at(words.span));
+        // HAProxy is silent and restricts the signatures: behaviour differs.
+        context.diagnostics.push(Diagnostic::warning(text).at(words.span).tolerated());
     }
     if let Some(all) = suites.or_else(|| is_legacy.then(|| ciphers::ciphers("DEFAULT").unwrap_or_default())) {
         parameters.suites12 = all.into_iter().filter(|suite| is_legacy || has_suite(*suite)).collect();
@@ -533,7 +535,8 @@ fn bind_options(
 fn warn_of_early(early: Option<Span>, parameters: &Parameters, context: &mut Context<'_>) {
     if let Some(span) = early.filter(|_| parameters.legacy.is_some()) {
         let text = "`allow-0rtt` has no effect on connections that OpenSSL makes for this line";
-        context.diagnostics.push(Diagnostic::warning(text).at(span));
+        // HAProxy is silent; clients still connect, a round trip later.
+        context.diagnostics.push(Diagnostic::advice(text).at(span));
     }
 }
 

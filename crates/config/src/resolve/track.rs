@@ -11,7 +11,7 @@ use syntax::Word;
 use crate::draft::Statement;
 use crate::draft::keyword::Outcome;
 use crate::draft::server::ServerDraft;
-use crate::resolve::{Context, Pending};
+use crate::resolve::{Context, Pending, lines};
 
 /// `track`: the server whose state this one has.
 pub(crate) fn follow(
@@ -25,9 +25,10 @@ pub(crate) fn follow(
     let (backend, name) = track.as_str().split_once('/').unwrap_or((proxy.settings.name, track));
     let own_name = format!("{}/{}", proxy.settings.name, own.state.name);
     let title = format!("server {own_name}");
+    let line = lines::shown(context, statement.span);
     let wrong = |message: &str, haproxy: String| {
         let place = statement.keyword_span().to(track.span());
-        Diagnostic::alert(message).at(place).haproxy(format!("'{title}' : {haproxy}"))
+        Diagnostic::alert(message).at(place).haproxy_whole(format!("[{line}] : '{title}' : {haproxy}"))
     };
     // A disabled proxy has no servers that follow.
     if proxy.settings.disabled {
@@ -38,7 +39,9 @@ pub(crate) fn follow(
         return Err(Diagnostic::alert(format!("there is no backend `{backend}` with a server to track"))
             .at(track.span())
             .did_you_mean(diag::suggest(backend, context.names.backends.keys().map(|name| &**name)))
-            .haproxy(format!("'{title}' : unable to find required proxy '{backend}' for tracking.")));
+            .haproxy_whole(format!(
+                "[{line}] : '{title}' : unable to find required proxy '{backend}' for tracking."
+            )));
     };
     let Some(server) = proxy.server(name) else {
         if context.refused.contains(&format!("{backend}/{name}")) {
@@ -46,7 +49,9 @@ pub(crate) fn follow(
         }
         return Err(Diagnostic::alert(format!("there is no server `{track}` to track"))
             .at(track.span())
-            .haproxy(format!("'{title}' : unable to find required server '{name}' for tracking.")));
+            .haproxy_whole(format!(
+                "[{line}] : '{title}' : unable to find required server '{name}' for tracking."
+            )));
     };
     let followed = format!("{backend}/{name}");
     let mut chain = std::iter::successors(Some(&followed), |next| context.tracks.get(*next));

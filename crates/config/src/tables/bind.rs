@@ -343,6 +343,8 @@ fn one_address(
 ///
 /// # Errors
 /// None of the threads that it names exists.
+///
+/// The caller sets [`Bind::place`].
 pub fn make(
     draft: &BindDraft<'_>,
     address: BindAddress,
@@ -366,6 +368,7 @@ pub fn make(
     };
     Ok(Bind {
         address,
+        place: Box::default(),
         listener: Arc::new(state::Listener::new(id, name.into(), shown.into(), maxconn)),
         accept_proxy: draft.accept_proxy,
         netscaler_magic: draft.netscaler_magic,

@@ -236,6 +236,6 @@ fn unset_var<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcom
 
 fn external<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.finish()?;
-    settings.own_check().mode = CheckMode::External;
+    settings.own_check().choose(CheckMode::External);
     Ok(())
 }

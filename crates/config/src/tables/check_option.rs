@@ -46,7 +46,7 @@ fn httpchk<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome 
 
 fn tcp_check<'a>(settings: &mut Settings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     args.finish()?;
-    settings.own_check().mode = CheckMode::Tcp;
+    settings.own_check().choose(CheckMode::Tcp);
     Ok(())
 }
 

@@ -231,7 +231,7 @@ fn profiling(global: &mut GlobalSettings<'_>, args: &mut Args<'_, '_>) -> Outcom
             "off" | "auto" => global.plan.profile_tasks = false,
             "no-lock" | "no-memory" => {}
             "lock" | "memory" => {
-                args.warn(format!("`profiling.tasks {word}` has no effect: it is not measured here"))
+                args.advise(format!("`profiling.tasks {word}` has no effect: it is not measured here"))
             }
             other => {
                 let near =
@@ -379,7 +379,7 @@ fn set_dumpable<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) ->
         let on = args.choice(word, &[("on", true), ("off", false), ("libs", true)])?;
         global.plan.set_dumpable = on && !args.negated();
         if word == "libs" {
-            args.warn("`libs` has no effect: there are no libraries to be loaded beside the program");
+            args.advise("`libs` has no effect: the program loads no libraries that a dump would need");
         }
         return args.finish();
     }

@@ -24,6 +24,7 @@ fn boot() -> Boot {
     let mut boot = Boot::default();
     boot.facts.version = "3.5-dev5".parse().unwrap_or_default();
     boot.environment.set("PORT", "8080");
+    boot.setting.diagnostics = true;
     boot
 }
 
@@ -34,11 +35,18 @@ pub(crate) fn plan(text: &str) -> Plan {
     loaded.plan.unwrap_or_else(|| panic!("{text}\n{shown:#?}"))
 }
 
+/// All messages but the advice about the order of files that [`load_quietly`] causes.
+fn told(loaded: &Loaded) -> impl Iterator<Item = &diag::Diagnostic> {
+    let order = "a `global` section stands behind other sections";
+    loaded.diagnostics.iter().filter(move |diagnostic| diagnostic.message != order)
+}
+
 /// The messages in HAProxy's form, without severity, process and file.
 pub(crate) fn lines(loaded: &Loaded) -> Vec<String> {
-    let shown = loaded.diagnostics.iter().map(|diagnostic| {
+    let shown = told(loaded).map(|diagnostic| {
         let line = diag::render::line(diagnostic, &loaded.sources, 1);
-        let line = line.trim_end().replacen(" : config : ", " ", 1).replace("parsing [test.cfg:", "[");
+        let line = line.trim_end().replacen(" : ", " ", 1).replacen(" config : ", " ", 1);
+        let line = line.replace("parsing [test.cfg:", "[");
         line.split_whitespace().collect::<Vec<_>>().join(" ").replace("(1) ", "")
     });
     shown.collect()
@@ -46,7 +54,7 @@ pub(crate) fn lines(loaded: &Loaded) -> Vec<String> {
 
 /// The messages with the place of their first underlined byte, as `line:column text`.
 pub(crate) fn places(loaded: &Loaded) -> Vec<String> {
-    let shown = loaded.diagnostics.iter().map(|diagnostic| {
+    let shown = told(loaded).map(|diagnostic| {
         let place = diagnostic.span.map(|span| loaded.sources.position(span));
         let place = place.map_or(String::new(), |place| format!("{}:{} ", place.line, place.column));
         let label = diagnostic.label.as_deref().map_or(String::new(), |label| format!(" ({label})"));

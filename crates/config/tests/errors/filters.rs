@@ -13,7 +13,7 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
             "[ALERT] [12] : 'filter' : bwlim filter 'c' already exists in this proxy.",
             "[ALERT] [13] : 'filter-sequence' : unable to find filter 'trace' in the proxy.",
             "[ALERT] Proxy f : unable to find table 't' referenced by bwlim filter 'b'",
-            "[ALERT] [14] : there is no bandwidth filter 'd' here; 'filter bwlim-in' and 'filter bwlim-out' declare them, in the same proxy",
+            "[ALERT] Proxy 'f': unable to find bwlim filter 'd' referenced by set-bandwidth-limit rule.",
         ],
     ),
     ("cache c\n max-age 5\n", &["[ALERT] Size not specified for cache 'c'"]),

@@ -82,7 +82,7 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
     (
         "global\n ssl-engine X\n",
         &[
-            "[WARNING] [2] : 'ssl-engine' has no effect: engines are gone from OpenSSL: providers took their place ('ssl-provider')",
+            "[DIAG] [2] : 'ssl-engine' has no effect: engines are gone from OpenSSL: providers took their place ('ssl-provider')",
         ],
     ),
     ("global\n daemon x\n", &["[ALERT] [2] : 'daemon' cannot handle unexpected argument 'x'."]),

@@ -73,7 +73,7 @@ fn messages_point_at_the_words_they_are_about() {
             "frontend f\n bind :80\n http-request set-hdr a b\n http-request deny fi TRUE\n",
             &[
                 "3:15 unknown action `set-hdr` in `http-request` (did you mean `set-header`?)",
-                "4:20 `fi` says nothing about an answer (did you mean `if`?)",
+                "4:20 unexpected `fi`; `if` or `unless` may stand here (did you mean `if`?)",
             ],
         ),
     ];

@@ -3,6 +3,41 @@
 /// The whole configuration, and the messages in one-line form.
 pub(crate) const CASES: &[(&str, &[&str])] = &[
     (
+        "frontend f\n bind :80\n mode http\n timeout client 1s\n http-request set-header a\n http-request deny if nope\n http-request set-header a \"%[foo] b\"\n http-request deny foo\n http-response redirect location / if nope\n http-request deny deny_status abc\n",
+        &[
+            "[ALERT] [5] : error detected in frontend 'f' while parsing 'http-request set-header' rule : expects exactly 2 arguments.",
+            "[ALERT] [6] : error detected while parsing an 'http-request deny' condition : no such ACL : 'nope'.",
+            "[ALERT] [7] : error detected in frontend 'f' while parsing 'http-request set-header' rule : failed to parse sample expression <foo] b> : unknown fetch method 'foo'.",
+            "[ALERT] [8]: 'http-request deny' expects either 'if' or 'unless' followed by a condition but found 'foo'.",
+            "[ALERT] [9] : error detected in frontend 'f' while parsing 'http-response redirect' rule : error in condition: no such ACL : 'nope'.",
+            "[ALERT] [10] : error detected in frontend 'f' while parsing 'http-request deny' rule : Unexpected status code '0'.",
+        ],
+    ),
+    (
+        "listen l\n bind :80\n mode tcp\n tcp-request content accept if nope\n tcp-request content track-sc0 foo\n tcp-request content accept foo\n use-server s if nope\n stick on foo\n acl a foo\n server s 127.0.0.1:1\n timeout client 1s\n timeout server 1s\n timeout connect 1s\n",
+        &[
+            "[ALERT] [4] : 'tcp-request content accept' : error detected in proxy 'l' while parsing 'if' condition : no such ACL : 'nope'",
+            "[ALERT] [5] : 'tcp-request content track-sc0' : unknown fetch method 'foo'",
+            "[ALERT] [6] : 'tcp-request content accept' only accepts 'if' or 'unless', in proxy 'l' (got 'foo')",
+            "[ALERT] [7] : error detected while parsing switching rule : no such ACL : 'nope'.",
+            "[ALERT] [8] : 'stick': unknown fetch method 'foo'",
+            "[ALERT] [9] : error detected while parsing ACL 'a' : unknown fetch method 'foo' in ACL expression 'foo'.",
+        ],
+    ),
+    (
+        "mailers m\n mailer a 127.0.0.1:25\nbackend b\n email-alert mailers m\n timeout server 1s\n timeout connect 1s\n",
+        &[
+            "[WARNING] 'email-alert' will be ignored for backend 'b' (the presence any of 'email-alert from', 'email-alert level' 'email-alert mailers', 'email-alert myhostname', or 'email-alert to' requires each of 'email-alert from', 'email-alert mailers' and 'email-alert to' to be present).",
+            "[WARNING] Removing incomplete section 'mailers m'.",
+        ],
+    ),
+    (
+        "backend b\n server s nosuch.invalid:80 init-addr libc,127.0.0.1\n timeout server 1s\n timeout connect 1s\n",
+        &[
+            "[NOTICE] [test.cfg:2] : 'server b/s' : could not resolve address 'nosuch.invalid', falling back to configured address.",
+        ],
+    ),
+    (
         "backend b\n balanse x\n",
         &["[ALERT] [2] : unknown keyword 'balanse' in 'backend' section; did you mean 'balance' maybe ?"],
     ),
@@ -46,7 +81,7 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
     (
         "frontend f\n bind :80\n mode http\n timeout client 1s\n tcp-request content capture src id 0\n http-request capture path id 1\n http-request capture path len 0\n declare capture request len 4\n http-response capture status id 0\nbackend b\n mode http\n http-request capture path id 7\n",
         &[
-            "[ALERT] [7] : a capture's length must be > 0",
+            "[ALERT] [7] : error detected in frontend 'f' while parsing 'http-request capture' rule : a capture's length must be > 0.",
             "[ALERT] Proxy 'f': unable to find capture id '1' referenced by http-request capture rule.",
             "[ALERT] Proxy 'f': unable to find capture id '0' referenced by http-response capture rule.",
         ],
@@ -54,14 +89,16 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
     (
         "frontend f\n bind :80\n mode http\n timeout client 1s\n tcp-request connection unset-var(req.a)\n tcp-request session set-var(txn.a) src\n tcp-request session set-var(sess.a) src\n",
         &[
-            "[WARNING] [5] : 'req.a' is not set by 'tcp-request connection' rules; there is no request yet; variables of the scopes sess and proc can be set there",
-            "[WARNING] [6] : 'txn.a' is not set by 'tcp-request session' rules; there is no request yet; variables of the scopes sess and proc can be set there",
+            "[DIAG] [5] : 'req.a' is not set by 'tcp-request connection' rules; there is no request yet; variables of the scopes sess and proc can be set there",
+            "[DIAG] [6] : 'txn.a' is not set by 'tcp-request session' rules; there is no request yet; variables of the scopes sess and proc can be set there",
         ],
     ),
     ("defaults\n maxconn\n", &["[ALERT] [2] : 'maxconn' expects an integer argument."]),
     (
         "backend b\n mode http\n http-response redirect prefix /x\n http-request redirect prefix /x\n",
-        &["[ALERT] [3] : response only supports redirect type 'location'."],
+        &[
+            "[ALERT] [3] : error detected in backend 'b' while parsing 'http-response redirect' rule : response only supports redirect type 'location'..",
+        ],
     ),
     (
         "backend b\n balance foo\n",

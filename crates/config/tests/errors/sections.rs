@@ -41,7 +41,7 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
             "[ALERT] [5] : 'server b/t' : 'resolve-opts' : unknown resolve-opts option 'dup', supported methods are 'allow-dup-ip', 'ignore-weight', and 'prevent-dup-ip'.",
             "[ALERT] [6] : 'server b/u' : 'resolve-net' invalid network '10/8'.",
             "[ALERT] [7] : 'server b/v' : 'resolve-prefer' expects one of 'ipv4', 'ipv6' (got 'v4').",
-            "[ALERT] [4] : 'server b/s' : unable to find required resolvers 'dsn'",
+            "[ALERT] backend 'b', server 's': unable to find required resolvers 'dsn'",
         ],
     ),
     (

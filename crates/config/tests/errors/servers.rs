@@ -11,8 +11,8 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
     (
         "backend b\n server s _http._tcp.test\n server t no-such-host.invalid:80 init-addr none\n server u no-such-host.invalid:80 init-addr last\n",
         &[
-            "[ALERT] [2] : 'server b/s' : no method found to resolve address '_http._tcp.test'.",
-            "[ALERT] [4] : 'server b/u' : no method found to resolve address 'no-such-host.invalid'.",
+            "[ALERT] [test.cfg:2] : 'server b/s' : no method found to resolve address '_http._tcp.test'.",
+            "[ALERT] [test.cfg:4] : 'server b/u' : no method found to resolve address 'no-such-host.invalid'.",
         ],
     ),
     (
@@ -91,16 +91,16 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
     ),
     (
         "backend b\n server x 1.1.1.1:1\n server y 1.1.1.1:1 track nope\n",
-        &["[ALERT] [3] : 'server b/y' : unable to find required server 'nope' for tracking."],
+        &["[ALERT] [test.cfg:3] : 'server b/y' : unable to find required server 'nope' for tracking."],
     ),
     (
         "backend b\n server y 1.1.1.1:1 track c/x\n",
-        &["[ALERT] [2] : 'server b/y' : unable to find required proxy 'c' for tracking."],
+        &["[ALERT] [test.cfg:2] : 'server b/y' : unable to find required proxy 'c' for tracking."],
     ),
     (
         "backend b\n server x 1.1.1.1:1\n server y 1.1.1.1:1 track b/x\n",
         &[
-            "[ALERT] [3] : 'server b/y' : unable to use b/x for tracking as it does not have any check nor agent enabled.",
+            "[ALERT] [test.cfg:3] : 'server b/y' : unable to use b/x for tracking as it does not have any check nor agent enabled.",
         ],
     ),
     ("backend b\n server x 1.1.1.1:1 check\n server y 1.1.1.1:1 track z\n server z 1.1.1.1:1 track x\n", &[]),
@@ -108,16 +108,16 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
     (
         "backend b\n server x 1.1.1.1:1 track x\n",
         &[
-            "[ALERT] [2] : 'server b/x' : unable to track b/x as it belongs to a tracking chain looping back to b/x.",
+            "[ALERT] [test.cfg:2] : 'server b/x' : unable to track b/x as it belongs to a tracking chain looping back to b/x.",
         ],
     ),
     (
         "backend b\n server x 1.1.1.1:1 check track y\n server y 1.1.1.1:1 check\n",
-        &["[ALERT] [2] : 'server b/x' : unable to enable checks and tracking at the same time!"],
+        &["[ALERT] [test.cfg:2] : 'server b/x' : unable to enable checks and tracking at the same time!"],
     ),
     (
         "backend b\n server x name.invalid:80\n",
-        &["[ALERT] [2] : 'server b/x' : could not resolve address 'name.invalid'."],
+        &["[ALERT] [test.cfg:2] : 'server b/x' : could not resolve address 'name.invalid'."],
     ),
     (
         "listen l\n bind :8 id 4\n bind :9 id 4\n",

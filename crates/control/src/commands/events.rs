@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use state::Ring;
 use state::ring::Reader;
 
-use crate::call::{Call, Follow, Reply, denied, error};
+use crate::call::{Call, Follow, Reply, denied, error, warning};
 use crate::sinks::{STANDARD, lost};
 use crate::view::Level;
 
 pub(crate) fn show_events(call: &mut Call<'_>) -> Reply {
     let view = call.runtime.view();
-    let Some(name) = call.args.first() else { return Reply::Text(sinks(&view.rings)) };
+    let Some(name) = call.args.first() else { return warning(sinks(&view.rings)) };
     // Anyone may see which sinks there are; what is in them may be anybody's requests.
     if call.settings.level < Level::Operator {
         return denied();

@@ -161,6 +161,9 @@ fn add(call: &mut Call<'_>, kind: Kind) -> Reply {
         (Kind::Map, _) => vec![(key.as_bytes().into(), Some(value.as_bytes().into()))],
         (Kind::Acl, _) => vec![(key.as_bytes().into(), None)],
     };
+    if let Some(why) = entries.iter().find_map(|(key, _)| list.check(key).err()) {
+        return error(format!("{}.", why.replace('`', "'")));
+    }
     let add_now = |entries: Vec<Entry>| {
         entries.iter().for_each(|(key, value)| list.add(key, value.as_deref()));
         Reply::Done

@@ -495,7 +495,7 @@ pub(crate) fn experimental_mode(call: &mut Call<'_>) -> Reply {
 
 fn switch(word: &str, name: &str, mode: &mut bool) -> Reply {
     match word {
-        "" => return Reply::Text(format!("{name} is {}", if *mode { "ON" } else { "OFF" })),
+        "" => return info(format!("{name} is {}", if *mode { "ON" } else { "OFF" })),
         "on" => *mode = true,
         "off" => *mode = false,
         _ => return error(format!("'{name}' expects 'on' or 'off'.")),

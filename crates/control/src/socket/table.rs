@@ -7,7 +7,7 @@ use std::sync::Arc;
 use base::support::Support;
 use runtime::watchdog;
 
-use crate::call::{Call, Reply, Settings, denied, error};
+use crate::call::{Call, Reply, Settings, denied, error, info};
 use crate::commands::{
     anonymized, authorities, backends, caches, captured, certificates, clearing, debug, descriptors, events,
     handshakes, http_client, inside, lists, measures, orders, patterns, peers, rare, reloads, servers, sets,
@@ -277,15 +277,15 @@ pub(crate) fn run(
         if let Some(answer) = runtime.scripts().and_then(|scripts| scripts.run(words)) {
             return Reply::Later(Box::pin(async move { Reply::Text(answer.await) }));
         }
-        let found = matching(words);
-        let all = found.is_empty();
+        let scripted = scripted(runtime, words);
+        let all = matching(words).is_empty() && scripted.is_empty();
         let first = words.first().map_or("", String::as_str);
         let title = if all {
             format!("Unknown command: '{first}'. Please enter one of the following commands only:")
         } else {
             format!("Unknown command: '{first}', but maybe one of the following ones is a better match:")
         };
-        return error(listing(&title, words));
+        return info(listing(&title, words, &scripted));
     };
     // The mode is asked for before the level, as HAProxy does: what is missing is told in the same
     // order.
@@ -351,11 +351,20 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// The help text: a title, the commands that match, and those always shown. Every level sees all
-/// commands.
-fn listing(title: &str, words: &[String]) -> String {
+/// The usage of the scripts' commands that begin with the first of `words`, or of all without words.
+fn scripted(runtime: &Arc<Runtime>, words: &[String]) -> Vec<String> {
+    let all = runtime.scripts().map_or_else(Vec::new, |scripts| scripts.usages());
+    let is_meant = |path: &str| {
+        words.first().is_none_or(|first| path.split(' ').next().is_some_and(|word| word == first))
+    };
+    all.into_iter().filter(|(path, _)| is_meant(path)).map(|(_, usage)| usage).collect()
+}
+
+/// The help text: a title, the commands that match, those of scripts, and those always shown. Every
+/// level sees all commands.
+fn listing(title: &str, words: &[String], scripted: &[String]) -> String {
     let mut shown = if words.is_empty() { Vec::new() } else { matching(words) };
-    if shown.is_empty() {
+    if shown.is_empty() && (words.is_empty() || scripted.is_empty()) {
         shown = COMMANDS.iter().filter(|command| command.mode == Mode::Normal).collect();
     }
     shown.retain(|command| !LAST.contains(&command.words) && command.words != "_getsocks");
@@ -365,11 +374,15 @@ fn listing(title: &str, words: &[String]) -> String {
         let call = format!("{} {}", command.words, command.usage);
         let _ = writeln!(out, "  {:<40}: {}", call.trim_end(), command.text);
     }
+    for usage in scripted {
+        let _ = writeln!(out, "  {usage}");
+    }
     out
 }
 
 fn help(call: &mut Call<'_>) -> Reply {
-    Reply::Text(listing("The following commands are valid at this level:", call.args))
+    let scripted = scripted(call.runtime, call.args);
+    info(listing("The following commands are valid at this level:", call.args, &scripted))
 }
 
 /// A command as lists and references show it.

@@ -103,6 +103,10 @@ fn facts(number: RawFd) -> Option<TcpFacts> {
 }
 
 impl sample::Sockets for Sockets<'_> {
+    fn unique_id_format(&self) -> Option<&dyn sample::env::Text> {
+        self.client.frontend.unique_id_format.as_ref().map(|format| format as _)
+    }
+
     fn client_tcp(&self) -> Option<TcpFacts> {
         facts(self.client()?)
     }

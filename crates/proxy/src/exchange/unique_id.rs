@@ -7,8 +7,15 @@ use crate::exchange::{Exchange, view};
 pub(crate) fn make(client: &Client, x: &mut Exchange) {
     let Some(format) = &client.frontend.unique_id_format else { return };
     if x.txn.unique_id.is_none() {
-        let mut id = Vec::new();
-        view::with(client, x, |env| format.render(env, &mut id));
+        // A rule may have used it already.
+        let id = x.txn.early_id.take().map_or_else(
+            || {
+                let mut id = Vec::new();
+                view::with(client, x, |env| format.render(env, &mut id));
+                id
+            },
+            Vec::from,
+        );
         x.txn.unique_id = x.txn.keep(&id);
     }
 }

@@ -116,8 +116,9 @@ fn is_counted(bytes: &[u8], only_lines: bool) -> bool {
 /// What should be a length is none.
 fn next_frame(bytes: &[u8], only_lines: bool) -> Result<Option<Frame>, ()> {
     if !is_counted(bytes, only_lines) {
-        let end = memchr::memchr(b'\n', bytes);
-        return Ok(end.map(|end| Frame { start: 0, end, next: end + 1 }));
+        let Some(feed) = memchr::memchr(b'\n', bytes) else { return Ok(None) };
+        let end = if bytes[..feed].ends_with(b"\r") { feed - 1 } else { feed };
+        return Ok(Some(Frame { start: 0, end, next: feed + 1 }));
     }
     let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
     match bytes.get(digits) {
@@ -225,6 +226,8 @@ mod tests {
         let cases: &[Case] = &[
             (b"<1>a\nb", false, frame(0, 4, 5)),
             (b"<1>a", false, Ok(None)),
+            (b"<1>a\r\nb", false, frame(0, 4, 6)),
+            (b"\r\n", false, frame(0, 0, 2)),
             (b"3 a\nbc", false, frame(2, 5, 5)),
             (b"3 a\n", false, Ok(None)),
             (b"3", false, Ok(None)),

@@ -14,6 +14,11 @@ pub(crate) fn set_bandwidth_limit(context: &mut Context<'_, '_, '_>) -> Parsed {
         Diagnostic::alert(format!("there is no bandwidth filter `{}` here", name.text))
             .at(name.span)
             .help("`filter bwlim-in` and `filter bwlim-out` declare them, in the same proxy")
+            .haproxy_whole(format!(
+                "Proxy '{}': unable to find bwlim filter '{}' referenced by set-bandwidth-limit rule.",
+                context.scope.proxy.map_or("", |proxy| &proxy.name),
+                name.text
+            ))
     })?;
     let (mut limit, mut period) = (None, None);
     loop {
@@ -74,6 +79,10 @@ pub(crate) fn do_resolve(context: &mut Context<'_, '_, '_>) -> Parsed {
         let known = names.resolvers_names();
         at(format!("there is no resolvers section `{section}`"))
             .did_you_mean(suggest(section, known.iter().map(|name| &**name)))
+            .haproxy_whole(format!(
+                "Proxy '{}': Can't find resolvers section '{section}' for do-resolve action.",
+                context.scope.proxy.map_or("", |proxy| &proxy.name)
+            ))
     })?;
     Ok(Action::Resolve { section, prefer, var, name: Box::new(context.expression()?) })
 }

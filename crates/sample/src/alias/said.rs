@@ -23,7 +23,7 @@ pub(super) fn response_cookie(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
 }
 
 pub(super) fn unique_id(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
-    write_bytes(kept(env, |transaction| transaction.unique_id).unwrap_or_default(), flags, out);
+    write_bytes(env.unique_id().unwrap_or_default(), flags, out);
 }
 
 /// What a log may not show of a request line.

@@ -179,8 +179,7 @@ fn txn_redispatched<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option
 }
 
 fn unique_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    let transaction = env.transaction?;
-    transaction.kept(transaction.unique_id).map(Value::str)
+    env.unique_id().map(Value::str)
 }
 
 fn strm_is_htx<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {

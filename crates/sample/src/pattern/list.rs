@@ -334,9 +334,24 @@ impl List {
         self.watchers.tell(Change::Add);
     }
 
-    /// Adds `key` unless it is there (`http-request add-acl`).
+    /// Checks `key` as a pattern for each way in which the configuration looks into the list.
+    ///
+    /// # Errors
+    /// A way that cannot take it, and why.
+    pub fn check(&self, key: &[u8]) -> Result<(), String> {
+        let mut entries = Entries::default();
+        let slot = entries.push(key, None);
+        let check = |indexed: &Indexed| match indexed.index {
+            Some(_) => Index::new(indexed.method, indexed.ignore_case).insert(slot, &entries),
+            None => Ok(()),
+        };
+        self.read(|contents| contents.indexed.iter().try_for_each(check))
+    }
+
+    /// Adds `key` unless it is there (`http-request add-acl`) or is not a pattern for the list.
     pub fn add_once(&self, key: &[u8]) {
-        if self.read(|contents| contents.keys.find(key, &contents.entries).is_some()) {
+        let is_there = self.read(|contents| contents.keys.find(key, &contents.entries).is_some());
+        if is_there || self.check(key).is_err() {
             return;
         }
         self.change(|contents| {
@@ -347,7 +362,8 @@ impl List {
         self.watchers.tell(Change::Add);
     }
 
-    /// Sets the value of every line with `key`, or adds one (`http-request set-map`).
+    /// Sets the value of every line with `key`, or adds one (`http-request set-map`) if `key` is a
+    /// pattern for the list.
     pub fn set_or_add(&self, key: &[u8], value: &[u8]) {
         // Often the value is there already: nothing is written then, and no reader kept waiting.
         let same = |contents: &Contents| {
@@ -355,6 +371,10 @@ impl List {
             slots.peek().is_some() && slots.all(|slot| contents.entries.value(slot) == Some(value))
         };
         if self.read(same) {
+            return;
+        }
+        let is_there = self.read(|contents| contents.keys.find(key, &contents.entries).is_some());
+        if !is_there && self.check(key).is_err() {
             return;
         }
         let is_new = self.change(|contents| {

@@ -23,7 +23,7 @@ pub(crate) struct Networks {
 /// Reads a pattern; the error says what it is not.
 fn parse(pattern: &[u8]) -> Result<Network, String> {
     let text = String::from_utf8_lossy(pattern);
-    Network::parse(&text).map_err(|_| format!("`{text}` is neither an IP address nor a network"))
+    Network::parse(&text).map_err(|_| format!("`{text}` is not a valid IPv4 or IPv6 address"))
 }
 
 /// The length of a mask without holes.

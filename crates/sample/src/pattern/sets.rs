@@ -47,7 +47,7 @@ impl PatternSets {
         if is_virtual {
             return Ok(self.register(Origin::Virtual(path.into()), is_map, Entries::default()));
         }
-        let failed = |error: String| format!("cannot read the patterns in `{path}`: {error}");
+        let failed = |error: String| format!("failed to open pattern file <{path}>: {error}");
         let entries = match read(path) {
             Ok(text) => Entries::load(text, is_map).map_err(failed)?,
             Err(_) if optional => Entries::default(),
@@ -73,7 +73,7 @@ impl PatternSets {
         let mut unread = None;
         let list = self.file(name, is_map, |path| {
             read(path).or_else(|error| {
-                unread = Some(format!("cannot read the patterns in `{path}`: {error}"));
+                unread = Some(format!("failed to open pattern file <{path}>: {error}"));
                 Ok(Vec::new())
             })
         })?;

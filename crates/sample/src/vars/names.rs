@@ -43,9 +43,7 @@ impl Variables {
     /// The variable `text` (`txn.foo`). The error says what is wrong with the name.
     pub fn resolve(&mut self, text: &str) -> Result<Var, String> {
         let Some((scope, name)) = text.split_once('.') else {
-            return Err(format!(
-                "invalid variable name `{text}`: a variable is written `<scope>.<name>` with a scope among proc, sess, txn, req, res and check"
-            ));
+            return Err(no_scope(text));
         };
         if name.is_empty()
             || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'))
@@ -62,11 +60,7 @@ impl Variables {
             "res" => VarScope::Response,
             "check" => VarScope::Check,
             "psess" | "ptxn" | "preq" | "pres" => return Ok(Var::Parent),
-            other => {
-                return Err(format!(
-                    "invalid variable name `{text}`: `{other}` is no scope; they are proc, sess, txn, req, res and check"
-                ));
-            }
+            _ => return Err(no_scope(text)),
         };
         let next = &mut self.next[scope as usize];
         let mentioned = &self.mentioned.0;
@@ -232,4 +226,12 @@ impl Variables {
         list.sort_by(|left, right| (left.0 as u8, &left.1).cmp(&(right.0 as u8, &right.1)));
         list
     }
+}
+
+/// HAProxy's wording for a name without a scope.
+fn no_scope(text: &str) -> String {
+    format!(
+        "invalid variable name `{text}`. A variable name must start with its scope. The scope can be 'proc', '(p)sess', \
+         '(p)txn', '(p)req', '(p)res' or 'check'"
+    )
 }
