@@ -259,7 +259,7 @@ fn where_checks_and_agents_ask_is_set_shown_and_put_back() {
         ("agent-addr name.invalid",        "invalid addr 'name.invalid'\n"),
         ("agent-addr 2001:db8::1 port 82", ""),
         ("agent-send hello",               ""),
-        ("ssl on",                         "'set server <srv> ssl' cannot be set. default-server should define ssl settings.\n"),
+        ("ssl on",                         "'set server <srv> ssl' cannot be set.  default-server should define ssl settings\n"),
     ];
     for (words, answer) in cases {
         let said = ask(&runtime, &format!("set server be/s1 {words}\n"));

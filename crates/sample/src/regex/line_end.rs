@@ -113,7 +113,7 @@ mod tests {
         let cases: &[(&str, &str, bool, &str)] = &[
             ("a$", "ba\n", false, "bX\n"),
             ("$", "a\n", false, "aX\n"),
-            ("$", "a\n", true, "aX\nX"),
+            ("$", "a\n", true, "aXX\nX"),
             ("a", "aa\n", true, "XX\n"),
             ("(a|b$)", "abb\n", true, "XbX\n"),
             ("a$", "a", true, "X"),
