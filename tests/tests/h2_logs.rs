@@ -30,7 +30,7 @@ fn breaches_are_logged_as_far_as_the_configuration_says() {
         client.send(DATA, 0, 0, b"");
         assert_eq!(client.next_of(GOAWAY).number(4), PROTOCOL_ERROR);
         client.rest();
-        // No stream came of them: there is no status, and no time went by.
+        // Without a stream there is no status and no time.
         let bad = || weir.messages().matches("-1/-1/0/0 0 PR-- ").count();
         let expected = usize::from(of_streams) + usize::from(of_connections);
         assert!(eventually(|| bad() == expected), "{level}: {}", weir.messages());

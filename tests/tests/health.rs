@@ -71,7 +71,7 @@ fn an_agent_that_says_maintenance_says_it_for_the_servers_that_track_too() {
     ask(&socket, "set server b/v state maint");
     assert!(ask(&socket, "del server b/t").contains("other configuration elements"));
     assert!(ask(&socket, "del server b/v").contains("Server deleted."));
-    // One that was added at run time counts as well, as long as it is there.
+    // A server added at run time counts too until it is deleted.
     let added = format!("add server b/w 127.0.0.1:{} track b/s", origin.port());
     let (_weir, socket, _) =
         start(&format!("backend b\n server s 127.0.0.1:{} check inter 1h\n", origin.port()));

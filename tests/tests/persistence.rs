@@ -163,8 +163,8 @@ fn cookies_are_set_taken_away_and_kept_from_caches_as_in_haproxy() {
     }
 }
 
-/// The date that is so many seconds from now, as cookies have it: units of four seconds, in five digits
-/// of six bits.
+/// The date `from_now` seconds ahead in the form of cookies: units of four seconds, in five digits of
+/// six bits.
 fn date(from_now: i64) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_secs() as i64;

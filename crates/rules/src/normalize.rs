@@ -128,7 +128,7 @@ fn percent(text: &[u8], strict: bool, decode: bool) -> Result<Vec<u8>, ()> {
 
 fn sort_query(query: &[u8]) -> Vec<u8> {
     let Some(pairs) = query.strip_prefix(b"?") else { return query.to_vec() };
-    // Nothing behind the last `&` is no parameter.
+    // A trailing `&` ends the last parameter.
     let pairs = pairs.strip_suffix(b"&").unwrap_or(pairs);
     let mut pairs: Vec<&[u8]> = pairs.split(|&byte| byte == b'&').collect();
     let name = |pair: &&[u8]| pair.split(|&byte| byte == b'=').next().unwrap_or_default().to_vec();

@@ -161,7 +161,7 @@ impl Expression {
         self.gives
     }
 
-    /// Where its fetch may be used.
+    /// The places that its fetch may be used in.
     pub(crate) fn columns(&self) -> Columns {
         self.fetch.columns
     }

@@ -122,7 +122,7 @@ impl Regex {
         Some(out)
     }
 
-    /// Appends to `out` what is before the first match from `at` on, and its replacement; returns the
+    /// Appends the text before the first match from `at` on and its replacement to `out`; returns the
     /// end of the match.
     fn replace_at(
         &self,

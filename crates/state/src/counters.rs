@@ -124,7 +124,7 @@ pub struct FrontendCounters {
     pub denied_connections: Count,
     /// Sessions refused by `tcp-request session` rules (`dses`).
     pub denied_sessions: Count,
-    /// What servers had no part in (`reqbout`, `resbin`).
+    /// Bytes without a server (`reqbout`, `resbin`).
     pub unrelayed: Unrelayed,
     /// Sessions in TCP mode that rules made HTTP/1 sessions (`h1sess`).
     pub switched: Count,
@@ -158,7 +158,7 @@ pub struct ListenerCounters {
     pub denied_connections: Count,
     /// Sessions refused by rules.
     pub denied_sessions: Count,
-    /// What servers had no part in (`reqbout`, `resbin`).
+    /// Bytes without a server (`reqbout`, `resbin`).
     pub unrelayed: Unrelayed,
 }
 

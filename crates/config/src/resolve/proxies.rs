@@ -273,7 +273,7 @@ fn server_state(settings: &Settings<'_>, context: &Context<'_>) -> StateFile {
     }
 }
 
-/// `stats auth` and `stats realm` make rules for the page of their own.
+/// `stats auth` and `stats realm` already imply rules for the page.
 fn refuse_two_ways_of_access(proxy: &Pending<'_>, rules: &RuleSet, context: &mut Context<'_>) {
     let stats = &proxy.settings.stats;
     if rules.is_empty() || stats.users.is_empty() && stats.realm.is_none() {

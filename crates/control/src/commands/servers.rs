@@ -46,15 +46,9 @@ pub(crate) fn add(call: &mut Call<'_>) -> Reply {
     }
 }
 
-/// Whether the configuration names it, or another server tracks it.
-pub(crate) fn is_referenced(server: &Server) -> bool {
-    let tracks = |other: &Server| !other.removed.load(Relaxed);
-    server.referenced.load(Relaxed) || server.followers().iter().any(|(_, other)| tracks(other))
-}
-
 /// Why a server may not be removed whatever is waited for.
 fn obstacle(server: &Server) -> Option<&'static str> {
-    if is_referenced(server) {
+    if server.is_referenced() {
         return Some(
             "This server cannot be removed at runtime due to other configuration elements pointing to it.",
         );

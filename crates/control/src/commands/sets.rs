@@ -12,7 +12,7 @@ use state::{Admin, Server};
 
 use crate::admin;
 use crate::call::{Call, Reply, Severity, denied, error, info};
-use crate::commands::{places, servers};
+use crate::commands::places;
 use crate::view::{Level, ProxyView, Runtime, SeverityOutput, View};
 
 /// The server that `backend/server` names, or the error.
@@ -163,7 +163,7 @@ fn rename(proxy: &ProxyView, server: &Server, name: &str) -> Reply {
     if name.chars().any(|c| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':'))) {
         return error("Server name contains invalid characters.");
     }
-    if servers::is_referenced(server) {
+    if server.is_referenced() {
         return error(
             "Cannot rename: server's name is statically referenced (use-server, track, or sample argument).",
         );

@@ -79,7 +79,7 @@ pub(crate) struct Bound {
     pub(crate) again: bool,
 }
 
-/// What the request's cookie named.
+/// The server that the request's cookie named.
 #[derive(Default)]
 pub(crate) enum Seen {
     /// There was none.

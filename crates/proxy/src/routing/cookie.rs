@@ -39,7 +39,7 @@ fn write_date(units: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads the five digits at the beginning of `text`, as HAProxy does: what follows them is ignored.
+/// Reads the five digits at the beginning of `text`, as HAProxy does, and ignores the rest.
 fn read_date(text: &[u8]) -> Option<u64> {
     text.get(..5)?.iter().try_fold(0u64, |units, byte| {
         let digit = DIGITS.iter().position(|digit| digit == byte)?;
