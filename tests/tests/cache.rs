@@ -206,8 +206,9 @@ fn rules_behind_the_one_that_found_it_have_their_say() {
     let (_weir, port) = around(
         &origin,
         "",
-        " http-request deny if { req.hdr(x-no) -m found }\n http-response add-header x-rule yes\n\
-         http-response deny status 418 if { req.hdr(x-bad) -m found } { res.cache_hit }\n",
+        " http-request deny if { req.hdr(x-no) -m found }\n http-request set-var(txn.bad) bool(true) if { req.hdr(x-bad) -m found }\n\
+         http-response add-header x-rule yes\n\
+         http-response deny status 418 if { var(txn.bad) -m bool } { res.cache_hit }\n",
     );
     ok(get(port, "/"));
     assert_eq!(ok(get(port, "/")).header("x-rule"), Some("yes"));

@@ -71,6 +71,18 @@ fn an_agent_that_says_maintenance_says_it_for_the_servers_that_track_too() {
     ask(&socket, "set server b/v state maint");
     assert!(ask(&socket, "del server b/t").contains("other configuration elements"));
     assert!(ask(&socket, "del server b/v").contains("Server deleted."));
+    // A server added at run time counts too until it is deleted.
+    let added = format!("add server b/w 127.0.0.1:{} track b/s", origin.port());
+    let (_weir, socket, _) =
+        start(&format!("backend b\n server s 127.0.0.1:{} check inter 1h\n", origin.port()));
+    assert!(ask(&socket, &added).contains("New server registered."));
+    ask(&socket, "set server b/s state maint");
+    for command in ["del server b/s", "wait 10ms srv-removable b/s"] {
+        assert!(ask(&socket, command).contains("other configuration elements"), "{command}");
+    }
+    assert!(ask(&socket, "set server b/s name other").contains("Cannot rename"));
+    assert!(ask(&socket, "del server b/w").contains("Server deleted."));
+    assert!(ask(&socket, "del server b/s").contains("Server deleted."));
 }
 
 #[test]

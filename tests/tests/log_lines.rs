@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, TcpStream};
 
 use weir_tests::client::Client;
 use weir_tests::logs::{Collector, DEFAULTS, GLOBAL, frontend, get};
-use weir_tests::{Weir, free_port};
+use weir_tests::{Origin, Weir, free_port};
 
 #[test]
 fn connections_that_never_become_a_stream_are_logged_too() {
@@ -251,7 +251,7 @@ fn what_is_no_request_is_logged_as_an_error_of_the_connection() {
     }
     // A request that is one is told of at the steps asked for, whatever becomes of it.
     get(ports[0], "/");
-    assert_eq!(collector.next(), "usual txn_accept -1 ----\n");
+    assert_eq!(collector.next(), "usual txn_accept 0 ----\n");
     get(ports[2], "/");
     get(ports[1], "/");
     assert_eq!(collector.next(), "usual txn_close 200 LR--\n");
@@ -292,4 +292,85 @@ fn as_much_of_a_uri_is_logged_as_was_asked_for() {
         get(port, &format!("/{}", "a".repeat(3000)));
         assert_eq!(collector.next(), format!("GET /{}\n", "a".repeat(length - 5)), "{said}");
     }
+}
+
+#[test]
+fn lines_on_the_way_have_the_times_that_are_over() {
+    let collector = Collector::new();
+    let (port, origin) = (free_port(), Origin::text("ok"));
+    let _weir = Weir::start(
+        &format!(
+            "{GLOBAL}{DEFAULTS}frontend f\n  bind 127.0.0.1:{port}\n  option dontlognull\n  log 127.0.0.1:{} format raw local0\n  \
+             log-steps accept,request,connect,response,close\n  log-format \"%OG %TR/%Tq/%Tw/%Tc/%Tr/%Ta/%Tt %ST %B\"\n  \
+             http-request do-log\n  http-response do-log\n  http-after-response do-log\n  default_backend b\n\
+             backend b\n  http-request do-log\n  server s 127.0.0.1:{}\n",
+            collector.port(),
+            origin.port()
+        ),
+        &[port],
+    );
+    get(port, "/");
+    // The probe of the port leaves the first line.
+    let mut lines: Vec<String> = (0..9).map(|_| collector.next()).collect();
+    lines.retain(|line| !line.starts_with("txn_accept") || line.contains("-1/-1/-1/-1/-1/0/0 0 0"));
+    let shape = |line: &String| {
+        let mut words = line.trim_end().split(' ');
+        let (step, times) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let known = times.split('/').take(5).map(|time| if time == "-1" { '-' } else { '+' });
+        let lasts = if times.ends_with("/0/0") { "" } else { " lasts" };
+        format!("{step} {}{lasts} {}", known.collect::<String>(), words.next().unwrap_or_default())
+    };
+    let shown: Vec<String> = lines.iter().map(shape).map(|line| line.replace(" lasts", "")).collect();
+    assert_eq!(
+        shown,
+        [
+            "txn_accept ----- 0",
+            "txn_request ----- -1",
+            "http-req ----- -1",
+            "http-req ----- -1",
+            "txn_connect ++++- -1",
+            "http-res +++++ 200",
+            "http-after-res +++++ 200",
+            "txn_response +++++ 200",
+            "txn_close +++++ 200",
+        ]
+    );
+    let before =
+        lines.iter().filter(|line| !line.starts_with("txn_response") && !line.starts_with("txn_close"));
+    assert!(before.clone().count() == 7 && before.clone().all(|line| line.contains("/0/0 ")), "{lines:?}");
+    assert!(lines.iter().all(|line| !line.contains('+')), "{lines:?}");
+}
+
+#[test]
+fn a_request_without_a_backend_has_no_time_of_the_request() {
+    let collector = Collector::new();
+    let port = free_port();
+    let _weir = Weir::start(
+        &format!(
+            "{GLOBAL}{DEFAULTS}frontend f\n  bind 127.0.0.1:{port}\n  option dontlognull\n  log 127.0.0.1:{} format raw local0\n  \
+             log-format \"%TR/%Tq/%Tw/%Tc/%Tr %ST %tsc\"\n",
+            collector.port()
+        ),
+        &[port],
+    );
+    for _ in 0..2 {
+        Client::connect(port).send("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").read_to_end();
+        assert_eq!(collector.next(), "-1/-1/-1/-1/-1 503 SC--\n");
+    }
+}
+
+#[test]
+fn so_name_is_the_name_that_a_bind_line_gives() {
+    let ports = [free_port(), free_port()];
+    let _weir = Weir::start(
+        &format!(
+            "{GLOBAL}{DEFAULTS}frontend f\n  bind 127.0.0.1:{}\n  bind 127.0.0.1:{} name door\n  \
+             http-request return status 200 content-type text/plain lf-string \"%[so_name] %[so_id]\" if {{ so_name -m found }}\n  \
+             http-request return status 200 content-type text/plain lf-string \"none %[so_id]\"\n",
+            ports[0], ports[1]
+        ),
+        &ports,
+    );
+    let body = |port| weir_tests::client::get(port, "/").expect("a response").text();
+    assert_eq!(ports.map(body), ["none 1", "door 2"]);
 }

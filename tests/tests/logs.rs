@@ -97,6 +97,29 @@ fn a_full_ring_before_a_server_that_is_away_drops_new_messages_and_counts_them()
 }
 
 #[test]
+fn a_message_of_a_ring_is_as_long_as_its_maxlen() {
+    let (port, collector) = (free_port(), weir_tests::logs::Collector::new());
+    let weir = Weir::start(
+        &format!(
+            "{GLOBAL}{DEFAULTS}{}ring r\n  format raw\n  maxlen 40\n",
+            frontend(
+                port,
+                &format!("log ring@r local0\n  log 127.0.0.1:{} len 80 format raw local0", collector.port())
+            )
+        ),
+        &[port],
+    );
+    let path = format!("/{}", "x".repeat(120));
+    get_in_turn(&mut Client::connect(port), &[&path, "/short"]);
+    let whole = format!("path={path}");
+    let shown = || weir.ask("show events r");
+    let expected = format!("{}\npath=/short", &whole[..40]);
+    assert!(eventually(|| shown().trim_end() == expected), "{}", shown());
+    // Lines that are sent end with a line feed, which counts.
+    assert_eq!(collector.next(), format!("{}\n", &whole[..79]));
+}
+
+#[test]
 fn events_are_shown_as_they_come_until_anything_is_said() {
     let port = free_port();
     let weir = Weir::start(&format!("{GLOBAL}{DEFAULTS}{}", frontend(port, "log ring@buf0 local0")), &[port]);

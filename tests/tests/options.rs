@@ -312,6 +312,33 @@ fn a_forwarded_header_holds_only_names_and_addresses_whatever_an_expression_give
 }
 
 #[test]
+fn option_forwarded_adds_its_hop_to_the_line_that_is_there() {
+    let (origin, port) = (Origin::echo(), free_port());
+    let text = format!(
+        "defaults\n  mode http\n  timeout client 20s\n  timeout connect 10s\n  timeout server 20s\n\
+         listen l\n  bind 127.0.0.1:{port}\n  option forwarded for\n  server s 127.0.0.1:{}\n",
+        origin.port()
+    );
+    let _weir = Weir::start(&text, &[port]);
+    for (sent, expected) in [
+        ("", &["for=127.0.0.1"][..]),
+        ("Forwarded: for=a\r\n", &["for=a,for=127.0.0.1"]),
+        ("Forwarded: for=a, for=b\r\n", &["for=a, for=b,for=127.0.0.1"]),
+        ("Forwarded: for=a\r\nX: y\r\nForwarded: for=b\r\n", &["for=a", "for=b,for=127.0.0.1"]),
+        ("Forwarded:\r\n", &["", "for=127.0.0.1"]),
+    ] {
+        let answer = weir_tests::client::exchange(port, &format!("GET / HTTP/1.1\r\nHost: h\r\n{sent}\r\n"));
+        let seen = answer.expect("a response").text();
+        let fields = seen.lines().filter_map(|line| line.split_once(':'));
+        let hops: Vec<&str> = fields
+            .filter(|(name, _)| name.eq_ignore_ascii_case("forwarded"))
+            .map(|(_, value)| value.trim())
+            .collect();
+        assert_eq!(hops, expected, "{sent}: {seen}");
+    }
+}
+
+#[test]
 fn a_client_that_tells_both_lengths_keeps_its_connection_where_that_is_meant() {
     let ports = [free_port(), free_port()];
     let run = |port: u16, global: &str| {

@@ -1,5 +1,7 @@
 //! What keeps a client with its server: connections bound by authentication, cookies.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use weir_tests::client::Client;
 use weir_tests::scene::{LAST, Scene};
 use weir_tests::{Origin, Weir, free_port};
@@ -161,18 +163,98 @@ fn cookies_are_set_taken_away_and_kept_from_caches_as_in_haproxy() {
     }
 }
 
+/// The date `from_now` seconds ahead in the form of cookies: units of four seconds, in five digits of
+/// six bits.
+fn date(from_now: i64) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_secs() as i64;
+    let units = (now + from_now + 3) / 4;
+    (0..5).rev().map(|place| char::from(DIGITS[(units >> (6 * place)) as usize & 63])).collect()
+}
+
 #[test]
 fn the_date_of_a_cookies_first_time_stays() {
-    // A date far ahead is never too old.
+    let (ahead, before) = (date(600), date(-600));
+    let with = |cookie: &str, sent: String| cookies(cookie, "cookie c1", &sent, "");
     let (state, fields) =
-        cookies("insert maxidle 1h maxlife 1h", "cookie c1", "Cookie: SRV=c1|bAAAA|bAAAA\r\n", "");
+        with("insert maxidle 1h maxlife 1h", format!("Cookie: SRV=c1|{ahead}|{before}\r\n"));
     assert_eq!((state.as_str(), fields.len()), ("VN", 0), "nothing is to be refreshed: {fields:?}");
-    let (state, fields) = cookies("insert maxlife 1h", "cookie c1", "Cookie: SRV=c1|AAAAA|bAAAA\r\n", "");
+    let (state, fields) = with("insert maxlife 1h", format!("Cookie: SRV=c1|AAAAA|{before}\r\n"));
     assert_eq!(state, "VN", "{fields:?}");
-    let (state, fields) =
-        cookies("insert maxidle 1h maxlife 1h", "cookie c1", "Cookie: SRV=c1|AAAAA|bAAAA\r\n", "");
+    let (state, fields) = with("insert maxidle 1h maxlife 1h", format!("Cookie: SRV=c1|AAAAA|{before}\r\n"));
     assert_eq!(state, "VU");
-    assert!(fields[0].ends_with("|bAAAA; path=/"), "{fields:?}");
+    assert!(fields[0].ends_with(&format!("|{before}; path=/")), "{fields:?}");
+}
+
+#[test]
+fn a_cookie_dated_more_than_a_day_ahead_is_too_old() {
+    const HOUR: i64 = 3600;
+    for (cookie, last, first, state) in [
+        ("insert maxidle 1h", 23 * HOUR, 0, "VN"),
+        ("insert maxidle 1h", 25 * HOUR, 0, "EI"),
+        ("insert maxlife 1h", 0, 23 * HOUR, "VN"),
+        ("insert maxlife 1h", 0, 25 * HOUR, "OI"),
+        ("insert maxidle 1h maxlife 1h", 25 * HOUR, 25 * HOUR, "OI"),
+        // Dates that no limit concerns.
+        ("insert maxidle 1h", 60, 25 * HOUR, "VU"),
+        ("insert maxlife 1h", 25 * HOUR, 60, "VN"),
+    ] {
+        let (last, first) = (date(last), date(first));
+        let with_first = cookie.contains("maxlife") || state == "VU";
+        let dates = if with_first { format!("{last}|{first}") } else { last.clone() };
+        let sent = format!("Cookie: SRV=c1|{dates}\r\n");
+        let (found, _) = cookies(cookie, "cookie c1", &sent, "");
+        assert_eq!(found, state, "{cookie}, {sent}");
+    }
+}
+
+#[test]
+fn a_cookie_that_was_too_old_begins_another_life() {
+    let old = date(-7200);
+    let sent = format!("Cookie: SRV=c1|{old}|{old}\r\n");
+    for cookie in ["insert maxlife 1h", "insert maxidle 1h maxlife 9h"] {
+        let (_, fields) = cookies(cookie, "cookie c1", &sent, "");
+        assert!(fields.len() == 1 && !fields[0].contains(&old), "{cookie}: {fields:?}");
+    }
+}
+
+#[test]
+fn what_follows_the_five_digits_of_a_date_is_ignored() {
+    let sent = format!("Cookie: SRV=c1|{}x|{}y|z\r\n", date(60), date(0));
+    let (state, fields) = cookies("insert maxidle 1h maxlife 1h", "cookie c1", &sent, "");
+    assert_eq!((state.as_str(), fields.len()), ("VN", 0), "{fields:?}");
+}
+
+#[test]
+fn ignored_persistence_leaves_the_servers_cookies_alone() {
+    const SENT: &str = "Set-Cookie: SRV=own\r\n";
+    for cookie in ["insert", "insert indirect", "rewrite", "prefix"] {
+        let cookie = format!("{cookie}\n  ignore-persist if TRUE");
+        let (state, fields) = cookies(&cookie, "cookie c1", "", SENT);
+        assert_eq!((state.as_str(), &fields[..]), ("NN", &[SENT.trim_end().to_owned()][..]), "{cookie}");
+    }
+}
+
+#[test]
+fn attributes_of_a_removed_cookie_are_removed_too() {
+    let origin = Origin::start(|head, _| {
+        let is_cookie = |line: &&str| line.to_ascii_lowercase().starts_with("cookie:");
+        let body = head.lines().find(is_cookie).unwrap_or("none").to_owned();
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    });
+    let scene = Scene::start(
+        "",
+        "",
+        &format!("cookie C insert indirect\n  server s 127.0.0.1:{} cookie B", origin.port()),
+    );
+    for (sent, left) in [
+        ("$Version=1; C=B; $Path=/", "none"),
+        ("$Version=1; a=1; $Path=/; C=B; $Path=/; $Domain=x; b=2", "Cookie: $Version=1; a=1; $Path=/; b=2"),
+        ("C=B; $Path=/; a=1", "Cookie: a=1"),
+    ] {
+        let answer = scene.talk(&LAST.replace("\r\n\r\n", &format!("\r\nCookie: {sent}\r\n\r\n")));
+        assert!(answer.ends_with(&format!("\r\n\r\n{left}")), "{sent}: {answer}");
+    }
 }
 
 #[test]

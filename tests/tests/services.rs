@@ -222,4 +222,30 @@ fn a_backends_servers_have_their_bytes_apart_from_what_it_answered_itself() {
         [["reqbin", "reqbout"], ["resbout", "resbin"]].map(|pair| columns("b,BACKEND", &pair));
     assert!(sent[0] != sent[1] && received[0] != received[1], "{sent:?} {received:?}");
     assert_eq!(columns("f,FRONTEND", &["h1_total_streams"]), ["3"]);
+    // Only the first request went to a server; all were received, and all responses were sent.
+    assert_eq!(columns("f,FRONTEND", &["reqbout", "resbin"]), columns("b,s", &["bin", "bout"]));
+    let [bytes, shown] = [["bin", "bout"], ["reqbin", "resbout"]].map(|pair| columns("f,FRONTEND", &pair));
+    assert!(bytes == shown && bytes[0] != sent[1] && bytes[1] != received[1], "{bytes:?} {shown:?}");
+}
+
+#[test]
+fn sessions_that_a_rule_makes_http_count_as_such() {
+    let origin = weir_tests::Origin::text("ok");
+    let port = free_port();
+    let weir = Weir::start(
+        &format!(
+            "global\n  nbthread 1\n  stats socket runtime level admin\n\
+             defaults\n  timeout client 20s\n  timeout connect 20s\n  timeout server 20s\n\
+             frontend f\n  mode tcp\n  bind 127.0.0.1:{port}\n  tcp-request inspect-delay 10s\n  \
+             tcp-request content switch-mode http if HTTP\n  tcp-request content accept if {{ req.len gt 0 }}\n  default_backend b\n\
+             backend b\n  mode http\n  server s 127.0.0.1:{}\n",
+            origin.port()
+        ),
+        &[],
+    );
+    assert!(!weir.ask("show info").is_empty(), "{}", weir.messages());
+    assert_eq!(client::get(port, "/").expect("a response").status, 200);
+    let shown =
+        || ["stot", "h1sess", "h1req", "req_tot", "sess_other"].map(|name| weir.stat("f,FRONTEND", name));
+    assert!(weir_tests::eventually(|| shown() == ["1", "1", "1", "1", "0"]), "{:?}", shown());
 }

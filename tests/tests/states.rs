@@ -202,3 +202,28 @@ fn a_server_added_at_run_time_says_whether_its_number_was_asked_for() {
         assert_eq!((row.get(2), row.get(16)), (Some(&number), Some(&forced)), "{states}");
     }
 }
+
+#[test]
+fn agents_are_where_checks_are_unless_they_have_a_place_of_their_own() {
+    let rest = "agent-inter 1h inter 1h";
+    let (weir, _) = start(
+        &format!(
+            "  server a 127.0.0.1:80 agent-check agent-addr 127.0.0.2 agent-port 9 {rest}\n  \
+             server b 127.0.0.1:80 agent-check port 7 {rest}\n  \
+             server c 127.0.0.1:80 agent-check agent-port 8 addr 127.0.0.3 port 7 {rest}\n  \
+             server d 127.0.0.1:80 port 7 agent-addr 127.0.0.2 addr 127.0.0.3 {rest}\n  \
+             server e 127.0.0.1:80\n"
+        ),
+        "1\n",
+    );
+    let all = weir.ask("show servers state");
+    let places = all
+        .lines()
+        .skip(2)
+        .filter(|line| !line.is_empty())
+        .map(|line| line.split(' ').skip(21).collect::<Vec<_>>().join(" "));
+    assert_eq!(
+        places.collect::<Vec<_>>(),
+        ["0 - 127.0.0.2 9", "7 - - 7", "7 127.0.0.3 127.0.0.3 8", "7 127.0.0.3 127.0.0.2 7", "0 - - 0"]
+    );
+}

@@ -124,6 +124,21 @@ fn a_cookie_counts_more_than_a_table() {
 }
 
 #[test]
+fn a_server_from_a_table_needs_no_cookie() {
+    for (words, later) in [("insert", None), ("insert indirect", None), ("insert maxidle 1h", Some("S="))] {
+        let lines = format!("stick-table type string size 10\n stick on path\n cookie S {words}");
+        let (_weir, _origin, port) = start(&lines, ["cookie one", "cookie two", "cookie three"], "");
+        let set = |cookie: &str| {
+            let answer = exchange_with(port, "/a", cookie).expect("an answer");
+            answer.header("set-cookie").map(|line| line[..2].to_owned())
+        };
+        assert_eq!(set("").as_deref(), Some("S="), "{words}");
+        assert_eq!(set("").as_deref(), later, "{words}");
+        assert_eq!(set("Cookie: S=unknown\r\n").as_deref(), later, "{words}");
+    }
+}
+
+#[test]
 fn streams_of_tcp_stick_as_well() {
     let port = free_port();
     let origins = [0, 1].map(|at| {

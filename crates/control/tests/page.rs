@@ -179,3 +179,13 @@ fn a_scrape_gives_each_metric_once_with_its_samples_together() {
     assert_eq!(scrape(http::Method::Post, "/metrics").0, 405);
     assert_eq!(scrape(http::Method::Head, "/metrics"), (200, String::new()));
 }
+
+#[test]
+fn only_pages_that_change_something_cannot_be_in_frames_of_others() {
+    let runtime = runtime();
+    for (admin, framed) in [(false, true), (true, false)] {
+        let (_, headers, _) = page(&runtime, http::Method::Get, "/stats", "", admin);
+        assert!(headers.contains("default-src 'none'"), "{headers}");
+        assert_eq!(!headers.contains("frame"), framed, "{headers}");
+    }
+}

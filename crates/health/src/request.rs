@@ -118,17 +118,20 @@ fn set_authority(uri: &mut Vec<u8>, host: &[u8]) {
 }
 
 /// `UP 1/2; address=127.0.0.1; port=80; name=be/s1; node=n1; weight=1/7; scur=0/0; qcur=0` (manual,
-/// `http-check send-state`).
+/// `http-check send-state`), or `UP; address=…` when no change of state is under way.
 fn server_state(subject: &Subject, context: &Context) -> String {
     let (proxy, server) = (&subject.backend().state, subject.server());
     let (word, level, of) = level(server);
+    // The two numbers show a change that is under way, as on the statistics page.
+    let is_settled = level == 0 || word != "DOWN" && level == of;
+    let level = if is_settled { String::new() } else { format!(" {level}/{of}") };
     let address = match &**server.address.load() {
         ServerAddress::Ip(address) => format!("address={}; port={}", address.ip(), address.port()),
         _ => "address=unix; port=unix".to_owned(),
     };
     let all: u32 = proxy.servers.load().iter().map(|server| server.serving()).sum();
     format!(
-        "{word} {level}/{of}; {address}; name={}/{}; node={}; weight={}/{}; scur={}/{all}; qcur={}",
+        "{word}{level}; {address}; name={}/{}; node={}; weight={}/{}; scur={}/{all}; qcur={}",
         proxy.name,
         server.name,
         context.node,

@@ -114,21 +114,57 @@ pub fn find(line: &[u8], name: &[u8]) -> Option<Pair> {
     pairs(line).find(|pair| pair.has_value && &line[pair.name.clone()] == name)
 }
 
-/// What to cut out of `line` so that `pair` is gone with one delimiter. The whole line when it was
-/// the only one.
-#[must_use]
-pub fn removal(line: &[u8], pair: &Pair) -> Range<usize> {
-    let before = line[..pair.whole.start].iter().rposition(|b| matches!(b, b';' | b','));
-    match before {
-        Some(delimiter) => delimiter..pair.whole.end,
-        None => {
-            let mut end = (pair.whole.end + 1).min(line.len());
-            while end < line.len() && is_blank(line[end]) {
-                end += 1;
+/// Rewrites the cookies `name` of a `Cookie` value, and returns how many there are. Where `edit`
+/// returns nothing, the cookie is removed with the attributes that follow it (`$Path` and other names
+/// that begin with `$`, RFC 2965, 3.3.4). If that leaves no cookie, the line becomes empty.
+fn edit_named(line: &mut Vec<u8>, name: &[u8], mut edit: impl FnMut(&[u8]) -> Option<Vec<u8>>) -> usize {
+    let mut kept = Vec::with_capacity(line.len());
+    let (mut at, mut edited) = (0, 0);
+    // The delimiter before the first part that was removed since the last one that was kept.
+    let mut gap = None;
+    let (mut is_removing, mut has_cookies) = (false, false);
+    while at <= line.len() {
+        let part = at..delimiter(line, at);
+        let eq = memchr::memchr(b'=', &line[part.clone()]).map(|eq| at + eq);
+        let own = crate::scan::trim(&line[part.start..eq.unwrap_or(part.end)]);
+        let value = eq.filter(|_| own == name).map(|eq| trimmed(line, eq + 1..part.end));
+        let before = at.checked_sub(1).map_or(b';', |at| line[at]);
+        at = part.end + 1;
+        let mut written = line[part.clone()].to_vec();
+        if let Some(value) = value {
+            edited += 1;
+            let new = edit(&line[value.clone()]);
+            is_removing = new.is_none();
+            let place = value.start - part.start..value.end - part.start;
+            written.splice(place, new.unwrap_or_default());
+        } else if !own.starts_with(b"$") {
+            is_removing = false;
+        }
+        if is_removing {
+            gap.get_or_insert(before);
+            continue;
+        }
+        has_cookies |= !own.starts_with(b"$") && !crate::scan::trim(&line[part.clone()]).is_empty();
+        match gap.take() {
+            Some(_) if kept.is_empty() => kept.extend_from_slice(crate::scan::trim(&written)),
+            None if part.start == 0 => kept.append(&mut written),
+            None => {
+                kept.push(before);
+                kept.append(&mut written);
             }
-            0..end
+            Some(delimiter) => {
+                while kept.last().is_some_and(|&byte| is_blank(byte)) {
+                    kept.pop();
+                }
+                kept.extend_from_slice(&[delimiter, b' ']);
+                kept.extend_from_slice(crate::scan::trim(&written));
+            }
         }
     }
+    if edited > 0 {
+        *line = if has_cookies { kept } else { Vec::new() };
+    }
+    edited
 }
 
 /// Attributes of a `Set-Cookie` value after its first pair: name and value, trimmed; no value for
@@ -170,46 +206,23 @@ impl Head {
         }
     }
 
-    /// Rewrites the value of every cookie `name`: `edit` gets the value and gives `Some` new one,
-    /// or `None` to remove the pair; a line left empty is removed. How many were edited.
+    /// Rewrites the value of every cookie `name` of a request: `edit` gets the value and returns the new
+    /// one, or `None` to remove the cookie. Lines without any other cookie are removed. Returns how many
+    /// were edited.
     pub fn edit_cookies(&mut self, name: &[u8], mut edit: impl FnMut(&[u8]) -> Option<Vec<u8>>) -> usize {
-        let known = if self.is_response() { KnownName::SetCookie } else { KnownName::Cookie };
-        let indices: Vec<usize> = self.known_indices(known).collect();
+        let indices: Vec<usize> = self.known_indices(KnownName::Cookie).collect();
         let mut edited = 0;
         for index in indices {
             let mut line = self.value_at(index).unwrap_or_default().to_vec();
-            let mut from = 0;
-            let before = edited;
-            while let Some(pair) = self.next_named(&line, name, from) {
-                edited += 1;
-                match edit(&line[pair.value.clone()]) {
-                    Some(value) => {
-                        from = pair.value.start + value.len();
-                        line.splice(pair.value, value);
-                    }
-                    None if self.is_response() => {
-                        line.clear();
-                        break;
-                    }
-                    None => {
-                        let cut = removal(&line, &pair);
-                        from = cut.start;
-                        line.drain(cut);
-                    }
-                }
-            }
+            let found = edit_named(&mut line, name, &mut edit);
+            edited += found;
             if line.is_empty() {
                 self.remove_at(index);
-            } else if edited > before {
+            } else if found > 0 {
                 self.replace_value_at(index, &line);
             }
         }
         edited
-    }
-
-    fn next_named(&self, line: &[u8], name: &[u8], from: usize) -> Option<Pair> {
-        let pairs = if self.is_response() { set_cookies(line) } else { pairs(line) };
-        pairs.filter(|p| p.has_value && p.whole.start >= from).find(|p| &line[p.name.clone()] == name)
     }
 
     fn known_indices(&self, known: KnownName) -> impl Iterator<Item = usize> + '_ {
@@ -258,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_cookie_takes_one_delimiter_with_it() {
+    fn removed_cookies_take_their_attributes_along() {
         for (line, left) in [
             ("a=1", None),
             ("a=1; b=2", Some("b=2")),
@@ -266,6 +279,17 @@ mod tests {
             ("b=2; a=1; c=3", Some("b=2; c=3")),
             ("a=1; b=2; a=3", Some("b=2")),
             ("b=2", Some("b=2")),
+            ("b=2 ; a=1 ; c=3", Some("b=2; c=3")),
+            ("b=2,a=1;c=3", Some("b=2, c=3")),
+            ("b; a=1; c", Some("b; c")),
+            ("a=\"x;y\"; b=\"a=1;\"", Some("b=\"a=1;\"")),
+            ("$Version=1; a=1; $Path=/", None),
+            ("$Version=1; b=2; a=1; $Path=/; $Domain=x", Some("$Version=1; b=2")),
+            ("$Version=1; a=1; $Path=/; b=2; $Path=/q", Some("$Version=1; b=2; $Path=/q")),
+            ("a=1; $Path=/; b=2", Some("b=2")),
+            ("a=1; $Path=/; a=2; $Path", None),
+            ("$Version=1; b=2; $Path=/", Some("$Version=1; b=2; $Path=/")),
+            ("$a=1; b=2", Some("$a=1; b=2")),
         ] {
             let mut head = Head::new();
             head.start_request(b"GET", b"/");
@@ -276,18 +300,18 @@ mod tests {
     }
 
     #[test]
-    fn set_cookie_values_can_be_rewritten_and_attributes_read() {
+    fn a_cookie_value_is_rewritten_in_place() {
         let mut head = Head::new();
-        head.start_response(200, None);
-        head.append(b"Set-Cookie", b"S=abc; Path=/; Secure");
-        head.append(b"Set-Cookie", b"T=1");
-        let edited = head.edit_cookies(b"S", |value| Some([b"srv1~", value].concat()));
-        assert_eq!((edited, head.cookie(Some(b"S"))), (1, Some(&b"srv1~abc"[..])));
-        let line = head.get_known(KnownName::SetCookie).unwrap();
-        assert_eq!(line, b"S=srv1~abc; Path=/; Secure");
-        let attributes: Vec<_> = attributes(line).collect();
+        head.start_request(b"GET", b"/");
+        head.append(b"cookie", b"$Version=1; a = s~1 ;$Path=/; b=2;a=s~3");
+        let edited = head.edit_cookies(b"a", |value| Some(value[2..].to_vec()));
+        let line = head.get_known(KnownName::Cookie).unwrap();
+        assert_eq!((edited, line), (2, &b"$Version=1; a = 1 ;$Path=/; b=2;a=3"[..]));
+    }
+
+    #[test]
+    fn set_cookie_attributes_can_be_read() {
+        let attributes: Vec<_> = attributes(b"S=abc; Path=/; Secure").collect();
         assert_eq!(attributes, [(&b"Path"[..], Some(&b"/"[..])), (&b"Secure"[..], None)]);
-        assert_eq!(head.edit_cookies(b"S", |_| None), 1);
-        assert_eq!((head.len(), head.cookie(None)), (1, Some(&b"1"[..])));
     }
 }

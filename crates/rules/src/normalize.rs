@@ -128,6 +128,8 @@ fn percent(text: &[u8], strict: bool, decode: bool) -> Result<Vec<u8>, ()> {
 
 fn sort_query(query: &[u8]) -> Vec<u8> {
     let Some(pairs) = query.strip_prefix(b"?") else { return query.to_vec() };
+    // A trailing `&` ends the last parameter.
+    let pairs = pairs.strip_suffix(b"&").unwrap_or(pairs);
     let mut pairs: Vec<&[u8]> = pairs.split(|&byte| byte == b'&').collect();
     let name = |pair: &&[u8]| pair.split(|&byte| byte == b'=').next().unwrap_or_default().to_vec();
     pairs.sort_by_key(name);
@@ -155,6 +157,12 @@ mod tests {
             (PercentDecodeUnreserved { strict: false }, "/%61dmin%2Fx%zz", "/admin%2Fx%zz"),
             (PercentToUppercase { strict: false }, "/%6f?a=%c3", "/%6F?a=%C3"),
             (QuerySortByName, "/?c=3&a=5&b&a=1", "/?a=5&a=1&b&c=3"),
+            (QuerySortByName, "/?b&&a", "/?&a&b"),
+            (QuerySortByName, "/?b&a&", "/?a&b"),
+            (QuerySortByName, "/?a&b&&", "/?&a&b"),
+            (QuerySortByName, "/?&", "/?"),
+            (QuerySortByName, "/?&&", "/?&"),
+            (QuerySortByName, "/?", "/?"),
             (PathMergeSlashes, "http://h//a?x=//", "http://h/a?x=//"),
         ];
         for (normalizer, from, to) in cases {

@@ -164,6 +164,7 @@ impl Redirect {
             Some(Cookie::Format(format)) => {
                 let mut value = Scratch::new();
                 format.render(env, &mut value);
+                value.extend_from_slice(b"; path=/;");
                 head.append(b"set-cookie", &value);
             }
         }

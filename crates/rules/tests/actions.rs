@@ -187,6 +187,11 @@ fn answers_are_what_their_arguments_say() {
             &[],
         ),
         (
+            "redirect prefix / set-cookie-fmt SEEN=%[path]",
+            &["set-cookie: SEEN=/static/img/logo.png; path=/;\r\n"],
+            &[],
+        ),
+        (
             "redirect prefix https://h drop-query append-slash",
             &["location: https://h/static/img/logo.png/\r\n"],
             &[],

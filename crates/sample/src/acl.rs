@@ -15,6 +15,7 @@ use crate::expression::Expression;
 use crate::fetch::{self, Cursor};
 use crate::pattern::entries::{Entries, Texts};
 use crate::pattern::{Index, List, Method, View};
+use crate::place::{Columns, Place};
 use crate::value::{Type, Value};
 use crate::words::{Word, Words};
 use crate::{Env, Scope};
@@ -207,6 +208,24 @@ pub(crate) fn warn(acl: &Acl, name: Option<&str>, span: Span, scope: &Scope<'_>)
                 .haproxy(format!("L6 sample fetches ignored on HTTP proxies: '{keyword}' gives nothing.")),
         );
     }
+}
+
+/// The criteria of `acl` that are tested where `scope` is. Rules on responses see only times and counts
+/// of the request: criteria on its contents never match there (see [`warn`]), as in HAProxy.
+pub(crate) fn tested(acl: Acl, scope: &Scope<'_>) -> Acl {
+    if !matches!(scope.place, Place::HttpResponse | Place::TcpResponseContent) {
+        return acl;
+    }
+    let is_tested = |criterion: &&Arc<Criterion>| {
+        let name = criterion.expression.name();
+        criterion.expression.columns() != Columns::REQUEST
+            || name.starts_with("req.timer.")
+            || matches!(name, "req.len" | "req_len" | "rdp_cookie_cnt" | "req.rdp_cookie_cnt")
+    };
+    if acl.iter().all(|criterion| is_tested(&criterion)) {
+        return acl;
+    }
+    acl.iter().filter(is_tested).cloned().collect()
 }
 
 /// Whether patterns take `value` as it is: it has the type they expect, or one that they compare

@@ -65,7 +65,7 @@ impl Condition {
                 },
                 Ok,
             )?;
-            Ok(Term { negated, acl })
+            Ok(Term { negated, acl: acl::tested(acl, scope) })
         });
         let terms: Vec<Term> = terms.collect::<Result<_, String>>()?;
         Ok(Self { alternatives: [terms.into()].into(), unless: false })
@@ -135,7 +135,7 @@ fn term(first: Word<'_>, words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Ter
     if word.text != "{" {
         let acl = acl::resolve(word, scope)?;
         acl::warn(&acl, Some(word.text), word.span, scope);
-        return Ok(Term { negated, acl });
+        return Ok(Term { negated, acl: acl::tested(acl, scope) });
     }
     let inner = words.rest();
     let Some(length) = inner.iter().position(|word| word.text == "}") else {
@@ -151,7 +151,7 @@ fn term(first: Word<'_>, words: &mut Words<'_>, scope: &Scope<'_>) -> Result<Ter
     }
     let acl: Acl = Arc::from([Arc::new(compiled)]);
     acl::warn(&acl, None, word.span, scope);
-    Ok(Term { negated, acl })
+    Ok(Term { negated, acl: acl::tested(acl, scope) })
 }
 
 fn negate(result: u8) -> u8 {

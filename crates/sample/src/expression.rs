@@ -11,6 +11,7 @@ use crate::called::{self, Registered};
 use crate::convert::{self, Convert, Run};
 use crate::env::Env;
 use crate::fetch::{self, Any, Cursor, Fetch};
+use crate::place::Columns;
 use crate::scope::Scope;
 use crate::script::Use;
 use crate::value::{Type, Value};
@@ -158,6 +159,11 @@ impl Expression {
     /// The type of its values, `Any` where only evaluation tells.
     pub fn gives(&self) -> Type {
         self.gives
+    }
+
+    /// The places that its fetch may be used in.
+    pub(crate) fn columns(&self) -> Columns {
+        self.fetch.columns
     }
 
     /// The name of its fetch.

@@ -52,9 +52,16 @@ impl LogOrigin {
         ORIGINS.iter().find(|(origin, ..)| *origin == self).map_or("unspec", |(_, name, _)| name)
     }
 
-    /// Whether the stream goes on: its times and counts are marked as such (`+`).
-    pub fn is_early(self) -> bool {
-        matches!(self, Self::Accept | Self::Request | Self::Connect | Self::Response)
+    /// Whether the line is written before a request's response leaves: the request has no duration yet.
+    pub(crate) fn precedes_response(self) -> bool {
+        let others = [Self::Connect, Self::TcpResponseContent, Self::HttpResponse, Self::HttpAfterResponse];
+        self.precedes_routing() || others.contains(&self)
+    }
+
+    /// Whether the line is written before a request has a backend: until then its rules are part of the
+    /// time of the request (`%TR`).
+    pub(crate) fn precedes_routing(self) -> bool {
+        matches!(self, Self::Accept | Self::TcpRequestContent | Self::Request | Self::HttpRequest)
     }
 }
 

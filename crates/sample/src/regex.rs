@@ -101,48 +101,65 @@ impl Regex {
         true
     }
 
-    /// Replaces the first match, or all of them, by `template`; `None` when nothing matched.
-    pub fn replace<'m>(&self, bytes: &'m [u8], template: &[u8], all: bool) -> Option<Scratch> {
+    /// Replaces the first match, or all of them, by `template`; `None` when nothing matched. As in HAProxy
+    /// an empty match lets one byte pass, and may follow right behind another match.
+    pub fn replace(&self, bytes: &[u8], template: &[u8], all: bool) -> Option<Scratch> {
         let mut out: Option<Scratch> = None;
-        let mut copied = 0;
-        // One match: its range, and its groups.
-        let mut one = |range: std::ops::Range<usize>, group: &dyn Fn(usize) -> Option<&'m [u8]>| {
-            let out = out.get_or_insert_with(Scratch::new);
-            out.extend_from_slice(&bytes[copied..range.start]);
-            expand(group, template, out);
-            copied = range.end;
-        };
-        let most = if all { usize::MAX } else { 1 };
-        match &self.0 {
-            Engine::Linear(regex, end) if before_line_end(bytes, *end).is_some() => {
-                for found in line_end::Matches::new(regex, bytes).take(most) {
-                    let Some(whole) = found.get(0) else { break };
-                    one(whole.range(), &|group| found.get(group).map(|part| part.as_bytes()));
-                }
+        let mut at = 0;
+        while at <= bytes.len() {
+            let Some(end) = self.replace_at(bytes, at, template, &mut out) else { break };
+            if end == at {
+                let passed = bytes.get(at..at + 1).unwrap_or_default();
+                out.get_or_insert_with(Scratch::new).extend_from_slice(passed);
             }
-            // Groups take memory to be noted in: not where the template names none.
-            Engine::Linear(regex, _) if memchr::memchr(b'\\', template).is_none() => {
-                for found in regex.find_iter(bytes).take(most) {
-                    one(found.range(), &|_| None);
-                }
-            }
-            Engine::Linear(regex, _) => {
-                for found in regex.captures_iter(bytes).take(most) {
-                    let Some(whole) = found.get(0) else { break };
-                    one(whole.range(), &|group| found.get(group).map(|part| part.as_bytes()));
-                }
-            }
-            Engine::Backtracking(regex) => {
-                for found in regex.captures_iter(bytes).take(most) {
-                    let Ok(found) = found else { break };
-                    let Some(whole) = found.get(0) else { break };
-                    one(whole.start()..whole.end(), &|group| found.get(group).map(|part| part.as_bytes()));
-                }
+            at = end.max(at + 1);
+            if !all {
+                break;
             }
         }
         let mut out = out?;
-        out.extend_from_slice(&bytes[copied..]);
+        out.extend_from_slice(bytes.get(at..).unwrap_or_default());
         Some(out)
+    }
+
+    /// Appends the text before the first match from `at` on and its replacement to `out`; returns the
+    /// end of the match.
+    fn replace_at(
+        &self,
+        bytes: &[u8],
+        at: usize,
+        template: &[u8],
+        out: &mut Option<Scratch>,
+    ) -> Option<usize> {
+        let mut put = |start: usize, end: usize, group: &dyn Fn(usize) -> Option<(usize, usize)>| {
+            let out = out.get_or_insert_with(Scratch::new);
+            out.extend_from_slice(&bytes[at..start]);
+            expand(|number| group(number).map(|(start, end)| &bytes[start..end]), template, out);
+            Some(end)
+        };
+        match &self.0 {
+            // Groups take memory to be noted in: not where the template names none.
+            Engine::Linear(regex, end)
+                if before_line_end(bytes, *end).is_none() && memchr::memchr(b'\\', template).is_none() =>
+            {
+                let found = regex.find_at(bytes, at)?;
+                put(found.start(), found.end(), &|_| None)
+            }
+            Engine::Linear(regex, end) => {
+                let found = match before_line_end(bytes, *end) {
+                    Some(before) => line_end::captures_at(regex, bytes, before, at)?,
+                    None => regex.captures_at(bytes, at)?,
+                };
+                let whole = found.get(0)?;
+                let group = |number| found.get(number).map(|part| (part.start(), part.end()));
+                put(whole.start(), whole.end(), &group)
+            }
+            Engine::Backtracking(regex) => {
+                let mut groups = regex.capture_locations();
+                let whole = regex.captures_read_at(&mut groups, bytes, at).ok()??;
+                put(whole.start(), whole.end(), &|number| groups.get(number))
+            }
+        }
     }
 
     /// Whether it runs in time linear in the length of what it is matched with.
@@ -516,6 +533,37 @@ mod tests {
             assert_eq!(left, right, "{pattern}");
         }
         assert!(Lean::new("(", false).unwrap_err().contains("`(` is invalid"));
+    }
+
+    #[test]
+    fn empty_matches_are_replaced_as_in_haproxy() {
+        for (pattern, text, all, first) in [
+            ("x*", "/axxb", "-/-a--b-", "-/axxb"),
+            ("x*", "/xx", "-/--", "-/xx"),
+            ("x*", "", "-", "-"),
+            ("x*", "xx", "--", "-"),
+            ("a|", "/axb", "-/--x-b-", "-/axb"),
+            ("[a-z]?", "/ab", "-/---", "-/ab"),
+            ("^", "/a", "-/a", "-/a"),
+            ("$", "/a", "/a--", "/a-"),
+            ("b", "/bab", "/-a-", "/-ab"),
+            // These are left to PCRE.
+            ("x*(?!y)", "/axxb", "-/-a--b-", "-/axxb"),
+            ("(?=a)", "/aa", "/--a-a", "/-aa"),
+        ] {
+            let regex = Regex::new(pattern, false).unwrap();
+            for (template, hyphens) in [(&b"-"[..], "-"), (br"<\0>", "")] {
+                let replaced = |all| regex.replace(text.as_bytes(), template, all).unwrap().to_vec();
+                if !hyphens.is_empty() {
+                    assert_eq!(String::from_utf8(replaced(true)).unwrap(), all, "{pattern} {text}");
+                    assert_eq!(String::from_utf8(replaced(false)).unwrap(), first, "{pattern} {text}");
+                }
+                let count = |text: &[u8], byte| text.iter().filter(|other| **other == byte).count();
+                let wanted = count(all.as_bytes(), b'-');
+                let mark = if hyphens.is_empty() { b'<' } else { b'-' };
+                assert_eq!(count(&replaced(true), mark), wanted, "{pattern} {text}");
+            }
+        }
     }
 
     #[test]

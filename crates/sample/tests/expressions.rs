@@ -26,7 +26,7 @@ fn constants_and_the_connection() {
         ("fc_src", "ipv4:10.9.9.9"), ("fc_src_port", "sint:5000"), ("fc_rcvd_proxy", "bool:1"),
         ("fc_pp_unique_id", "str:uid-1"), ("fc_pp_authority", "str:sni.example"), ("fc_pp_tlv(0x05)", "str:uid-1"),
         ("fc_pp_tlv(AUTHORITY)", "str:sni.example"), ("fc_pp_tlv(0xee)", "none"), ("fc_pp_tlv(foo)", "error: `fc_pp_tlv`: the type is a number from 0x00 to 0xff or the name of a standard type"),
-        ("ssl_fc", "bool:0"), ("ssl_fc_sni", "none"), ("fe_name", "str:fe"), ("fe_id", "sint:2"), ("so_id", "sint:1"), ("so_name", "str:sock-1"),
+        ("ssl_fc", "bool:0"), ("ssl_fc_sni", "none"), ("fe_name", "str:fe"), ("fe_id", "sint:2"), ("so_id", "sint:1"), ("so_name", "none"),
         ("be_name", "error: `be_name` cannot be used here: it needs the backend that was chosen"),
         ("nbsrv(be)", "sint:2"), ("srv_is_up(be/s1)", "bool:1"), ("srv_conn(be/s2)", "sint:0"), ("srv_conn_free(be/s2)", "sint:10"),
         ("nbsrv(nope)", "error: `nbsrv` argument 1: there is no backend `nope`"), ("fe_conn(fe)", "sint:0"),

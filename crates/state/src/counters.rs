@@ -124,6 +124,10 @@ pub struct FrontendCounters {
     pub denied_connections: Count,
     /// Sessions refused by `tcp-request session` rules (`dses`).
     pub denied_sessions: Count,
+    /// Bytes without a server (`reqbout`, `resbin`).
+    pub unrelayed: Unrelayed,
+    /// Sessions in TCP mode that rules made HTTP/1 sessions (`h1sess`).
+    pub switched: Count,
     /// HTTP requests in all (`req_tot`).
     pub requests_total: Count,
     /// HTTP requests a second (`req_rate`, `req_rate_max`).
@@ -136,6 +140,15 @@ pub struct FrontendCounters {
     pub cached: Cached,
 }
 
+/// Bytes between clients and this process that no server received or sent.
+#[derive(Debug, Default)]
+pub struct Unrelayed {
+    /// Those received.
+    pub bytes_in: Count,
+    /// Those sent.
+    pub bytes_out: Count,
+}
+
 /// One worker's counters of a listener.
 #[derive(Debug, Default)]
 pub struct ListenerCounters {
@@ -145,6 +158,8 @@ pub struct ListenerCounters {
     pub denied_connections: Count,
     /// Sessions refused by rules.
     pub denied_sessions: Count,
+    /// Bytes without a server (`reqbout`, `resbin`).
+    pub unrelayed: Unrelayed,
 }
 
 /// One worker's counters of a backend or a server: the two have the same columns.
@@ -325,6 +340,9 @@ impl Totals for FrontendCounters {
             &self.connections_total,
             &self.denied_connections,
             &self.denied_sessions,
+            &self.unrelayed.bytes_in,
+            &self.unrelayed.bytes_out,
+            &self.switched,
             &self.requests_total,
             &self.intercepted,
         ]);
@@ -334,7 +352,8 @@ impl Totals for FrontendCounters {
 impl Totals for ListenerCounters {
     fn add_to<'c>(&'c self, all: &mut Vec<&'c Count>) {
         self.traffic.add_to(all);
-        all.extend([&self.denied_connections, &self.denied_sessions]);
+        let Unrelayed { bytes_in, bytes_out } = &self.unrelayed;
+        all.extend([&self.denied_connections, &self.denied_sessions, bytes_in, bytes_out]);
     }
 }
 

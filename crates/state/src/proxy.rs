@@ -383,6 +383,13 @@ impl Listener {
         Self::new(0, "".into(), "".into(), 0)
     }
 
+    /// The name that its `bind` line gives; `None` for that of the statistics, `sock-N`.
+    pub fn given_name(&self) -> Option<&str> {
+        let number = self.name.strip_prefix("sock-");
+        let is_made = number.is_some_and(|number| number.parse() == Ok(self.id));
+        if is_made { None } else { Some(&self.name) }
+    }
+
     /// Whether it is [`nobody`](Self::nobody)'s.
     #[inline]
     pub fn is_nobody(&self) -> bool {

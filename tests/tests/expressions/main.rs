@@ -121,6 +121,51 @@ fn conditions_over_messages_hold_where_they_hold_in_haproxy() {
 }
 
 #[test]
+fn rules_on_responses_match_nothing_of_the_request() {
+    let conditions = [
+        ("{ path -m found }", false),
+        ("{ path_beg / }", false),
+        ("{ url -m found }", false),
+        ("{ base -m found }", false),
+        ("{ query -m found }", false),
+        ("{ req.hdr(host) -m found }", false),
+        ("{ req.hdr_cnt -m found }", false),
+        ("{ req.hdrs -m found }", false),
+        ("{ hdr_cnt(host) ge 0 }", false),
+        ("{ cook_cnt -m found }", false),
+        ("{ req.body -m found }", false),
+        ("{ req.body_len gt 0 }", false),
+        ("{ http_auth_type -m found }", false),
+        ("{ urlp(a) -m found }", false),
+        ("{ req.payload(0,4) -m found }", false),
+        ("{ acl(of_request) }", false),
+        ("of_request", false),
+        ("!of_request", true),
+        ("!{ path -m found }", true),
+        ("of_either", true),
+        ("{ req.timer.hdr ge 0 }", true),
+        ("{ method POST }", true),
+    ];
+    let mut lines =
+        "  acl of_request path_beg /\n  acl of_either path_beg /\n  acl of_either status 200\n".to_owned();
+    for rules in ["http-response", "http-after-response"] {
+        for (row, (condition, _)) in conditions.iter().enumerate() {
+            lines += &format!("  {rules} set-header {rules}-{row} yes if {condition}\n");
+            lines += &format!("  {rules} set-header {rules}-{row} no unless {condition}\n");
+        }
+    }
+    let (weir, port) = start("", &lines);
+    let response = client::exchange(port, &request(usize::MAX)).expect("a response");
+    for rules in ["http-response", "http-after-response"] {
+        for (row, (condition, holds)) in conditions.iter().enumerate() {
+            let expected = if *holds { "yes" } else { "no" };
+            assert_eq!(response.header(&format!("{rules}-{row}")), Some(expected), "{rules} {condition}");
+        }
+    }
+    assert!(weir.messages().contains("never match"), "{}", weir.messages());
+}
+
+#[test]
 fn a_group_is_compared_by_conditions_and_shown_as_its_user() {
     let port = free_port();
     let shown = "http-request return status 200 content-type text/plain lf-string \"%[http_auth_group(u)]|";

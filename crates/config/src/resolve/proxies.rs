@@ -78,6 +78,7 @@ pub(crate) fn resolve(
     proxy.state.capture_lengths.store(Some(Arc::new(lengths)));
     let logs_early = formats.are_early(settings, &loggers);
     let Rules { stats_rules, stats_admin, .. } = compiled;
+    refuse_two_ways_of_access(proxy, &stats_rules, context);
     let log_tag = settings.log_tag.or(context.global.log_tag.as_deref()).unwrap_or("haproxy").into();
     Proxy {
         index: place,
@@ -272,6 +273,23 @@ fn server_state(settings: &Settings<'_>, context: &Context<'_>) -> StateFile {
         StateFile::Local(_) => state_file(settings, context).map_or(StateFile::None, StateFile::Local),
         ref other => other.clone(),
     }
+}
+
+/// `stats auth` and `stats realm` already imply rules for the page.
+fn refuse_two_ways_of_access(proxy: &Pending<'_>, rules: &RuleSet, context: &mut Context<'_>) {
+    let stats = &proxy.settings.stats;
+    if rules.is_empty() || stats.users.is_empty() && stats.realm.is_none() {
+        return;
+    }
+    context.diagnostics.push(
+        Diagnostic::alert("`stats auth` and `stats realm` cannot be combined with `stats http-request`")
+            .at(proxy.section.name.span())
+            .help("`stats http-request auth` asks for a user of a `userlist`")
+            .haproxy_whole(format!(
+                "proxy '{}': stats 'auth'/'realm' and 'http-request' can't be used at the same time.",
+                proxy.settings.name
+            )),
+    );
 }
 
 fn stats_page(

@@ -318,7 +318,7 @@ impl<'a> Kinds<'a> {
 
 /// The agent's settings; that it has a port is seen to where the server is finished.
 fn agent_settings(draft: &ServerDraft<'_>, settings: &Settings<'_>) -> Option<AgentSettings> {
-    draft.agent_port.filter(|_| draft.agent)?;
+    draft.agent_port.or(draft.check_port).filter(|_| draft.agent)?;
     Some(AgentSettings {
         inter: draft.agent_inter,
         timeout: settings.timeouts.check,
@@ -454,9 +454,9 @@ fn finish_server(
     if let Some(around) = context.around {
         around.suffices(statement.keyword_span())?;
     }
-    if draft.agent && draft.agent_port.is_none() {
+    if draft.agent && draft.agent_port.or(draft.check_port).is_none() {
         let title = format!("server {}/{}", proxy.settings.name, own.state.name);
-        return Err(Diagnostic::alert("`agent-check` needs the port of the agent, `agent-port`")
+        return Err(Diagnostic::alert("`agent-check` needs the port of the agent, `agent-port` or `port`")
             .at(statement.keyword_span())
             .haproxy(format!(
                 "'{title}' : 'agent-check' : 'agent-port' is required, as no port is specified for the agent."

@@ -286,8 +286,9 @@ fn make_server<'a>(
     if !lives_on || !draft.agent {
         state.agent.level.store(1, Relaxed);
     }
-    state.agent.address.store(draft.agent_address.map(Arc::new));
-    state.agent.port.store(draft.agent_port.unwrap_or(0).into(), Relaxed);
+    // `addr` and `port` hold for the agent too.
+    state.agent.address.store(draft.agent_address.or(draft.check_address).map(Arc::new));
+    state.agent.port.store(draft.agent_port.or(draft.check_port).unwrap_or(0).into(), Relaxed);
     state.agent.send.store((!draft.agent_send.is_empty()).then(|| Arc::new(draft.agent_send.clone())));
     // Where checks are as before, so is whether they were switched off meanwhile.
     if !lives_on || state.agent.configured.load(Relaxed) != draft.agent {

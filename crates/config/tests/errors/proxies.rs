@@ -41,6 +41,14 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
         "backend b\n balanse x\n",
         &["[ALERT] [2] : unknown keyword 'balanse' in 'backend' section; did you mean 'balance' maybe ?"],
     ),
+    (
+        "frontend f\n mode http\n bind :80\n stats auth a:b\n stats http-request deny if FALSE\n",
+        &["[ALERT] proxy 'f': stats 'auth'/'realm' and 'http-request' can't be used at the same time."],
+    ),
+    (
+        "frontend f\n mode http\n bind :80\n stats realm r\n stats http-request auth\n",
+        &["[ALERT] proxy 'f': stats 'auth'/'realm' and 'http-request' can't be used at the same time."],
+    ),
     ("backend b\n option foo\n", &["[ALERT] [2] : unknown option 'foo'."]),
     (
         "backend b\n option httpchck\n",

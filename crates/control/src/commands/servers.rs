@@ -48,7 +48,7 @@ pub(crate) fn add(call: &mut Call<'_>) -> Reply {
 
 /// Why a server may not be removed whatever is waited for.
 fn obstacle(server: &Server) -> Option<&'static str> {
-    if server.referenced.load(Relaxed) {
+    if server.is_referenced() {
         return Some(
             "This server cannot be removed at runtime due to other configuration elements pointing to it.",
         );

@@ -163,7 +163,7 @@ fn rename(proxy: &ProxyView, server: &Server, name: &str) -> Reply {
     if name.chars().any(|c| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':'))) {
         return error("Server name contains invalid characters.");
     }
-    if server.referenced.load(Relaxed) {
+    if server.is_referenced() {
         return error(
             "Cannot rename: server's name is statically referenced (use-server, track, or sample argument).",
         );

@@ -55,12 +55,13 @@ pub fn respond(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRe
     };
     let mut headers = vec![("cache-control", "no-cache".to_owned()), ("content-type", kind.to_owned())];
     if options.format == Output::Html {
-        headers.push(("x-frame-options", "SAMEORIGIN".to_owned()));
-        headers.push((
-            "content-security-policy",
-            "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'self'"
-                .to_owned(),
-        ));
+        let mut policy = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'".to_owned();
+        // Pages that change nothing may be in frames of others, such as dashboards.
+        if request.admin {
+            headers.push(("x-frame-options", "SAMEORIGIN".to_owned()));
+            policy.push_str("; frame-ancestors 'self'");
+        }
+        headers.push(("content-security-policy", policy));
     }
     if let Some(refresh) = settings.refresh.filter(|_| !options.no_refresh) {
         headers.push(("refresh", refresh.as_secs().max(1).to_string()));

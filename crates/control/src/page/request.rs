@@ -74,7 +74,7 @@ const MAX_SCOPE: usize = 20;
 /// Reads `;csv;norefresh`, `?scope=x` and their kin behind the page's own URI.
 pub(crate) fn options(uri: &str, own: &str) -> Options {
     let rest = uri.strip_prefix(own).unwrap_or(uri);
-    let mut options = Options::default();
+    let (mut options, mut scope) = (Options::default(), None);
     for word in rest.split([';', '&', '?']) {
         match word {
             "csv" => options.format = Output::Csv,
@@ -90,12 +90,21 @@ pub(crate) fn options(uri: &str, own: &str) -> Options {
         if let Some(outcome) = word.strip_prefix("st=") {
             options.outcome = Some(outcome.to_owned());
         }
-        if let Some(scope) = word.strip_prefix("scope=").filter(|scope| !scope.is_empty()) {
-            let decoded = decode(scope);
-            options.scope = Some(decoded.chars().take(MAX_SCOPE).collect());
+        if let Some(text) = word.strip_prefix("scope=") {
+            scope.get_or_insert(text);
         }
     }
+    options.scope = scope.and_then(scope_of);
     options
+}
+
+/// The part of a proxy's name that a scope selects; `None` for all proxies, as for a text with a
+/// character that no proxy's name has (`*`).
+fn scope_of(text: &str) -> Option<String> {
+    let decoded = decode(text);
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
+    let fits = !decoded.is_empty() && decoded.chars().all(is_name);
+    fits.then(|| decoded.chars().take(MAX_SCOPE).collect())
 }
 
 pub(crate) fn decode(text: &str) -> String {
@@ -118,10 +127,14 @@ mod tests {
             ("/;csv;", "/", csv.clone()),
             ("/?;csv;scope=b1", "/", Options { scope: Some("b1".into()), ..csv.clone() }),
             (
-                "/stats?scope=a%20b&up",
+                "/stats?scope=a%2Db&up",
                 "/stats",
-                Options { scope: Some("a b".into()), up: true, ..Options::default() },
+                Options { scope: Some("a-b".into()), up: true, ..Options::default() },
             ),
+            ("/s;csv;scope=a;scope=*", "/s", Options { scope: Some("a".into()), ..csv.clone() }),
+            ("/s;csv?scope=*&scope=a", "/s", csv.clone()),
+            ("/s;csv?scope=&scope=a", "/s", csv.clone()),
+            ("/s;csv?scope=a%20b", "/s", csv.clone()),
             (
                 "/stats;norefresh;st=DONE",
                 "/stats",

@@ -5,7 +5,7 @@
 use base::hash::crc32;
 
 /// Changes with the layout, and with what the values are.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// How many values a record has.
 pub(super) const VALUES: usize = 48;

@@ -136,7 +136,7 @@ mod tests {
             ListenerCounters::default().totals().len(),
             BackendCounters::default().totals().len(),
         ];
-        assert_eq!(lengths, [39, 18, 44]);
+        assert_eq!(lengths, [42, 20, 44]);
         assert!(lengths[2] + 3 <= VALUES);
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::now_ms;
 use runtime::{Count, Gauge, Sharded};
-use state::counters::{self, BackendCounters, Cached, Compressed, Multiplexed, Traffic};
+use state::counters::{self, BackendCounters, Cached, Compressed, Multiplexed, Traffic, Unrelayed};
 use state::proxy::Admission;
 use state::server::{Operational, ServerAddress};
 use state::{Admin, Listener, Proxy, Server};
@@ -57,7 +57,7 @@ impl Filter {
     /// Whether rows of this proxy are wanted at all.
     pub(crate) fn wants(&self, proxy: &Proxy) -> bool {
         self.proxy.is_none_or(|id| id == proxy.id)
-            && self.scope.as_ref().is_none_or(|scope| proxy.name.contains(scope.as_str()))
+            && self.scope.as_ref().is_none_or(|scope| contains_ignoring_case(&proxy.name, scope))
             && (self.names.is_empty() || self.names.contains(&proxy.name))
     }
 
@@ -96,6 +96,10 @@ pub(crate) fn rows<'a>(
         .chain(back.then(|| backend_row(proxy, show)))
 }
 
+fn contains_ignoring_case(name: &str, part: &str) -> bool {
+    name.as_bytes().windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()))
+}
+
 fn sum<T>(shards: &Sharded<T>, of: impl Fn(&T) -> u64) -> u64 {
     counters::total_of_all(shards, of)
 }
@@ -114,6 +118,16 @@ fn traffic<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Traffic) {
     row.put(C::dresp, total(|t| t.denied_responses.get()));
     row.put(C::wrew, total(|t| t.failed_rewrites.get()));
     row.put(C::eint, total(|t| t.internal_errors.get()));
+}
+
+/// The bytes of a frontend or listener that servers received and sent.
+fn relayed<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> (&Traffic, &Unrelayed)) {
+    let total = |field: fn((&Traffic, &Unrelayed)) -> [u64; 2]| {
+        let [all, others] = [0, 1].map(|at| sum(shards, |shard| field(of(shard))[at]));
+        all.saturating_sub(others)
+    };
+    row.put(C::reqbout, total(|(traffic, others)| [traffic.bytes_in.get(), others.bytes_in.get()]));
+    row.put(C::resbin, total(|(traffic, others)| [traffic.bytes_out.get(), others.bytes_out.get()]));
 }
 
 fn compression<T>(row: &mut Row, shards: &Sharded<T>, of: impl Fn(&T) -> &Compressed) {
@@ -213,6 +227,7 @@ fn frontend_row(view: &ProxyView, show: Show) -> Row {
     let limit = proxy.maxconn.load(Relaxed);
     row.put(C::slim, if limit == 0 { show.maxconn } else { limit });
     traffic(&mut row, shards, |f| &f.traffic);
+    relayed(&mut row, shards, |f| (&f.traffic, &f.unrelayed));
     row.put(C::dreq, sum(shards, |f| f.traffic.denied_requests.get()));
     row.put(C::ereq, sum(shards, |f| f.traffic.request_errors.get()));
     row.put(C::dcon, sum(shards, |f| f.denied_connections.get()));
@@ -237,11 +252,15 @@ fn frontend_row(view: &ProxyView, show: Show) -> Row {
         compression(&mut row, shards, |f| &f.compression);
         cached(&mut row, shards, |f| &f.cached);
     } else {
-        row.put(C::sess_other, sum(shards, |f| f.traffic.sessions_total.get()));
-        let (requests, sessions) =
-            ([C::req_tot, C::h1req, C::h2req, C::h3req, C::req_other], [C::h1sess, C::h2sess, C::h3sess]);
-        let compressed = [C::comp_in, C::comp_out, C::comp_byp, C::comp_rsp];
-        for column in requests.into_iter().chain(sessions).chain(compressed) {
+        let switched = sum(shards, |f| f.switched.get());
+        row.put(C::sess_other, sum(shards, |f| f.traffic.sessions_total.get()).saturating_sub(switched));
+        // Only rules make HTTP sessions of those in TCP mode (`switch-mode`).
+        let requests = if switched > 0 { sum(shards, |f| f.requests_total.get()) } else { 0 };
+        row.put(C::h1sess, switched);
+        row.put(C::req_tot, requests);
+        row.put(C::h1req, requests.saturating_sub(sum(shards, |f| f.h2.streams_total.get())));
+        let others = [C::h2req, C::h3req, C::req_other, C::h2sess, C::h3sess];
+        for column in others.into_iter().chain([C::comp_in, C::comp_out, C::comp_byp, C::comp_rsp]) {
             row.put(column, 0u64);
         }
         row.put(C::req_rate, 0u32);
@@ -271,6 +290,7 @@ pub(crate) fn listener_row(view: &ProxyView, listener: &Listener, show: Show) ->
     row.put(C::smax, peak(shards, |l| &l.traffic, current, [show.maxconn, listener.maxconn]));
     row.put(C::slim, listener.maxconn);
     traffic(&mut row, shards, |l| &l.traffic);
+    relayed(&mut row, shards, |l| (&l.traffic, &l.unrelayed));
     row.put(C::dreq, sum(shards, |l| l.traffic.denied_requests.get()));
     row.put(C::ereq, sum(shards, |l| l.traffic.request_errors.get()));
     row.put(C::dcon, sum(shards, |l| l.denied_connections.get()));

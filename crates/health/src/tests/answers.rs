@@ -97,6 +97,27 @@ fn a_request_says_what_was_configured_and_how_the_server_stands() {
 }
 
 #[test]
+fn a_state_that_is_not_changing_is_sent_without_numbers() {
+    worker(async {
+        let (address, heard) = fake(Some(b"HTTP/1.1 200 OK\r\n\r\n")).await;
+        let (checks, _) = backend("option httpchk\n http-check send-state", address, "");
+        let server = checks.subjects[0].server();
+        for level in [0, 1, 2, 3, 4] {
+            server.health.level.store(level, Relaxed);
+            once(&checks).await;
+        }
+        let state = |head: &String| {
+            let line = head.lines().find(|line| line.starts_with("x-haproxy-server-state: "));
+            let words = line.and_then(|line| line.split_once(": ")).map_or("", |(_, words)| words);
+            words.split(';').next().unwrap_or_default().to_owned()
+        };
+        let states: Vec<String> = heard.borrow().iter().map(state).collect();
+        // Two successes bring it up, three failures down.
+        assert_eq!(states, ["DOWN", "DOWN 1/2", "UP 1/3", "UP 2/3", "UP"]);
+    });
+}
+
+#[test]
 fn a_check_is_announced_as_the_proxys_own_unless_servers_do_not_understand_that() {
     worker(async {
         let (address, heard) = fake(Some(b"HTTP/1.1 200 OK\r\n\r\n")).await;

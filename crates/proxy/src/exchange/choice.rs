@@ -79,13 +79,13 @@ pub(crate) struct Bound {
     pub(crate) again: bool,
 }
 
-/// What the request's cookie said.
+/// The server that the request's cookie named.
 #[derive(Default)]
 pub(crate) enum Seen {
     /// There was none.
     #[default]
     Absent,
-    /// It named this server, which was usable.
+    /// This server, which was usable. `use-server` and stick tables count as such a cookie.
     Server(Rc<LocalServer>),
     /// It named a server that cannot be used, or none of ours.
     Other,

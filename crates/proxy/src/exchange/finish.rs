@@ -126,12 +126,12 @@ fn count_bytes(client: &Client, moved: Moved<'_>, bytes_in: u64, bytes_out: u64,
     let process = client.worker.shared.process.counters.mine();
     process.bytes_out.add(new_out);
     process.bytes_out_rate.tick_by(now_ms, ProcessCounters::rate_units(new_out));
-    let frontend = &client.frontend.state.frontend.mine().traffic;
+    let frontend = client.frontend.state.frontend.mine();
     let backend = moved.backend.map(|backend| &backend.state.backend.mine().traffic);
     let server = moved.server.map(|server| &server.counters.mine().traffic);
     // What has no backend has no server that was reached.
     let server = backend.and(server);
-    let listener = client.session.listener.mine().map(|listener| &listener.traffic);
+    let listener = client.session.listener.mine();
     if let Some(trackers) = moved.trackers {
         track::note(&client.session, trackers, Event::BytesIn(new_in), now_ms);
         // What was made here is nothing that the server sent.
@@ -139,9 +139,17 @@ fn count_bytes(client: &Client, moved: Moved<'_>, bytes_in: u64, bytes_out: u64,
             track::note(&client.session, trackers, Event::BytesOut(new_out), now_ms);
         }
     }
-    for traffic in [Some(frontend), listener, backend, server].into_iter().flatten() {
+    let of_listener = listener.map(|listener| &listener.traffic);
+    for traffic in [Some(&frontend.traffic), of_listener, backend, server].into_iter().flatten() {
         traffic.bytes_in.add(new_in);
         traffic.bytes_out.add(new_out);
+    }
+    if server.is_none() || !moved.answered {
+        let of_listener = listener.map(|listener| &listener.unrelayed);
+        for unrelayed in [Some(&frontend.unrelayed), of_listener].into_iter().flatten() {
+            unrelayed.bytes_in.add(if server.is_none() { new_in } else { 0 });
+            unrelayed.bytes_out.add(new_out);
+        }
     }
 }
 

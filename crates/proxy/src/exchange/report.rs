@@ -168,10 +168,7 @@ pub(crate) fn session_error(client: &Client, why: &str) {
     let _ =
         base::clock::DateCache::default().local(wall.seconds).write_log((us / 1000 % 1000) as u32, &mut date);
     let listener = &session.listener;
-    let bind = match listener.name.strip_prefix("sock-") {
-        Some(_) => listener.id.to_string(),
-        None => listener.name.to_string(),
-    };
+    let bind = listener.given_name().map_or_else(|| listener.id.to_string(), str::to_owned);
     send(client, level, &format!("{from} [{date}] {}/{bind}: {why}", frontend.state.name));
 }
 

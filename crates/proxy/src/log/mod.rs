@@ -171,7 +171,9 @@ impl Outbox {
         while framed.last() == Some(&b'\n') {
             framed.pop();
         }
-        framed.truncate(logger.max_length.saturating_sub(1));
+        // A line end follows outside of rings.
+        let end = usize::from(!matches!(logger.target, LogTarget::Ring(_)));
+        framed.truncate(logger.max_length.saturating_sub(end));
         let sent = match &logger.target {
             LogTarget::Address(address) => {
                 let sent = self.sockets.send(address, with_end(&mut framed));

@@ -146,8 +146,21 @@ fn forwarded(client: &Client, x: &mut Exchange, option: &Forwarded) {
             push(&mut value, name, &text, node.port.is_some());
         }
     }
-    if !value.is_empty() {
-        x.txn.request.append(b"forwarded", &value);
+    if value.is_empty() {
+        return;
+    }
+    let head = &mut x.txn.request;
+    let last = head.indices(&KnownName::Forwarded.into()).last();
+    match last.and_then(|index| Some((index, head.value_at(index).filter(|own| !own.is_empty())?.to_vec()))) {
+        // One line has all hops, as in HAProxy: some servers look at the first line only.
+        Some((index, mut hops)) => {
+            hops.push(b',');
+            hops.extend_from_slice(&value);
+            head.replace_value_at(index, &hops);
+        }
+        None => {
+            head.append(b"forwarded", &value);
+        }
     }
 }
 

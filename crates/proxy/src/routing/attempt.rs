@@ -28,7 +28,7 @@ pub(crate) fn note_server(
         // There was no other.
         Some(failed) if failed.is(server) => retry::count_retry(backend, failed),
         Some(failed) => {
-            if x.choice.cookie.names(failed) {
+            if x.txn.termination.cookie == b'V' {
                 // What its cookie asked for is down, for all that is known.
                 x.txn.termination.cookie = b'D';
             }

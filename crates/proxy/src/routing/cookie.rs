@@ -20,6 +20,10 @@ use crate::server::local::{LocalProxy, LocalServer};
 /// The digits that dates in cookies are written with: six bits each, the highest first.
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
+/// How far in the future a date may be, in seconds: clocks of several load balancers differ. A cookie
+/// with a later date counts as too old.
+const SKEW_MAX: u64 = 24 * 60 * 60;
+
 fn now_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
@@ -35,11 +39,9 @@ fn write_date(units: u64, out: &mut Vec<u8>) {
     }
 }
 
+/// Reads the five digits at the beginning of `text`, as HAProxy does, and ignores the rest.
 fn read_date(text: &[u8]) -> Option<u64> {
-    if text.len() != 5 {
-        return None;
-    }
-    text.iter().try_fold(0u64, |units, byte| {
+    text.get(..5)?.iter().try_fold(0u64, |units, byte| {
         let digit = DIGITS.iter().position(|digit| digit == byte)?;
         Some(units << 6 | digit as u64)
     })
@@ -119,6 +121,10 @@ pub(crate) fn of_request(client: &Client, x: &mut Exchange, backend: &LocalProxy
     let dates = rest.filter(|_| cookie.operation != CookieOperation::Prefix);
     x.choice.dates = dates_of(dates);
     let age = age_of(cookie, x.choice.dates, dates.is_some());
+    if matches!(age, Age::Idle | Age::Old) {
+        // The next cookie begins another life.
+        x.choice.dates = Dates::default();
+    }
     let found = if value.is_empty() { None } else { find_server(backend, value) };
     let mut state = match (age, &found) {
         (Age::Old, _) => b'O',
@@ -198,8 +204,12 @@ fn age_of(cookie: &Cookie, Dates { last, first }: Dates, dated: bool) -> Age {
     if !dated {
         return Age::Unknown;
     }
+    let now = now_seconds();
     let over = |date: Option<u64>, limit: Option<Duration>| match (date, limit) {
-        (Some(date), Some(limit)) => now_seconds().saturating_sub(date * 4) > limit.as_secs(),
+        (Some(date), Some(limit)) => {
+            let date = date * 4;
+            now.saturating_sub(date) > limit.as_secs() || date.saturating_sub(now) > SKEW_MAX
+        }
         _ => false,
     };
     if over(first, cookie.max_life) {
@@ -218,6 +228,10 @@ pub(crate) fn of_response(client: &Client, x: &mut Exchange, backend: &LocalProx
     }
     let Some(cookie) = &backend.cookie else { return };
     x.txn.termination.set_cookie = b'N';
+    if x.choice.is_ignored {
+        // The server's own cookies pass unchanged (`ignore-persist`).
+        return;
+    }
     if cookie.indirect && cookie.operation != CookieOperation::Insert && x.choice.cookie.names(lease.server())
     {
         // The client has one of ours, which says all that it may know.
@@ -275,7 +289,7 @@ fn insert(x: &mut Exchange, cookie: &Cookie, value: Option<&[u8]>, server: &Loca
     }
     let known = x.choice.cookie.names(server);
     let post = x.txn.request.method_id() == Method::Post;
-    if known && !is_stale(cookie, x.choice.dates) || cookie.postonly && !post || x.choice.is_ignored {
+    if known && !is_stale(cookie, x.choice.dates) || cookie.postonly && !post {
         return;
     }
     // What was to be kept is decided by what the server sent.
@@ -417,5 +431,6 @@ mod tests {
         }
         assert_eq!(read_date(b"AAAA"), None);
         assert_eq!(read_date(b"AAAA!"), None);
+        assert_eq!(read_date(b"AAABAx"), Some(64));
     }
 }

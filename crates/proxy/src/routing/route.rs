@@ -39,11 +39,11 @@ pub(crate) fn choose(client: &Client, x: &mut Exchange) -> Result<Rc<LocalProxy>
         by_rule = view::with(client, x, |env| choose_by_rule(frontend, &shared.plan.backends, env, eligible));
     }
     let index =
-        by_rule.or(frontend.default_backend.filter(|index| eligible(*index))).ok_or(Fault::NoBackend)?;
+        by_rule.or(frontend.default_backend.filter(|index| eligible(*index))).ok_or_else(|| no_backend(x))?;
     let backend = client.worker.local(index);
     if x.txn.is_http && backend.mode != Mode::Http {
         // What became HTTP does not go back.
-        return Err(Fault::NoBackend);
+        return Err(no_backend(x));
     }
     if backend.index != client.frontend.index {
         // What rules of the frontend said about servers held for its own.
@@ -102,6 +102,14 @@ pub(crate) fn bind_server(client: &Client, x: &mut Exchange, backend: &LocalProx
     if x.choice.bound.is_none() && backend.rdp_persistence.is_some() {
         x.choice.bound = by_rdp_token(client, x, backend);
     }
+}
+
+/// Logs of a request without a backend have no time of the request (`%TR`, `%Tq`): it ends when the
+/// backend is known.
+#[cold]
+fn no_backend(x: &mut Exchange) -> Fault {
+    x.txn.times.request = 0;
+    Fault::NoBackend
 }
 
 /// The server that `use-server` names.

@@ -13,7 +13,7 @@ use state::table::{Data, Entry, ServerKey, Table};
 
 use crate::client::Client;
 use crate::exchange::view::{self, holds};
-use crate::exchange::{Bound, Exchange};
+use crate::exchange::{Bound, Exchange, Seen};
 use crate::server::Upstream;
 use crate::server::local::{LocalProxy, LocalServer};
 
@@ -40,6 +40,10 @@ fn look(client: &Client, x: &mut Exchange, backend: &LocalProxy, rules: &StickRu
         {
             if x.choice.bound.is_none() {
                 x.choice.bound = server_of(client, x, backend, &entry);
+                if let Some(bound) = &x.choice.bound {
+                    // The client needs no cookie for this server.
+                    x.choice.cookie = Seen::Server(bound.server.clone());
+                }
             }
             entry.touch(now_ms());
         }

@@ -501,7 +501,7 @@ pub(super) fn tell(client: &Client, what: LogErrors) {
         let now = timer::now_us();
         x.txn.is_http = true;
         x.txn.termination.set(Cause::Proxy, sample::Phase::Request);
-        (x.txn.times.started, x.txn.times.closed) = (now, now);
+        (x.txn.times.idle_from, x.txn.times.started, x.txn.times.closed) = (now, now, now);
         x.txn.times.started_wall = WallTime::now().since_1970_us();
         report::no_request(client, &x);
         x.give();

@@ -320,6 +320,9 @@ where
         stream.give();
         return After::Multiplexed(client);
     }
+    if matches!(stream.upgrade, Upgrade::ByRule(_)) {
+        client.frontend.state.frontend.mine().switched.add(1);
+    }
     let (mut back, next) = exchanges.run(client, Arrival::Upgraded(stream)).await;
     back.side.release();
     if next == Next::Close { After::End } else { After::Http(back) }

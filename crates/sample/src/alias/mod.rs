@@ -11,8 +11,9 @@ use crate::encode::{Encoding, Item};
 use crate::env::Env;
 use crate::fetch;
 use crate::flags::{Flags, write_bytes};
+use crate::log_origin::LogOrigin;
 use crate::socket::ConnectionError;
-use crate::transaction::{CaptureSlot, Cause, Phase, Termination};
+use crate::transaction::{CaptureSlot, Cause, Phase, Termination, Transaction};
 use crate::value::{Scratch, write_int};
 
 use Kind::{Digits, Number, RequestHeaders, ResponseHeaders, Text};
@@ -177,9 +178,10 @@ fn int_or_hex(value: u64, flags: Flags, out: &mut Vec<u8>) {
     }
 }
 
-/// A time or count that is still growing when the log is written early.
+/// A time or count that is still growing when the only line of a request is written early
+/// (`option logasap`).
 fn growing(env: &Env<'_>, out: &mut Vec<u8>, value: i64) {
-    if env.log_origin.is_early() {
+    if env.transaction.is_some_and(|transaction| transaction.logged_early) {
         out.push(b'+');
     }
     write_int(out, value);
@@ -198,12 +200,17 @@ fn hostname(_: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {
 }
 
 fn status(env: &Env<'_>, _: Flags, out: &mut Vec<u8>) {
-    // A stream that got no answer at all is told by -1, one of TCP by 0.
+    // -1 for a request without any response; 0 for TCP, before there is a request, and for an HTTP/2
+    // request that was refused before it became a stream.
     let status = env.transaction.map_or(0, |transaction| match transaction.status {
-        0 if transaction.is_http => -1,
+        0 if transaction.is_http && !is_refused(transaction) && env.log_origin != LogOrigin::Accept => -1,
         status => i64::from(status),
     });
     int(status, out);
+}
+
+fn is_refused(transaction: &Transaction) -> bool {
+    transaction.termination.cause == Cause::Proxy && transaction.request.method().is_empty()
 }
 
 fn frontend_name(env: &Env<'_>, flags: Flags, out: &mut Vec<u8>) {

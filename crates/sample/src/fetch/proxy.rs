@@ -179,7 +179,7 @@ fn so_id<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>>
 }
 
 fn so_name<'a>(env: &'a Env<'a>, _: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    Some(Value::str(listener(env)?.name.as_bytes()))
+    Some(Value::str(listener(env)?.given_name()?.as_bytes()))
 }
 
 /// The listener that accepted the session, if one did.

@@ -68,9 +68,14 @@ impl Timers {
         // Now is known in whole ms, which may be before what was noted in µs.
         let noted = [times.started, times.request, times.queued, times.connected, times.response];
         let now = || noted.into_iter().fold(env.now_ms.saturating_mul(1_000), u64::max);
-        let close = if times.closed == 0 { now() } else { times.closed };
+        let close = match times.closed {
+            0 if env.log_origin.precedes_response() && !transaction.logged_early => times.idle_from,
+            0 => now(),
+            closed => closed,
+        };
         // In TCP mode there is no request to wait for: the queue follows the handshake.
-        let request = if transaction.is_http { since(times.request) } else { -1 };
+        let is_received = transaction.is_http && !env.log_origin.precedes_routing();
+        let request = if is_received { since(times.request) } else { -1 };
         Some(Self {
             handshake,
             idle,
@@ -110,7 +115,7 @@ impl Timers {
     /// `Td`.
     pub(crate) fn data(self, is_http: bool) -> i64 {
         let from = if is_http { self.data } else { self.connect };
-        if from < 0 { -1 } else { self.close - from }
+        if from < 0 || self.close < from { -1 } else { self.close - from }
     }
 
     /// `Ta`.

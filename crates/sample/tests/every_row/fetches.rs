@@ -66,7 +66,7 @@ pub(crate) const USUAL: &[(&str, &str)] = &[
     ("nbsrv(be)", "sint:2"),
     ("queue(be)", "sint:0"),
     ("so_id", "sint:1"),
-    ("so_name", "str:sock-1"),
+    ("so_name", "none"),
     ("srv_conn(be/s1)", "sint:0"),
     ("srv_conn_free(be/s1)", "sint:10"),
     ("srv_id", "sint:1"),

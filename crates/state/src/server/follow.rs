@@ -52,6 +52,11 @@ impl Server {
         Some(last)
     }
 
+    /// Whether the configuration names it, or another server tracks it.
+    pub fn is_referenced(&self) -> bool {
+        self.referenced.load(std::sync::atomic::Ordering::Relaxed) || !self.followers().is_empty()
+    }
+
     /// The servers that follow this one, with their backends: the latest declared first, as HAProxy
     /// tells them.
     pub fn followers(&self) -> Vec<(Arc<Proxy>, Arc<Server>)> {
