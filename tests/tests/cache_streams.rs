@@ -226,13 +226,7 @@ fn what_grows_too_long_to_be_kept_still_comes_whole_to_who_has_begun() {
     for _ in 0..10 {
         send(&say, chunk(&[b'x'; 30_000]));
         for client in &mut all {
-            let mut payload = 0;
-            while payload < 30_000 {
-                let line = String::from_utf8(read_line(client)).expect("a length");
-                let length = usize::from_str_radix(line.trim(), 16).expect("a length");
-                assert_eq!(client.read_bytes(length + 2).len(), length + 2);
-                payload += length;
-            }
+            skip_payload(client, 30_000);
         }
     }
     send(&say, "0\r\n\r\n");
@@ -242,6 +236,62 @@ fn what_grows_too_long_to_be_kept_still_comes_whole_to_who_has_begun() {
     let shown = weir.ask("show cache");
     assert!(!shown.contains("type:"), "{shown}");
     assert_eq!(count.load(Ordering::SeqCst), 1);
+}
+
+/// The readers of a response that outgrew the cache, each of which has all that came so far, after the
+/// client that it was fetched for has left.
+fn readers_of_a_long_one(weir: &Weir, port: u16, say: &mpsc::Sender<Step>, number: usize) -> Vec<Client> {
+    let mut others = crowd(weir, port, number + 1, 0);
+    let mut first = others.remove(0);
+    send(say, [head("Transfer-Encoding: chunked\r\n"), b"5\r\nfirst\r\n".to_vec()].concat());
+    for client in others.iter_mut().chain([&mut first]) {
+        assert!(client.read_head().starts_with("HTTP/1.1 200"));
+        assert_eq!(client.read_bytes(10), b"5\r\nfirst\r\n");
+    }
+    send(say, [b"249f0\r\n", &[b'x'; 150_000][..], b"\r\n"].concat());
+    for client in others.iter_mut().chain([&mut first]) {
+        skip_payload(client, 150_000);
+    }
+    others
+}
+
+#[test]
+fn a_response_that_is_not_kept_ends_with_its_last_reader() {
+    let (origin, say, count) = led();
+    let (weir, port) = flowing(&origin, " max-object-size 100000\n", " option abortonclose\n");
+    let others = readers_of_a_long_one(&weir, port, &say, 2);
+    send(&say, [b"2faf080\r\n", &vec![b'x'; 50_000_000][..]].concat());
+    let mut before = String::new();
+    assert!(eventually(|| {
+        let now = weir.stat("p,BACKEND", "bout");
+        std::mem::replace(&mut before, now.clone()) == now
+    }));
+    assert_eq!(weir.stat("p,BACKEND", "scur"), "1");
+    drop(others);
+    assert!(eventually(|| weir.stat("p,BACKEND", "scur") == "0"), "{}", weir.ask("show sess all"));
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_response_that_is_not_kept_comes_at_the_pace_of_its_last_reader() {
+    let (origin, say, count) = led();
+    let (weir, port) = flowing(&origin, " max-object-size 100000\n", " option abortonclose\n");
+    let mut last = readers_of_a_long_one(&weir, port, &say, 1).remove(0);
+    send(&say, [b"1312d00\r\n", &vec![b'y'; 20_000_000][..], b"\r\n0\r\n\r\n"].concat());
+    skip_payload(&mut last, 20_000_000);
+    assert_eq!(last.read_bytes(5), b"0\r\n\r\n");
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+}
+
+/// Reads chunks with so many bytes of payload together.
+fn skip_payload(client: &mut Client, payload: usize) {
+    let mut left = payload;
+    while left > 0 {
+        let line = String::from_utf8(read_line(client)).expect("a length");
+        let length = usize::from_str_radix(line.trim(), 16).expect("a length");
+        assert_eq!(client.read_bytes(length + 2).len(), length + 2);
+        left = left.checked_sub(length).expect("no more than that");
+    }
 }
 
 fn read_line(client: &mut Client) -> Vec<u8> {

@@ -103,6 +103,44 @@ fn coroutines_that_catch_the_end_are_ended() {
 }
 
 #[test]
+fn recursion_that_catches_errors_is_ended() {
+    // Hundreds of thousands of calls, each of which catches the error of the next and calls again.
+    all_are_ended(
+        "recursion",
+        "local function loop() while true do end end
+        cases.pcall = function() local function f() pcall(f) f() end f() end
+        cases.xpcall = function() local function f() xpcall(f, print) f() end f() end
+        cases.coroutine = function() local function f() pcall(coroutine.wrap(f)) f() end f() end
+        local meta = {}
+        local function object() return setmetatable({}, meta) end
+        local function again(a, b) pcall(meta.run, a, b) return meta.run(a, b) end
+        local function set(name, run) meta = { [name] = again, run = run } return object(), object() end
+        cases.index = function() local a = set('__index', function(a) return a.x end) return a.x end
+        cases.call = function() local a = set('__call', function(a) return a() end) return a() end
+        cases.concat = function() local a, b = set('__concat', function(a, b) return a .. b end) return a .. b end
+        cases.less = function() local a, b = set('__lt', function(a, b) return a < b end) return a < b end
+        cases.equal = function() local a, b = set('__eq', function(a, b) return a == b end) return a == b end
+        cases.length = function() local a = set('__len', function(a) return #a end) return #a end
+        cases.pairs = function() local a = set('__pairs', function(a) return pairs(a) end) return pairs(a) end
+        cases.closed = function()
+            local function f() local held <close> = setmetatable({}, { __close = function() pcall(f) f() end }) end
+            f()
+        end
+        cases.sort = function()
+            local depth = 0
+            local function f()
+                depth = depth + 1
+                if depth > 100000 then table.sort({ 4, 3, 2, 1 }, function() while true do pcall(loop) end end) end
+                pcall(f)
+                f()
+            end
+            f()
+        end
+        cases.gsub = function() local function f() return (('aa'):gsub('a', function() pcall(f) return f() end)) end f() end",
+    );
+}
+
+#[test]
 fn handlers_of_closed_variables_and_finalizers_are_ended() {
     all_are_ended(
         "closed",
@@ -141,6 +179,14 @@ fn library_functions_that_take_forever_are_ended() {
         cases.gsub_table = function() return (long:gsub(many, {})) end
         cases.gsub_function = function() return (long:gsub(many, print)) end
         cases.caught = function() while true do pcall(string.find, long, many) end end
+        local big = ('x'):rep(20000000)
+        cases.utf8 = function() while true do utf8.len(big) end end
+        cases.reverse = function() while true do big:reverse() big:upper() end end
+        cases.format = function() while true do ('%s%s'):format(big, big) end end
+        cases.tonumber = function() local number = ('1'):rep(20000000) while true do tonumber(number, 10) end end
+        cases.unpack = function() while true do pcall(table.unpack, {}, 1, 900000) end end
+        cases.read = function() return io.open('/dev/zero'):read('a') end
+        cases.read_more = function() local file = io.open('/dev/zero') while true do file:read(50000000) end end
         cases.rep = function() while true do string.rep('', math.maxinteger) end end
         cases.move = function() table.move({}, 1, math.maxinteger - 1, 2) end
         local function long_one() return setmetatable({}, { __len = function() return 1 << 50 end }) end
@@ -184,6 +230,16 @@ fn bounded_library_functions_do_what_those_of_lua_do() {
             return same(thrown.code)
         end
         cases.malformed = function() return select(2, pcall(string.find, text, "(.-)(")):match("[^:]+$") end
+        cases.read = function()
+            local file = io.open("/etc/passwd")
+            local all, size = file:read("a"), file:seek()
+            file:seek("set")
+            local again, none, empty = file:read(1000000), file:read(1000000), file:read("a")
+            file:close()
+            local ok, why = pcall(file.read, file, "a")
+            return same(all == again, #all == size, tostring(none), empty == "", ok, why:match("closed file"))
+        end
+        cases.unpacked = function() return same(table.unpack({ 1, 2, nil, 4 }, 2, 4), select('#', table.unpack({ 1, 2 }))) end
         cases.moved = function()
             local list = {}
             for i = 1, 30000 do list[i] = i end
@@ -235,6 +291,8 @@ fn bounded_library_functions_do_what_those_of_lua_do() {
         ("looked", "K:value; key"),
         ("thrown", "7"),
         ("malformed", " unfinished capture"),
+        ("read", "true|true|nil|true|false|closed file"),
+        ("unpacked", "2|2"),
         ("moved", "1|30001|0|0|30000|168895"),
         ("sorted", "true|true"),
         ("handled", "false|handled x"),

@@ -176,6 +176,14 @@ impl Filling {
         self.plan.is_some() && self.spool.is_none() && self.came.saturating_add(bytes) <= self.most()
     }
 
+    /// Whether it may leave readers behind: only the latest part of it stays in memory, and no reader has
+    /// taken all of that. `filler` is woken when one does.
+    pub fn outruns(&self, filler: &Waker) -> bool {
+        let is_short = self.plan.is_none() || self.spool.is_some();
+        let growing = self.growing.as_ref().filter(|growing| is_short && growing.is_read());
+        growing.is_some_and(|growing| !growing.poll_wanted(filler))
+    }
+
     /// Whether it is worth fetching more, now that the client of its request is gone: it is to be kept, or
     /// a reader waits. `filler` is woken when one does.
     pub fn poll_wanted(&self, filler: &Waker) -> bool {

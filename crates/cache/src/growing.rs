@@ -71,7 +71,7 @@ struct State {
     pushed: u64,
     /// The first piece that the request which fetches the response still needs for its client.
     needed: Option<usize>,
-    /// Wakes the task that fetches the response, once a reader begins or waits.
+    /// Wakes the task that fetches the response, once a reader begins or waits, or the last one leaves.
     filler: Option<Waker>,
     /// Memory of what is left where nobody fills it any more.
     room: Option<Room>,
@@ -343,10 +343,11 @@ impl Feed {
 }
 
 impl Drop for Feed {
-    /// Who reads no more is not woken.
+    /// A reader that is gone is not woken. The task that fetches the response is, after the last of them:
+    /// it may have nothing more to do.
     fn drop(&mut self) {
-        self.growing.readers.fetch_sub(1, Relaxed);
-        if self.number.is_none() && !self.is_needed {
+        let is_last = self.growing.readers.fetch_sub(1, Relaxed) == 1;
+        if self.number.is_none() && !self.is_needed && !is_last {
             return;
         }
         let mut state = self.growing.state();
@@ -355,6 +356,9 @@ impl Drop for Feed {
         }
         if self.is_needed {
             state.needed = None;
+        }
+        if is_last {
+            wake_filler(state);
         }
     }
 }

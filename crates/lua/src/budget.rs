@@ -1,8 +1,10 @@
 //! The limits of a script that runs: instructions of a turn, time of a turn, time of the whole call.
 //!
 //! The interpreter calls the hook every [`STEP`] instructions at most. A script that has used up the
-//! instructions of its turn yields; one that has used up its time gets an error at each further
-//! instruction, so that code which catches errors cannot continue.
+//! instructions of its turn yields; one that has used up its time is abandoned. It yields once more,
+//! without being unwound: a script that catches errors at each of its calls would take time for each of
+//! them. Where Lua cannot yield, as within a comparison for `table.sort`, each further instruction gets
+//! an error until it can.
 //!
 //! Lua disables the hook inside finalizers and inside the message handler of an error that the hook
 //! raised, and a coroutine counts its own instructions. `prelude/bounds.lua` and
@@ -43,7 +45,18 @@ struct Turn {
     /// Calls of the hook.
     steps: u32,
     /// The place of the script when it was found to have exceeded its time.
-    expired: Option<String>,
+    expired: Option<Place>,
+    /// Calls of the hook since then.
+    late_steps: u32,
+}
+
+/// A place in the code that runs.
+#[derive(Debug, Clone)]
+struct Place {
+    /// File and line.
+    text: String,
+    /// Whether it is in a script, not in the prelude.
+    is_script: bool,
 }
 
 impl Turn {
@@ -84,6 +97,7 @@ pub(crate) fn within<R>(mut limits: Limits, run: impl FnOnce() -> R) -> (R, Used
     let outer = TURN.replace(Turn { is_running: true, limits, since, ..Turn::default() });
     let result = run();
     let Turn { since, expired, .. } = TURN.replace(outer);
+    let expired = expired.map(|place| place.text);
     (result, Used { time: since.map_or(Duration::ZERO, |since| since.elapsed()), expired })
 }
 
@@ -95,7 +109,7 @@ pub(crate) fn watch(lua: &Lua, instructions: u32) -> mlua::Result<()> {
     let steps = instructions.max(1).div_ceil(step);
     lua.set_global_hook(triggers, move |lua, _| {
         if is_over(lua) {
-            return Err(timeout());
+            return abandon();
         }
         let ends_turn = TURN.with_borrow_mut(|turn| {
             turn.steps += 1;
@@ -115,17 +129,35 @@ pub(crate) fn is_over(lua: &Lua) -> bool {
     if !is_late() {
         return false;
     }
-    if TURN.with_borrow(|turn| turn.expired.is_none()) {
+    // A coroutine whose calls are all of the prelude is named by the script that resumed it.
+    if !TURN.with_borrow(|turn| turn.expired.as_ref().is_some_and(|place| place.is_script)) {
         let place = place(lua);
-        TURN.with_borrow_mut(|turn| turn.expired = Some(place));
+        TURN.with_borrow_mut(|turn| {
+            if turn.expired.is_none() || place.is_script {
+                turn.expired = Some(place);
+            }
+        });
     }
     // The global hook is set without memory and without room on the stack. `watch` puts it back.
     let every = HookTriggers::new().every_nth_instruction(1);
     let _ = lua.set_global_hook(every, |lua, _| match is_over(lua) {
-        true => Err(timeout()),
+        true => abandon(),
         false => Ok(VmState::Continue),
     });
     true
+}
+
+/// Of so many instructions of a turn that has exceeded its time, all but one get an error. That one
+/// yields, or is executed if the coroutine cannot yield; a loop has more instructions than that.
+const ERRORS: u32 = 4;
+
+/// What the hook does with an instruction of a turn that has exceeded its time.
+fn abandon() -> mlua::Result<VmState> {
+    let steps = TURN.with_borrow_mut(|turn| {
+        turn.late_steps = turn.late_steps.wrapping_add(1);
+        turn.late_steps
+    });
+    if steps % ERRORS == 1 { Ok(VmState::Yield) } else { Err(timeout()) }
 }
 
 /// Whether the turn that runs has exceeded its time.
@@ -135,29 +167,30 @@ pub(crate) fn is_late() -> bool {
 
 /// The error of the turn that has exceeded its time.
 pub(crate) fn timeout() -> Error {
-    let place = TURN.with_borrow(|turn| turn.expired.clone()).unwrap_or_default();
+    let place = TURN.with_borrow(|turn| turn.expired.as_ref().map(|place| place.text.clone()));
+    let place = place.unwrap_or_default();
     Error::runtime(format!("{place}: {TIMEOUT}"))
 }
 
 /// The most calls that are searched for one of a script.
-const MOST_LEVELS: usize = 16;
+const MOST_LEVELS: usize = 1024;
 
-/// The file and line of the script that runs, or of the prelude if no script is near.
-fn place(lua: &Lua) -> String {
+/// The place of the script that runs, or of the prelude if no script is near.
+fn place(lua: &Lua) -> Place {
     let mut first = None;
     for level in 0..MOST_LEVELS {
         let found = lua.inspect_stack(level, |debug| {
             let source = debug.source();
             let is_script = source.source.as_deref().is_some_and(|name| name.starts_with('@'));
             let (name, line) = (source.short_src?, debug.current_line()?);
-            Some((is_script, format!("{name}:{line}")))
+            Some(Place { text: format!("{name}:{line}"), is_script })
         });
         match found {
-            Some(Some((true, place))) => return place,
-            Some(Some((false, place))) => first = first.or(Some(place)),
+            Some(Some(place)) if place.is_script => return place,
+            Some(Some(place)) => first = first.or(Some(place)),
             Some(None) => {}
             None => break,
         }
     }
-    first.unwrap_or_else(|| "?".to_owned())
+    first.unwrap_or_else(|| Place { text: "?".to_owned(), is_script: false })
 }

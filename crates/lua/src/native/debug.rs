@@ -5,6 +5,8 @@
 
 use mlua::{Lua, Table, Value};
 
+use crate::budget;
+
 /// The library.
 pub(crate) fn debug(lua: &Lua) -> mlua::Result<Table> {
     let table = lua.create_table()?;
@@ -14,6 +16,8 @@ pub(crate) fn debug(lua: &Lua) -> mlua::Result<Table> {
 }
 
 fn traceback(lua: &Lua, (message, level): (Value, Option<usize>)) -> mlua::Result<Value> {
+    // A deep stack takes its time.
+    budget::is_over(lua);
     let text = match &message {
         Value::Nil => None,
         Value::String(text) => Some(text.to_string_lossy()),
@@ -36,6 +40,7 @@ fn info(lua: &Lua, level: Value) -> mlua::Result<Value> {
             table.set("lastlinedefined", info.last_line_defined)?;
         }
         level => {
+            budget::is_over(lua);
             let level = level.as_usize().unwrap_or(1);
             let found = lua.inspect_stack(level, |debug| {
                 let source = debug.source();

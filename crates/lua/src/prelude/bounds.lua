@@ -2,13 +2,13 @@
 -- can, so that a script ends when its time is up.
 --
 -- Lua's own functions do the work as long as it is short. `native.over()` checks the time; if it is
--- up, the next instruction of the caller raises the error.
+-- up, the next instruction of the caller abandons the call.
 
 local native = ...
 
 local over, is_native = native.over, native.is_native
 local type, rawget, rawset, pcall, error, tostring, select = type, rawget, rawset, pcall, error, tostring, select
-local set, collect, protected, log = setmetatable, collectgarbage, xpcall, core.log
+local set, getmetatable, collect, protected, log = setmetatable, getmetatable, collectgarbage, xpcall, core.log
 local MOST = math and math.maxinteger or 0x7fffffffffffffff
 
 -- Elements of a table that one call moves or joins without interruption.
@@ -246,11 +246,118 @@ local function bound_strings(string)
 	end
 end
 
+-- Functions whose time grows with a text: a thousand instructions may call one of them hundreds of
+-- times before the hook runs.
+
+-- The longest text that takes no notable time.
+local LONG = 100000
+
+local function timed(text, ...)
+	if type(text) == "string" and #text > LONG then
+		over()
+	end
+	return text, ...
+end
+
+-- Bounds functions that read a long text, and those that return one.
+local function bound_texts(library, reading, returning)
+	for name in reading:gmatch("%w+") do
+		local run = library[name]
+		if run then
+			library[name] = function(text, ...)
+				if type(text) == "string" and #text > LONG then
+					over()
+				end
+				return run(text, ...)
+			end
+		end
+	end
+	for name in returning:gmatch("%w+") do
+		local run = library[name]
+		if run then
+			library[name] = function(...) return timed(run(...)) end
+		end
+	end
+end
+
+local function bound_dates(os)
+	local date = os.date
+	os.date = function(format, ...)
+		if type(format) == "string" and #format > LONG then
+			error("bad argument #1 to 'date' (format too long)", 2)
+		end
+		return timed(date(format, ...))
+	end
+end
+
+-- Files: some have no end.
+
+local function bound_files(io)
+	local methods = getmetatable(io.stdout).__index
+	local read, write = methods.read, methods.write
+
+	-- Reads at most so many bytes.
+	local function read_portions(file, most)
+		local parts = {}
+		while most > 0 do
+			local part, why, code = read(file, most < LONG and most or LONG)
+			if why then
+				return nil, why, code
+			end
+			if not part then
+				break
+			end
+			parts[#parts + 1] = part
+			most = most - #part
+			over()
+		end
+		return native.concat(parts), #parts
+	end
+
+	methods.read = function(file, ...)
+		local what = ...
+		if select("#", ...) ~= 1 or io.type(file) ~= "file" then
+			return timed(read(file, ...))
+		elseif what == "a" or what == "*a" then
+			local text, why, code = read_portions(file, MOST)
+			if text then
+				return text
+			end
+			return nil, why, code
+		elseif type(what) == "number" and what > LONG then
+			local text, count, code = read_portions(file, what)
+			if text and count > 0 then
+				return text
+			elseif text then
+				return nil
+			end
+			return nil, count, code
+		end
+		return timed(read(file, ...))
+	end
+
+	methods.write = function(file, ...)
+		timed(...)
+		return write(file, ...)
+	end
+end
+
 -- Tables: a metamethod may return any length, and a script may give any range.
 
 local function bound_tables(table)
 	local concat, insert, move, remove, sort = table.concat, table.insert, table.move, table.remove, table.sort
 	local integer = math and math.type or function(value) return type(value) == "number" and value % 1 == 0 and "integer" end
+
+	local unpack = table.unpack
+	if unpack then
+		table.unpack = function(list, first, last)
+			local most = last or type(list) == "table" and #list
+			if type(most) == "number" and most > SHORT then
+				over()
+			end
+			return unpack(list, first, last or most or nil)
+		end
+	end
 
 	local function is_long(first, last)
 		return integer(first) == "integer" and integer(last) == "integer" and last > first
@@ -341,7 +448,18 @@ end
 local function install()
 	setmetatable = bounded_setmetatable
 	if string then
+		bound_texts(_G, "tonumber load", "")
+		bound_texts(string, "packsize unpack", "format lower upper reverse rep")
 		bound_strings(string)
+	end
+	if string and utf8 then
+		bound_texts(utf8, "len offset codepoint", "")
+	end
+	if os then
+		bound_dates(os)
+	end
+	if io then
+		bound_files(io)
 	end
 	if table then
 		bound_tables(table)

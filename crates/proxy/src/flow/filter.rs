@@ -47,6 +47,8 @@ pub(crate) struct Keeping {
     ahead: Option<Feed>,
     /// Whether only its sender's closing in good order tells that a body is whole.
     until_close: bool,
+    /// Whether bytes were added since others had their turn.
+    is_fresh: bool,
 }
 
 /// What waits before a filter.
@@ -89,7 +91,7 @@ impl Filter {
     /// What keeps the payload in a cache. Of a body that ends with its connection, `until_close`,
     /// nothing is kept before [`Filters::keep`](super::Filters::keep).
     pub(crate) fn keep(filling: Filling, until_close: bool) -> Self {
-        Self::Keep(Box::new(Keeping { filling: Some(filling), ahead: None, until_close }))
+        Self::Keep(Box::new(Keeping { filling: Some(filling), ahead: None, until_close, is_fresh: false }))
     }
 
     /// What lets payload wait as `gate` says.
@@ -148,7 +150,15 @@ impl Keeping {
     pub(super) fn data(&mut self, data: &[u8]) {
         if let Some(filling) = &mut self.filling {
             filling.push(data, now_ms());
+            self.is_fresh = true;
         }
+    }
+
+    /// Whether others who read the same response have their turn before it takes more: a task that reads
+    /// from a fast server would leave them behind, however fast they are.
+    pub(super) fn takes_turn(&mut self, context: &Context<'_>) -> bool {
+        let is_fresh = std::mem::take(&mut self.is_fresh);
+        is_fresh && self.filling.as_ref().is_some_and(|filling| filling.outruns(context.waker()))
     }
 
     /// Whether the payload waits in the cache for a client that is slower than others.

@@ -107,8 +107,12 @@ impl Filters {
     }
 
     /// Whether other tasks should have their turn before more is taken.
-    pub(super) fn take_turns(&self) -> bool {
-        self.taps.iter().any(|tap| tap.takes_turn())
+    pub(super) fn take_turns(&mut self, context: &Context<'_>) -> bool {
+        let keeps = self.stages.iter_mut().any(|stage| match &mut stage.filter {
+            Filter::Keep(own) => own.takes_turn(context),
+            _ => false,
+        });
+        keeps || self.taps.iter().any(|tap| tap.takes_turn())
     }
 
     /// What is counted of compression, if there is any.

@@ -399,8 +399,8 @@ impl Flow {
                     }
                 }
             }
-            if let Some(filters) = &self.filters
-                && filters.take_turns()
+            if let Some(filters) = &mut self.filters
+                && filters.take_turns(context)
             {
                 self.release(context, to);
                 // Behind the worker's next look at its sockets: the reader waits for one of them.
