@@ -61,8 +61,6 @@ fn check_hash(hash: &Word, user: &Word, diagnostics: &mut Diagnostics) -> Outcom
                 .tolerated()
                 .at(hash.span())
                 .label("crypt(3) has no such format; `insecure-password` takes a password as it is");
-            // HAProxy is silent, and its users start with `zero-warning`.
-            let warning = warning.tolerated();
             diagnostics.push(warning);
             Ok(())
         }
