@@ -258,13 +258,20 @@ fn upload_is_over(client: &mut Client, x: &mut Exchange) -> bool {
 /// follow; says whether it came to its end.
 pub(crate) async fn drain(client: &mut Client, x: &mut Exchange) -> bool {
     let allowed = client.frontend.timeouts.client;
-    while !client.side.skip_body(&mut x.upload) {
-        client.timer.set_after(timer::now_ms(), allowed);
+    client.timer.set_after(timer::now_ms(), allowed);
+    loop {
+        x.upload.moved = false;
+        if client.side.skip_body(&mut x.upload) {
+            return true;
+        }
+        // Extensions of a chunk do not count.
+        if x.upload.moved {
+            client.timer.set_after(timer::now_ms(), allowed);
+        }
         let watch = Watch { leaving: false, late: Fault::ClientTimeout };
         match client.wait(watch, |client, context| client.poll_fill(context)).await {
             Ok(Ok(n)) if n > 0 => {}
             _ => return false,
         }
     }
-    true
 }
