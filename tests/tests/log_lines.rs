@@ -259,7 +259,7 @@ fn what_is_no_request_is_logged_as_an_error_of_the_connection() {
 
 #[test]
 fn a_request_that_is_badly_coded_from_the_start_reaches_no_server() {
-    let origin = weir_tests::Origin::text("reached");
+    let origin = Origin::text("reached");
     let port = free_port();
     let weir = Weir::start(
         &format!(

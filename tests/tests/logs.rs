@@ -98,7 +98,7 @@ fn a_full_ring_before_a_server_that_is_away_drops_new_messages_and_counts_them()
 
 #[test]
 fn a_message_of_a_ring_is_as_long_as_its_maxlen() {
-    let (port, collector) = (free_port(), weir_tests::logs::Collector::new());
+    let (port, collector) = (free_port(), Collector::new());
     let weir = Weir::start(
         &format!(
             "{GLOBAL}{DEFAULTS}{}ring r\n  format raw\n  maxlen 40\n",

@@ -7,6 +7,7 @@
 //! how the body ends and which of the buffered bytes belong to it, so that a pipelined request
 //! behind it is left alone. Called by the steps of an exchange, by `tunnel` and by `respond`.
 
+mod ahead;
 mod filter;
 mod filters;
 mod gate;

@@ -418,40 +418,6 @@ impl Flow {
         }
     }
 
-    /// Takes more for a cache while the receiver is slower than others who get it from there.
-    #[cold]
-    fn read_ahead(
-        &mut self,
-        context: &mut Context<'_>,
-        from: &mut Reader<'_>,
-        buffer: &mut Buffer,
-    ) -> Result<(), FlowError> {
-        while !self.has_ended() && self.filters.as_mut().is_some_and(|filters| filters.run_ahead(context)) {
-            match self.poll_receive(context, from, buffer) {
-                Poll::Ready(received) => received?,
-                Poll::Pending => break,
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether others get the payload from a cache, and whether they want more of it now.
-    pub(crate) fn feeds_others(&self, context: &Context<'_>) -> Option<bool> {
-        self.filters.as_ref()?.feeds_others(context).filter(|_| !self.is_received())
-    }
-
-    /// The receiver is gone, and others get the rest from a cache.
-    #[cold]
-    pub(crate) fn discard_for_receiver(&mut self) {
-        self.staged.clear();
-        self.staged_sent = 0;
-        self.gate = None;
-        self.path = Path::Filtered(Coding::Nothing);
-        if let Some(filters) = &mut self.filters {
-            filters.discard();
-        }
-    }
-
     /// From socket to socket, by way of the kernel's `pipe` wherever nobody looks at the bytes.
     fn poll_splice(
         &mut self,
@@ -517,7 +483,7 @@ impl Flow {
     }
 
     /// Reads once into `buffer` and admits what came.
-    fn poll_receive(
+    pub(super) fn poll_receive(
         &mut self,
         context: &mut Context<'_>,
         from: &mut Reader<'_>,

@@ -1,0 +1,45 @@
+//! A response that a cache keeps and others read while it arrives (`collapsed-forwarding`): reading on for
+//! them when the first client is slow or gone. Called by `pump` and by `message::download`.
+
+use std::task::{Context, Poll};
+
+use runtime::Buffer;
+
+use super::source::Reader;
+use super::{Coding, Flow, FlowError, Path};
+
+impl Flow {
+    /// Takes more for a cache while the receiver is slower than others who get it from there.
+    #[cold]
+    pub(super) fn read_ahead(
+        &mut self,
+        context: &mut Context<'_>,
+        from: &mut Reader<'_>,
+        buffer: &mut Buffer,
+    ) -> Result<(), FlowError> {
+        while !self.has_ended() && self.filters.as_mut().is_some_and(|filters| filters.run_ahead(context)) {
+            match self.poll_receive(context, from, buffer) {
+                Poll::Ready(received) => received?,
+                Poll::Pending => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether others get the payload from a cache, and whether they want more of it now.
+    pub(crate) fn feeds_others(&self, context: &Context<'_>) -> Option<bool> {
+        self.filters.as_ref()?.feeds_others(context).filter(|_| !self.is_received())
+    }
+
+    /// The receiver is gone, and others get the rest from a cache.
+    #[cold]
+    pub(crate) fn discard_for_receiver(&mut self) {
+        self.staged.clear();
+        self.staged_sent = 0;
+        self.gate = None;
+        self.path = Path::Filtered(Coding::Nothing);
+        if let Some(filters) = &mut self.filters {
+            filters.discard();
+        }
+    }
+}
