@@ -283,7 +283,7 @@ fn a_response_that_is_not_kept_comes_at_the_pace_of_its_last_reader() {
     assert_eq!(count.load(Ordering::SeqCst), 1);
 }
 
-/// Reads chunks with so many bytes of payload together.
+/// Reads chunks until their payload has the given length.
 fn skip_payload(client: &mut Client, payload: usize) {
     let mut left = payload;
     while left > 0 {

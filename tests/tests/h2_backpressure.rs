@@ -16,8 +16,8 @@ use weir_tests::{Origin, Weir, eventually, free_port};
 /// How long a write must be blocked for its writer to count as held back.
 const HELD_BACK: Duration = Duration::from_secs(1);
 
-/// What is written at most before a writer gives up waiting to be held back: more than all socket
-/// buffers on the way take.
+/// The most that is written by a writer that is not held back: more than all socket buffers on the way
+/// take.
 const MOST: usize = 96 << 20;
 
 /// By how much the program's memory may grow, in KiB.
@@ -62,7 +62,7 @@ fn send_interim_responses(stream: TcpStream, is_h2: bool, told: &Sender<usize>) 
             frame(HEADERS, END_HEADERS, request.stream, &fields)
         }));
         frames.socket().set_write_timeout(None).expect("a timeout");
-        // What was cut off by the timeout is completed by nothing: the client has what it needs by then.
+        // The frame that the timeout cut off stays incomplete; the client stops reading before it.
         let _ = frames.socket().read(&mut [0; 1]);
     } else {
         let mut stream = stream;
@@ -264,7 +264,7 @@ fn a_flood_of_cancelled_requests_does_not_delay_others_for_long() {
     assert!(sent > 1000, "{sent} requests are no flood");
 }
 
-/// Opens and resets streams until told to stop; how many.
+/// Opens and resets streams until `stop` is set. Returns how many.
 fn flood(port: u16, stop: &std::sync::atomic::AtomicBool) -> u32 {
     let mut client = Frames::connect(port);
     let reader = client.socket().try_clone().expect("a socket");

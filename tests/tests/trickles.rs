@@ -17,8 +17,8 @@ const TIMEOUT: &str = "600ms";
 /// How often something is sent.
 const PACE: Duration = Duration::from_millis(50);
 
-/// Sends what `next` makes at an even pace until the other side closes the connection, and gives what it
-/// sent before.
+/// Sends the output of `next` at an even pace until the other side closes the connection. Returns the
+/// bytes that it sent before.
 fn trickle(mut stream: &TcpStream, mut next: impl FnMut(usize) -> Vec<u8>) -> Option<Vec<u8>> {
     stream.set_read_timeout(Some(PACE)).expect("a timeout");
     let (since, mut received, mut bytes) = (Instant::now(), Vec::new(), [0; 4096]);

@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use spop::{Config, Connection, Event, Frame, Key, kind};
 
-/// What the clients, the caller of a connection and the agent do. Indexes are taken modulo what there
-/// is.
+/// A step of the clients, of the caller of a connection or of the agent. Indexes are taken modulo the
+/// number of candidates.
 #[derive(Debug, Clone)]
 enum Step {
     /// A client asks on a connection.
@@ -68,7 +68,7 @@ impl Side {
         self.connection.sent(self.connection.pending());
     }
 
-    /// Gives the connection a frame in pieces, and puts what it reports into the table.
+    /// Gives the connection a frame in pieces, and stores the answers in the table.
     fn receive(&mut self, kind: u8, stream: u64, payload: &[u8], size: usize) {
         let mut bytes = Vec::new();
         let frame = u64::from(kind == kind::ACK);
@@ -94,7 +94,7 @@ impl Side {
     }
 }
 
-/// A client that waits: the connection, its question, and what it must be answered.
+/// A client that waits: the connection, its question, and the expected answer.
 type Waiting = (usize, Key, Vec<u8>);
 
 fn ask(sides: &mut [Side], on: usize, waiting: &mut Vec<Waiting>, count: &mut u32) {

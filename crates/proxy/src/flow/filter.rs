@@ -43,7 +43,7 @@ pub(crate) struct Compressor {
 #[derive(Debug)]
 pub(crate) struct Keeping {
     filling: Option<Filling>,
-    /// The position of its own client, while that is slower than the other readers.
+    /// The position of the first client, while that is slower than the other readers.
     ahead: Option<Feed>,
     /// Whether only its sender's closing in good order tells that a body is whole.
     until_close: bool,

@@ -81,7 +81,7 @@ fn a_client_that_has_used_its_window_is_reset_once_it_has_seen_the_response() {
     assert_eq!((side.resets(), side.events(), side.closed), (vec![], vec![], None));
     side.feed(&frame(kind::PING, flag::ACK, 0, &PING_STOP));
     assert_eq!((side.resets(), side.events(), side.closed), (vec![(1, Code::NoError)], vec![], None));
-    // One whose window is used up when the response is sent.
+    // The window is used up before the response is sent.
     let mut side = Side::server();
     let key = side.feed(&post(1, &[])).opened();
     while side.engine.window(1) > 0 {
