@@ -23,7 +23,7 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
     ),
     (
         "cache c\n total-max-size 1\n early-hints only\n process-range on\n max-age 5\n",
-        &["[WARNING] [4] : 'process-range' has no effect with 'early-hints only'; no response is kept then"],
+        &["[DIAG] [4] : 'process-range' has no effect with 'early-hints only'; no response is kept then"],
     ),
     (
         "cache c\n total-max-size 1\n disk /d\n",
@@ -42,8 +42,8 @@ pub(crate) const CASES: &[(&str, &[&str])] = &[
     (
         "cache c\n total-max-size 1\n disk /d size 1m\n early-hints only\n revalidation on\n",
         &[
-            "[WARNING] [3] : 'disk' has no effect with 'early-hints only'; no response is kept then",
-            "[WARNING] [5] : 'revalidation' has no effect with 'early-hints only'; no response is kept then",
+            "[DIAG] [3] : 'disk' has no effect with 'early-hints only'; no response is kept then",
+            "[DIAG] [5] : 'revalidation' has no effect with 'early-hints only'; no response is kept then",
         ],
     ),
     (
