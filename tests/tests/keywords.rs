@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use weir_tests::client::{self, Client, Response};
@@ -414,14 +415,18 @@ fn idle_connections_may_wait_for_a_last_request_during_a_soft_stop() {
 }
 
 #[test]
-fn what_changes_nothing_here_is_said_to_change_nothing() {
+fn keywords_without_effect_are_named_by_the_diagnostic_mode() {
     let directory = weir_tests::scratch("silent");
     let cases = [("global", "tune.idletimer 1s"), ("defaults", "option http-no-delay")];
     for (section, line) in cases {
         let file = directory.join("one.cfg");
         std::fs::write(&file, format!("{section}\n  {line}\n")).expect("a file");
         let verdict = weir_tests::check(&file, &directory);
-        assert!(verdict.accepted() && !verdict.warnings().is_empty(), "{line}: {}", verdict.messages);
+        assert!(verdict.accepted() && verdict.warnings().is_empty(), "{line}: {}", verdict.messages);
+        let shown = Command::new(weir_tests::program()).args(["-c", "-dD", "-f"]).arg(&file).output();
+        let shown = shown.expect("the program runs");
+        let messages = String::from_utf8_lossy(&shown.stderr);
+        assert!(messages.contains("has no effect"), "{line}: {messages}");
     }
 }
 

@@ -38,6 +38,13 @@ pub fn read(path: impl AsRef<Path>) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The reason to add to HAProxy's words for a file that cannot be read, which have none: `error` is the
+/// text of an error of [`read`]. Empty if the system refused the file.
+#[must_use]
+pub fn why_no_file(error: &str) -> String {
+    if error.ends_with(", not a file") { format!(": {error}") } else { String::new() }
+}
+
 /// The text of a file.
 ///
 /// # Errors

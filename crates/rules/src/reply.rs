@@ -399,9 +399,10 @@ impl<'c, 'w, 's> Parser<'c, 'w, 's> {
 
     fn file(&self, file: Word<'_>) -> Result<Vec<u8>, Diagnostic> {
         self.scope.names.read_file(file.text).map_err(|error| {
+            let why = base::file::why_no_file(&error);
             Diagnostic::alert(format!("cannot read `{}`: {error}", file.text))
                 .at(file.span)
-                .haproxy(format!("error opening file '{}'", file.text))
+                .haproxy(format!("error opening file '{}'{why}", file.text))
         })
     }
 

@@ -68,6 +68,10 @@ impl<'a> Env<'a> {
         if let Some(id) = transaction.kept(transaction.unique_id) {
             return Some(id);
         }
+        if transaction.is_http && transaction.request.method().is_empty() {
+            // A malformed request has none.
+            return None;
+        }
         let format = self.sockets?.unique_id_format()?;
         transaction.early_id.get_or_make(|id| format.write(self, id))
     }

@@ -204,8 +204,13 @@ pub fn cookies(bytes: &[u8]) {
     head.edit_cookies(&first, |_| None);
     let left: Vec<Vec<u8>> = head.cookie_values().map(|(name, _)| name.to_vec()).collect();
     assert!(!left.contains(&first), "{} still in {}", first.escape_ascii(), line.escape_ascii());
-    // Without one of two quotes, what stood between them is read anew.
-    assert!(left == others || line.contains(&b'"'), "{left:?} of {}", line.escape_ascii());
+    // The attributes of a cookie are removed with it (RFC 2965, 3.3.4).
+    let cookies = |names: &[Vec<u8>]| -> Vec<Vec<u8>> {
+        names.iter().filter(|name| !name.starts_with(b"$")).cloned().collect()
+    };
+    // Without one of two quotes, the text between them is read differently.
+    let is_same = cookies(&left) == cookies(&others);
+    assert!(is_same || line.contains(&b'"'), "{left:?} of {}", line.escape_ascii());
     for line in [&line[..], bytes] {
         let _ = (cookie::set_cookies(line).count(), cookie::attributes(line).count());
     }

@@ -392,9 +392,10 @@ pub(crate) fn read_message(
 
 fn read_file(path: &Word, context: &mut Context<'_>) -> Result<Arc<[u8]>, Diagnostic> {
     context.names.file(path).map_err(|error| {
+        let why = base::file::why_no_file(&error);
         Diagnostic::alert(format!("cannot read `{path}`: {error}"))
             .at(path.span())
-            .haproxy(format!("errorfile : error opening file '{path}'."))
+            .haproxy(format!("errorfile : error opening file '{path}'{why}."))
     })
 }
 
