@@ -292,7 +292,7 @@ fn check_groups(
     if alone && words.peek().is_none() {
         return Err(Diagnostic::alert(format!("`{}` needs the names of groups behind it", criterion.text))
             .at(criterion.span)
-            .haproxy("acl http_auth_group(): no groups specified."));
+            .haproxy("acl http_auth_group(): no groups specified"));
     }
     match words.find(|word| !userlist.has_group(word)) {
         None => Ok(()),
@@ -300,7 +300,7 @@ fn check_groups(
             Err(Diagnostic::alert(format!("there is no group `{word}` in the userlist `{}`", userlist.name))
                 .at(criterion.span)
                 .did_you_mean(diag::suggest(&word, userlist.group_names()))
-                .haproxy(format!("acl http_auth_group(): invalid group '{word}'.")))
+                .haproxy(format!("acl http_auth_group(): invalid group '{word}'")))
         }
     }
 }

@@ -4,11 +4,13 @@
 pub(crate) const CASES: &[(&str, &[&str])] = &[
     (
         "userlist u\n group g users a\n user a insecure-password b\nfrontend f\n mode http\n bind :1\n acl x http_auth_group(u) g\n acl y http_auth_group(u) gg\n",
-        &["[ALERT] [8] : acl http_auth_group(): invalid group 'gg'."],
+        &["[ALERT] [8] : error detected while parsing ACL 'y' : acl http_auth_group(): invalid group 'gg'."],
     ),
     (
         "userlist u\n group g\nfrontend f\n mode http\n bind :1\n http-request deny if { http_auth_group(u) }\n",
-        &["[ALERT] [6] : acl http_auth_group(): no groups specified."],
+        &[
+            "[ALERT] [6] : error detected while parsing an 'http-request deny' condition : acl http_auth_group(): no groups specified.",
+        ],
     ),
     ("glbal\n", &["[ALERT] [1] : unknown keyword 'glbal' out of section; did you mean 'global' maybe ?"]),
     (
