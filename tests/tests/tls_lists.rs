@@ -98,6 +98,17 @@ fn negated_wildcards_take_no_names_from_other_lines() {
 }
 
 #[test]
+fn excluded_wildcards_cause_a_warning_unless_they_stand_alone() {
+    let scene = Scene::new();
+    for (filter, warns) in [("!*", false), ("!*.one.test", true)] {
+        let list = scene.list(filter);
+        let verdict = scene.check(&frontend(free_port(), &format!("crt-list {list}"), ""));
+        assert!(verdict.accepted(), "{filter}: {}", verdict.messages);
+        assert_eq!(verdict.warnings().is_empty(), !warns, "{filter}: {}", verdict.messages);
+    }
+}
+
+#[test]
 fn a_word_that_no_list_has_is_refused_with_its_line_and_the_nearest() {
     let scene = Scene::new();
     for (line, wanted) in [

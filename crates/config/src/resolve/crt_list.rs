@@ -49,7 +49,8 @@ pub(crate) fn read(
             let text = format!("{path}:{}: {}", line.number, error.message);
             Diagnostic { haproxy: Some(text.clone()), message: text, ..error }
         };
-        for filter in line.filters.iter().filter(|filter| filter.starts_with("!*")) {
+        // A bare `!*` only keeps the line from being the default.
+        for filter in line.filters.iter().filter(|filter| filter.starts_with("!*") && filter.len() > 2) {
             context.diagnostics.push(
                 Diagnostic::warning(format!(
                     "{path}:{}: a wildcard cannot be excluded: `{filter}`",
