@@ -4,6 +4,7 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use diag::Severity;
 use proxy::Shared;
@@ -91,11 +92,34 @@ pub(crate) fn wait(
             }
             // The answer to a reload waits for this; a master that is gone needs none.
             if let Some(mut master) = master.take() {
+                await_turns();
                 let _ = master.write_all(b"S");
             }
         }
     }
 }
+
+/// Waits until each worker has taken a message: one that was about to accept a connection has done so.
+fn await_turns() {
+    let (took_turn, turns) = std::sync::mpsc::channel();
+    let workers = 0..runtime::shard::workers();
+    for worker in workers.clone() {
+        let took_turn = took_turn.clone();
+        runtime::worker::post(worker, move || {
+            // The receiver may have given up.
+            let _ = took_turn.send(());
+        });
+    }
+    let until = Instant::now() + LONGEST_TURN;
+    for _ in workers {
+        if turns.recv_timeout(until.saturating_duration_since(Instant::now())).is_err() {
+            return;
+        }
+    }
+}
+
+/// How long a worker may take for that.
+const LONGEST_TURN: Duration = Duration::from_secs(2);
 
 fn pause(shared: &Shared, messages: Messages, pause: bool) {
     for proxy in shared.plan.proxies.iter().filter(|proxy| proxy.state.is_frontend) {
