@@ -317,11 +317,22 @@ fn await_stops(state: &State, serving: i32) {
         if left.is_zero() || child.link.set_read_timeout(Some(left)).is_err() {
             return;
         }
-        // The end of the stream is the end of the worker.
-        child.stopped.set((&child.link).read(&mut [0; 1]).is_ok());
+        // A worker that was not awaited when it became ready has reported that before. The end of the
+        // stream is the end of the worker.
+        let mut report = [0];
+        let has_stopped = loop {
+            match (&child.link).read(&mut report) {
+                Ok(1) if report != *STOPPED => {}
+                other => break other.is_ok(),
+            }
+        };
+        child.stopped.set(has_stopped);
         let _ = child.link.set_read_timeout(None);
     }
 }
+
+/// The report of a worker that has stopped to listen.
+pub(crate) const STOPPED: &[u8; 1] = b"S";
 
 /// How long the answer to a reload waits for an earlier worker, which stops to listen at once unless the
 /// machine is overloaded or the worker is stuck.
