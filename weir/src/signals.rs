@@ -93,7 +93,7 @@ pub(crate) fn wait(
             // The answer to a reload waits for this; a master that is gone needs none.
             if let Some(mut master) = master.take() {
                 await_turns();
-                let _ = master.write_all(crate::master::STOPPED);
+                let _ = master.write_all(system::STOPPED);
             }
         }
     }

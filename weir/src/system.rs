@@ -15,6 +15,9 @@ use crate::args::Args;
 use crate::hand_over::Inherited;
 use crate::messages::{Messages, output};
 
+/// The report of a worker to its master that it has stopped to listen.
+pub(crate) const STOPPED: &[u8; 1] = b"S";
+
 /// Descriptors that a connection may take: its own, its server's.
 const PER_CONNECTION: u64 = 2;
 /// Descriptors that a process has whatever it serves, and those that each worker needs for itself.

@@ -322,7 +322,7 @@ fn await_stops(state: &State, serving: i32) {
         let mut report = [0];
         let has_stopped = loop {
             match (&child.link).read(&mut report) {
-                Ok(1) if report != *STOPPED => {}
+                Ok(1) if report != *system::STOPPED => {}
                 other => break other.is_ok(),
             }
         };
@@ -330,9 +330,6 @@ fn await_stops(state: &State, serving: i32) {
         let _ = child.link.set_read_timeout(None);
     }
 }
-
-/// The report of a worker that has stopped to listen.
-pub(crate) const STOPPED: &[u8; 1] = b"S";
 
 /// How long the answer to a reload waits for an earlier worker, which stops to listen at once unless the
 /// machine is overloaded or the worker is stuck.
