@@ -71,6 +71,13 @@ fn shorter(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     }
 }
 
+/// A function in front of its arguments, as coroutines take them.
+fn call_of(run: &mlua::Function, args: &[LuaValue]) -> MultiValue {
+    let mut all: MultiValue = args.iter().cloned().collect();
+    all.push_front(LuaValue::Function(run.clone()));
+    all
+}
+
 impl Running {
     pub(crate) fn new(state: Arc<State>, allowed: Option<Duration>) -> Self {
         let burst = state.settings.burst;
@@ -122,9 +129,7 @@ impl Running {
         run: &mlua::Function,
         args: &[LuaValue],
     ) -> Step {
-        let mut all: MultiValue = args.iter().cloned().collect();
-        all.push_front(LuaValue::Function(run.clone()));
-        self.resume_with(bridge, all)
+        self.resume_with(bridge, call_of(run, args))
     }
 
     /// Runs a function that gets these arguments only, without giving up its turn.
@@ -134,9 +139,7 @@ impl Running {
         run: &mlua::Function,
         args: &[LuaValue],
     ) -> Step {
-        let mut all: MultiValue = args.iter().cloned().collect();
-        all.push_front(LuaValue::Function(run.clone()));
-        self.look(bridge, all)
+        self.look(bridge, call_of(run, args))
     }
 
     /// Begins a command of the runtime socket.

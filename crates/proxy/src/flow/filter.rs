@@ -4,10 +4,10 @@
 //! A filter gets payload apart from any coding of transfer, and gives payload. Some pass on at once
 //! what they make of it; limits, traces and scripts let it wait before them ([`Queue`]).
 
-use cache::{Feed, Filling, Piece};
-use compress::Encoder;
 use std::task::{Context, Poll};
 
+use cache::{Feed, Filling, Piece};
+use compress::Encoder;
 use runtime::timer::now_ms;
 
 use super::Gate;

@@ -1,12 +1,11 @@
 //! Moving a direction on: taking in what its source has, handing it to its sink.
 
 use std::io;
-use std::pin::pin;
 use std::task::{Context, Poll, ready};
 
 use http::{ChunkEvent, Normalized};
 use net::splice::Pipe;
-use runtime::{Buffer, buffer};
+use runtime::{Buffer, buffer, turns};
 use sample::ConnectionError;
 
 use super::filters::Turn;
@@ -404,7 +403,7 @@ impl Flow {
             {
                 self.release(context, to);
                 // Behind the worker's next look at its sockets: the reader waits for one of them.
-                let _ = pin!(tokio::task::yield_now()).poll(context);
+                turns::yield_turn(context);
                 return Poll::Pending;
             }
             match self.poll_receive(context, &mut from, buffer) {
