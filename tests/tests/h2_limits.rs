@@ -47,7 +47,8 @@ fn what_is_announced_to_clients_is_what_the_configuration_says() {
 #[test]
 fn fewer_streams_are_announced_while_a_worker_has_much_to_do() {
     let origin = Origin::text("x");
-    // A task that takes turn after turn while there is a mark, each far longer than the 200 µs that are allowed.
+    // A task that takes turn after turn while it is marked busy. `forced-yield` lets each turn run the whole
+    // loop, which takes far longer than the 200 µs that `rq-load 10` allows.
     let script = "
         local busy = false
         core.register_cli({ 'busy' }, 'busy', function(applet) busy = true applet:send('yes') end)
@@ -65,7 +66,7 @@ fn fewer_streams_are_announced_while_a_worker_has_much_to_do() {
     ";
     let file = Scratch::holding("busy.lua", script);
     let global = format!(
-        " nbthread 1\n lua-load {file}\n stats socket runtime level admin\n tune.h2.fe.max-concurrent-streams 100 rq-load 10 min 7"
+        " nbthread 1\n tune.lua.forced-yield 10000000\n lua-load {file}\n stats socket runtime level admin\n tune.h2.fe.max-concurrent-streams 100 rq-load 10 min 7"
     );
     let (weir, port) = frontend(&global, "", origin.port());
     let told = || Frames::connect(port).next_of(SETTINGS).setting(MAX_CONCURRENT_STREAMS);
