@@ -7,7 +7,7 @@ use crate::exchange::finish;
 use crate::log;
 use crate::message::{request, response, splice};
 use crate::routing::unreached;
-use crate::serve::{accept, obtain};
+use crate::serve::{accept, datagrams, obtain};
 
 /// All of them, and those of HTTP/2.
 pub fn rare() -> impl Iterator<Item = &'static Rare> {
@@ -16,6 +16,7 @@ pub fn rare() -> impl Iterator<Item = &'static Rare> {
         &response::LET_PASS,
         &finish::MALFORMED,
         &accept::NOT_ACCEPTED,
+        &datagrams::OVERFLOWED,
         &unreached::NO_DESCRIPTOR,
         &unreached::NO_MEMORY,
         &unreached::NO_PORT,

@@ -21,7 +21,7 @@ use runtime::timer::{self, now_ms, now_us};
 use runtime::worker::{self, Load};
 use state::proxy::Admission;
 
-use crate::serve::newcomer::{self, Arrived, Newcomer};
+use crate::serve::newcomer::{self, Incoming, Newcomer};
 use crate::worker::Worker;
 
 pub(crate) static NOT_ACCEPTED: Rare =
@@ -295,9 +295,9 @@ fn hand_over(
     let newcomer =
         Newcomer { socket, peer, generation, frontend, bind, load, accepted_us: now_us(), tls_place };
     if target == worker.index {
-        newcomer::start_at(worker.clone(), Arrived::Accepted(newcomer));
+        newcomer::start_at(worker.clone(), Incoming::Socket(newcomer));
     } else {
-        worker::post(target, move || newcomer::start(Arrived::Accepted(newcomer)));
+        worker::post(target, move || newcomer::start(Incoming::Socket(newcomer)));
     }
 }
 

@@ -1,26 +1,28 @@
-//! What accepting a connection, or opening one that brings requests, hands to the worker that serves
-//! it.
+//! The hand-off of incoming traffic to the worker that serves it: accepted connections, connections that
+//! were opened to receive requests, and datagrams.
 
 use std::cell::OnceCell;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use net::Stream;
+use runtime::datagrams::Receiver;
 use runtime::worker::Load;
 
 use super::slots::Slot;
 use crate::stream::{Connection, Reader};
 use crate::worker::{self, Worker};
 
-/// Serves who arrives, as a worker of the plan that its places are of.
-pub(super) type Starter = Box<dyn Fn(Rc<Worker>, Arrived)>;
+/// Starts to serve, as a worker of the plan that the numbers in [`Incoming`] belong to.
+pub(super) type Starter = Box<dyn Fn(Rc<Worker>, Incoming)>;
 
 thread_local! {
-    /// What the calling worker does with whoever arrives; set once when the worker starts to serve.
+    /// The calling worker's starter; set once when the worker starts to serve.
     static STARTER: OnceCell<Starter> = const { OnceCell::new() };
 }
 
-/// Sets that.
+/// Sets the starter of the calling worker.
 pub(super) fn install(starter: Starter) {
     STARTER.with(|cell| {
         // A second call keeps the first worker: there is one a thread.
@@ -29,37 +31,40 @@ pub(super) fn install(starter: Starter) {
 }
 
 /// Has the calling worker serve it.
-pub(super) fn start(arrived: Arrived) {
-    let generation = match &arrived {
-        Arrived::Accepted(newcomer) => newcomer.generation,
-        Arrived::Dialled(dialled) => dialled.generation,
+pub(super) fn start(incoming: Incoming) {
+    let generation = match &incoming {
+        Incoming::Socket(newcomer) => newcomer.generation,
+        Incoming::Dialled(dialled) => dialled.generation,
+        Incoming::Datagrams(datagrams) => datagrams.generation,
     };
     if let Some(worker) = worker::of_plan(generation) {
-        start_at(worker, arrived);
+        start_at(worker, incoming);
     }
 }
 
 /// Has the calling worker serve it by a certain plan.
-pub(super) fn start_at(worker: Rc<Worker>, arrived: Arrived) {
+pub(super) fn start_at(worker: Rc<Worker>, incoming: Incoming) {
     STARTER.with(|cell| {
         if let Some(start) = cell.get() {
-            start(worker, arrived);
+            start(worker, incoming);
         }
     });
 }
 
-/// A connection that is to be served.
-pub(crate) enum Arrived {
-    /// A client came.
-    Accepted(Newcomer),
-    /// We went to it (`bind rhttp@`).
+/// Traffic for a worker to serve.
+pub(crate) enum Incoming {
+    /// An accepted connection.
+    Socket(Newcomer),
+    /// A connection that we opened (`bind rhttp@`).
     Dialled(Box<Dialled>),
+    /// The worker's share of a datagram socket.
+    Datagrams(Datagrams),
 }
 
 /// A connection on its way to the worker that will serve it.
 pub(crate) struct Newcomer {
     pub(crate) socket: OwnedFd,
-    pub(crate) peer: Option<std::net::SocketAddr>,
+    pub(crate) peer: Option<SocketAddr>,
     /// The plan that the places are of.
     pub(crate) generation: u64,
     pub(crate) frontend: usize,
@@ -80,4 +85,12 @@ pub(crate) struct Dialled {
     pub(crate) bind: usize,
     pub(crate) load: Load,
     pub(crate) slot: Slot,
+}
+
+/// The datagrams that a worker gets from the worker that reads their socket.
+pub(crate) struct Datagrams {
+    pub(crate) receiver: Receiver<SocketAddr>,
+    /// The plan of `frontend`.
+    pub(crate) generation: u64,
+    pub(crate) frontend: usize,
 }

@@ -27,7 +27,7 @@ use sample::Env;
 use state::Listener;
 use state::proxy::Admission;
 
-use super::newcomer::{self, Arrived, Dialled};
+use super::newcomer::{self, Dialled, Incoming};
 use super::reversal::Reversal;
 use super::slots::{Kept, PAUSE, Slot};
 use crate::log::Line;
@@ -149,7 +149,7 @@ async fn dial_on(to: usize, of: (usize, usize), target: ReverseTarget, slot: Slo
             // Who asked may be gone: the process stops.
             let _ = send.send(opened.as_ref().map(drop).map_err(|failure| *failure));
             if let Ok(dialled) = opened {
-                newcomer::start(Arrived::Dialled(Box::new(dialled)));
+                newcomer::start(Incoming::Dialled(Box::new(dialled)));
             }
         });
     });

@@ -34,8 +34,8 @@ use crate::evaluate::{self, Attach};
 use crate::exchange::{Arrival, Next, Upgrade};
 use crate::observe;
 use crate::serve::boxes::{Exchanges, task_of};
-use crate::serve::newcomer::{Arrived, Dialled, Newcomer, Starter};
-use crate::serve::{attach, multiplexed, preface, revalidate};
+use crate::serve::newcomer::{Dialled, Incoming, Newcomer, Starter};
+use crate::serve::{attach, datagrams, multiplexed, preface, revalidate};
 use crate::worker::Worker;
 
 /// What this worker does with each new connection.
@@ -59,14 +59,17 @@ pub(crate) fn starter() -> Starter {
         let allocated = runtime::worker::connections(index);
         Pool { name: "connection", size: size_of::<Client>(), allocated, free: 0 }
     });
-    Box::new(move |worker, arrived| {
+    Box::new(move |worker, incoming| {
         let exchanges = exchanges.clone();
-        match arrived {
-            Arrived::Accepted(newcomer) => {
+        match incoming {
+            Incoming::Socket(newcomer) => {
                 tokio::task::spawn_local(run(begin(worker, newcomer), exchanges));
             }
-            Arrived::Dialled(dialled) => {
+            Incoming::Dialled(dialled) => {
                 tokio::task::spawn_local(reversed(worker, dialled, exchanges));
+            }
+            Incoming::Datagrams(datagrams) => {
+                tokio::task::spawn_local(datagrams::process(worker, datagrams));
             }
         }
     })
