@@ -29,13 +29,13 @@ use crate::resolve::servers::{MadeServer, state_file};
 use crate::resolve::{Context, Pending, fcgi, peers, spoe, warnings};
 
 /// Resolves the proxy at `place` of the plan.
-pub(crate) fn resolve(
+pub(crate) fn resolve<'a>(
     place: usize,
-    proxy: &Pending<'_>,
-    servers: Vec<MadeServer<'_>>,
-    pending: &[Pending<'_>],
+    proxy: &Pending<'a>,
+    servers: Vec<MadeServer<'a>>,
+    pending: &[Pending<'a>],
     index: &HashMap<Box<str>, usize>,
-    checks: &mut Sources<'_, '_>,
+    checks: &mut Sources<'_, 'a>,
     context: &mut Context<'_>,
 ) -> Proxy {
     let settings = &proxy.settings;
