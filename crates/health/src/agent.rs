@@ -230,14 +230,14 @@ fn settle(peer: &Peer, outcome: &Outcome, context: &Arc<Context>) {
     let stopped = server.operational() == Operational::Stopped;
     if outcome.verdict == Verdict::Failed {
         if !stopped {
-            verdict::go(peer, Operational::Stopped, (&why, Asked::Agent), context);
+            verdict::go(peer, Operational::Stopped, &why, Asked::Agent, context);
         }
         return;
     }
     let level = server.health.level.load(Relaxed);
     let healthy = !server.checked.load(Relaxed) || level >= server.health.rise.load(Relaxed);
     if healthy && stopped {
-        verdict::go(peer, Operational::Running, (&why, Asked::Agent), context);
+        verdict::go(peer, Operational::Running, &why, Asked::Agent, context);
     }
 }
 

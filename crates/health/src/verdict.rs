@@ -173,11 +173,11 @@ fn settle(peer: &Peer, verdict: Verdict, why: &str, context: &Arc<Context>) {
         (Operational::Running | Operational::Starting, Verdict::Passed) => return,
         (_, Verdict::Passed) => Operational::Running,
     };
-    go(peer, wanted, (why, Asked::Server), context);
+    go(peer, wanted, why, Asked::Server, context);
 }
 
-/// Changes the server's state with all that its configuration wants done then.
-pub(crate) fn go(peer: &Peer, wanted: Operational, (why, asked): (&str, Asked), context: &Arc<Context>) {
+/// Changes the server's state, with all consequences that its configuration has for that.
+pub(crate) fn go(peer: &Peer, wanted: Operational, why: &str, asked: Asked, context: &Arc<Context>) {
     let server = peer.server();
     let was = server.operational();
     let change = Change { wanted, why, asked, via: None };

@@ -188,7 +188,7 @@ impl Inboxes {
             match runtime().and_then(|runtime| Ok((runtime, timer::Alarm::new()?))) {
                 Ok((runtime, alarm)) => {
                     let _ = tell.send(Ok(()));
-                    run((&runtime, alarm), index, inbox, place.busy_polling, main);
+                    run(&runtime, alarm, index, inbox, place.busy_polling, main);
                 }
                 Err(error) => {
                     let _ = tell.send(Err(error));
@@ -210,7 +210,8 @@ fn runtime() -> io::Result<LocalRuntime> {
 }
 
 fn run<F, Fut>(
-    (runtime, alarm): (&LocalRuntime, timer::Alarm),
+    runtime: &LocalRuntime,
+    alarm: timer::Alarm,
     index: usize,
     mut inbox: UnboundedReceiver<Message>,
     busy_polling: bool,

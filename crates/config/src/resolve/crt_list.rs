@@ -87,7 +87,7 @@ pub(crate) fn read(
             Diagnostic { message, ..error }
         })?;
         note_order(&listed, context).map_err(place)?;
-        append(&listed, statement, options, (&mut kept, entries), context).map_err(place)?;
+        append(&listed, statement, options, &mut kept, entries, context).map_err(place)?;
     }
     context.tls_files.all.keep_list(&path, kept);
     Ok(path)
@@ -137,7 +137,7 @@ pub(crate) fn serve(
 ) -> Result<String, Diagnostic> {
     let mut kept = List::default();
     for listed in all {
-        append(listed, statement, options, (&mut kept, entries), context)?;
+        append(listed, statement, options, &mut kept, entries, context)?;
     }
     let name = format!("@{frontend}");
     context.tls_files.all.keep_list(&name, kept);
@@ -149,7 +149,8 @@ fn append(
     listed: &Listed<'_>,
     statement: &Statement,
     options: &Arc<Options>,
-    (kept, entries): (&mut List, &mut Vec<Entry>),
+    kept: &mut List,
+    entries: &mut Vec<Entry>,
     context: &mut Context<'_>,
 ) -> Result<(), Diagnostic> {
     let name = Text { text: "", span: listed.span };

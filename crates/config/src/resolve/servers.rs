@@ -79,7 +79,7 @@ fn make_backend<'a>(proxy: &Pending<'a>, context: &mut Context<'_>) -> Vec<MadeS
             last += 1;
         }
         let id = line.draft.id.or(known).unwrap_or(last);
-        made.push(make_server(proxy, line, (id, &former), context));
+        made.push(make_server(proxy, line, id, &former, context));
     }
     proxy.state.servers.store(Arc::new(made.iter().map(|server| server.state.clone()).collect()));
     made
@@ -219,7 +219,8 @@ fn same_name(proxy: &Pending<'_>, line: &ServerLine<'_>, other: &ServerLine<'_>,
 fn make_server<'a>(
     proxy: &Pending<'a>,
     line: ServerLine<'a>,
-    (id, former): (u32, &[Arc<state::Server>]),
+    id: u32,
+    former: &[Arc<state::Server>],
     context: &mut Context<'_>,
 ) -> MadeServer<'a> {
     let address = address(&line, proxy, context);
