@@ -9,7 +9,7 @@ use plan::server::ServerSettings;
 use syntax::Word;
 
 use crate::draft::Statement;
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 use crate::draft::server::ServerDraft;
 use crate::resolve::{Context, Pending, lines};
 
@@ -85,7 +85,7 @@ pub(crate) fn follow(
         .help(format!("add `check` to the line of server `{followed}`")));
     }
     server.referenced.store(true, Relaxed);
-    own.state.track(&follower, &server);
+    own.state.track(&follower, proxy, &server);
     own.track = Some((proxy.clone(), server));
     Ok(())
 }
