@@ -9,15 +9,15 @@ use plan::log::LogServer;
 use plan::resolvers::Resolution;
 use plan::ring::{RingPeer, RingServer};
 use plan::server::{SendProxy, ServerSettings};
+use sample::Acls;
 use sample::Place;
-use sample::acl::Acls;
 use sample::expression::Expression;
 use sample::format::{Format, FormatFor};
 use state::server::{Secured, ServerAddress};
 use state::{Mode, Ring};
 
 use crate::draft::check::CheckMode;
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 use crate::draft::server::ServerDraft;
 use crate::draft::settings::Settings;
 use crate::draft::{Kind, Statement};
