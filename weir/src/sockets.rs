@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use plan::bind::BindAddress;
 
-/// Whose socket it is.
+/// The user of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// A frontend's bind.
@@ -44,7 +44,7 @@ pub(crate) struct Taken {
     pub(crate) namespace: String,
     pub(crate) interface: String,
     pub(crate) socket: OwnedFd,
-    /// Whose it was in the plan in use, where it is the process's own.
+    /// Its user in the current plan, if this process opened it.
     pub(crate) owner: Option<Owner>,
 }
 

@@ -140,7 +140,7 @@ pub trait Names {
     /// [`Condition::of_names`](crate::Condition::of_names).
     ///
     /// # Errors
-    /// There is no such ACL.
+    /// An ACL of that name does not exist.
     fn predicate(&self, names: Vec<String>, scope: &Scope<'_>) -> Result<Box<dyn Predicate>, String>;
     /// The function that a script registered by that name.
     fn script(&self, used: crate::script::Use, name: &str) -> Option<Arc<dyn crate::script::Function>> {

@@ -111,7 +111,7 @@ pub(crate) const fn row(
     Keyword { row, apply }
 }
 
-/// What is done with a statement.
+/// The action for a statement.
 pub fn apply_of(statement: &Statement) -> Apply {
     statement.apply.downcast_ref().copied().unwrap_or(Apply::Unsupported)
 }

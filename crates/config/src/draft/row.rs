@@ -4,7 +4,7 @@
 use base::support::Support;
 use diag::Diagnostic;
 
-/// The sections a keyword may stand in: a set of bits.
+/// The sections that a keyword is allowed in, as a bit set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Where(pub u32);
 
@@ -127,7 +127,7 @@ pub mod places {
     pub const G: Where = Where::GLOBAL;
 }
 
-/// What a keyword function gives.
+/// The result of a keyword function.
 pub type Outcome = Result<(), Diagnostic>;
 
 /// How a keyword is negated.
@@ -146,18 +146,18 @@ pub enum Negation {
 pub struct Row {
     /// One word or two.
     pub name: &'static str,
-    /// Where it may stand.
+    /// The sections that allow it.
     pub places: Where,
     /// Its arguments, in the manual's notation.
     pub signature: &'static str,
-    /// Whether `no` and `default` may stand in front.
+    /// Whether `no` and `default` are allowed in front of it.
     pub negatable: bool,
-    /// What HAProxy reads over in its arguments.
+    /// The mistakes in its arguments that HAProxy tolerates.
     pub lenient: Lenient,
     /// The first line counts where there are several of this name: the keyword's own, or one that
     /// it shares with others.
     pub once: Option<&'static str>,
-    /// What it does, one line.
+    /// Its effect, in one line.
     pub doc: &'static str,
     /// How much of it works.
     pub support: Support,
@@ -170,11 +170,11 @@ impl Row {
     }
 }
 
-/// What HAProxy reads over in the arguments of a keyword: it counts here too, and a warning tells
-/// of it.
+/// Mistakes in the arguments of a keyword that HAProxy tolerates. They are tolerated here too, with a
+/// warning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lenient {
-    /// Numbers end at the first byte that is no digit; without digits they are 0.
+    /// Numbers end at the first byte other than a digit; without digits they are 0.
     pub numbers: bool,
     /// Words behind the last argument.
     pub more_words: bool,
@@ -217,7 +217,7 @@ pub fn sections(places: Where) -> String {
     names.join(", ")
 }
 
-/// The message for what is understood and not built.
+/// The error for a keyword that is known but not implemented.
 pub fn not_supported(what: &str) -> Diagnostic {
     Diagnostic::alert(format!("`{what}` is not supported yet"))
 }

@@ -127,7 +127,7 @@ pub struct Statement {
     /// Its row.
     pub keyword: &'static Row,
     /// The action of the row, an [`Apply`](crate::keyword::Apply) that
-    /// [`apply_of`](crate::keyword::apply_of) casts: its functions take statements in their turn.
+    /// [`apply_of`](crate::keyword::apply_of) casts. Opaque because the functions take statements.
     pub apply: &'static (dyn Any + Send + Sync),
     /// `no` or `default` in front.
     pub negation: Negation,
