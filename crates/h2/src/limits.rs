@@ -1,8 +1,9 @@
 //! Limits: what the configuration says (`tune.h2.*`), and the bounds that are always there.
 
+use fields::Rules;
+
 use crate::frame::WINDOW_MAX;
 use crate::frame::{MAX_SIZE_DEFAULT, MAX_SIZE_LIMIT};
-use crate::message::Rules;
 
 /// Payload and frames that may wait in the output before streams have to wait, in bytes.
 pub(crate) const OUTPUT: usize = 64 * 1024;

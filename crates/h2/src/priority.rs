@@ -4,7 +4,8 @@
 //! whose client did say and not "incremental" goes on until its end, as the RFC has it. Only streams
 //! that have something to send and a window are in a queue.
 
-use crate::message::Priority;
+use fields::Priority;
+
 use crate::stream::{NONE, QUEUED, Stream, Streams};
 
 /// Urgencies.

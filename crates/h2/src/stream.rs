@@ -4,7 +4,7 @@
 //! until the caller releases it, however it ended: a peer that makes us reset streams cannot have
 //! more of them at work than it may have open (the "MadeYouReset" attack).
 
-use crate::message::Priority;
+use fields::Priority;
 
 /// A stream for the caller. It is never mistaken for a later one in the same place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -4,7 +4,9 @@
 mod common;
 
 use common::{Pair, decode, hex, lines};
-use h2::hpack::{Decoder, Encoder, Error, FieldName, Pseudo};
+use fields::CodingError::{Huffman, Integer, Padding, Truncated};
+use fields::{FieldName, Pseudo};
+use h2::hpack::{Decoder, Encoder, Error};
 use http::KnownName;
 
 /// Blocks and what they hold, one decoder for each sequence.
@@ -95,26 +97,26 @@ fn what_the_rfc_calls_an_error_is_one() {
         ("ff00", Error::Index),
         ("7f0001 61", Error::Index),
         ("4001 6101 61 bf", Error::Index),
-        ("ff ff ff ff 7f", Error::Integer),
-        ("ff ff ff ff ff ff ff ff ff ff 01", Error::Integer),
-        ("ff 80 80 80 80 80 80 00", Error::Integer),
+        ("ff ff ff ff 7f", Error::Coding(Integer)),
+        ("ff ff ff ff ff ff ff ff ff ff 01", Error::Coding(Integer)),
+        ("ff 80 80 80 80 80 80 00", Error::Coding(Integer)),
         // What ends too early.
-        ("ff", Error::Truncated),
-        ("ff 80", Error::Truncated),
-        ("40", Error::Truncated),
-        ("40 03 61 61", Error::Truncated),
-        ("40 01 61", Error::Truncated),
-        ("40 01 61 05 61", Error::Truncated),
-        ("40 01 61 7f ff ff ff 7f 61", Error::Integer),
-        ("40 01 61 7f ff ff 7f 61", Error::Truncated),
-        ("3f", Error::Truncated),
-        ("01", Error::Truncated),
+        ("ff", Error::Coding(Truncated)),
+        ("ff 80", Error::Coding(Truncated)),
+        ("40", Error::Coding(Truncated)),
+        ("40 03 61 61", Error::Coding(Truncated)),
+        ("40 01 61", Error::Coding(Truncated)),
+        ("40 01 61 05 61", Error::Coding(Truncated)),
+        ("40 01 61 7f ff ff ff 7f 61", Error::Coding(Integer)),
+        ("40 01 61 7f ff ff 7f 61", Error::Coding(Truncated)),
+        ("3f", Error::Coding(Truncated)),
+        ("01", Error::Coding(Truncated)),
         // Huffman codes, of names and of values.
-        ("40 81 00 01 61", Error::Padding),
-        ("40 01 61 81 06", Error::Padding),
-        ("40 01 61 82 07ff", Error::Padding),
-        ("40 01 61 84 ffffffff", Error::Huffman),
-        ("40 84 ffffffff 01 61", Error::Huffman),
+        ("40 81 00 01 61", Error::Coding(Padding)),
+        ("40 01 61 81 06", Error::Coding(Padding)),
+        ("40 01 61 82 07ff", Error::Coding(Padding)),
+        ("40 01 61 84 ffffffff", Error::Coding(Huffman)),
+        ("40 84 ffffffff 01 61", Error::Coding(Huffman)),
         // Sizes: above ours, behind a field.
         ("3f e2 1f", Error::TableSize),
         ("3f ff ff ff 07", Error::TableSize),
@@ -184,7 +186,7 @@ fn after_no_the_rest_is_decoded_and_not_given() {
 fn secrets_are_marked_as_such() {
     let mut marks = Vec::new();
     let block = hex("1f08 0161 0f08 0161 5701 61");
-    let each = &mut |field: h2::hpack::Field<'_>| {
+    let each = &mut |field: fields::Field<'_>| {
         marks.push((field.name == FieldName::Known(KnownName::Authorization), field.never_indexed));
         true
     };

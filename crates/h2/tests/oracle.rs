@@ -6,7 +6,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use h2::message::Scheme;
+use fields::Scheme;
 use h2::{Config, Connection, Event, Key, Role};
 use http::Head;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};

@@ -6,7 +6,7 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use h2::message::Scheme;
+use fields::Scheme;
 use h2::{Config, Connection, Event, Key, Role};
 
 use crate::facts::Facts;

@@ -31,11 +31,11 @@ pub fn is_line(value: &[u8]) -> bool {
 }
 
 impl Head {
-    /// Starts a message of HTTP/2, whose parts are then added.
-    pub fn start_multiplexed(&mut self, response: bool) {
+    /// Starts a message of this version, HTTP/2 or above. Its parts are then added.
+    pub fn start_multiplexed(&mut self, version: Version, response: bool) {
         self.clear();
         self.is_response = response;
-        self.version = Version::Other(2, 0);
+        self.version = version;
     }
 
     /// Keeps bytes for the start line.

@@ -429,7 +429,7 @@ impl Tune {
     /// `option accept-unsafe-violations-in-http-…` says, `connect_protocol` where upgrades are taken.
     #[must_use]
     pub fn multiplexing(&self, side: &Http2Side, relaxed: bool, connect_protocol: bool) -> h2::Config {
-        let rules = h2::message::Rules {
+        let rules = fields::Rules {
             max_bytes: self.bufsize.saturating_sub(self.maxrewrite),
             max_fields: self.max_headers.saturating_sub(1),
             relaxed,

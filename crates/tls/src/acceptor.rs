@@ -8,18 +8,17 @@ use base::clock::WallTime;
 use crate::captured::Keep;
 use crate::challenges::Challenges;
 use crate::choice::{Index, Wanted};
-use crate::details::Details;
+use crate::details::{Details, Lacks};
 use crate::engine::side::{Served, ServerSide};
 use crate::engine::tickets::Shared;
 use crate::entry::{Entry, Options, Prepared};
 use crate::error::{Error, Reason};
 use crate::generated::{self, Generating};
 use crate::hello::{Hello, numbers};
-use crate::legacy;
 use crate::settings::{Limits, Parameters};
 use crate::store::Certificate;
 use crate::tickets::Resumption;
-use crate::{TLS12, TLS13, x509};
+use crate::{TLS12, TLS13, fit, legacy, x509};
 
 /// SSL 3.0, which nobody speaks here.
 const SSL3: u16 = 0x0300;
@@ -78,8 +77,23 @@ struct Current {
     index: Index,
 }
 
-/// What answers a ClientHello.
-pub(crate) enum Chosen {
+/// The answer to a ClientHello, made by [`Acceptor::choose`].
+#[derive(Debug)]
+pub struct Chosen {
+    /// The configuration for the handshake, or the reason to refuse the client.
+    pub config: Result<ServerConfig, Error>,
+    /// The server name, the version and the certificate. They are valid for refused clients, too. The
+    /// results of a handshake are empty.
+    pub details: Details,
+}
+
+/// A certificate with the settings of its line, ready for handshakes. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub struct ServerConfig(pub(crate) Engine);
+
+/// The library that makes the handshake.
+#[derive(Clone, Debug)]
+pub(crate) enum Engine {
     Rustls(ServerSide),
     OpenSsl(legacy::ServerSide),
 }
@@ -258,12 +272,31 @@ impl Acceptor {
         self.limits
     }
 
-    /// Chooses what to answer a ClientHello with.
-    pub(crate) fn choose(&self, hello: &Hello<'_>, details: &mut Details) -> Result<Chosen, Error> {
+    /// Chooses the certificate, the protocols and the engine that answer a ClientHello.
+    pub fn choose(&self, hello: &Hello<'_>) -> Chosen {
+        let mut details = Details {
+            sni: hello.server_name.map(|name| String::from_utf8_lossy(name).into()),
+            ..Details::default()
+        };
+        let config = self.engine(hello, &mut details);
+        let is_too_old = matches!(&config, Err(error) if error.reason == Reason::UnsupportedProtocol);
+        if is_too_old || matches!(config, Ok(Engine::Rustls(_))) {
+            details.lacks = fit::lacks(hello);
+        }
+        let config = config.and_then(|engine| match details.lacks {
+            // rustls would report another error first.
+            Some(Lacks::Suite(_)) => Err(Error::handshake(Reason::NoSharedCipher)),
+            _ => Ok(ServerConfig(engine)),
+        });
+        Chosen { config, details }
+    }
+
+    /// The engine for a ClientHello. Notes the version and the certificate in `details`.
+    fn engine(&self, hello: &Hello<'_>, details: &mut Details) -> Result<Engine, Error> {
         if let Some(side) = self.challenges.as_ref().and_then(|all| all.find(hello)) {
             details.is_challenge = true;
             details.version = hello.version_up_to(TLS13);
-            return Ok(Chosen::Rustls(side));
+            return Ok(Engine::Rustls(side));
         }
         let name = hello.server_name.and_then(|name| str::from_utf8(name).ok()).unwrap_or("");
         let mut prepared =
@@ -278,7 +311,7 @@ impl Acceptor {
         let failed = Error::handshake(Reason::InternalError);
         if !prepared.is_for_rustls(hello) {
             let side = prepared.legacy.get_or_init(|| self.make_legacy(&prepared).ok());
-            return side.clone().map(Chosen::OpenSsl).ok_or(failed);
+            return side.clone().map(Engine::OpenSsl).ok_or(failed);
         }
         if details.version < options.parameters.min {
             // As OpenSSL has it: SSL 3.0 knows no alert for versions.
@@ -298,7 +331,7 @@ impl Acceptor {
             .is_some_and(|ocsp| ocsp.is_current(WallTime::now().seconds));
         let side = prepared.side(agrees, staples);
         let side = side.get_or_init(|| self.make(&prepared, agrees, staples).ok());
-        side.clone().map(Chosen::Rustls).ok_or(failed)
+        side.clone().map(Engine::Rustls).ok_or(failed)
     }
 
     /// The certificate for a name, of those whose newest version is `max`; one that is made for it

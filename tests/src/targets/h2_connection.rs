@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use h2::message::Scheme;
+use fields::Scheme;
 use h2::{Code, Config, Connection, Event, Key, Phase, Role};
 use http::Head;
 

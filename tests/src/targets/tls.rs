@@ -4,25 +4,27 @@
 use std::sync::Arc;
 
 use tls::captured::{List, Lists};
-use tls::hello::{self, Arriving, Hello};
+use tls::deframer::Deframer;
+use tls::hello::{self, Hello};
 use tls::{Trust, ciphers, crt_list, dn, ocsp, verify_chain, x509};
 
 /// A ClientHello is read the same in one piece as byte by byte, and what it has lies within it.
 pub fn client_hello(bytes: &[u8]) {
-    let (mut whole, mut pieces) = (Arriving::default(), Arriving::default());
-    let at_once = whole.take(bytes).map(|body| body.map(<[u8]>::to_vec));
+    let (mut whole, mut pieces) = (Deframer::default(), Deframer::default());
+    let at_once = whole.push(bytes).map(|message| message.map(<[u8]>::to_vec));
     let mut last = Ok(None);
     for byte in bytes {
-        last = pieces.take(&[*byte]).map(|body| body.map(<[u8]>::to_vec));
+        last = pieces.push(&[*byte]).map(|message| message.map(<[u8]>::to_vec));
         if last != Ok(None) {
             break;
         }
     }
     // What stands behind a message may be judged only where it is there at once, and then not at
     // all.
-    if let Ok(Some(body)) = &at_once {
-        assert_eq!(last.as_ref(), Ok(&Some(body.clone())));
-        if let Ok(hello) = Hello::parse(body) {
+    if let Ok(Some(message)) = &at_once {
+        assert_eq!(last.as_ref(), Ok(&Some(message.clone())));
+        assert_eq!(Hello::length(message), Ok(Some(message.len())));
+        if let Ok(hello) = Hello::parse(message) {
             assert!(hello.random.len() == 32 && hello.session_id.len() <= 32);
             assert!(hello::extensions(hello.extensions).all(|one| one.is_ok()));
             assert_eq!(hello::numbers(hello.suites).count() * 2, hello.suites.len());

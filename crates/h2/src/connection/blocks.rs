@@ -4,6 +4,7 @@
 //! Every block of a stream that nobody waits for is decoded all the same: the header table must stay
 //! in step with the peer's.
 
+use fields::Refusal;
 use http::Method;
 
 use super::data::padding;
@@ -13,12 +14,11 @@ use crate::event::Event;
 use crate::fault::{self, Breach, Reason};
 use crate::frame::{HEADER, Header, MAX_SIZE_DEFAULT, flag, kind, number};
 use crate::limits;
-use crate::message::{self, Refusal};
 use crate::settings::WINDOW_DEFAULT;
 use crate::stream::{
     ANY_LENGTH, CONNECT, Gone, HEAD_METHOD, HEAD_RECEIVED, Place, REMOTE_ENDED, RESET, RESET_BY_US,
 };
-use crate::{Code, Key};
+use crate::{Code, Key, hpack};
 
 /// A header block that is being received.
 #[derive(Debug, Clone, Copy)]
@@ -167,14 +167,15 @@ impl<B: AsRef<[u8]>> Connection<B> {
             return Ok(Some(self.refuse(block.id, breach.code(), Reason::Breach(breach))));
         }
         let (rules, head) = (&self.config.rules, self.head.get_or_insert_default());
-        let request = match message::read_request(&mut self.decoder, bytes, block.end, rules, head) {
+        let request = match fields::read_request(self.decoder.block(bytes), block.end, rules, head) {
             Ok(request) => request,
-            Err(Refusal::Connection(_)) => return Err(Breach::Compression),
-            Err(Refusal::Stream(code, cause)) => {
-                if let Some(status) = cause.answer() {
-                    return Ok(Some(self.answer_request(&block, status, code, Reason::Message(cause))));
-                }
-                return Ok(Some(self.refuse(block.id, code, Reason::Message(cause))));
+            Err(Refusal::Coding(_)) => return Err(Breach::Compression),
+            Err(Refusal::Message(cause)) => {
+                let reason = Reason::Message(cause);
+                return Ok(Some(match cause.answer() {
+                    Some(status) => self.answer_request(&block, status, reason),
+                    None => self.refuse(block.id, reason.code(), reason),
+                }));
             }
         };
         let length = head.content_length();
@@ -195,13 +196,13 @@ impl<B: AsRef<[u8]>> Connection<B> {
     }
 
     /// Answers a request that gets no stream with a status and nothing else.
-    fn answer_request(&mut self, block: &Block, status: u16, code: Code, reason: Reason) -> Event {
+    fn answer_request(&mut self, block: &Block, status: u16, reason: Reason) -> Event {
         self.streams.refuse(block.id);
         let (encoder, head) = (&mut self.encoder, self.head.get_or_insert_default());
         head.start_response(status, None);
         head.set_content_length(0);
         self.output.headers(block.id, true, MAX_SIZE_DEFAULT as usize, |out| {
-            message::write_response(encoder, head, out);
+            fields::write_response(&mut encoder.writer(out), head);
         });
         if !block.end {
             // The rest of it is of no interest.
@@ -209,7 +210,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
         // No glitch: what is answered is a matter of the request, and none of the connection.
         self.counts.stream_errors += 1;
-        Event::Refused { id: block.id, code, reason }
+        Event::Refused { id: block.id, code: reason.code(), reason }
     }
 
     pub(super) fn open_stream(&mut self, id: u32) -> Key {
@@ -263,7 +264,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
 
     fn trailers(&mut self, key: Key, bytes: &[u8]) -> Result<Option<Event>, Breach> {
         let (rules, head) = (&self.config.rules, self.head.get_or_insert_default());
-        match message::read_trailers(&mut self.decoder, bytes, rules, head) {
+        match fields::read_trailers(self.decoder.block(bytes), rules, head) {
             Ok(()) => {
                 self.end_remote(key.slot);
                 Ok(Some(Event::Trailers { key }))
@@ -274,7 +275,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
 
     fn response(&mut self, key: Key, end: bool, bytes: &[u8]) -> Result<Option<Event>, Breach> {
         let (rules, head) = (&self.config.rules, self.head.get_or_insert_default());
-        if let Err(refusal) = message::read_response(&mut self.decoder, bytes, end, rules, head) {
+        if let Err(refusal) = fields::read_response(self.decoder.block(bytes), end, rules, head) {
             return self.refused(key, refusal);
         }
         let event = Event::Head { key, end, protocol: false };
@@ -299,11 +300,14 @@ impl<B: AsRef<[u8]>> Connection<B> {
         Ok(Some(event))
     }
 
-    /// A message on a stream that is there is none.
-    fn refused(&mut self, key: Key, refusal: Refusal) -> Result<Option<Event>, Breach> {
+    /// Refuses a response or trailers.
+    fn refused(&mut self, key: Key, refusal: Refusal<hpack::Error>) -> Result<Option<Event>, Breach> {
         match refusal {
-            Refusal::Connection(_) => Err(Breach::Compression),
-            Refusal::Stream(code, cause) => Ok(self.stream_fault(key.slot, code, Reason::Message(cause))),
+            Refusal::Coding(_) => Err(Breach::Compression),
+            Refusal::Message(cause) => {
+                let reason = Reason::Message(cause);
+                Ok(self.stream_fault(key.slot, reason.code(), reason))
+            }
         }
     }
 }

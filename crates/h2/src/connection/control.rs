@@ -1,6 +1,8 @@
 //! Frames without a message: SETTINGS, PING, GOAWAY, WINDOW_UPDATE, RST_STREAM and priorities (RFC
 //! 9113 sections 6.3 to 6.9, RFC 9218 section 7).
 
+use fields::Priority;
+
 use super::receive::{Outcome, Reading, Step};
 use super::{Connection, Phase};
 use crate::event::{By, Event};
@@ -8,7 +10,6 @@ use crate::fault::{self, Breach, Reason};
 use crate::frame::WINDOW_MAX;
 use crate::frame::{HEADER, Header, flag, kind, number};
 use crate::limits;
-use crate::message::Priority;
 use crate::settings::SETTING;
 use crate::stream::{Gone, Place, QUEUED, RESET, RESET_BY_PEER, WAITING};
 use crate::{Code, Key};

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use fields::Scheme;
 use http::{Head, Method};
 
 use super::{Connection, OpenError};
@@ -13,7 +14,6 @@ use crate::Key;
 use crate::frame::WINDOW_MAX;
 use crate::frame::{HEADER, MAX_SIZE_DEFAULT};
 use crate::limits;
-use crate::message::{self, Scheme};
 use crate::role::Role;
 use crate::stream::{CONNECT, HEAD_METHOD, LOCAL_ENDED, QUEUED, SEQUENTIAL, TURN, WAITING};
 
@@ -43,7 +43,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
     }
 
     /// Opens a stream with a request; `end` says that it has no body. A request that asks for an upgrade
-    /// ([`message::is_extended_connect`]) needs [`crate::PeerSettings::connect_protocol`].
+    /// ([`fields::is_extended_connect`]) needs [`crate::PeerSettings::connect_protocol`].
     ///
     /// # Errors
     /// As many are open as may be, or the connection is ending.
@@ -56,13 +56,14 @@ impl<B: AsRef<[u8]>> Connection<B> {
         }
         let id = if self.streams.last == 0 { 1 } else { self.streams.last + 2 };
         let (max, encoder) = (self.max_frame(), &mut self.encoder);
-        self.output.headers(id, end, max, |out| message::write_request(encoder, head, scheme, out));
+        self.output
+            .headers(id, end, max, |out| fields::write_request(&mut encoder.writer(out), head, scheme));
         let key = self.open_stream(id);
         let stream = self.streams.at(key.slot);
         stream.flags |= match head.method_id() {
             Method::Head => HEAD_METHOD,
             Method::Connect => CONNECT,
-            _ if message::is_extended_connect(head) => CONNECT,
+            _ if fields::is_extended_connect(head) => CONNECT,
             _ => 0,
         };
         stream.flags |= if end { LOCAL_ENDED } else { 0 };
@@ -74,7 +75,9 @@ impl<B: AsRef<[u8]>> Connection<B> {
     pub fn send_head(&mut self, key: Key, head: &Head, end: bool) {
         self.send_block(key, end, |connection, max| {
             let encoder = &mut connection.encoder;
-            connection.output.headers(key.id, end, max, |out| message::write_response(encoder, head, out));
+            connection
+                .output
+                .headers(key.id, end, max, |out| fields::write_response(&mut encoder.writer(out), head));
         });
     }
 
@@ -84,7 +87,7 @@ impl<B: AsRef<[u8]>> Connection<B> {
             let encoder = &mut connection.encoder;
             connection
                 .output
-                .headers(key.id, true, max, |out| message::write_trailers(encoder, trailers, out));
+                .headers(key.id, true, max, |out| fields::write_trailers(&mut encoder.writer(out), trailers));
         });
     }
 

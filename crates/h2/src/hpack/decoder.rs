@@ -1,10 +1,13 @@
 //! Header blocks to fields (RFC 7541 sections 3 and 6).
 
+use fields::integer::take;
+use fields::string::{self, Text};
+use fields::{CodingError, Field, FieldSource, Memo, NameKind};
+use http::Version;
+
+use super::Error;
 use super::dynamic::Table;
-use super::integer::{Text, take, take_string};
-use super::known::{self, COUNT, NameKind};
-use super::recall::Recall;
-use super::{Error, Field, FieldName};
+use super::known::{self, COUNT};
 
 /// What one direction of a connection remembers; nothing is allocated before it is needed.
 #[derive(Debug)]
@@ -12,8 +15,8 @@ pub struct Decoder {
     table: Table,
     /// Strings that stand coded in the block, and entries that lie over the end of the ring.
     scratch: Vec<u8>,
-    /// What strings of a server stood for.
-    recall: Option<Recall>,
+    /// Recent Huffman strings, for responses.
+    memo: Option<Memo>,
     /// Our SETTINGS_HEADER_TABLE_SIZE.
     max_size: u32,
 }
@@ -23,13 +26,13 @@ impl Decoder {
     /// it is 4096.
     #[must_use]
     pub fn new(max_size: u32) -> Decoder {
-        Decoder { table: Table::new(max_size as usize), scratch: Vec::new(), recall: None, max_size }
+        Decoder { table: Table::new(max_size as usize), scratch: Vec::new(), memo: None, max_size }
     }
 
-    /// The same for what a server sends, who is expected to repeat itself.
+    /// A decoder for responses, which repeat literals more often than requests.
     #[must_use]
     pub fn of_server(max_size: u32) -> Decoder {
-        Decoder { recall: Some(Recall::default()), ..Decoder::new(max_size) }
+        Decoder { memo: Some(Memo::default()), ..Decoder::new(max_size) }
     }
 
     /// Decodes one whole header block. `each` gets every field in order; once it says `false` the
@@ -110,7 +113,7 @@ impl Decoder {
     ) -> Result<(), Error> {
         self.scratch.clear();
         let (kind, name) = if index == 0 {
-            let name = take_string(rest, &mut self.scratch, &mut self.recall)?;
+            let name = self.string(rest)?;
             (NameKind::of(name.bytes(&self.scratch)), name)
         } else if let Some((kind, _)) = known::entry(index) {
             (kind, Text::Raw(b""))
@@ -119,7 +122,7 @@ impl Decoder {
             let kind = self.table.name(index - COUNT - 1, &mut self.scratch).ok_or(Error::Index)?;
             (kind, Text::Decoded(0, self.scratch.len()))
         };
-        let value = take_string(rest, &mut self.scratch, &mut self.recall)?;
+        let value = self.string(rest)?;
         let (name, value) = (name.bytes(&self.scratch), value.bytes(&self.scratch));
         // What comes again is looked at once.
         let inserted = first & 0x40 != 0;
@@ -135,24 +138,43 @@ impl Decoder {
         Ok(())
     }
 
+    /// A string with its length in the low seven bits of its first byte.
+    #[inline(always)]
+    fn string<'a>(&mut self, rest: &mut &'a [u8]) -> Result<Text<'a>, CodingError> {
+        let (&first, left) = rest.split_first().ok_or(CodingError::Truncated)?;
+        *rest = left;
+        string::take(first, 0x7f, rest, &mut self.scratch, &mut self.memo)
+    }
+
+    /// A whole header block that this decoder is to decode.
+    pub fn block<'a>(&'a mut self, bytes: &'a [u8]) -> Block<'a> {
+        Block { decoder: self, bytes }
+    }
+
     /// Gives scratch memory back: for a connection that becomes idle.
     pub fn shrink(&mut self) {
         self.scratch = Vec::new();
-        if let Some(recall) = &mut self.recall {
-            recall.clear();
+        if let Some(memo) = &mut self.memo {
+            memo.clear();
         }
         self.table.shrink();
     }
 }
 
-impl Field<'_> {
-    /// The size that SETTINGS_MAX_HEADER_LIST_SIZE counts (RFC 9113 section 6.5.2).
-    #[must_use]
-    pub fn size(&self) -> usize {
-        let name = match self.name {
-            FieldName::Other(name) => name,
-            named => named.bytes(),
-        };
-        name.len() + self.value.len() + 32
+/// A header block and its decoder.
+#[derive(Debug)]
+pub struct Block<'a> {
+    decoder: &'a mut Decoder,
+    bytes: &'a [u8],
+}
+
+impl FieldSource for Block<'_> {
+    type Error = Error;
+
+    const VERSION: Version = Version::Other(2, 0);
+
+    #[inline(always)]
+    fn decode(self, each: &mut impl FnMut(Field<'_>) -> bool) -> Result<(), Error> {
+        self.decoder.decode(self.bytes, each)
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::known::NameKind;
+use fields::NameKind;
 
 /// What an entry costs beside its bytes (RFC 7541 section 4.1).
 const OVERHEAD: usize = 32;

@@ -5,11 +5,11 @@
 //! what repeats (`server`, `content-type`, `user-agent`) is then one byte or two, and what does not
 //! costs a look into a small table.
 
+use fields::{FieldName, FieldSink, NameKind, Pseudo, integer, string};
 use http::KnownName;
 
 use super::dynamic::Table;
-use super::known::{self, COUNT, NameKind};
-use super::{FieldName, integer};
+use super::known::{self, COUNT};
 
 /// The size that both sides begin with (RFC 9113 section 6.5.2).
 const INITIAL: usize = 4096;
@@ -78,6 +78,11 @@ impl Encoder {
         if limit == 0 {
             self.seen = Box::default();
         }
+    }
+
+    /// A writer that appends a header block to `out`.
+    pub fn writer<'a>(&'a mut self, out: &'a mut Vec<u8>) -> BlockWriter<'a> {
+        BlockWriter { encoder: self, out }
     }
 
     /// Appends one field. The name is written in lower case.
@@ -190,6 +195,24 @@ impl Encoder {
     }
 }
 
+/// A header block that is being written, and its encoder.
+#[derive(Debug)]
+pub struct BlockWriter<'a> {
+    encoder: &'a mut Encoder,
+    out: &'a mut Vec<u8>,
+}
+
+impl FieldSink for BlockWriter<'_> {
+    #[inline]
+    fn field(&mut self, name: FieldName<'_>, value: &[u8]) {
+        self.encoder.field(name, value, self.out);
+    }
+
+    fn secret(&mut self, name: FieldName<'_>, value: &[u8]) {
+        self.encoder.secret(name, value, self.out);
+    }
+}
+
 enum Found {
     /// The table has it, so many entries back.
     Entry(usize),
@@ -226,7 +249,7 @@ fn form_of(name: FieldName<'_>, value: &[u8]) -> Form {
             | KnownName::XRequestId
             | KnownName::XUniqueId,
         )
-        | FieldName::Pseudo(super::Pseudo::Path) => Form::Plain,
+        | FieldName::Pseudo(Pseudo::Path) => Form::Plain,
         _ => Form::Inserted,
     }
 }
@@ -242,13 +265,13 @@ fn literal(form: Form, index: usize, name: FieldName<'_>, value: &[u8], out: &mu
     integer::put(index, mask, first, out);
     if index == 0 {
         let bytes = name.bytes();
-        integer::put_string(bytes, out);
+        string::put(bytes, 0x7f, 0, out);
         if matches!(name, FieldName::Other(_)) {
             let start = out.len() - bytes.len();
             out[start..].make_ascii_lowercase();
         }
     }
-    integer::put_string(value, out);
+    string::put(value, 0x7f, 0, out);
 }
 
 /// A hash of name and value: of their lengths and their first and last bytes. Fields of the same

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use h2::message::Scheme;
+use fields::Scheme;
 use h2::{By, Code, Config, Connection, Event, Key, Role};
 use http::Head;
 

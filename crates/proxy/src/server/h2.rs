@@ -9,7 +9,7 @@ use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
-use ::h2::message::Scheme;
+use ::fields::Scheme;
 use http::{BodyLength, Head, Method};
 use runtime::{Boxed, Boxes, Local};
 use sample::Endpoint;

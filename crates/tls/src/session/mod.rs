@@ -8,21 +8,21 @@ mod data;
 
 use std::sync::Arc;
 
-use crate::acceptor::{Acceptor, Chosen};
+use crate::acceptor::{Acceptor, Engine, ServerConfig};
 use crate::buffer::Waiting;
 use crate::captured::Keep;
 use crate::connector::{Connector, Side};
-use crate::details::{Details, Lacks};
-use crate::engine::provider::has_suite;
+use crate::deframer::Deframer;
+use crate::details::Details;
 use crate::engine::{self, Facts, Finished, Handshake};
 use crate::error::{Error, Kind, Reason};
 use crate::finished::Overheard;
-use crate::hello::{Arriving, Hello, numbers};
+use crate::hello::Hello;
 use crate::judge::Outcome;
 use crate::places::Place;
 use crate::records::Records;
 use crate::settings::Limits;
-use crate::{TLS10, TLS12, TLS13, judge, legacy, names, record};
+use crate::{TLS13, judge, legacy, record};
 
 pub use data::Opened;
 
@@ -50,7 +50,7 @@ pub struct Session {
 /// How far a session is.
 enum Phase {
     /// Waits for the whole ClientHello.
-    Hello(Arc<Acceptor>, Arriving),
+    Hello(Arc<Acceptor>, Deframer),
     Handshake(Box<Handshake>),
     Established(Box<Records>),
     /// The handshake, and later all records, with OpenSSL.
@@ -99,7 +99,7 @@ impl Session {
     /// The side of a listener, of whose client some bytes were received already, in the place that
     /// was taken for it.
     pub fn accept_begun(acceptor: &Arc<Acceptor>, received: &[u8], place: Option<Place>) -> Self {
-        let hello = Phase::Hello(acceptor.clone(), Arriving::begun(received));
+        let hello = Phase::Hello(acceptor.clone(), Deframer::with(received));
         let mut session = Self::new(hello, acceptor.limits(), place.unwrap_or_else(Place::force));
         session.keep(acceptor.keep());
         session
@@ -233,8 +233,8 @@ impl Session {
 
     fn advance(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<bool, Error> {
         match &mut self.phase {
-            Phase::Hello(acceptor, arriving) => {
-                match begin(acceptor, arriving, received, Arc::make_mut(&mut self.details), self.keep) {
+            Phase::Hello(acceptor, deframer) => {
+                match begin(acceptor, deframer, received, Arc::make_mut(&mut self.details), self.keep) {
                     Ok(None) => return Ok(false),
                     Ok(Some(phase)) => self.phase = phase,
                     Err(error) => {
@@ -375,7 +375,7 @@ impl Session {
 
     /// Why a handshake failed whose transport ended.
     pub fn cut_off(&mut self, failed: bool) -> Error {
-        let said_nothing = matches!(&self.phase, Phase::Hello(_, arriving) if arriving.is_empty());
+        let said_nothing = matches!(&self.phase, Phase::Hello(_, deframer) if deframer.is_empty());
         let kind = match failed {
             true => Kind::Abort,
             false if said_nothing => Kind::Empty,
@@ -393,50 +393,30 @@ impl Session {
     }
 }
 
-/// Chooses a certificate and an engine, and begins the handshake, once the whole ClientHello is
-/// there.
+/// Begins the handshake with the engine that `acceptor` chooses, once the ClientHello is complete.
 fn begin(
     acceptor: &Acceptor,
-    arriving: &mut Arriving,
+    deframer: &mut Deframer,
     received: &[u8],
     details: &mut Details,
     keep: Keep,
 ) -> Result<Option<Phase>, Error> {
-    let Some(body) = arriving.take(received).map_err(Error::handshake)? else { return Ok(None) };
-    let hello = Hello::parse(body).map_err(Error::handshake)?;
-    if let Some(captured) = &mut details.captured {
+    let Some(message) = deframer.push(received).map_err(Error::handshake)? else { return Ok(None) };
+    let hello = Hello::parse(message).map_err(Error::handshake)?;
+    let mut captured = details.captured.take();
+    if let Some(captured) = &mut captured {
         captured.note_hello(&hello, keep);
     }
-    details.sni = hello.server_name.map(|name| String::from_utf8_lossy(name).into());
-    let chosen = acceptor.choose(&hello, details);
-    let is_too_old = matches!(&chosen, Err(error) if error.reason == Reason::UnsupportedProtocol);
-    if is_too_old || matches!(chosen, Ok(Chosen::Rustls(_))) {
-        details.lacks = lacks(&hello);
-    }
-    let chosen = chosen?;
-    if matches!(details.lacks, Some(Lacks::Suite(_))) {
-        // rustls would look for other faults first.
-        return Err(Error::handshake(Reason::NoSharedCipher));
-    }
-    let received = std::mem::take(arriving).into_received();
-    Ok(Some(match chosen {
-        Chosen::Rustls(side) => Phase::Handshake(Box::new(Handshake::server(&side, received)?)),
-        Chosen::OpenSsl(side) => {
+    let chosen = acceptor.choose(&hello);
+    *details = Details { captured, ..chosen.details };
+    let ServerConfig(engine) = chosen.config?;
+    let received = std::mem::take(deframer).into_received();
+    Ok(Some(match engine {
+        Engine::Rustls(side) => Phase::Handshake(Box::new(Handshake::server(&side, received)?)),
+        Engine::OpenSsl(side) => {
             Phase::Legacy(Box::new(legacy::Link::server(&side, &received)?), Stage::Handshake)
         }
     }))
-}
-
-/// What a client has instead, if it has nothing of what rustls has.
-fn lacks(hello: &Hello<'_>) -> Option<Lacks> {
-    let version = hello.version_up_to(TLS13);
-    if version == TLS13 || (version == TLS12 && numbers(hello.suites).any(has_suite)) {
-        return None;
-    }
-    if version < TLS12 {
-        return (version >= TLS10).then_some(Lacks::Version(version));
-    }
-    numbers(hello.suites).find(|suite| names::suite_name(*suite).is_some()).map(Lacks::Suite)
 }
 
 fn fatal_alert(alert: u8) -> [u8; 7] {

@@ -179,7 +179,7 @@ impl Side {
         let mut head = Head::new();
         head.start_request(method, b"/");
         head.append(b"host", b"a");
-        let key = self.engine.open(&head, crate::message::Scheme::Http, end).expect("a stream can be opened");
+        let key = self.engine.open(&head, fields::Scheme::Http, end).expect("a stream can be opened");
         self.engine.check_invariants();
         key
     }

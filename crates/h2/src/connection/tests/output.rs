@@ -1,8 +1,9 @@
 //! The output: its bound, gathered payloads, and whose turn it is.
 
+use fields::Priority;
+
 use super::*;
 use crate::limits;
-use crate::message::Priority;
 
 /// A server with so many requests, large windows and nothing in the output.
 fn serving(requests: u32) -> (Side, Vec<Key>) {

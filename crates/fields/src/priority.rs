@@ -1,12 +1,11 @@
-//! Priorities (RFC 9218 section 4): of the field, and of PRIORITY_UPDATE frames, which hold the
-//! same text.
+//! Priorities (RFC 9218 section 4), as the `priority` field and PRIORITY_UPDATE frames spell them.
 
-/// How a response is to be sent among others.
+/// The priority of a response among those of its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Priority {
-    /// 0 to 7, the smaller the sooner.
+    /// 0 to 7. Smaller is more urgent.
     pub urgency: u8,
-    /// Whether parts of the response are of use before its end.
+    /// Whether the client can use parts of the response before its end.
     pub incremental: bool,
 }
 
@@ -17,13 +16,13 @@ impl Default for Priority {
 }
 
 impl Priority {
-    /// Reads the text of a field or frame. What is not understood counts as not said.
+    /// Parses the text of a field or frame. Invalid and unknown members are ignored.
     #[must_use]
     pub fn parse(text: &[u8]) -> Priority {
         let mut priority = Priority::default();
         for member in text.split(|b| *b == b',') {
             let member = member.trim_ascii();
-            // What stands behind a semicolon are parameters, which none of these has.
+            // Parameters follow a semicolon. None is defined.
             match member.split(|b| *b == b';').next().unwrap_or_default().trim_ascii() {
                 [b'u', b'=', urgency @ b'0'..=b'7'] => priority.urgency = urgency - b'0',
                 b"i" | b"i=?1" => priority.incremental = true,
@@ -40,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urgency_and_incremental_are_read_and_all_else_is_nothing() {
+    fn urgency_and_incremental_are_read_and_the_rest_is_ignored() {
         for (text, urgency, incremental) in [
             ("", 3, false),
             ("u=0", 0, false),

@@ -1,19 +1,19 @@
-//! What strings in the Huffman code stood for lately.
+//! A memo of Huffman strings that were decoded recently.
 //!
-//! Many servers (nginx among them) index nothing that they said before: they spell the same date,
-//! type and name of the server anew in each response. Comparing the code with the one seen last costs
-//! a tenth of decoding it. Only for what servers send: a client that shares a connection with another
-//! might learn from the time taken what the other sent.
+//! Many servers, such as nginx, do not index: they repeat the same date, content type and server name
+//! as literals in each response. Comparing a code with a remembered one costs a tenth of decoding
+//! it. Only for responses: timing could reveal to one client of a shared connection the fields of another.
 
-use super::{Error, huffman};
+use crate::coding::CodingError;
+use crate::huffman;
 
-/// Strings remembered; a power of two.
+/// Strings that are remembered; a power of two.
 const SLOTS: usize = 16;
-/// Bytes of a code that is remembered, and what they stand for at most: no code has less than five
-/// bits.
+/// The longest code that is remembered, in bytes, and the longest string it can decode to: the
+/// shortest symbol has five bits.
 const CODED: usize = 48;
 const PLAIN: usize = CODED * 8 / 5;
-/// A code shorter than this is decoded as fast.
+/// Shorter codes are decoded just as fast.
 const SHORT: usize = 4;
 
 #[derive(Debug, Clone, Copy)]
@@ -24,13 +24,16 @@ struct Slot {
     plain_len: u8,
 }
 
-/// The strings of one connection; nothing is allocated before the first.
+/// The strings of one connection. The memory is allocated with the first string.
 #[derive(Debug, Default)]
-pub(super) struct Recall(Vec<Slot>);
+pub struct Memo(Vec<Slot>);
 
-impl Recall {
-    /// Appends what `coded` stands for to `out`; as [`huffman::decode`].
-    pub(super) fn decode(&mut self, coded: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+impl Memo {
+    /// As [`huffman::decode`].
+    ///
+    /// # Errors
+    /// As [`huffman::decode`].
+    pub fn decode(&mut self, coded: &[u8], out: &mut Vec<u8>) -> Result<(), CodingError> {
         if !(SHORT..=CODED).contains(&coded.len()) {
             return huffman::decode(coded, out);
         }
@@ -52,14 +55,14 @@ impl Recall {
         Ok(())
     }
 
-    /// Forgets all and gives the memory back.
-    pub(super) fn clear(&mut self) {
+    /// Forgets all strings and frees the memory.
+    pub fn clear(&mut self) {
         self.0 = Vec::new();
     }
 }
 
-/// Where a code of at least [`SHORT`] bytes belongs: by its ends and its length, since values of the
-/// same field differ little.
+/// The slot of a code of at least [`SHORT`] bytes. It depends on both ends and the length, because
+/// values of one field differ little.
 fn place(coded: &[u8]) -> usize {
     let ends = |bytes: Option<&[u8; SHORT]>| u32::from_le_bytes(bytes.copied().unwrap_or_default());
     let mixed = ends(coded.first_chunk()) ^ ends(coded.last_chunk()).rotate_left(13) ^ coded.len() as u32;
@@ -71,18 +74,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_again_stands_for_the_same() {
+    fn repeated_strings_decode_to_the_same_bytes() {
         let mut random = fastrand::Rng::with_seed(11);
-        // Few enough to come again, too many to be all remembered; some are no code at all.
+        // Few enough to repeat, too many to be all remembered. Some are invalid.
         let codes: Vec<Vec<u8>> =
             (0..40).map(|_| (0..random.usize(..60)).map(|_| random.u8(..0xf8)).collect()).collect();
-        let mut recall = Recall::default();
+        let mut memo = Memo::default();
         let mut valid = 0;
         for _ in 0..5_000 {
             let coded = random.choice(&codes).unwrap();
             let (mut plain, mut again) = (b"before".to_vec(), b"before".to_vec());
             let outcome = huffman::decode(coded, &mut plain);
-            assert_eq!(recall.decode(coded, &mut again), outcome);
+            assert_eq!(memo.decode(coded, &mut again), outcome);
             assert_eq!(again, plain);
             valid += usize::from(outcome.is_ok());
         }
@@ -93,10 +96,10 @@ mod tests {
     fn the_longest_string_of_a_code_is_remembered_whole() {
         // `0` has five bits.
         let coded = [0; CODED - 3];
-        let mut recall = Recall::default();
+        let mut memo = Memo::default();
         for _ in 0..2 {
             let mut out = Vec::new();
-            recall.decode(&coded, &mut out).unwrap();
+            memo.decode(&coded, &mut out).unwrap();
             assert_eq!(out, [b'0'; (CODED - 3) * 8 / 5]);
         }
     }

@@ -1,15 +1,16 @@
-//! Heads to header blocks (RFC 9113 section 8.3).
+//! From heads to field sections (RFC 9113 section 8.3, RFC 9114 section 4.3).
 //!
-//! What a head has of a connection of HTTP/1 is left out; names are written in lower case. What
-//! cannot be said in HTTP/2 has been turned away before.
+//! Fields about an HTTP/1 connection are left out, and names are written in lower case. Heads that a
+//! section cannot express were refused earlier.
 
 use http::{Head, KnownName, Method, list_values, uri};
 
-use super::read::is_connection_specific;
-use super::response::may_trail;
-use crate::hpack::{Encoder, FieldName, Pseudo};
+use crate::coding::FieldSink;
+use crate::name::{FieldName, Pseudo};
+use crate::read::is_connection_specific;
+use crate::response::may_trail;
 
-/// The scheme of a connection, for requests whose target does not tell one.
+/// The scheme of a connection, for targets without a scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
     /// Without TLS.
@@ -27,26 +28,25 @@ impl Scheme {
     }
 }
 
-/// Whether a request is written as an extended CONNECT (RFC 8441): it asks for an upgrade. The peer
-/// must have allowed that with SETTINGS_ENABLE_CONNECT_PROTOCOL.
+/// Whether a request is written as an extended CONNECT (RFC 8441, RFC 9220), which is the case for
+/// upgrades. The peer must have enabled it with SETTINGS_ENABLE_CONNECT_PROTOCOL.
 #[must_use]
 pub fn is_extended_connect(head: &Head) -> bool {
     head.has_upgrade()
 }
 
-/// Appends a request's header block.
+/// Writes a request.
 ///
-/// `:authority` is `Host`, or where there is none what the target has. A target in absolute form is
-/// split; one in origin form gets the `scheme` given. CONNECT has `:authority` alone. A request that
-/// asks for an upgrade becomes an extended CONNECT ([`is_extended_connect`]) for the first protocol
-/// that it names.
-pub fn write_request(encoder: &mut Encoder, head: &Head, scheme: Scheme, out: &mut Vec<u8>) {
-    let mut pseudo = |name, value: &[u8]| encoder.field(FieldName::Pseudo(name), value, out);
+/// `:authority` is `Host`, or the authority of the target if there is no `Host`. A target in absolute
+/// form is split; one in origin form gets `scheme`. CONNECT has only `:authority`. An upgrade becomes
+/// an extended CONNECT ([`is_extended_connect`]) for the first protocol in `Upgrade`.
+pub fn write_request(sink: &mut impl FieldSink, head: &Head, scheme: Scheme) {
+    let mut pseudo = |name, value: &[u8]| sink.field(FieldName::Pseudo(name), value);
     let host = head.get_known(KnownName::Host);
     if head.method_id() == Method::Connect {
         pseudo(Pseudo::Method, b"CONNECT");
         pseudo(Pseudo::Authority, head.target());
-        return write_fields(encoder, head, out);
+        return write_fields(sink, head);
     }
     let upgrade = if is_extended_connect(head) { head.get_known(KnownName::Upgrade) } else { None };
     let protocol = upgrade.and_then(|upgrade| list_values(upgrade).find(|protocol| !protocol.is_empty()));
@@ -57,22 +57,22 @@ pub fn write_request(encoder: &mut Encoder, head: &Head, scheme: Scheme, out: &m
         pseudo(Pseudo::Authority, authority);
     }
     match target.query {
-        // A target such as `http://host?query`: the path is the root.
+        // `http://host?query`: the path is the root.
         true => pseudo(Pseudo::Path, &[b"/", target.path].concat()),
         false => pseudo(Pseudo::Path, target.path),
     }
     if let Some(protocol) = protocol {
         pseudo(Pseudo::Protocol, protocol);
     }
-    write_fields(encoder, head, out);
+    write_fields(sink, head);
 }
 
-/// A target taken apart.
+/// The parts of a target.
 struct Target<'a> {
     scheme: &'a [u8],
     authority: Option<&'a [u8]>,
     path: &'a [u8],
-    /// The path begins with the query.
+    /// The path is empty and followed by a query.
     query: bool,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Target<'a> {
         }
         let split = uri::split(target);
         if split.form != uri::Form::Absolute {
-            // Of no form that a request without CONNECT may have.
+            // Not a form that requests other than CONNECT may have.
             return Target { scheme: scheme.text(), authority: None, path: b"/", query: false };
         }
         let authority = Some(split.host_port()).filter(|authority| !authority.is_empty());
@@ -95,56 +95,56 @@ impl<'a> Target<'a> {
     }
 }
 
-/// The fields of a request, but `Host`, which `:authority` is.
-fn write_fields(encoder: &mut Encoder, head: &Head, out: &mut Vec<u8>) {
+/// Writes the fields of a request except `Host`, which became `:authority`.
+fn write_fields(sink: &mut impl FieldSink, head: &Head) {
     let upgrades = head.has_upgrade();
     for line in head.lines() {
         match line.known {
             KnownName::Host | KnownName::Http2Settings => continue,
-            // It is of HTTP/1 alone (RFC 8441, 5).
+            // Only HTTP/1 has it (RFC 8441 section 5).
             KnownName::SecWebsocketKey if upgrades => continue,
             KnownName::Te if line.value != b"trailers" => continue,
             known if is_connection_specific(known) => continue,
-            _ => write_line(encoder, &line, out),
+            _ => write_line(sink, &line),
         }
     }
 }
 
 #[inline(always)]
-fn write_line(encoder: &mut Encoder, line: &http::Line<'_>, out: &mut Vec<u8>) {
+fn write_line(sink: &mut impl FieldSink, line: &http::Line<'_>) {
     let name = match line.known {
         KnownName::Other => FieldName::Other(line.name),
         known => FieldName::Known(known),
     };
     if line.secret {
-        encoder.secret(name, line.value, out);
+        sink.secret(name, line.value);
     } else {
-        encoder.field(name, line.value, out);
+        sink.field(name, line.value);
     }
 }
 
-/// Appends the header block of a response, interim or final.
+/// Writes a response, interim or final.
 ///
-/// 101 is the answer to an upgrade, which in HTTP/2 was an extended CONNECT: it is written as 200,
-/// without `Sec-WebSocket-Accept`. The caller sees to it that 101 answers nothing else.
-pub fn write_response(encoder: &mut Encoder, head: &Head, out: &mut Vec<u8>) {
+/// 101 answers an upgrade, which was an extended CONNECT: it is written as 200, without
+/// `Sec-WebSocket-Accept`. The caller must not pass a 101 for another request.
+pub fn write_response(sink: &mut impl FieldSink, head: &Head) {
     let switched = head.status() == 101;
     let status = if switched { 200 } else { head.status().min(999) };
     let digit = |n: u16| b'0' + (n % 10) as u8;
     let digits = [digit(status / 100), digit(status / 10), digit(status)];
-    encoder.field(FieldName::Pseudo(Pseudo::Status), &digits, out);
+    sink.field(FieldName::Pseudo(Pseudo::Status), &digits);
     for line in head.lines() {
         match line.known {
             KnownName::SecWebsocketAccept if switched => continue,
             known if is_connection_specific(known) => continue,
-            _ => write_line(encoder, &line, out),
+            _ => write_line(sink, &line),
         }
     }
 }
 
-/// Appends the header block of trailers; what these may not have is left out.
-pub fn write_trailers(encoder: &mut Encoder, trailers: &Head, out: &mut Vec<u8>) {
+/// Writes trailers, without the fields that are not allowed in them.
+pub fn write_trailers(sink: &mut impl FieldSink, trailers: &Head) {
     for line in trailers.lines().filter(|line| may_trail(line.known)) {
-        write_line(encoder, &line, out);
+        write_line(sink, &line);
     }
 }

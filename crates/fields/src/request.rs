@@ -1,56 +1,54 @@
-//! Requests: a header block to a head (RFC 9113 section 8.3.1, RFC 8441).
+//! Requests: from a field section to a head (RFC 9113 section 8.3.1, RFC 9114 section 4.3.1, RFC 8441).
 
 use http::{Head, KnownName, Method, Part, is_host_value, is_line, target_stop, uri};
 
-use super::cause::refuse;
-use super::priority::Priority;
-use super::read::{self, is_connection_specific, push, trim};
-use super::{Cause, Refusal, Rules};
-use crate::hpack::{Decoder, Field, FieldName, Pseudo};
+use crate::coding::{Field, FieldSource};
+use crate::name::{FieldName, Pseudo};
+use crate::priority::Priority;
+use crate::read::{self, is_connection_specific, push, trim};
+use crate::{Cause, Refusal, Rules};
 
-/// What a request says beside its head.
+/// Properties of a request that its head does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Request {
-    /// An extended CONNECT (RFC 8441), which the head shows as an upgrade of HTTP/1.
+    /// An extended CONNECT (RFC 8441), which the head represents as an HTTP/1 upgrade.
     pub protocol: bool,
-    /// What its `priority` field asks for.
+    /// Its `priority` field.
     pub priority: Option<Priority>,
 }
 
-/// Reads a request's header block into `head`, whose former content is dropped.
+/// Reads the field section of a request into `head` and replaces its content. `end_stream`: the
+/// stream ends with the section.
 ///
-/// - The version is 2.0. With `:authority` the target has absolute form, as `url` shows it; HTTP/1
-///   servers get the path alone where the scheme is http or https ([`Head::plain_target`]).
-///   `Host` is made of `:authority`, and one that came is dropped. Without `:authority` the target
-///   is the path and `Host` is as it came.
-/// - A default port is left out of both, as in HTTP/1.
-/// - Crumbs of cookies are one line.
-/// - [`Head::request_body`]: a length that was announced, nothing if the stream ends here, else
-///   [`http::BodyLength::UntilClose`], which means the end of the stream. CONNECT has none: what
-///   follows belongs to the tunnel.
+/// - The version is [`FieldSource::VERSION`]. With `:authority` the target has absolute form, as the
+///   `url` fetch shows it; HTTP/1 servers get only the path if the scheme is http or https
+///   ([`Head::plain_target`]). `Host` is set from `:authority` and replaces one that was received.
+///   Without `:authority` the target is the path, and `Host` is unchanged.
+/// - A default port is removed from both, as in HTTP/1.
+/// - Several `cookie` fields are joined into one.
+/// - [`Head::request_body`] is the announced length, nothing if the stream ends here, or otherwise
+///   [`http::BodyLength::UntilClose`], meaning the end of the stream. CONNECT has no body: data that
+///   follow belong to the tunnel.
 /// - An extended CONNECT becomes GET with `Upgrade: <protocol>` and `Connection: upgrade`, without
-///   `Sec-WebSocket-Key`: the HTTP/1 side adds one and checks the answer to it. The answer to
-///   the client is written as 200 ([`super::write_response`]).
+///   `Sec-WebSocket-Key`: the HTTP/1 side adds a key and checks the response to it. The response to
+///   the client is written as 200 ([`crate::write_response`]).
 ///
 /// # Errors
-/// Of the connection for a block that is broken, of the stream for a request that is.
-pub fn read_request(
-    decoder: &mut Decoder,
-    block: &[u8],
+/// [`Refusal::Coding`] if the section cannot be decoded, [`Refusal::Message`] if the request is
+/// malformed.
+pub fn read_request<S: FieldSource>(
+    source: S,
     end_stream: bool,
     rules: &Rules,
     head: &mut Head,
-) -> Result<Request, Refusal> {
-    head.start_multiplexed(false);
+) -> Result<Request, Refusal<S::Error>> {
+    head.start_multiplexed(S::VERSION, false);
     let mut reader = Reader { head, rules, parts: Parts::default(), state: State::default() };
-    read::fields(decoder, block, rules, &mut reader, Reader::pseudo, Reader::field)?;
-    match reader.finish(end_stream) {
-        Ok(request) => Ok(request),
-        Err(cause) => refuse(cause),
-    }
+    read::section(source, rules, &mut reader, Reader::pseudo, Reader::field)?;
+    Ok(reader.finish(end_stream)?)
 }
 
-/// The pseudo-fields that came.
+/// The pseudo-fields of a request.
 #[derive(Default)]
 struct Parts {
     method: Option<Part>,
@@ -62,9 +60,9 @@ struct Parts {
 
 #[derive(Default)]
 struct State {
-    /// The start line is made: fields follow.
+    /// The start line is complete: regular fields follow.
     started: bool,
-    /// Crumbs of cookies that lie apart.
+    /// `cookie` fields that are not joined yet.
     cookies: u32,
     request: Request,
 }
@@ -115,8 +113,7 @@ impl Reader<'_> {
         push(self.head, field)
     }
 
-    /// `Host`: nothing beside `:authority`, which decides (RFC 9113 section 8.3.1); of several
-    /// the first if they are equal.
+    /// `Host`: ignored if there is an `:authority` (RFC 9113 section 8.3.1). Several must be equal.
     fn host(&mut self, field: &Field<'_>) -> Result<(), Cause> {
         let value = trim(field.value);
         if self.parts.authority.is_some() {
@@ -125,14 +122,14 @@ impl Reader<'_> {
         if let Some(first) = self.head.get_known(KnownName::Host) {
             return if http::eq_ignore_case(first, value) { Ok(()) } else { Err(Cause::Host) };
         }
-        // It is what a server of HTTP/2 gets as `:authority`.
+        // An HTTP/2 server gets it as `:authority`.
         if !value.is_empty() && !is_authority(value) {
             return Err(Cause::Host);
         }
         push(self.head, field)
     }
 
-    /// All pseudo-fields are there: makes the start line of them.
+    /// Makes the start line from the pseudo-fields, which are complete.
     #[inline(never)]
     fn start(&mut self) -> Result<(), Cause> {
         self.state.started = true;
@@ -223,7 +220,7 @@ impl Reader<'_> {
             self.head.join_cookies();
         }
         if let Some(protocol) = self.parts.protocol {
-            // HTTP/2 within a stream of HTTP/2 is asked for by nobody (RFC 9113 section 3.1).
+            // HTTP/2 does not run inside a stream (RFC 9113 section 3.1).
             let asked = self.head.part(protocol);
             let is_http = [&b"h2c"[..], b"h2"].iter().any(|own| http::eq_ignore_case(asked, own));
             if is_http || !self.head.ask_upgrade(protocol) {

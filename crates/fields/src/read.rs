@@ -1,24 +1,24 @@
-//! What all blocks that are read have in common: the run through the fields, and their limits.
+//! Reading of a section, common to requests, responses and trailers.
 
 use http::{Head, KnownName};
 
-use super::{Cause, Refusal, Rules};
-use crate::Code;
-use crate::hpack::{Decoder, Field, FieldName, Pseudo};
+use crate::coding::{Field, FieldSource};
+use crate::name::{FieldName, Pseudo};
+use crate::{Cause, Refusal, Rules};
 
-/// Decodes a block, with limits: `pseudo` gets the pseudo-fields, which come first and once,
-/// `field` the others. The first cause ends it, though not the decoding.
-pub(super) fn fields<T>(
-    decoder: &mut Decoder,
-    block: &[u8],
+/// Decodes a section within the limits of `rules`. `pseudo` gets the pseudo-fields, at most one of
+/// each and before all others, which `field` gets. After the first error, decoding continues without
+/// them.
+pub(crate) fn section<S: FieldSource, T>(
+    source: S,
     rules: &Rules,
     reader: &mut T,
     mut pseudo: impl FnMut(&mut T, Pseudo, &[u8]) -> Result<(), Cause>,
     mut field: impl FnMut(&mut T, &Field<'_>) -> Result<(), Cause>,
-) -> Result<(), Refusal> {
+) -> Result<(), Refusal<S::Error>> {
     let mut limits = Limits { bytes: rules.max_bytes, fields: rules.max_fields, seen: 0, late: false };
     let mut cause = None;
-    let decoded = decoder.decode(block, &mut |one| {
+    let decoded = source.decode(&mut |one| {
         let outcome = match one.name {
             FieldName::Pseudo(name) => {
                 limits.pseudo(name, one.value).and_then(|()| pseudo(reader, name, one.value))
@@ -28,19 +28,17 @@ pub(super) fn fields<T>(
         cause = outcome.err();
         cause.is_none()
     });
-    if decoded.is_err() {
-        return Err(Refusal::Connection(Code::CompressionError));
-    }
-    cause.map_or(Ok(()), super::cause::refuse)
+    decoded.map_err(Refusal::Coding)?;
+    cause.map_or(Ok(()), |cause| Err(cause.into()))
 }
 
-/// What is left of the limits, which count before anything is stored.
+/// The remaining budget. It is charged before anything is stored.
 struct Limits {
     bytes: usize,
     fields: usize,
-    /// Pseudo-fields seen, a bit each.
+    /// A bit for each pseudo-field that was seen.
     seen: u8,
-    /// Whether a field came.
+    /// Whether a regular field was seen.
     late: bool,
 }
 
@@ -70,9 +68,9 @@ impl Limits {
     }
 }
 
-/// Adds a field to the head, without the blanks around its value.
+/// Adds a field to the head, without the whitespace around its value.
 #[inline(always)]
-pub(super) fn push(head: &mut Head, field: &Field<'_>) -> Result<(), Cause> {
+pub(crate) fn push(head: &mut Head, field: &Field<'_>) -> Result<(), Cause> {
     let (value, secret) = (trim(field.value), field.never_indexed);
     let pushed = match field.name {
         FieldName::Known(known) if field.sound => {
@@ -90,10 +88,10 @@ pub(super) fn push(head: &mut Head, field: &Field<'_>) -> Result<(), Cause> {
     }
 }
 
-/// The value without blanks around it. The RFC would have them refused (9113, 8.2.1); HAProxy takes
-/// them off.
+/// The value without the whitespace around it. RFC 9113 section 8.2.1 would refuse such a value;
+/// HAProxy trims it.
 #[inline(always)]
-pub(super) fn trim(mut value: &[u8]) -> &[u8] {
+pub(crate) fn trim(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = value {
         value = rest;
     }
@@ -103,9 +101,9 @@ pub(super) fn trim(mut value: &[u8]) -> &[u8] {
     value
 }
 
-/// Fields that only a connection of HTTP/1 has (RFC 9113 section 8.2.2).
+/// Whether a field belongs to an HTTP/1 connection (RFC 9113 section 8.2.2, RFC 9114 section 4.2).
 #[inline(always)]
-pub(super) fn is_connection_specific(name: KnownName) -> bool {
+pub(crate) fn is_connection_specific(name: KnownName) -> bool {
     matches!(
         name,
         KnownName::Connection

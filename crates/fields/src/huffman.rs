@@ -1,9 +1,9 @@
-//! The static Huffman code of RFC 7541, appendix B: decoding by table, several bits at a time.
+//! The static Huffman code (RFC 7541 appendix B): decoding by table, several bits at a time.
 //!
-//! The code is canonical, so that it is made of its lengths alone, while compiling. Strings are
-//! not written in it: that would cost more than the bytes it saves.
+//! The code is canonical, so the tables are computed from its lengths at compile time. Strings are
+//! never encoded: that would cost more than the bytes it saves.
 
-use super::Error;
+use crate::coding::CodingError;
 
 /// Bits of a code, by symbol; 256 is the end of a string, which may not stand in one.
 #[rustfmt::skip]
@@ -100,12 +100,12 @@ static STEPS: [Step; 1 << WIDTH] = {
     steps
 };
 
-/// Appends what `coded` stands for to `out`.
+/// Decodes `coded` and appends the result to `out`.
 ///
 /// # Errors
-/// A code of the end within, padding of more than seven bits or of others than ones (RFC 7541
-/// section 5.2).
-pub(crate) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+/// The string contains EOS, or its padding is longer than seven bits or not all ones (RFC 7541
+/// section 5.2). `out` is unchanged.
+pub fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), CodingError> {
     let start = out.len();
     // No code is shorter than five bits; two symbols are written at a time.
     out.resize(start + coded.len() * 8 / 5 + 2, 0);
@@ -115,7 +115,7 @@ pub(crate) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
 }
 
 /// As [`decode`], into a slice that is long enough; the bytes written.
-fn run(coded: &[u8], out: &mut [u8]) -> Result<usize, Error> {
+fn run(coded: &[u8], out: &mut [u8]) -> Result<usize, CodingError> {
     let (mut rest, mut at) = (coded, 0);
     // Bits not taken yet, left-aligned, and their number.
     let (mut bits, mut held) = (0u64, 0u32);
@@ -158,20 +158,20 @@ fn run(coded: &[u8], out: &mut [u8]) -> Result<usize, Error> {
 
 /// The symbol of a code that no step has.
 #[cold]
-fn long(bits: u64) -> Result<(u8, u32), Error> {
+fn long(bits: u64) -> Result<(u8, u32), CodingError> {
     let (symbol, length) = symbol((bits >> 32) as u32, WIDTH as usize + 1);
-    if symbol == END { Err(Error::Huffman) } else { Ok((symbol as u8, length as u32)) }
+    if symbol == END { Err(CodingError::Huffman) } else { Ok((symbol as u8, length as u32)) }
 }
 
 /// The last symbols, and the padding.
-fn tail(mut bits: u64, mut held: u32, out: &mut [u8], mut at: usize) -> Result<usize, Error> {
+fn tail(mut bits: u64, mut held: u32, out: &mut [u8], mut at: usize) -> Result<usize, CodingError> {
     while held > 0 {
         let step = STEPS[(bits >> (64 - WIDTH)) as usize];
         let (symbol, length) = match step.first {
             0 => {
                 let (symbol, length) = symbol((bits >> 32) as u32, WIDTH as usize + 1);
                 if symbol == END && length as u32 <= held {
-                    return Err(Error::Huffman);
+                    return Err(CodingError::Huffman);
                 }
                 (symbol as u8, length as u32)
             }
@@ -186,14 +186,14 @@ fn tail(mut bits: u64, mut held: u32, out: &mut [u8], mut at: usize) -> Result<u
         held -= length;
     }
     let ones = held == 0 || bits >> (64 - held) == (1 << held) - 1;
-    if held > 7 || !ones { Err(Error::Padding) } else { Ok(at) }
+    if held > 7 || !ones { Err(CodingError::Padding) } else { Ok(at) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn plain(coded: &[u8]) -> Result<Vec<u8>, Error> {
+    fn plain(coded: &[u8]) -> Result<Vec<u8>, CodingError> {
         let mut out = Vec::new();
         decode(coded, &mut out).map(|()| out)
     }
@@ -217,16 +217,16 @@ mod tests {
         // `0` is 00000, `a` is 00011.
         for (coded, outcome) in [
             (&[0b0000_0111][..], Ok(b"0".to_vec())),
-            (&[0b0000_0110], Err(Error::Padding)),
-            (&[0b0000_0000], Err(Error::Padding)),
-            (&[0b0000_0111, 0xff], Err(Error::Padding)),
-            (&[0xff], Err(Error::Padding)),
-            (&[0xff, 0xff], Err(Error::Padding)),
-            (&[0xff, 0xff, 0xff], Err(Error::Padding)),
-            (&[0xff, 0xff, 0xff, 0xff], Err(Error::Huffman)),
-            (&[0xff, 0xff, 0xff, 0xfc], Err(Error::Huffman)),
-            (&[0xff, 0xff, 0xff, 0xff, 0x07, 0xff, 0xff, 0xff, 0xff], Err(Error::Huffman)),
-            (&[0xff, 0xff, 0xff, 0xf0], Err(Error::Padding)),
+            (&[0b0000_0110], Err(CodingError::Padding)),
+            (&[0b0000_0000], Err(CodingError::Padding)),
+            (&[0b0000_0111, 0xff], Err(CodingError::Padding)),
+            (&[0xff], Err(CodingError::Padding)),
+            (&[0xff, 0xff], Err(CodingError::Padding)),
+            (&[0xff, 0xff, 0xff], Err(CodingError::Padding)),
+            (&[0xff, 0xff, 0xff, 0xff], Err(CodingError::Huffman)),
+            (&[0xff, 0xff, 0xff, 0xfc], Err(CodingError::Huffman)),
+            (&[0xff, 0xff, 0xff, 0xff, 0x07, 0xff, 0xff, 0xff, 0xff], Err(CodingError::Huffman)),
+            (&[0xff, 0xff, 0xff, 0xf0], Err(CodingError::Padding)),
             // LF has 30 bits: all ones but for 1100 at the end.
             (&[0xff, 0xff, 0xff, 0xf3], Ok(b"\n".to_vec())),
         ] {
