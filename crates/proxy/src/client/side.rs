@@ -400,7 +400,7 @@ impl Downstream {
     pub(crate) fn reset(&mut self) {
         match self {
             Self::H1(socket) => socket.stream.reset_on_close(),
-            Self::H2(stream) => stream.set_code(::h2::Code::InternalError),
+            Self::H2(stream) => stream.set_reset(stream::Reset::Internal),
         }
     }
 

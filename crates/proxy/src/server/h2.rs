@@ -237,7 +237,7 @@ impl Request {
     /// Has the server told that nobody waits for the rest.
     pub(crate) fn cancel(&mut self) {
         if let Some(stream) = &mut self.stream {
-            stream.set_code(::h2::Code::Cancel);
+            stream.set_reset(stream::Reset::Cancelled);
         }
     }
 

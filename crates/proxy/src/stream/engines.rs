@@ -1,10 +1,9 @@
-//! What the engines of FastCGI and of the protocol of agents have alike: streams end without codes,
+//! What the engines of FastCGI and of the protocol of agents have alike: streams end without a reason,
 //! and the output is in one piece. Each method is the engine's own of that name.
 
-use h2::Code;
 use sample::StreamFacts;
 
-use super::{Buffered, Protocol};
+use super::{Buffered, Protocol, Reset};
 
 /// `$id` is the number that a key goes by, `$open` tells how many streams there are; `$more` is what
 /// this engine alone has.
@@ -21,11 +20,11 @@ macro_rules! without_codes {
                 self.free()
             }
 
-            fn release(&mut self, key: $key, _: Option<Code>) {
+            fn release(&mut self, key: $key, _: Option<Reset>) {
                 self.release(key);
             }
 
-            fn facts(&self, key: $key, _: Option<Code>) -> StreamFacts {
+            fn facts(&self, key: $key, _: Option<Reset>) -> StreamFacts {
                 let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
                 let (open, most) = (number(self.$open()), number(self.most()));
                 StreamFacts { id: key.$id(), open, most, reset: None }

@@ -4,10 +4,9 @@
 use std::rc::Rc;
 
 use fcgi::{Broken, Key, OpenError, Parameters};
-use h2::Code;
 use http::{Head, Method};
 
-use super::{Messages, NoHead};
+use super::{Messages, NoHead, Reset};
 
 /// The engine.
 pub(crate) type Engine = fcgi::Connection;
@@ -50,7 +49,7 @@ impl Connection {
                     NoHead::Malformed(kind)
                 }
             };
-            place.put_reset(Code::InternalError, why);
+            place.put_reset(Reset::Internal, why);
         });
     }
 }

@@ -11,7 +11,7 @@ use runtime::Buffer;
 use sample::StreamFacts;
 use state::counters::Multiplexed;
 
-use super::{Connection, Incoming, Messages, NoHead, Protocol, Stream};
+use super::{Connection, Incoming, Messages, NoHead, Protocol, Reset, Stream};
 
 /// Pieces of the output that one call takes: four frames of 16 KiB, and what stands between them.
 const PARTS: usize = 16;
@@ -28,6 +28,30 @@ pub(crate) struct Wish {
     pub(crate) mark: Option<u32>,
     /// That it ends without a word, and with which time to live of a last reset (`silent-drop`).
     pub(crate) vanish: Option<Option<u8>>,
+}
+
+/// The codes of RFC 9113, 7.
+impl From<Code> for Reset {
+    fn from(code: Code) -> Self {
+        match code {
+            Code::Cancel => Self::Cancelled,
+            Code::RefusedStream => Self::Refused,
+            Code::InternalError => Self::Internal,
+            other => Self::Code(other.number().into()),
+        }
+    }
+}
+
+impl From<Reset> for Code {
+    fn from(reset: Reset) -> Self {
+        match reset {
+            Reset::Cancelled => Self::Cancel,
+            Reset::Refused => Self::RefusedStream,
+            Reset::Internal => Self::InternalError,
+            // Codes of HTTP/2 have 32 bits.
+            Reset::Code(number) => u32::try_from(number).map_or(Self::InternalError, Self::from_number),
+        }
+    }
 }
 
 impl Protocol for Engine {
@@ -49,16 +73,17 @@ impl Protocol for Engine {
     }
 
     #[inline]
-    fn release(&mut self, key: Key, code: Option<Code>) {
-        if let Some(code) = code {
-            self.reset(key, code);
+    fn release(&mut self, key: Key, reset: Option<Reset>) {
+        if let Some(reset) = reset {
+            self.reset(key, reset.into());
         }
         self.release(key);
     }
 
-    fn facts(&self, key: Key, reset: Option<Code>) -> StreamFacts {
+    fn facts(&self, key: Key, reset: Option<Reset>) -> StreamFacts {
         let open = u32::try_from(self.streams()).unwrap_or(u32::MAX);
-        StreamFacts { id: key.id(), open, most: self.most_streams(), reset: reset.map(Code::number) }
+        let reset = reset.map(|reset| Code::from(reset).number());
+        StreamFacts { id: key.id(), open, most: self.most_streams(), reset }
     }
 
     fn shrink(&mut self) {
@@ -128,7 +153,7 @@ impl Connection {
     /// promises that it has not looked at it.
     pub(crate) fn put_reset(&self, key: Key, code: Code, unprocessed: bool) {
         let why = if unprocessed { NoHead::Refused } else { NoHead::Cut };
-        self.with_place(key, |place| place.put_reset(code, why));
+        self.with_place(key, |place| place.put_reset(code.into(), why));
     }
 
     /// Writes as much of the output as the socket takes. Returns whether any was written.
@@ -176,7 +201,7 @@ impl Stream {
 
     /// Whether the peer reset the stream, or the connection has ended. Otherwise wakes when that
     /// happens.
-    pub(crate) fn poll_reset(&self, context: &Context<'_>) -> Option<Code> {
+    pub(crate) fn poll_reset(&self, context: &Context<'_>) -> Option<Reset> {
         self.incoming.with(|place| {
             place.watch(context.waker());
             place.reset
@@ -248,9 +273,18 @@ impl Stream {
             connection.touch();
         }
     }
+}
 
-    /// Sets what the reset is to say if the stream ends before its message.
-    pub(crate) fn set_code(&mut self, code: Code) {
-        self.incoming.code = Some(code);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_survive_the_way_through_the_neutral_reset() {
+        for number in (0..16).chain([u32::MAX]) {
+            let code = Code::from_number(number);
+            assert_eq!(Code::from(Reset::from(code)), code);
+        }
+        assert_eq!(Code::from(Reset::Code(u64::MAX)), Code::InternalError);
     }
 }

@@ -13,6 +13,7 @@ mod h2;
 mod ping;
 mod place;
 mod reader;
+mod reset;
 pub(crate) mod spop;
 
 use std::cell::{Cell, RefCell};
@@ -21,7 +22,6 @@ use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use ::h2::Code;
 use http::Head;
 use runtime::Buffer;
 use sample::StreamFacts;
@@ -31,6 +31,7 @@ pub(crate) use ping::Ping;
 pub(crate) use place::NoHead;
 use place::{Piece, Place};
 pub(crate) use reader::{Reader, Received};
+pub(crate) use reset::Reset;
 
 /// What the engine of a connection does for its streams, whichever protocol it speaks.
 pub(crate) trait Protocol {
@@ -48,11 +49,12 @@ pub(crate) trait Protocol {
         let _ = (key, count);
     }
 
-    /// The stream is forgotten. Where it is not over the peer is told, with this code if it has any.
-    fn release(&mut self, key: Self::Key, code: Option<Code>);
+    /// Forgets the stream. If it is not over, the peer is sent a reset, with `reset` as the reason if the
+    /// protocol has reasons.
+    fn release(&mut self, key: Self::Key, reset: Option<Reset>);
 
-    /// What a stream is known as, which was reset with this code.
-    fn facts(&self, key: Self::Key, reset: Option<Code>) -> StreamFacts;
+    /// The number of a stream, the limits of its connection, and the code of its `reset`.
+    fn facts(&self, key: Self::Key, reset: Option<Reset>) -> StreamFacts;
 
     /// Gives memory back that an idle connection has no use for.
     fn shrink(&mut self);
@@ -125,8 +127,8 @@ pub(crate) struct Stream<E: Protocol = Engine> {
 pub(crate) struct Incoming<E: Protocol = Engine> {
     connection: Rc<Connection<E>>,
     key: E::Key,
-    /// What the reset is to say where the message is not whole by the end of the request.
-    code: Option<Code>,
+    /// The reason to give if the stream is dropped before its message is complete.
+    reset: Option<Reset>,
 }
 
 impl<E: Protocol> Connection<E> {
@@ -241,7 +243,7 @@ impl<E: Protocol> Connection<E> {
 
     /// Every stream ends: the connection has.
     pub(crate) fn put_end_of_all(&self) {
-        let reset = |place: &mut Place| place.put_reset(Code::InternalError, NoHead::Cut);
+        let reset = |place: &mut Place| place.put_reset(Reset::Internal, NoHead::Cut);
         self.places.borrow_mut().iter_mut().for_each(reset);
     }
 }
@@ -284,7 +286,7 @@ impl<E: Protocol> Stream<E> {
     /// The stream of `key`; with `ended` nothing more comes from us.
     fn begin(connection: Rc<Connection<E>>, key: E::Key, ended: bool) -> Self {
         connection.with_place(key, Place::open);
-        Self { incoming: Incoming { connection, key, code: None }, input: None, ended }
+        Self { incoming: Incoming { connection, key, reset: None }, input: None, ended }
     }
 
     /// Takes the next head that came.
@@ -366,6 +368,11 @@ impl<E: Protocol> Stream<E> {
         self.incoming.with(|place| place.reset.is_some())
     }
 
+    /// Sets the reason to give if the stream is dropped before its message is complete.
+    pub(crate) fn set_reset(&mut self, reset: Reset) {
+        self.incoming.reset = Some(reset);
+    }
+
     /// The connection that it is one of.
     pub(crate) fn connection(&self) -> &Rc<Connection<E>> {
         &self.incoming.connection
@@ -423,7 +430,7 @@ impl<E: Messages> Stream<E> {
 
 impl<E: Protocol> Drop for Stream<E> {
     fn drop(&mut self) {
-        let Incoming { connection, key, code } = &self.incoming;
+        let Incoming { connection, key, reset } = &self.incoming;
         let was_crowded = connection.with_place(*key, |place| {
             let was_crowded = place.is_crowded();
             place.close();
@@ -432,7 +439,7 @@ impl<E: Protocol> Drop for Stream<E> {
         if was_crowded {
             connection.note_uncrowded();
         }
-        connection.engine.borrow_mut().release(*key, *code);
+        connection.engine.borrow_mut().release(*key, *reset);
         connection.touch();
     }
 }
