@@ -14,7 +14,7 @@ use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::points::{self, number, of_session};
 use crate::server::Upstream;
-use crate::stream::Engine;
+use crate::stream::h2::Engine;
 
 fn of_exchange(client: &Client, x: &Exchange) -> Keys {
     Keys {

@@ -4,7 +4,7 @@ use http::{BodyLength, Head, KnownName, Method};
 
 use super::h1::Framed;
 use crate::flow::{Coding, Flow, Path};
-use crate::stream::Stream;
+use crate::stream::h2::Stream;
 
 /// How the body ends. One whose length nobody told ends with the stream: to whoever asks, it is as
 /// one in chunks.

@@ -129,7 +129,7 @@ impl Client {
     }
 
     /// One stream of the connection that `link` is of.
-    pub(crate) fn of_stream(link: Rc<Link>, stream: stream::Stream, entry: Registered) -> Self {
+    pub(crate) fn of_stream(link: Rc<Link>, stream: stream::h2::Stream, entry: Registered) -> Self {
         let idle_from = link.session.ready_us.get();
         Self { link, timer: Timer::new(), entry, idle_from, tls_place: None, side: Downstream::H2(stream) }
     }

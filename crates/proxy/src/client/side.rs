@@ -20,7 +20,7 @@ pub(crate) enum Downstream {
     /// HTTP/1, and TCP: one request, or one stream, at a time.
     H1(Socket),
     /// HTTP/2: one stream of a connection that has many.
-    H2(stream::Stream),
+    H2(stream::h2::Stream),
 }
 
 impl Downstream {

@@ -6,14 +6,14 @@ use std::task::{Context, Poll};
 use http::Head;
 use net::Stream;
 
-use crate::stream::{self, fastcgi};
+use crate::stream::{fastcgi, h2};
 
 /// Where a direction's bytes go.
 pub(crate) enum Sink<'a> {
     /// A peer that speaks HTTP/1, or TCP.
     H1(&'a mut Stream),
     /// A stream of a connection that has many.
-    H2(&'a mut stream::Stream),
+    H2(&'a mut h2::Stream),
     /// A request of a connection that speaks FastCGI.
     Fcgi(&'a mut fastcgi::Stream),
     /// Memory, which takes so many bytes in all.
@@ -75,9 +75,9 @@ impl Sink<'_> {
 
     /// The stream that may keep a buffer until the bytes in it have left.
     #[inline]
-    pub(crate) fn gathering(&mut self) -> Option<&mut stream::Stream> {
+    pub(crate) fn gathering(&mut self) -> Option<&mut h2::Stream> {
         match self {
-            Self::H2(stream) if stream.connection().gathers => Some(stream),
+            Self::H2(stream) if stream.gathers() => Some(stream),
             _ => None,
         }
     }

@@ -14,12 +14,12 @@ use net::Stream;
 use runtime::{Buffer, turns};
 
 use super::Socket;
-use crate::stream::{self, fastcgi};
+use crate::stream::{fastcgi, h2};
 
 /// What a direction is read from.
 pub(super) enum Reader<'a> {
     H1(&'a mut Stream),
-    H2(&'a mut stream::Incoming),
+    H2(&'a mut h2::Incoming),
     Fcgi(&'a mut fastcgi::Incoming),
 }
 
@@ -139,7 +139,7 @@ pub(crate) enum Source<'a> {
     /// A peer that speaks HTTP/1, or TCP.
     H1(&'a mut Socket),
     /// A stream of a connection that has many.
-    H2(&'a mut stream::Stream),
+    H2(&'a mut h2::Stream),
     /// A request of a connection that speaks FastCGI.
     Fcgi(&'a mut fastcgi::Stream),
     /// Nothing: there is no stream any more.

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use h2::{Code, Role};
+use h2::Role;
 use plan::global::LogErrors;
 use plan::proxy::Reuse;
 use runtime::{Boxed, timer};
@@ -20,7 +20,8 @@ use crate::routing::connect::set_options;
 use crate::server::Open;
 use crate::server::carriers::Standing;
 use crate::server::local::LocalServer;
-use crate::stream::{Connection, Engine, Reader};
+use crate::stream::h2::{Connection, Engine};
+use crate::stream::{Reader, Reset};
 use crate::worker::Worker;
 
 /// Why the client keeps its connection to itself.
@@ -66,8 +67,8 @@ pub(super) async fn attach(mut client: Boxed<Client>, attach: Attach) {
     reversal.connection.count(&client.frontend.state.frontend.mine().h2);
     match reversed {
         Ok(()) if may_have(&server, &worker) => hand_over(client, &attach, &worker, server, reversal),
-        Ok(()) => refuse(client, &reversal, Code::InternalError).await,
-        Err(End::Late | End::Killed) => refuse(client, &reversal, Code::NoError).await,
+        Ok(()) => refuse(client, &reversal, Some(Reset::Internal)).await,
+        Err(End::Late | End::Killed) => refuse(client, &reversal, None).await,
         Err(End::Reversal(Failure::Broken)) => {
             multiplexed::tell(&client, LogErrors::Connection);
             client.linger().await;
@@ -93,8 +94,8 @@ fn may_have(server: &LocalServer, worker: &Worker) -> bool {
 }
 
 /// Tells the client that its connection is of no use.
-async fn refuse(mut client: Boxed<Client>, reversal: &Reversal, code: Code) {
-    reversal.connection.engine.borrow_mut().close(code);
+async fn refuse(mut client: Boxed<Client>, reversal: &Reversal, reset: Option<Reset>) {
+    reversal.connection.close(reset);
     if let Downstream::H1(socket) = &mut client.side {
         poll_fn(|context| {
             let _ = reversal.connection.send(&mut socket.stream, context);

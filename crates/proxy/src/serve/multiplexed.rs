@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use base::clock::WallTime;
-use h2::{Code, Event, Key, Phase, Role};
+use h2::{Event, Key, Role};
 use net::Stream as Socket;
 use plan::global::LogErrors;
 use runtime::{Boxed, timer, turns};
@@ -29,7 +29,8 @@ use crate::client::{Client, Downstream, handshake};
 use crate::exchange::{Arrival, Exchange, Next, report};
 use crate::glitch;
 use crate::observe;
-use crate::stream::{Connection, Engine, Ping, Reader, Received, Stream, Wish};
+use crate::stream::h2::{Connection, Engine, Stream};
+use crate::stream::{Ping, Reader, Received, Wish};
 
 /// How many streams are polled before what they left is sent.
 const STREAMS_A_TURN: usize = 64;
@@ -294,7 +295,7 @@ where
                 connection.put_end(key, Some(engine.head_mut()));
             }
             Event::End { key } => connection.put_end(key, None),
-            Event::Reset { key, code, .. } => connection.put_reset(key, code, false),
+            Event::Reset { key, code, .. } => connection.put_reset(key, code.into(), false),
             Event::Refused { .. } => tell(&self.root, LogErrors::Stream),
             Event::Goaway { .. } | Event::Settings | Event::Pong => {}
         }
@@ -381,7 +382,7 @@ where
         let may_stay = !self.is_outdated && self.root.may_stay();
         if !may_stay && !self.is_leaving {
             self.is_leaving = true;
-            self.connection.engine.borrow_mut().shutdown(Phase::Announce);
+            self.connection.shutdown();
         }
         let connection = self.connection.clone();
         connection.send(self.socket()?, context).map_err(|_| End::Failed)
@@ -457,7 +458,7 @@ where
     /// Ends the connection: its streams first, each with its own log line.
     async fn conclude(&mut self, end: End) {
         if end == End::Late || end == End::Killed {
-            self.connection.engine.borrow_mut().close(Code::NoError);
+            self.connection.close(None);
         }
         self.connection.put_end_of_all();
         poll_fn(|context| {

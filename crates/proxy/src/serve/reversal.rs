@@ -10,7 +10,8 @@ use h2::{Closed, Event};
 use net::Stream as Socket;
 
 use crate::glitch;
-use crate::stream::{Connection, Reader, Received};
+use crate::stream::h2::Connection;
+use crate::stream::{Reader, Received};
 
 /// Why a connection is not reversed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -25,7 +25,8 @@ use super::pool::Ask;
 use super::sharing::{Carrier, Idle, List, Opened, poll_preamble};
 use crate::glitch;
 use crate::points;
-use crate::stream::{Engine, Ping, Reader, Received};
+use crate::stream::h2::Engine;
+use crate::stream::{Ping, Reader, Received};
 
 /// A connection that stands already, with nothing outstanding on it.
 pub(crate) struct Standing {
@@ -315,7 +316,7 @@ fn happen(shared: &Multiplexed, event: Event, reader: &mut Reader) {
         Event::Data { key, range, end } => reader.put(connection, key, range, end),
         Event::Trailers { key } => connection.put_end(key, Some(connection.engine.borrow_mut().head_mut())),
         Event::End { key } => connection.put_end(key, None),
-        Event::Reset { key, code, by } => connection.put_reset(key, code, by.is_unprocessed(code)),
+        Event::Reset { key, code, by } => connection.put_reset(key, code.into(), by.is_unprocessed(code)),
         Event::Goaway { .. } => shared.is_leaving.set(true),
         Event::Settings => {
             shared.own.is_settled.set(true);

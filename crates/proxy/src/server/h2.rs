@@ -18,7 +18,8 @@ use state::counters::Multiplexed as Counters;
 use super::h1::NoHead;
 use super::sharing::{Carrier, Own, Share};
 use crate::flow::{Sink, Source};
-use crate::stream::{self, Engine, Stream};
+use crate::stream;
+use crate::stream::h2::{Engine, Stream};
 
 /// The scheme of requests whose target tells none, as HAProxy says it whatever is spoken.
 const SCHEME: Scheme = Scheme::Https;

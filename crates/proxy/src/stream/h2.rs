@@ -1,34 +1,29 @@
-//! What HTTP/2 has beside what all protocols have whose connections carry many streams: heads and
-//! trailers that are sent, resets with codes, counters.
+//! The HTTP/2 engine behind the traits of [`stream`](super): codes of resets, counters, and output
+//! in several pieces.
 
 use std::io::{self, IoSlice};
-use std::rc::Rc;
+use std::ops::Range;
 use std::task::{Context, Poll};
 
-use h2::{Code, Counts, Key};
+use h2::{Code, Counts, Key, Phase};
 use http::Head;
 use runtime::Buffer;
 use sample::StreamFacts;
 use state::counters::Multiplexed;
 
-use super::{Connection, Incoming, Messages, NoHead, Protocol, Reset, Stream};
+use super::{Lifecycle, Messages, Protocol, Reset};
 
 /// Pieces of the output that one call takes: four frames of 16 KiB, and what stands between them.
 const PARTS: usize = 16;
 
 /// The engine of HTTP/2 over the worker's buffers.
 pub(crate) type Engine = h2::Connection<Buffer>;
-
-/// What rules of streams want of the socket.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Wish {
-    /// Another type of service.
-    pub(crate) tos: Option<u32>,
-    /// Another firewall mark.
-    pub(crate) mark: Option<u32>,
-    /// That it ends without a word, and with which time to live of a last reset (`silent-drop`).
-    pub(crate) vanish: Option<Option<u8>>,
-}
+/// The streams of one connection.
+pub(crate) type Connection = super::Connection<Engine>;
+/// What comes in on a stream.
+pub(crate) type Incoming = super::Incoming<Engine>;
+/// A request. Dropping it resets the stream unless it is over.
+pub(crate) type Stream = super::Stream<Engine>;
 
 /// The codes of RFC 9113, 7.
 impl From<Code> for Reset {
@@ -92,14 +87,35 @@ impl Protocol for Engine {
 }
 
 impl Messages for Engine {
+    const SENDS_OWNED: bool = true;
+
     #[inline]
     fn head_mut(&mut self) -> &mut Head {
         self.head_mut()
     }
 
+    fn send_head(&mut self, key: Key, head: &Head, ends: bool) {
+        self.send_head(key, head, ends);
+    }
+
     #[inline]
     fn send_data(&mut self, key: Key, data: &[u8], ends: bool) -> usize {
         self.send_data(key, data, ends)
+    }
+
+    #[inline]
+    fn send_owned(
+        &mut self,
+        key: Key,
+        buffer: Buffer,
+        range: Range<usize>,
+        ends: bool,
+    ) -> Result<(), (Buffer, Range<usize>)> {
+        self.send_owned(key, buffer, range, ends)
+    }
+
+    fn send_trailers(&mut self, key: Key, trailers: &Head) {
+        self.send_trailers(key, trailers);
     }
 
     #[inline]
@@ -113,22 +129,21 @@ impl Messages for Engine {
     }
 }
 
-impl Connection {
-    /// Has something done with the socket before anything else is sent.
-    pub(crate) fn want(&self, change: impl FnOnce(&mut Wish)) {
-        let mut wish = self.wish.get();
-        change(&mut wish);
-        self.wish.set(wish);
+impl Lifecycle for Engine {
+    fn ping(&mut self) {
+        self.ping();
     }
 
-    /// What streams wanted since the last call.
-    pub(crate) fn take_wish(&self) -> Wish {
-        self.wish.take()
+    fn shutdown(&mut self) {
+        self.shutdown(Phase::Announce);
     }
 
-    /// Adds what was counted since the last call to `counters`.
-    pub(crate) fn count(&self, counters: &Multiplexed) {
-        let counts = self.engine.borrow_mut().take_counts();
+    fn close(&mut self, reset: Option<Reset>) {
+        self.close(reset.map_or(Code::NoError, Code::from));
+    }
+
+    fn count(&mut self, counters: &Multiplexed) {
+        let counts = self.take_counts();
         if counts == Counts::default() {
             return;
         }
@@ -148,14 +163,9 @@ impl Connection {
             counter.add(count.into());
         }
     }
+}
 
-    /// The peer, or the end of the connection, has ended the stream; `unprocessed` where the peer
-    /// promises that it has not looked at it.
-    pub(crate) fn put_reset(&self, key: Key, code: Code, unprocessed: bool) {
-        let why = if unprocessed { NoHead::Refused } else { NoHead::Cut };
-        self.with_place(key, |place| place.put_reset(code.into(), why));
-    }
-
+impl Connection {
     /// Writes as much of the output as the socket takes. Returns whether any was written.
     ///
     /// # Errors
@@ -182,95 +192,6 @@ impl Connection {
         match socket.poll_flush(context) {
             Poll::Ready(flushed) => flushed.map(|()| wrote),
             Poll::Pending => Ok(wrote),
-        }
-    }
-}
-
-impl Stream {
-    /// The stream of `key`.
-    pub(crate) fn new(connection: Rc<Connection>, key: Key) -> Self {
-        Self::begin(connection, key, false)
-    }
-
-    /// One that we opened; with `ended` nothing follows its head.
-    pub(crate) fn opened(connection: Rc<Connection>, key: Key, ended: bool) -> Self {
-        let stream = Self::begin(connection, key, ended);
-        stream.incoming.connection.touch();
-        stream
-    }
-
-    /// Whether the peer reset the stream, or the connection has ended. Otherwise wakes when that
-    /// happens.
-    pub(crate) fn poll_reset(&self, context: &Context<'_>) -> Option<Reset> {
-        self.incoming.with(|place| {
-            place.watch(context.waker());
-            place.reset
-        })
-    }
-
-    /// Ready once the connection has room for a head: to be called before each interim one, as their
-    /// number is the server's choice.
-    ///
-    /// # Errors
-    /// The stream was reset.
-    pub(crate) fn poll_head_room(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
-        if self.poll_reset(context).is_some() {
-            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
-        }
-        self.incoming.connection.poll_head_room(context).map(Ok)
-    }
-
-    /// Sends a head; with `ends` nothing follows it.
-    pub(crate) fn send_head(&mut self, head: &Head, ends: bool) {
-        let Incoming { connection, key, .. } = &self.incoming;
-        if !self.ended {
-            connection.engine.borrow_mut().send_head(*key, head, ends);
-            self.ended = ends;
-            connection.touch();
-        }
-    }
-
-    /// As [`poll_write`](Self::poll_write) of all that `buffer` holds. What is taken leaves from where
-    /// it lies: the buffer has no memory then.
-    ///
-    /// # Errors
-    /// The stream was reset.
-    pub(crate) fn poll_hand_over(
-        &mut self,
-        context: &Context<'_>,
-        buffer: &mut Buffer,
-        is_last: bool,
-    ) -> Poll<io::Result<usize>> {
-        if self.incoming.with(|place| place.reset).is_some() {
-            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
-        }
-        let Incoming { connection, key, .. } = &self.incoming;
-        let length = buffer.len();
-        let whole = std::mem::replace(buffer, Buffer::none());
-        let sent = connection.engine.borrow_mut().send_owned(*key, whole, 0..length, is_last);
-        let taken = match sent {
-            Ok(()) => length,
-            Err((left, range)) => {
-                *buffer = left;
-                buffer.consume(range.start);
-                range.start
-            }
-        };
-        if taken == 0 {
-            self.incoming.with(|place| place.watch(context.waker()));
-            return Poll::Pending;
-        }
-        self.ended |= is_last && taken == length;
-        connection.touch();
-        Poll::Ready(Ok(taken))
-    }
-
-    /// Sends trailers, which end the message.
-    pub(crate) fn send_trailers(&mut self, trailers: &Head) {
-        if !std::mem::replace(&mut self.ended, true) {
-            let Incoming { connection, key, .. } = &self.incoming;
-            connection.engine.borrow_mut().send_trailers(*key, trailers);
-            connection.touch();
         }
     }
 }

@@ -9,12 +9,14 @@
 
 mod engines;
 pub(crate) mod fastcgi;
-mod h2;
+pub(crate) mod h2;
 mod ping;
 mod place;
+mod protocol;
 mod reader;
 mod reset;
 pub(crate) mod spop;
+mod wish;
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -25,79 +27,27 @@ use std::task::{Context, Poll, Waker};
 use http::Head;
 use runtime::Buffer;
 use sample::StreamFacts;
+use state::counters::Multiplexed;
 
-pub(crate) use h2::{Engine, Wish};
 pub(crate) use ping::Ping;
 pub(crate) use place::NoHead;
 use place::{Piece, Place};
+pub(crate) use protocol::{Buffered, Lifecycle, Messages, Protocol};
 pub(crate) use reader::{Reader, Received};
 pub(crate) use reset::Reset;
-
-/// What the engine of a connection does for its streams, whichever protocol it speaks.
-pub(crate) trait Protocol {
-    /// What it calls a stream.
-    type Key: Copy;
-
-    /// The place of a stream: small, dense, and used again.
-    fn place(key: Self::Key) -> usize;
-
-    /// How many more streams may be opened.
-    fn free(&self) -> usize;
-
-    /// So many bytes of what came were used.
-    fn consume(&mut self, key: Self::Key, count: usize) {
-        let _ = (key, count);
-    }
-
-    /// Forgets the stream. If it is not over, the peer is sent a reset, with `reset` as the reason if the
-    /// protocol has reasons.
-    fn release(&mut self, key: Self::Key, reset: Option<Reset>);
-
-    /// The number of a stream, the limits of its connection, and the code of its `reset`.
-    fn facts(&self, key: Self::Key, reset: Option<Reset>) -> StreamFacts;
-
-    /// Gives memory back that an idle connection has no use for.
-    fn shrink(&mut self);
-}
-
-/// The same of one whose output is in one piece.
-pub(crate) trait Buffered: Protocol {
-    /// What is to be sent now.
-    fn output(&self) -> &[u8];
-
-    /// The first `count` bytes of the output are sent.
-    fn sent(&mut self, count: usize);
-
-    /// Bytes that wait in the output, those included that may not be sent yet.
-    fn pending(&self) -> usize;
-}
-
-/// The same of one whose streams carry messages of HTTP.
-pub(crate) trait Messages: Protocol {
-    /// The message of the last event.
-    fn head_mut(&mut self) -> &mut Head;
-
-    /// Leaves payload to be sent; how much was taken. With `ends` nothing follows, once all of it is.
-    fn send_data(&mut self, key: Self::Key, data: &[u8], ends: bool) -> usize;
-
-    /// The next stream that waited for room and has it now.
-    fn next_writable(&mut self) -> Option<Self::Key>;
-
-    /// Whether the output has room for heads.
-    fn takes_heads(&self) -> bool;
-}
+pub(crate) use wish::Wish;
 
 /// How many heads a connection has memory for beyond those that are in use.
 const SPARE_HEADS: usize = 16;
 
 /// What the streams of one connection share.
-pub(crate) struct Connection<E: Protocol = Engine> {
+pub(crate) struct Connection<E: Protocol> {
     pub(crate) engine: RefCell<E>,
     /// The kernel's number of the socket.
     pub(crate) descriptor: RawFd,
     /// Whether payload may be sent from where it lies: what TLS seals is copied anyway, and one piece
     /// makes larger records.
-    pub(crate) gathers: bool,
+    gathers: bool,
     /// What rules of streams want of the connection.
     wish: Cell<Wish>,
     /// What came for each stream, by the number of its key.
@@ -115,7 +65,7 @@ pub(crate) struct Connection<E: Protocol = Engine> {
 }
 
 /// A stream. Dropping it resets what is still open of it and gives its place back.
-pub(crate) struct Stream<E: Protocol = Engine> {
+pub(crate) struct Stream<E: Protocol> {
     incoming: Incoming<E>,
     /// Payload received and not used yet; `None` while there is none.
     pub(crate) input: Option<Buffer>,
@@ -124,7 +74,7 @@ pub(crate) struct Stream<E: Protocol = Engine> {
 }
 
 /// What comes in on a stream.
-pub(crate) struct Incoming<E: Protocol = Engine> {
+pub(crate) struct Incoming<E: Protocol> {
     connection: Rc<Connection<E>>,
     key: E::Key,
     /// The reason to give if the stream is dropped before its message is complete.
@@ -241,6 +191,25 @@ impl<E: Protocol> Connection<E> {
         self.places.take();
     }
 
+    /// Requests something of the socket, to be done before anything else is sent.
+    pub(crate) fn want(&self, change: impl FnOnce(&mut Wish)) {
+        let mut wish = self.wish.get();
+        change(&mut wish);
+        self.wish.set(wish);
+    }
+
+    /// What streams requested of the socket since the last call.
+    pub(crate) fn take_wish(&self) -> Wish {
+        self.wish.take()
+    }
+
+    /// The peer reset the stream, or the connection has ended; `unprocessed` if the peer promises that
+    /// it has not processed the request.
+    pub(crate) fn put_reset(&self, key: E::Key, reset: Reset, unprocessed: bool) {
+        let why = if unprocessed { NoHead::Refused } else { NoHead::Cut };
+        self.with_place(key, |place| place.put_reset(reset, why));
+    }
+
     /// Every stream ends: the connection has.
     pub(crate) fn put_end_of_all(&self) {
         let reset = |place: &mut Place| place.put_reset(Reset::Internal, NoHead::Cut);
@@ -282,7 +251,36 @@ impl<E: Messages> Connection<E> {
     }
 }
 
+impl<E: Lifecycle> Connection<E> {
+    /// Adds what was counted since the last call to `counters`.
+    pub(crate) fn count(&self, counters: &Multiplexed) {
+        self.engine.borrow_mut().count(counters);
+    }
+
+    /// Announces the end of the connection: the peer opens no more streams, open ones continue.
+    pub(crate) fn shutdown(&self) {
+        self.engine.borrow_mut().shutdown();
+    }
+
+    /// Ends the connection at once, without an error if `reset` is `None`.
+    pub(crate) fn close(&self, reset: Option<Reset>) {
+        self.engine.borrow_mut().close(reset);
+    }
+}
+
 impl<E: Protocol> Stream<E> {
+    /// The stream of `key`, which the peer opened.
+    pub(crate) fn new(connection: Rc<Connection<E>>, key: E::Key) -> Self {
+        Self::begin(connection, key, false)
+    }
+
+    /// A stream that we opened; with `ended` nothing follows its head.
+    pub(crate) fn opened(connection: Rc<Connection<E>>, key: E::Key, ended: bool) -> Self {
+        let stream = Self::begin(connection, key, ended);
+        stream.incoming.connection.touch();
+        stream
+    }
+
     /// The stream of `key`; with `ended` nothing more comes from us.
     fn begin(connection: Rc<Connection<E>>, key: E::Key, ended: bool) -> Self {
         connection.with_place(key, Place::open);
@@ -368,6 +366,15 @@ impl<E: Protocol> Stream<E> {
         self.incoming.with(|place| place.reset.is_some())
     }
 
+    /// Why the stream ended before its message: the peer reset it, or the connection has ended.
+    /// `None` while it has not; the task is then woken when it does.
+    pub(crate) fn poll_reset(&self, context: &Context<'_>) -> Option<Reset> {
+        self.incoming.with(|place| {
+            place.watch(context.waker());
+            place.reset
+        })
+    }
+
     /// Sets the reason to give if the stream is dropped before its message is complete.
     pub(crate) fn set_reset(&mut self, reset: Reset) {
         self.incoming.reset = Some(reset);
@@ -416,6 +423,78 @@ impl<E: Messages> Stream<E> {
         }
         connection.touch();
         Poll::Ready(Ok(taken))
+    }
+
+    /// Ready once the connection has room for a head: to be called before each interim one, as their
+    /// number is the server's choice.
+    ///
+    /// # Errors
+    /// The stream was reset.
+    pub(crate) fn poll_head_room(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
+        if self.poll_reset(context).is_some() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        self.incoming.connection.poll_head_room(context).map(Ok)
+    }
+
+    /// Sends a head; with `ends` nothing follows it.
+    pub(crate) fn send_head(&mut self, head: &Head, ends: bool) {
+        let Incoming { connection, key, .. } = &self.incoming;
+        if !self.ended {
+            connection.engine.borrow_mut().send_head(*key, head, ends);
+            self.ended = ends;
+            connection.touch();
+        }
+    }
+
+    /// As [`poll_write`](Self::poll_write), for all of `buffer`. What is taken is sent from where it is:
+    /// the buffer has no memory then.
+    ///
+    /// # Errors
+    /// The stream was reset.
+    pub(crate) fn poll_hand_over(
+        &mut self,
+        context: &Context<'_>,
+        buffer: &mut Buffer,
+        is_last: bool,
+    ) -> Poll<io::Result<usize>> {
+        if self.incoming.with(|place| place.reset).is_some() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let Incoming { connection, key, .. } = &self.incoming;
+        let length = buffer.len();
+        let whole = std::mem::replace(buffer, Buffer::none());
+        let sent = connection.engine.borrow_mut().send_owned(*key, whole, 0..length, is_last);
+        let taken = match sent {
+            Ok(()) => length,
+            Err((left, range)) => {
+                *buffer = left;
+                buffer.consume(range.start);
+                range.start
+            }
+        };
+        if taken == 0 {
+            self.incoming.with(|place| place.watch(context.waker()));
+            return Poll::Pending;
+        }
+        self.ended |= is_last && taken == length;
+        connection.touch();
+        Poll::Ready(Ok(taken))
+    }
+
+    /// Sends trailers, which end the message.
+    pub(crate) fn send_trailers(&mut self, trailers: &Head) {
+        if !std::mem::replace(&mut self.ended, true) {
+            let Incoming { connection, key, .. } = &self.incoming;
+            connection.engine.borrow_mut().send_trailers(*key, trailers);
+            connection.touch();
+        }
+    }
+
+    /// Whether payload is sent from where it is ([`poll_hand_over`](Self::poll_hand_over)).
+    #[inline]
+    pub(crate) fn gathers(&self) -> bool {
+        E::SENDS_OWNED && self.incoming.connection.gathers
     }
 
     /// Sends the end of the message, unless it left with what was written last.

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use h2::{Closed, Event, Key};
 use runtime::{Buffer, buffer};
 
-use super::Connection;
+use super::h2::Connection;
 use super::place::Piece;
 
 /// What was received and not taken apart yet.
@@ -181,7 +181,7 @@ mod tests {
     use h2::{Config, Role};
 
     use super::*;
-    use crate::stream::{Engine, Stream};
+    use crate::stream::h2::{Engine, Stream};
 
     /// Counts how often it is woken.
     #[derive(Default)]
