@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use base::clock::WallTime;
-use h2::{Event, Key, Role};
+use h2::{Key, Role};
 use net::Stream as Socket;
 use plan::global::LogErrors;
 use runtime::{Boxed, timer, turns};
@@ -30,7 +30,7 @@ use crate::exchange::{Arrival, Exchange, Next, report};
 use crate::glitch;
 use crate::observe;
 use crate::stream::h2::{Connection, Engine, Stream};
-use crate::stream::{Ping, Reader, Received, Wish};
+use crate::stream::{Driver as _, Notice, Ping, Reader, Received, Wish};
 
 /// How many streams are polled before what they left is sent.
 const STREAMS_A_TURN: usize = 64;
@@ -260,8 +260,8 @@ where
             }
         }
         let outcome = loop {
-            match self.reader.next(&connection) {
-                Ok(Some(event)) => self.happen(event),
+            match self.reader.advance(&connection) {
+                Ok(Some(notice)) => self.heed(notice),
                 Ok(None) => break Ok(true),
                 Err(why) => {
                     observe::protocol_broken(&self.root, &why);
@@ -285,19 +285,12 @@ where
         }
     }
 
-    fn happen(&mut self, event: Event) {
-        let connection = &self.connection;
-        match event {
-            Event::Head { key, end, .. } => self.start(key, end),
-            Event::Data { key, range, end } => self.reader.put(connection, key, range, end),
-            Event::Trailers { key } => {
-                let mut engine = connection.engine.borrow_mut();
-                connection.put_end(key, Some(engine.head_mut()));
-            }
-            Event::End { key } => connection.put_end(key, None),
-            Event::Reset { key, code, .. } => connection.put_reset(key, code.into(), false),
-            Event::Refused { .. } => tell(&self.root, LogErrors::Stream),
-            Event::Goaway { .. } | Event::Settings | Event::Pong => {}
+    fn heed(&mut self, notice: Notice<Key>) {
+        match notice {
+            Notice::Head { key, end } => self.start(key, end),
+            Notice::Refused => tell(&self.root, LogErrors::Stream),
+            // We open no streams, and clients write to no logs.
+            Notice::GoingAway | Notice::Settings | Notice::Message => {}
         }
     }
 

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use net::Stream as Socket;
 use runtime::timer::{Timer, now_ms};
@@ -22,7 +22,7 @@ use super::local::LocalServer;
 use super::open::Open;
 use super::pool::Ask;
 use crate::flow::{Flow, FlowError};
-use crate::stream::{Buffered, Connection, Protocol, Stream};
+use crate::stream::{Connection, Protocol, Stream};
 
 /// What is known of a connection when it is opened.
 pub(crate) struct Opened {
@@ -273,54 +273,25 @@ impl<E: Protocol, X> Drop for Share<E, X> {
     }
 }
 
-/// Sends what goes out before anything else; ready once all of it has left.
+/// Sends the `preamble`, then as much of the output as the socket takes.
 ///
 /// # Errors
-/// The socket's.
-pub(super) fn poll_preamble(
-    socket: &mut Socket,
-    preamble: &mut Vec<u8>,
-    context: &mut Context<'_>,
-) -> Poll<io::Result<()>> {
-    while !preamble.is_empty() {
-        match ready!(socket.poll_write(context, preamble))? {
-            0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-            n => drop(preamble.drain(..n)),
-        }
-    }
-    Poll::Ready(Ok(()))
-}
-
-/// Sends what goes out before anything else and what is in the output, as much as the socket takes.
-///
-/// # Errors
-/// The socket's, but for that of the output: what the server said before it closed is read first.
-pub(super) fn send<E: Buffered>(
+/// As [`Protocol::send`].
+pub(super) fn send<E: Protocol>(
     connection: &Connection<E>,
     socket: &mut Socket,
     preamble: &mut Vec<u8>,
     context: &mut Context<'_>,
 ) -> io::Result<()> {
-    match poll_preamble(socket, preamble, context) {
-        Poll::Pending => return Ok(()),
-        Poll::Ready(sent) => sent?,
-    }
-    let mut engine = connection.engine.borrow_mut();
-    while !engine.output().is_empty() {
-        match socket.poll_write(context, engine.output()) {
+    while !preamble.is_empty() {
+        match socket.poll_write(context, preamble) {
             Poll::Pending => return Ok(()),
-            Poll::Ready(Ok(n)) if n > 0 => engine.sent(n),
-            Poll::Ready(_) => {
-                let left = engine.pending();
-                engine.sent(left);
-                return Ok(());
-            }
+            Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+            Poll::Ready(Ok(n)) => drop(preamble.drain(..n)),
+            Poll::Ready(Err(error)) => return Err(error),
         }
     }
-    match socket.poll_flush(context) {
-        Poll::Ready(flushed) => flushed,
-        Poll::Pending => Ok(()),
-    }
+    connection.send(socket, context).map(drop)
 }
 
 /// Steps in a row before others of the worker have their turn.

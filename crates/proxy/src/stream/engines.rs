@@ -1,9 +1,12 @@
-//! What the engines of FastCGI and of the protocol of agents have alike: streams end without a reason,
-//! and the output is in one piece. Each method is the engine's own of that name.
+//! The engines of FastCGI and SPOP share this: streams end without a reason, and the output is one
+//! slice. Each method calls the engine's method of the same name.
+
+use std::io;
+use std::task::{Context, Poll};
 
 use sample::StreamFacts;
 
-use super::{Buffered, Protocol, Reset};
+use super::{Protocol, Reset};
 
 /// `$id` is the number that a key goes by, `$open` tells how many streams there are; `$more` is what
 /// this engine alone has.
@@ -34,21 +37,30 @@ macro_rules! without_codes {
                 self.shrink();
             }
 
+            fn send(&mut self, socket: &mut net::Stream, context: &mut Context<'_>) -> io::Result<bool> {
+                let mut wrote = false;
+                while !self.output().is_empty() {
+                    match socket.poll_write(context, self.output()) {
+                        Poll::Pending => return Ok(wrote),
+                        Poll::Ready(Ok(n)) if n > 0 => {
+                            self.sent(n);
+                            wrote = true;
+                        }
+                        Poll::Ready(_) => {
+                            // The bytes that the server sent before it closed are read first.
+                            let left = self.pending();
+                            self.sent(left);
+                            return Ok(wrote);
+                        }
+                    }
+                }
+                match socket.poll_flush(context) {
+                    Poll::Ready(flushed) => flushed.map(|()| wrote),
+                    Poll::Pending => Ok(wrote),
+                }
+            }
+
             $($more)*
-        }
-
-        impl Buffered for $engine {
-            fn output(&self) -> &[u8] {
-                self.output()
-            }
-
-            fn sent(&mut self, count: usize) {
-                self.sent(count);
-            }
-
-            fn pending(&self) -> usize {
-                self.pending()
-            }
         }
     };
 }

@@ -20,7 +20,7 @@ const PARTS: usize = 16;
 pub(crate) type Engine = h2::Connection<Buffer>;
 /// The streams of one connection.
 pub(crate) type Connection = super::Connection<Engine>;
-/// What comes in on a stream.
+/// The incoming half of a stream.
 pub(crate) type Incoming = super::Incoming<Engine>;
 /// A request. Dropping it resets the stream unless it is over.
 pub(crate) type Stream = super::Stream<Engine>;
@@ -83,6 +83,30 @@ impl Protocol for Engine {
 
     fn shrink(&mut self) {
         self.shrink();
+    }
+
+    fn send(&mut self, socket: &mut net::Stream, context: &mut Context<'_>) -> io::Result<bool> {
+        let mut wrote = false;
+        loop {
+            let mut parts = [IoSlice::new(&[]); PARTS];
+            let count = self.output(&mut parts);
+            if count == 0 {
+                break;
+            }
+            match socket.poll_write_parts(context, &parts[..count]) {
+                Poll::Pending => return Ok(wrote),
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(Ok(n)) => {
+                    self.sent(n);
+                    wrote = true;
+                }
+                Poll::Ready(Err(error)) => return Err(error),
+            }
+        }
+        match socket.poll_flush(context) {
+            Poll::Ready(flushed) => flushed.map(|()| wrote),
+            Poll::Pending => Ok(wrote),
+        }
     }
 }
 
@@ -161,37 +185,6 @@ impl Lifecycle for Engine {
         ];
         for (counter, count) in each.into_iter().filter(|(_, count)| *count > 0) {
             counter.add(count.into());
-        }
-    }
-}
-
-impl Connection {
-    /// Writes as much of the output as the socket takes. Returns whether any was written.
-    ///
-    /// # Errors
-    /// The socket's.
-    pub(crate) fn send(&self, socket: &mut net::Stream, context: &mut Context<'_>) -> io::Result<bool> {
-        let mut engine = self.engine.borrow_mut();
-        let mut wrote = false;
-        loop {
-            let mut parts = [IoSlice::new(&[]); PARTS];
-            let count = engine.output(&mut parts);
-            if count == 0 {
-                break;
-            }
-            match socket.poll_write_parts(context, &parts[..count]) {
-                Poll::Pending => return Ok(wrote),
-                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(Ok(n)) => {
-                    engine.sent(n);
-                    wrote = true;
-                }
-                Poll::Ready(Err(error)) => return Err(error),
-            }
-        }
-        match socket.poll_flush(context) {
-            Poll::Ready(flushed) => flushed.map(|()| wrote),
-            Poll::Pending => Ok(wrote),
         }
     }
 }

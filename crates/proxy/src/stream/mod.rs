@@ -7,6 +7,7 @@
 //! into the streams' places and sends what they left in the engine's output. Both stand here for
 //! every [`Protocol`].
 
+mod driver;
 mod engines;
 pub(crate) mod fastcgi;
 pub(crate) mod h2;
@@ -29,11 +30,12 @@ use runtime::Buffer;
 use sample::StreamFacts;
 use state::counters::Multiplexed;
 
+pub(crate) use driver::{Driver, Event, Failure, Notice, Received};
 pub(crate) use ping::Ping;
 pub(crate) use place::NoHead;
 use place::{Piece, Place};
-pub(crate) use protocol::{Buffered, Lifecycle, Messages, Protocol};
-pub(crate) use reader::{Reader, Received};
+pub(crate) use protocol::{Lifecycle, Messages, Protocol};
+pub(crate) use reader::Reader;
 pub(crate) use reset::Reset;
 pub(crate) use wish::Wish;
 
@@ -198,16 +200,28 @@ impl<E: Protocol> Connection<E> {
         self.wish.set(wish);
     }
 
-    /// What streams requested of the socket since the last call.
+    /// The changes to the socket that streams requested since the last call.
     pub(crate) fn take_wish(&self) -> Wish {
         self.wish.take()
     }
 
-    /// The peer reset the stream, or the connection has ended; `unprocessed` if the peer promises that
-    /// it has not processed the request.
-    pub(crate) fn put_reset(&self, key: E::Key, reset: Reset, unprocessed: bool) {
-        let why = if unprocessed { NoHead::Refused } else { NoHead::Cut };
-        self.with_place(key, |place| place.put_reset(reset, why));
+    /// The stream ended before its message; `why` is the error of a request that waits for a head.
+    fn put_reset(&self, key: E::Key, reset: Reset, why: NoHead) {
+        self.with_place(key, |place| {
+            if let NoHead::Malformed(_) = why {
+                // No part of a malformed message is of use.
+                place.close();
+            }
+            place.put_reset(reset, why);
+        });
+    }
+
+    /// Writes as much of the output as the socket takes; whether any was written.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub(crate) fn send(&self, socket: &mut net::Stream, context: &mut Context<'_>) -> io::Result<bool> {
+        self.engine.borrow_mut().send(socket, context)
     }
 
     /// Every stream ends: the connection has.
@@ -252,7 +266,7 @@ impl<E: Messages> Connection<E> {
 }
 
 impl<E: Lifecycle> Connection<E> {
-    /// Adds what was counted since the last call to `counters`.
+    /// Adds the counts since the last call to `counters`.
     pub(crate) fn count(&self, counters: &Multiplexed) {
         self.engine.borrow_mut().count(counters);
     }
@@ -447,8 +461,8 @@ impl<E: Messages> Stream<E> {
         }
     }
 
-    /// As [`poll_write`](Self::poll_write), for all of `buffer`. What is taken is sent from where it is:
-    /// the buffer has no memory then.
+    /// As [`poll_write`](Self::poll_write), for all of `buffer`. The taken part is sent without a copy
+    /// and leaves the buffer without memory.
     ///
     /// # Errors
     /// The stream was reset.
@@ -491,7 +505,7 @@ impl<E: Messages> Stream<E> {
         }
     }
 
-    /// Whether payload is sent from where it is ([`poll_hand_over`](Self::poll_hand_over)).
+    /// Whether payload is sent without a copy ([`poll_hand_over`](Self::poll_hand_over)).
     #[inline]
     pub(crate) fn gathers(&self) -> bool {
         E::SENDS_OWNED && self.incoming.connection.gathers

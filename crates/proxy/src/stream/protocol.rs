@@ -1,7 +1,9 @@
-//! What a connection and its streams require of an engine, from the least ([`Protocol`]) to the most
-//! ([`Lifecycle`]). Implemented by the engines in [`h2`](super::h2) and [`engines`](super::engines).
+//! The traits of engines that connections and streams use: [`Protocol`] for every engine, [`Messages`]
+//! for HTTP messages, [`Lifecycle`] for the connection itself. Implemented by the engines in [`h2`](super::h2) and [`engines`](super::engines).
 
+use std::io;
 use std::ops::Range;
+use std::task::Context;
 
 use http::Head;
 use runtime::Buffer;
@@ -10,9 +12,9 @@ use state::counters::Multiplexed;
 
 use super::Reset;
 
-/// What the engine of a connection does for its streams, whichever protocol it speaks.
+/// The engine of a connection that carries many streams.
 pub(crate) trait Protocol {
-    /// What it calls a stream.
+    /// Identifies a stream.
     type Key: Copy;
 
     /// The place of a stream: small, dense, and used again.
@@ -21,7 +23,7 @@ pub(crate) trait Protocol {
     /// How many more streams may be opened.
     fn free(&self) -> usize;
 
-    /// So many bytes of what came were used.
+    /// `count` received bytes were used.
     fn consume(&mut self, key: Self::Key, count: usize) {
         let _ = (key, count);
     }
@@ -35,21 +37,16 @@ pub(crate) trait Protocol {
 
     /// Gives memory back that an idle connection has no use for.
     fn shrink(&mut self);
+
+    /// Writes as much of the output as the socket takes; whether any was written.
+    ///
+    /// # Errors
+    /// The socket's. An engine may drop output that cannot be written instead: the error is then left
+    /// for the next read, behind what the peer sent before.
+    fn send(&mut self, socket: &mut net::Stream, context: &mut Context<'_>) -> io::Result<bool>;
 }
 
-/// The same of one whose output is in one piece.
-pub(crate) trait Buffered: Protocol {
-    /// What is to be sent now.
-    fn output(&self) -> &[u8];
-
-    /// The first `count` bytes of the output are sent.
-    fn sent(&mut self, count: usize);
-
-    /// Bytes that wait in the output, those included that may not be sent yet.
-    fn pending(&self) -> usize;
-}
-
-/// An engine whose streams carry HTTP messages.
+/// An engine for HTTP messages.
 pub(crate) trait Messages: Protocol {
     /// Whether [`send_owned`](Self::send_owned) sends payload without copying it.
     const SENDS_OWNED: bool = false;
@@ -57,8 +54,8 @@ pub(crate) trait Messages: Protocol {
     /// The message of the last event.
     fn head_mut(&mut self) -> &mut Head;
 
-    /// Sends a head on an open stream; with `ends` nothing follows it. An engine whose heads open
-    /// their streams (FastCGI) sends none here.
+    /// Sends a head on an open stream; with `ends` nothing follows it. FastCGI opens a
+    /// stream with the head and sends none here.
     fn send_head(&mut self, key: Self::Key, head: &Head, ends: bool) {
         let _ = (key, head, ends);
     }
@@ -66,7 +63,7 @@ pub(crate) trait Messages: Protocol {
     /// Leaves payload to be sent; how much was taken. With `ends` nothing follows, once all of it is.
     fn send_data(&mut self, key: Self::Key, data: &[u8], ends: bool) -> usize;
 
-    /// Leaves the `range` of `buffer` to be sent from where it is; with `ends` nothing follows it.
+    /// Leaves the `range` of `buffer` to be sent without a copy; with `ends` nothing follows it.
     ///
     /// # Errors
     /// The buffer and the range that was not taken.
@@ -105,6 +102,6 @@ pub(crate) trait Lifecycle: Messages {
     /// Ends the connection at once, without an error if `reset` is `None`.
     fn close(&mut self, reset: Option<Reset>);
 
-    /// Adds what was counted since the last call to `counters`.
+    /// Adds the counts since the last call to `counters`.
     fn count(&mut self, counters: &Multiplexed);
 }

@@ -8,12 +8,12 @@
 /// An engine converts its own codes to these and back without loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reset {
-    /// The result is no longer wanted.
+    /// The request was withdrawn.
     Cancelled,
     /// The request was not processed: it may be sent again.
     Refused,
     /// An internal error of either side, or the end of the connection.
     Internal,
-    /// Another code of the protocol, as it is on the wire.
+    /// Another code of the protocol, with its number on the wire.
     Code(u64),
 }

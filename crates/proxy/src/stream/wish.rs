@@ -1,4 +1,4 @@
-//! What rules of streams require of the socket of their connection.
+//! Changes to the socket of a connection that rules of its streams require.
 
 /// Changes to the socket that rules of streams require.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
