@@ -115,7 +115,7 @@ impl Client {
             timer: Timer::new(),
             idle_from: session.accepted_us,
             entry,
-            side: Downstream::H1(Socket::new(stream)),
+            side: Downstream::Socket(Socket::new(stream)),
             tls_place: None,
             link: Rc::new(Link {
                 session,
@@ -129,9 +129,16 @@ impl Client {
     }
 
     /// One stream of the connection that `link` is of.
-    pub(crate) fn of_stream(link: Rc<Link>, stream: stream::h2::Stream, entry: Registered) -> Self {
+    pub(crate) fn of_stream(link: Rc<Link>, stream: impl Into<stream::Any>, entry: Registered) -> Self {
         let idle_from = link.session.ready_us.get();
-        Self { link, timer: Timer::new(), entry, idle_from, tls_place: None, side: Downstream::H2(stream) }
+        Self {
+            link,
+            timer: Timer::new(),
+            entry,
+            idle_from,
+            tls_place: None,
+            side: Downstream::Stream(stream.into()),
+        }
     }
 
     /// One more request of the same connection, whose response goes to `own` instead.
@@ -143,7 +150,7 @@ impl Client {
             timer: Timer::new(),
             idle_from: timer::now_us(),
             entry,
-            side: Downstream::H1(Socket::new(Stream::from_fd(own.into(), false))),
+            side: Downstream::Socket(Socket::new(Stream::from_fd(own.into(), false))),
             tls_place: None,
             link,
         })
@@ -180,7 +187,7 @@ impl Client {
 impl Drop for Client {
     /// Says in TLS that this is the end.
     fn drop(&mut self) {
-        if let Downstream::H1(socket) = &mut self.side {
+        if let Downstream::Socket(socket) = &mut self.side {
             socket.stream.close();
         }
     }

@@ -42,8 +42,8 @@ pub(super) async fn attach(mut client: Boxed<Client>, attach: Attach) {
     let engine = Engine::reversed(Role::Client, &config);
     let connection = Connection::new(engine, client.side.descriptor(), client.side.tls().is_some());
     let reader = match &mut client.side {
-        Downstream::H1(socket) => Reader::new(socket.input.take()),
-        Downstream::H2(_) => Reader::default(),
+        Downstream::Socket(socket) => Reader::new(socket.input.take()),
+        Downstream::Stream(_) => Reader::default(),
     };
     let busy_from = worker.shared.plan.global.tune.glitches.cpu_usage;
     let mut reversal = Reversal::new(connection, reader, busy_from);
@@ -52,7 +52,7 @@ pub(super) async fn attach(mut client: Boxed<Client>, attach: Attach) {
     let timeouts = &client.frontend.timeouts;
     client.timer.set_after(timer::now_ms(), timeouts.http_request.or(timeouts.client));
     let reversed = poll_fn(|context| {
-        let Downstream::H1(socket) = &mut client.side else {
+        let Downstream::Socket(socket) = &mut client.side else {
             return Poll::Ready(Err(End::Reversal(Failure::Gone)));
         };
         if let Poll::Ready(reversed) = reversal.poll(&mut socket.stream, context) {
@@ -96,7 +96,7 @@ fn may_have(server: &LocalServer, worker: &Worker) -> bool {
 /// Tells the client that its connection is of no use.
 async fn refuse(mut client: Boxed<Client>, reversal: &Reversal, reset: Option<Reset>) {
     reversal.connection.close(reset);
-    if let Downstream::H1(socket) = &mut client.side {
+    if let Downstream::Socket(socket) = &mut client.side {
         poll_fn(|context| {
             let _ = reversal.connection.send(&mut socket.stream, context);
             Poll::Ready(())
@@ -114,7 +114,7 @@ fn hand_over(
     server: Rc<LocalServer>,
     reversal: Reversal,
 ) {
-    let Downstream::H1(socket) = &mut client.side else { return };
+    let Downstream::Socket(socket) = &mut client.side else { return };
     // Where there is no descriptor left for it, the client is free to come again.
     let Ok(socket) = socket.stream.take() else { return client.side.reset() };
     let Reversal { connection, reader, .. } = reversal;

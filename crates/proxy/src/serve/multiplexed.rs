@@ -122,8 +122,8 @@ where
             (share, Connection::new(engine, client.side.descriptor(), client.side.tls().is_some()))
         };
         let reader = match &mut client.side {
-            Downstream::H1(socket) => Reader::new(socket.input.take()),
-            Downstream::H2(_) => Reader::default(),
+            Downstream::Socket(socket) => Reader::new(socket.input.take()),
+            Downstream::Stream(_) => Reader::default(),
         };
         go_on(client, exchanges, connection, reader).await;
         drop(share);
@@ -232,8 +232,8 @@ where
 
     fn socket(&mut self) -> Result<&mut Socket, End> {
         match &mut self.root.side {
-            Downstream::H1(socket) => Ok(&mut socket.stream),
-            Downstream::H2(_) => Err(End::Failed),
+            Downstream::Socket(socket) => Ok(&mut socket.stream),
+            Downstream::Stream(_) => Err(End::Failed),
         }
     }
 
@@ -244,7 +244,7 @@ where
         }
         let busy_from = self.root.worker.shared.plan.global.tune.glitches.cpu_usage;
         let connection = self.connection.clone();
-        let Downstream::H1(socket) = &mut self.root.side else { return Err(End::Failed) };
+        let Downstream::Socket(socket) = &mut self.root.side else { return Err(End::Failed) };
         let busy = || glitch::is_busy(busy_from);
         match self.reader.receive(&connection, &mut socket.stream, context, busy) {
             Ok(Received::Nothing) => return Ok(false),

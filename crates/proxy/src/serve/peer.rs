@@ -14,7 +14,7 @@ pub(super) async fn serve(mut client: Boxed<Client>) {
     if client.side.is_early() && !Box::pin(client.settle()).await {
         return;
     }
-    let Downstream::H1(socket) = &mut client.side else { return };
+    let Downstream::Socket(socket) = &mut client.side else { return };
     let early = socket.input.as_ref().map_or_else(Vec::new, |input| input.filled().to_vec());
     let Ok(stream) = socket.stream.take() else { return client.side.reset() };
     client.side.release();

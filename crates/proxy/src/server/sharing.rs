@@ -21,8 +21,8 @@ use super::h1::Key;
 use super::local::LocalServer;
 use super::open::Open;
 use super::pool::Ask;
-use crate::flow::{Flow, FlowError};
-use crate::stream::{Connection, Protocol, Stream};
+use crate::flow::{Flow, FlowError, Sink, Source};
+use crate::stream::{Any, Connection, Protocol};
 
 /// What is known of a connection when it is opened.
 pub(crate) struct Opened {
@@ -168,15 +168,17 @@ impl<E: Protocol, X: Own> List<E, X> {
 }
 
 /// What a request has of a connection.
-pub(crate) struct Share<E: Protocol, X> {
+///
+/// `S` is the stream: [`Any`] for HTTP messages.
+pub(crate) struct Share<E: Protocol, X, S = Any> {
     pub(super) carrier: Rc<Carrier<E, X>>,
     /// Its stream, once its head was sent.
-    pub(super) stream: Option<Stream<E>>,
+    pub(super) stream: Option<S>,
     /// Which of its connection's requests it is.
     uses: u32,
 }
 
-impl<E: Protocol, X> Share<E, X> {
+impl<E: Protocol, X, S> Share<E, X, S> {
     /// One that has not begun yet.
     pub(super) fn new(carrier: Rc<Carrier<E, X>>) -> Self {
         carrier.waiting.set(carrier.waiting.get() + 1);
@@ -186,9 +188,9 @@ impl<E: Protocol, X> Share<E, X> {
     }
 
     /// It has begun.
-    pub(super) fn begin(&mut self, stream: Stream<E>) {
+    pub(super) fn begin(&mut self, stream: impl Into<S>) {
         self.carrier.waiting.set(self.carrier.waiting.get() - 1);
-        self.stream = Some(stream);
+        self.stream = Some(stream.into());
     }
 
     /// Where it leads.
@@ -211,20 +213,32 @@ impl<E: Protocol, X> Share<E, X> {
         self.carrier.tls.as_ref()
     }
 
-    /// What its stream is known as.
-    pub(crate) fn facts(&self) -> StreamFacts {
-        let none = StreamFacts { id: 0, open: 0, most: 0, reset: None };
-        self.stream.as_ref().map_or(none, Stream::facts)
-    }
-
     /// The kernel's number of its connection.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.carrier.connection.descriptor
     }
+}
+
+impl<E: Protocol, X> Share<E, X> {
+    /// Number, limits, and the code of a reset of its stream.
+    pub(crate) fn facts(&self) -> StreamFacts {
+        let none = StreamFacts { id: 0, open: 0, most: 0, reset: None };
+        self.stream.as_ref().map_or(none, Any::facts)
+    }
+
+    /// The source of the response's body.
+    pub(crate) fn source(&mut self) -> Source<'_> {
+        self.stream.as_mut().map_or(Source::Gone, Source::Stream)
+    }
+
+    /// The sink of the request's body.
+    pub(crate) fn sink(&mut self) -> Sink<'_> {
+        self.stream.as_mut().map_or(Sink::Gone, Sink::Stream)
+    }
 
     /// The buffer of what was received, where there is a stream.
     pub(crate) fn input(&mut self) -> Option<&mut Buffer> {
-        self.stream.as_mut().map(Stream::input)
+        self.stream.as_mut().map(Any::input)
     }
 
     /// Receives more of the response's body: 0 at its end.
@@ -243,27 +257,27 @@ impl<E: Protocol, X> Share<E, X> {
     /// # Errors
     /// None that a body could bring.
     pub(crate) fn admit(&mut self, flow: &mut Flow) -> Result<(), FlowError> {
-        let input = self.stream.as_mut().and_then(|stream| stream.input.as_mut());
+        let input = self.stream.as_mut().and_then(|stream| stream.input_slot().as_mut());
         input.map_or(Ok(()), |input| flow.admit(input))
     }
 
     /// What was received and nobody has taken yet.
     pub(crate) fn received(&self) -> &[u8] {
-        self.stream.as_ref().map_or(&[][..], Stream::received)
+        self.stream.as_ref().map_or(&[][..], Any::received)
     }
 
     /// Whether the rest of the response is empty, without trailers.
     pub(crate) fn has_no_rest(&self) -> bool {
-        self.stream.as_ref().is_none_or(Stream::has_no_rest)
+        self.stream.as_ref().is_none_or(Any::has_no_rest)
     }
 
     /// Whether all of the response has come, and lies in what was received.
     pub(crate) fn is_ended(&self) -> bool {
-        self.stream.as_ref().is_none_or(Stream::is_ended)
+        self.stream.as_ref().is_none_or(Any::is_ended)
     }
 }
 
-impl<E: Protocol, X> Drop for Share<E, X> {
+impl<E: Protocol, X, S> Drop for Share<E, X, S> {
     fn drop(&mut self) {
         if self.stream.is_none() {
             self.carrier.waiting.set(self.carrier.waiting.get().saturating_sub(1));

@@ -159,10 +159,4 @@ impl Stream {
         connection.touch();
         Ok(Self::begin(connection.clone(), key, ends))
     }
-
-    /// The length of the body, where all of it has come.
-    pub(crate) fn whole_length(&self) -> Option<u64> {
-        let here = self.received().len() as u64;
-        self.incoming.with(|place| place.whole_length()).map(|rest| here + rest)
-    }
 }

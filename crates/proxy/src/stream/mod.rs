@@ -7,6 +7,7 @@
 //! into the streams' places and sends what they left in the engine's output. Both stand here for
 //! every [`Protocol`].
 
+mod any;
 mod driver;
 mod engines;
 pub(crate) mod fastcgi;
@@ -30,6 +31,7 @@ use runtime::Buffer;
 use sample::StreamFacts;
 use state::counters::Multiplexed;
 
+pub(crate) use any::{Any, AnyIncoming, WireProtocol};
 pub(crate) use driver::{Driver, Event, Failure, Notice, Received};
 pub(crate) use ping::Ping;
 pub(crate) use place::NoHead;
@@ -341,6 +343,12 @@ impl<E: Protocol> Stream<E> {
     /// Whether the rest of the message is empty: it has ended, without trailers.
     pub(crate) fn has_no_rest(&self) -> bool {
         self.incoming.with(|place| place.is_empty_at_end())
+    }
+
+    /// The length of the rest of the body, if the message is complete.
+    pub(crate) fn whole_length(&self) -> Option<u64> {
+        let here = self.received().len() as u64;
+        self.incoming.with(|place| place.whole_length()).map(|rest| here + rest)
     }
 
     /// The buffer of received payload.
