@@ -1,9 +1,10 @@
-//! The client's side: what a connection has ([`Link`]), what a request has of it ([`Client`]), and
-//! the protocol in between ([`Downstream`]).
+//! The client's side: the connection ([`Connection`]) and its shared part ([`Link`]), the view of one
+//! request ([`Client`]), and the protocol in between ([`Downstream`]).
 //!
 //! The steps of a request call the methods of [`Client`] and [`Downstream`] and do not know which
 //! protocol answers. Made by `session`.
 
+mod connection;
 mod h1;
 mod h2;
 pub(crate) mod handshake;
@@ -38,6 +39,7 @@ use crate::shared::Prepared;
 use crate::stream;
 use crate::worker::Worker;
 
+pub(crate) use connection::Connection;
 pub(crate) use h1::Framed;
 pub(crate) use presence::Presence;
 pub(crate) use side::Downstream;
@@ -102,32 +104,6 @@ impl Link {
 }
 
 impl Client {
-    /// A connection at its beginning.
-    pub(crate) fn new(
-        worker: Rc<Worker>,
-        frontend: Rc<LocalProxy>,
-        stream: Stream,
-        session: Session,
-        entry: Registered,
-        load: Load,
-    ) -> Boxed<Self> {
-        Boxed::new(Self {
-            timer: Timer::new(),
-            idle_from: session.accepted_us,
-            entry,
-            side: Downstream::Socket(Socket::new(stream)),
-            tls_place: None,
-            link: Rc::new(Link {
-                session,
-                frontend,
-                worker,
-                private: RefCell::default(),
-                last_server: RefCell::default(),
-                _load: load,
-            }),
-        })
-    }
-
     /// One stream of the connection that `link` is of.
     pub(crate) fn of_stream(link: Rc<Link>, stream: impl Into<stream::Any>, entry: Registered) -> Self {
         let idle_from = link.session.ready_us.get();

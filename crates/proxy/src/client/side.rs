@@ -343,14 +343,6 @@ impl Downstream {
         }
     }
 
-    /// The socket itself, of a connection that carries no requests (`log-forward`).
-    pub(crate) fn socket(&mut self) -> Option<&mut Socket> {
-        match self {
-            Self::Socket(socket) => Some(socket),
-            Self::Stream(_) => None,
-        }
-    }
-
     /// Begins TLS as its listener says; what was received is the beginning of it, `place` what was
     /// taken for it.
     pub(crate) fn begin_tls(

@@ -8,13 +8,13 @@ use std::task::Poll;
 use h2::Role;
 use plan::global::LogErrors;
 use plan::proxy::Reuse;
-use runtime::{Boxed, timer};
+use runtime::timer;
 use sample::Endpoint;
 use state::sessions::Activity;
 
 use super::multiplexed;
 use super::reversal::{Failure, Reversal};
-use crate::client::{Client, Downstream};
+use crate::client;
 use crate::evaluate::Attach;
 use crate::routing::connect::set_options;
 use crate::server::Open;
@@ -32,7 +32,7 @@ enum End {
 }
 
 /// Hands the connection of `client`, on which HTTP/2 is spoken, to the server that a rule named.
-pub(super) async fn attach(mut client: Boxed<Client>, attach: Attach) {
+pub(super) async fn attach(mut client: client::Connection, attach: Attach) {
     if client.side.is_early() && !Box::pin(client.settle()).await {
         return;
     }
@@ -41,10 +41,7 @@ pub(super) async fn attach(mut client: Boxed<Client>, attach: Attach) {
     let config = worker.proxy(server.backend).h2.back.clone();
     let engine = Engine::reversed(Role::Client, &config);
     let connection = Connection::new(engine, client.side.descriptor(), client.side.tls().is_some());
-    let reader = match &mut client.side {
-        Downstream::Socket(socket) => Reader::new(socket.input.take()),
-        Downstream::Stream(_) => Reader::default(),
-    };
+    let reader = Reader::new(client.socket().input.take());
     let busy_from = worker.shared.plan.global.tune.glitches.cpu_usage;
     let mut reversal = Reversal::new(connection, reader, busy_from);
     client.session.http_major.set(2);
@@ -52,10 +49,7 @@ pub(super) async fn attach(mut client: Boxed<Client>, attach: Attach) {
     let timeouts = &client.frontend.timeouts;
     client.timer.set_after(timer::now_ms(), timeouts.http_request.or(timeouts.client));
     let reversed = poll_fn(|context| {
-        let Downstream::Socket(socket) = &mut client.side else {
-            return Poll::Ready(Err(End::Reversal(Failure::Gone)));
-        };
-        if let Poll::Ready(reversed) = reversal.poll(&mut socket.stream, context) {
+        if let Poll::Ready(reversed) = reversal.poll(&mut client.socket().stream, context) {
             return Poll::Ready(reversed.map_err(End::Reversal));
         }
         if client.poll_killed(context).is_ready() {
@@ -94,29 +88,27 @@ fn may_have(server: &LocalServer, worker: &Worker) -> bool {
 }
 
 /// Tells the client that its connection is of no use.
-async fn refuse(mut client: Boxed<Client>, reversal: &Reversal, reset: Option<Reset>) {
+async fn refuse(mut client: client::Connection, reversal: &Reversal, reset: Option<Reset>) {
     reversal.connection.close(reset);
-    if let Downstream::Socket(socket) = &mut client.side {
-        poll_fn(|context| {
-            let _ = reversal.connection.send(&mut socket.stream, context);
-            Poll::Ready(())
-        })
-        .await;
-    }
+    let socket = &mut client.socket().stream;
+    poll_fn(|context| {
+        let _ = reversal.connection.send(socket, context);
+        Poll::Ready(())
+    })
+    .await;
     client.linger().await;
 }
 
 /// The connection leaves the client's session, which ends.
 fn hand_over(
-    mut client: Boxed<Client>,
+    mut client: client::Connection,
     attach: &Attach,
     worker: &Rc<Worker>,
     server: Rc<LocalServer>,
     reversal: Reversal,
 ) {
-    let Downstream::Socket(socket) = &mut client.side else { return };
     // Where there is no descriptor left for it, the client is free to come again.
-    let Ok(socket) = socket.stream.take() else { return client.side.reset() };
+    let Ok(socket) = client.socket().stream.take() else { return client.side.reset() };
     let Reversal { connection, reader, .. } = reversal;
     let Some(connection) = Rc::into_inner(connection) else { return };
     let backend = worker.local(server.backend);

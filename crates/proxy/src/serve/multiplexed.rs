@@ -12,21 +12,20 @@ use std::time::Duration;
 
 use base::clock::WallTime;
 use h2::{Key, Role};
-use net::Stream as Socket;
 use plan::global::LogErrors;
-use runtime::{Boxed, timer, turns};
+use runtime::{timer, turns};
 use sample::track::{self, Trackers};
 use sample::{Cause, ConnectionError, Endpoint};
 use state::counters::Multiplexed;
 use state::sessions::{self, Activity};
 
-use super::boxes::{Exchanges, Running};
+use super::boxes::{Exchanges, Running, Serve};
 use super::connection_deadline::{ConnectionDeadline, Turn};
 use super::ready::{Ready, Slot};
 use super::share::{Share, moderate};
 use super::stopping::{self, Told};
-use crate::client::{Client, Downstream, handshake};
-use crate::exchange::{Arrival, Exchange, Next, report};
+use crate::client::{self, Client, handshake};
+use crate::exchange::{Arrival, Exchange, report};
 use crate::glitch;
 use crate::observe;
 use crate::stream::h2::{Connection, Engine, Stream};
@@ -63,14 +62,14 @@ enum End {
 }
 
 /// A connection and its streams.
-struct Front<M, F> {
-    /// The connection's own part as a client: its socket, its deadline, its entry in the register.
-    root: Boxed<Client>,
+struct Front<S: Serve> {
+    /// The client's connection, with its socket.
+    root: client::Connection,
     connection: Rc<Connection>,
-    exchanges: Rc<Exchanges<M, F>>,
+    exchanges: Rc<Exchanges<S>>,
     reader: Reader,
     /// By the number of the stream's key.
-    streams: Vec<Place<F>>,
+    streams: Vec<Place<S::Exchange>>,
     ready: Arc<Ready>,
     /// How many streams are being served.
     open: usize,
@@ -99,14 +98,10 @@ struct Place<F> {
 /// Serves the streams of `client`'s connection until it ends. What came as early data waits until the
 /// handshake is over: no stream may be one that somebody else has sent once more (RFC 8470, 3).
 #[allow(clippy::manual_async_fn, reason = "it would hold its arguments twice")]
-pub(crate) fn serve<M, F>(
-    mut client: Boxed<Client>,
-    exchanges: Rc<Exchanges<M, F>>,
-) -> impl Future<Output = ()>
-where
-    M: Fn(Boxed<Client>, Arrival) -> F,
-    F: Future<Output = (Boxed<Client>, Next)>,
-{
+pub(crate) fn serve<S: Serve>(
+    mut client: client::Connection,
+    exchanges: Rc<Exchanges<S>>,
+) -> impl Future<Output = ()> {
     async move {
         if client.side.is_early() && !Box::pin(client.settle()).await {
             return;
@@ -121,10 +116,7 @@ where
             let engine = Engine::new(Role::Server, own.as_ref().unwrap_or(config));
             (share, Connection::new(engine, client.side.descriptor(), client.side.tls().is_some()))
         };
-        let reader = match &mut client.side {
-            Downstream::Socket(socket) => Reader::new(socket.input.take()),
-            Downstream::Stream(_) => Reader::default(),
-        };
+        let reader = Reader::new(client.socket().input.take());
         go_on(client, exchanges, connection, reader).await;
         drop(share);
     }
@@ -132,16 +124,12 @@ where
 
 /// The same for a connection that began already. Its arguments are moved into the future once:
 /// each further copy would be memory of every idle connection.
-pub(super) fn go_on<M, F>(
-    client: Boxed<Client>,
-    exchanges: Rc<Exchanges<M, F>>,
+pub(super) fn go_on<S: Serve>(
+    client: client::Connection,
+    exchanges: Rc<Exchanges<S>>,
     connection: Rc<Connection>,
     reader: Reader,
-) -> impl Future<Output = ()>
-where
-    M: Fn(Boxed<Client>, Arrival) -> F,
-    F: Future<Output = (Boxed<Client>, Next)>,
-{
+) -> impl Future<Output = ()> {
     let ping = handshake::bind(&client).and_then(|bind| bind.idle_ping);
     let front = Front {
         root: client,
@@ -162,11 +150,7 @@ where
     front.run()
 }
 
-impl<M, F> Front<M, F>
-where
-    M: Fn(Boxed<Client>, Arrival) -> F,
-    F: Future<Output = (Boxed<Client>, Next)>,
-{
+impl<S: Serve> Front<S> {
     #[allow(clippy::manual_async_fn, reason = "it would hold itself twice")]
     fn run(mut self) -> impl Future<Output = ()> {
         async move {
@@ -230,13 +214,6 @@ where
         &self.root.frontend.state.frontend.mine().h2
     }
 
-    fn socket(&mut self) -> Result<&mut Socket, End> {
-        match &mut self.root.side {
-            Downstream::Socket(socket) => Ok(&mut socket.stream),
-            Downstream::Stream(_) => Err(End::Failed),
-        }
-    }
-
     /// Reads once, and deals with what came; whether anything did.
     fn receive(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
         if self.is_ended {
@@ -244,9 +221,8 @@ where
         }
         let busy_from = self.root.worker.shared.plan.global.tune.glitches.cpu_usage;
         let connection = self.connection.clone();
-        let Downstream::Socket(socket) = &mut self.root.side else { return Err(End::Failed) };
-        let busy = || glitch::is_busy(busy_from);
-        match self.reader.receive(&connection, &mut socket.stream, context, busy) {
+        let socket = &mut self.root.socket().stream;
+        match self.reader.receive(&connection, socket, context, || glitch::is_busy(busy_from)) {
             Ok(Received::Nothing) => return Ok(false),
             Ok(Received::Bytes) => {}
             Ok(Received::End) => {
@@ -354,7 +330,7 @@ where
         if wish == Wish::default() {
             return Ok(());
         }
-        let socket = self.socket()?;
+        let socket = &mut self.root.socket().stream;
         if let Some(tos) = wish.tos {
             socket.set_tos(tos);
         }
@@ -378,7 +354,7 @@ where
             self.connection.shutdown();
         }
         let connection = self.connection.clone();
-        connection.send(self.socket()?, context).map_err(|_| End::Failed)
+        connection.send(&mut self.root.socket().stream, context).map_err(|_| End::Failed)
     }
 
     /// Sets the connection's deadline after a turn.
