@@ -160,3 +160,54 @@ impl Stream {
         Ok(Self::begin(connection.clone(), key, ends))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use fcgi::record::{self, kind};
+
+    use super::*;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_paused_reader_continues_behind_the_last_event_without_a_read() {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        ours.set_nonblocking(true).expect("a socket");
+        let mut socket = net::Stream::from_fd(ours.into(), false);
+        let config = fcgi::Config {
+            keeps: true,
+            multiplexes: false,
+            most: 1,
+            asks: false,
+            wants_messages: false,
+            head: http::ParseOptions::default(),
+        };
+        let connection = Connection::new(Engine::new(config), -1, false);
+        let parameters = Parameters::new(1024);
+        let mut stream = Stream::open(&connection, &parameters, Method::Get, true).expect("a stream");
+        let mut sent = Vec::new();
+        record::write(kind::STDOUT, 1, b"Status: 200\r\n\r\nbody", &mut sent);
+        theirs.write_all(&sent).expect("an application");
+
+        let mut reader = Reader::default();
+        let received = poll_fn(|context| match reader.receive(&connection, &mut socket, context, || false) {
+            Ok(Received::Nothing) => Poll::Pending,
+            other => Poll::Ready(other),
+        });
+        assert_eq!(received.await.ok(), Some(Received::Bytes));
+        let event = reader.next(&connection).expect("no violation");
+        let Some(Event::Head { key, end: false }) = event else { panic!("{event:?} is no head") };
+        connection.put_head(key);
+        reader.pause();
+        assert!(reader.is_fresh());
+
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        let received = reader.receive(&connection, &mut socket, &mut context, || false);
+        assert_eq!(received.ok(), Some(Received::Bytes));
+        assert_eq!(reader.advance(&connection).expect("no violation"), None);
+        assert!(matches!(stream.poll_fill(&mut context), Poll::Ready(Ok(4))));
+        assert_eq!(stream.received(), b"body");
+    }
+}
