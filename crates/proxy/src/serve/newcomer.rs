@@ -9,7 +9,8 @@ use net::Stream;
 use runtime::worker::Load;
 
 use super::slots::Slot;
-use crate::stream::{Connection, Reader};
+use crate::stream::Reader;
+use crate::stream::h2::Connection;
 use crate::worker::{self, Worker};
 
 /// Serves who arrives, as a worker of the plan that its places are of.
