@@ -1,7 +1,9 @@
 # What a fresh Debian machine needs is git, make, a C compiler and Rust; the rest these targets install themselves.
 #
 #   make run      build Weir and start it on examples/quickstart.cfg
-#   make test     everything that must pass
+#   make check    formatting, clippy, imports between crates and modules, generated pages, unit tests: needs a C compiler and
+#                 OpenSSL's headers, installs nothing, and takes three minutes at most once everything has been built
+#   make test     everything that must pass: prints what it installs before it does so
 #   make test-configs CONFIGS=<folder>   that configurations collected elsewhere are read
 #   make release  the binary to install, target/weir: compiled with a profile of what it is used for
 #   make bench              what `make release` builds beside a plain release build, haproxy, nginx and a bare forwarder: CPU,
@@ -33,7 +35,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SECONDS ?= 60
-.PHONY: run build release test test-configs fuzz lint fmt bench bench-balance bench-busy-polling bench-cache bench-checks bench-compression bench-diff bench-expressions bench-h2 bench-load bench-lookups bench-lua bench-peers bench-reloads bench-tables bench-threads bench-tls bench-trials bench-variables tools docs clean
+.PHONY: run build release check test test-configs fuzz lint fmt bench bench-balance bench-busy-polling bench-cache bench-checks bench-compression bench-diff bench-expressions bench-h2 bench-load bench-lookups bench-lua bench-peers bench-reloads bench-tables bench-threads bench-tls bench-trials bench-variables tools docs clean
 
 run: build
 	@./tools/quickstart.sh $(TARGET)/quick/weir
@@ -49,6 +51,12 @@ release:
 tools:
 	@./tools/need.sh cc pkg-config openssl/ssl.h varnishtest haproxy nginx wrk curl strace time openssl postgres mariadbd redis-server slapd php-fpm pebble h2spec grpc-interop-client grpc-interop-server nghttp h2load node python3-h2 python3-aiosmtpd
 
+# Everything but the tests of the program from outside, which need services. Doc comments have no tests.
+check:
+	@./tools/need.sh -n cc pkg-config openssl openssl/ssl.h
+	@$(MAKE) --no-print-directory lint
+	$(CARGO) test --workspace --exclude weir-tests --lib --bins --tests --locked --quiet
+
 # Programs and tests are built in one go: built apart they would take other features, and the whole workspace twice the
 # time and the disk. What a fresh build would keep for the next one (incremental state) is left to daily work.
 test: export WEIR = $(abspath $(TARGET))/debug/weir
@@ -59,7 +67,7 @@ test: tools
 
 test-configs: tools
 	@test -d "$(CONFIGS)" || { echo "say where they are: make test-configs CONFIGS=<folder>"; exit 2; }
-	WEIR_CONFIGS=$(abspath $(CONFIGS)) $(CARGO) test -p weir-config --test files -p weir-tests --test configs -- --ignored
+	WEIR_CONFIGS=$(abspath $(CONFIGS)) $(CARGO) test -p weir-config --test files -p weir-tests --test config -- --ignored
 
 fuzz:
 	@./tools/need.sh cc pkg-config openssl/ssl.h
