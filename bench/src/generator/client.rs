@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use memchr::memmem;
 use mio::net::TcpStream;
 
-use crate::wire::{Tls, Wire};
+use crate::generator::wire::{Tls, Wire};
 
 /// One connection to the proxy.
 pub(crate) struct Client {

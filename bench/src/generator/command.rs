@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::wire::Tls;
+use crate::generator::wire::Tls;
 
 /// What a line asks for.
 pub(crate) enum Command {

@@ -1,6 +1,6 @@
 //! The least that forwards HTTP/1: what is left of a proxy's CPU time when it looks at nothing but
 //! where messages end. Its own time is a few hundred nanoseconds a request, so that what it takes
-//! is what the kernel takes for two connections. `weir-load forward LISTEN ORIGIN`; called by
+//! is what the kernel takes for two connections. `weir-bench forwarder LISTEN ORIGIN`; called by
 //! `main`.
 //!
 //! Each client's connection has one connection to the origin, opened with its first request and
@@ -16,7 +16,7 @@ use mio::{Events, Interest, Poll, Token};
 use slab::Slab;
 use socket2::{Domain, Socket, Type};
 
-use crate::client::content_length;
+use crate::generator::client::content_length;
 
 const LISTENER: Token = Token(usize::MAX);
 /// Bytes read by one call.

@@ -1,7 +1,7 @@
 //! Random expressions, log formats and conditions over random requests, through Weir and through
 //! haproxy: what the one makes of them must be what the other does.
 //!
-//!     weir-diff WEIR HAPROXY [seed=1] [configs=60] [expressions=100] [requests=20] [show=20] [known=0]
+//!     weir-bench diff [seed=1] [configs=60] [expressions=100] [requests=20] [show=20] [known=0]
 //!
 //! Each configuration sets a variable from each expression and answers with all of them in
 //! hexadecimal digits. Lines that one of the two refuses are compared by that and left out.
@@ -31,8 +31,8 @@ struct Options {
     known: usize,
 }
 
-fn options() -> Result<Options, String> {
-    let mut words = std::env::args().skip(1);
+fn options(words: &[String]) -> Result<Options, String> {
+    let mut words = words.iter();
     let mut path =
         |what: &str| words.next().map(PathBuf::from).ok_or(format!("the path of {what} is missing"));
     let (weir, haproxy) = (path("weir")?, path("haproxy")?);
@@ -191,12 +191,13 @@ fn run(options: &Options, peers: &mut [Peer; 2], turn: usize, tally: &mut Tally)
     Ok(())
 }
 
-fn main() -> ExitCode {
-    let options = match options() {
+/// Compares the two programs that the first words name; `name=value` behind them sets a number.
+pub(crate) fn main(words: &[String]) -> ExitCode {
+    let options = match options(words) {
         Ok(options) => options,
         Err(error) => {
             eprintln!(
-                "weir-diff: {error}\nusage: weir-diff WEIR HAPROXY [seed=N] [configs=N] [expressions=N] [requests=N] [show=N] [known=N]"
+                "weir-bench: {error}\nusage: weir-bench diff [seed=N] [configs=N] [expressions=N] [requests=N] [show=N] [known=N]"
             );
             return ExitCode::from(2);
         }
@@ -205,7 +206,7 @@ fn main() -> ExitCode {
     let mut peers = [Peer::new(&options.weir), Peer::new(&options.haproxy)];
     for turn in 0..options.configs {
         if let Err(error) = run(&options, &mut peers, turn, &mut tally) {
-            eprintln!("weir-diff: configuration {turn}: {error}");
+            eprintln!("weir-bench: configuration {turn}: {error}");
             return ExitCode::from(2);
         }
         eprint!("\r{} of {} configurations", turn + 1, options.configs);

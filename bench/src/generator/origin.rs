@@ -68,7 +68,7 @@ impl Origin {
             let size = size_of_path(head);
             self.close |= memmem::find(head, b"onnection: close").is_some();
             self.head.extend_from_slice(
-                b"HTTP/1.1 200 OK\r\nServer: weir-load\r\nContent-Type: text/plain\r\nContent-Length: ",
+                b"HTTP/1.1 200 OK\r\nServer: generator\r\nContent-Type: text/plain\r\nContent-Length: ",
             );
             self.head.extend_from_slice(size.to_string().as_bytes());
             self.head.extend_from_slice(b"\r\n\r\n");

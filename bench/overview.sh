@@ -2,7 +2,7 @@
 # Weir beside haproxy, nginx and a forwarder that does nothing else: same configuration, one thread pinned to core 0, load
 # and origin on core 1, several rounds in turn, medians. Prints tables in Markdown.
 #
-#   bench/run.sh WEIR WEIR-LOAD [WEIR-WITHOUT-A-PROFILE]
+#   bench/overview.sh WEIR WEIR-BENCH [WEIR-WITHOUT-A-PROFILE]
 #
 # HAPROXY= and NGINX= name other binaries, HAPROXY35= and HAPROXY_PROFILED= further ones of haproxy (a newer version, one
 # that was built with a profile), ROUNDS= and SECONDS_EACH= the length.

@@ -1,8 +1,8 @@
 //! Whole exchanges through Weir and through haproxy: random rules, framings, faults and timings.
 //! What clients and servers receive, the log lines and the counters must be the same.
 //!
-//!     weir-exchanges WEIR HAPROXY [exchanges=300] [seed=1] [from=0] [case=N] [batch=240]
-//!                    [at-once=80] [few=16] [show=20] [reduce=1]
+//!     weir-bench exchanges [exchanges=300] [seed=1] [from=0] [case=N] [batch=240]
+//!                          [at-once=80] [few=16] [show=20] [reduce=1]
 //!
 //! One configuration holds the frontends and backends of a batch of cases. Cases that differ are
 //! tried again with fewer others beside them, those of several batches together, so that only what
@@ -52,8 +52,8 @@ const NUMBERS: &[(&str, u64)] = &[
     ("reduce", 1),
 ];
 
-fn options() -> Result<Options, String> {
-    let mut words = std::env::args().skip(1);
+fn options(words: &[String]) -> Result<Options, String> {
+    let mut words = words.iter();
     let mut path =
         |what: &str| words.next().map(PathBuf::from).ok_or(format!("the path of {what} is missing"));
     let (weir, haproxy) = (path("weir")?, path("haproxy")?);
@@ -205,15 +205,13 @@ fn run_all(options: &Options, numbers: &[u64], tally: &mut Tally) -> Result<(), 
     Ok(())
 }
 
-fn main() -> ExitCode {
-    let options = match options() {
+/// Compares the two programs that the first words name; `name=value` behind them sets a number.
+pub(crate) fn main(words: &[String]) -> ExitCode {
+    let options = match options(words) {
         Ok(options) => options,
         Err(error) => {
             let names: Vec<&str> = NUMBERS.iter().map(|(name, _)| *name).collect();
-            eprintln!(
-                "weir-exchanges: {error}\nusage: weir-exchanges WEIR HAPROXY [{}=N]",
-                names.join("=N] [")
-            );
+            eprintln!("weir-bench: {error}\nusage: weir-bench exchanges [{}=N]", names.join("=N] ["));
             return ExitCode::from(2);
         }
     };
@@ -225,7 +223,7 @@ fn main() -> ExitCode {
     };
     let mut tally = Tally::default();
     if let Err(error) = run_all(&options, &numbers, &mut tally) {
-        eprintln!("\nweir-exchanges: {error}");
+        eprintln!("\nweir-bench: {error}");
         return ExitCode::from(2);
     }
     tally.report()

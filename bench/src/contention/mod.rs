@@ -2,9 +2,9 @@
 //! threads, by groups of threads, and by each thread for itself, with a model for more threads than
 //! the machine has; then what tracking in stick tables costs.
 //!
-//!     weir-contention [THREADS]
+//!     weir-bench contention [THREADS]
 //!
-//! Called by `make bench-threads`. Prints Markdown; nothing is asserted.
+//! Called by `bench/threads.sh`. Prints Markdown; nothing is asserted.
 
 mod tables;
 
@@ -177,9 +177,10 @@ fn listeners(threads: usize, sockets: usize) -> f64 {
     accepted as f64 / TIME.as_secs_f64()
 }
 
-fn main() {
+/// Prints the tables.
+pub(crate) fn run(words: &[String]) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(cores.max(2));
+    let threads = words.first().and_then(|word| word.parse().ok()).unwrap_or(cores.max(2));
     println!("{threads} threads on {cores} cores\n");
     println!(
         "| shared by all threads of a group | groups | ns for each operation on all threads | waiting for the lock |"

@@ -2,12 +2,11 @@
 //! prints a table with a row for each of the two; `docs/reliability.md` has the figures. Everything
 //! is bounded in count and time.
 //!
-//!     weir-trials WEIR HAPROXY [reload|origins|memory|pressure|floods|descriptors|control|servers ...] [scale=1]
+//!     weir-bench trials [reload|origins|memory|pressure|floods|descriptors|control|servers ...] [scale=1]
 //!
 //! `scale=10` makes ten times as many reloads, requests and connections where that is possible;
 //! `HAPROXY35` in the environment names a second HAProxy for `reload`, `WAYS="passed bound master
 //! in-place"` and `PROXIES="haproxy haproxy35 weir"` choose among its rows. Not called by tests.
-#![forbid(unsafe_code)]
 
 mod control;
 mod floods;
@@ -178,11 +177,12 @@ fn servers(programs: &[Program; 2], scale: usize) {
     programs.iter().for_each(|program| row(control::servers(program, 3 * scale as u64)));
 }
 
-fn main() -> ExitCode {
-    let mut words = std::env::args().skip(1);
+/// Tries the two programs that the first words name; the words behind them choose trials and the scale.
+pub(crate) fn main(words: &[String]) -> ExitCode {
+    let mut words = words.iter();
     let (Some(weir), Some(haproxy)) = (words.next(), words.next()) else {
         let names: Vec<&str> = TRIALS.iter().map(|(name, _)| *name).collect();
-        eprintln!("usage: weir-trials WEIR HAPROXY [{}] [scale=N]", names.join("|"));
+        eprintln!("usage: weir-bench trials [{}] [scale=N]", names.join("|"));
         return ExitCode::from(2);
     };
     let programs =
@@ -191,15 +191,15 @@ fn main() -> ExitCode {
     for word in words {
         match word.strip_prefix("scale=").map(str::parse) {
             Some(Ok(number)) => scale = number,
-            None if TRIALS.iter().any(|(name, _)| *name == word) => wanted.push(word),
+            None if TRIALS.iter().any(|(name, _)| name == word) => wanted.push(word),
             _ => {
-                eprintln!("weir-trials: `{word}` is no trial");
+                eprintln!("weir-bench: `{word}` is no trial");
                 return ExitCode::from(2);
             }
         }
     }
     for (name, trial) in TRIALS {
-        if wanted.is_empty() || wanted.iter().any(|word| word == name) {
+        if wanted.is_empty() || wanted.iter().any(|word| *word == name) {
             trial(&programs, scale);
         }
     }

@@ -11,10 +11,10 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use slab::Slab;
 use socket2::{Domain, Socket, Type};
 
-use crate::client::{Client, Outcome};
-use crate::command::Load;
-use crate::origin::{Origin, PIECE_SIZE};
-use crate::report::Report;
+use crate::generator::client::{Client, Outcome};
+use crate::generator::command::Load;
+use crate::generator::origin::{Origin, PIECE_SIZE};
+use crate::generator::report::Report;
 
 const LISTENER: Token = Token(usize::MAX - 1);
 const WAKER: Token = Token(usize::MAX - 2);
