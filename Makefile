@@ -79,6 +79,11 @@ lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) test --workspace --bin xtask --locked --quiet
 
+# Advisories are downloaded.
+deny:
+	@$(CARGO) deny --version >/dev/null 2>&1 || { echo "cargo-deny is missing: cargo install --locked cargo-deny"; exit 1; }
+	$(CARGO) deny check
+
 fmt:
 	$(CARGO) fmt --all
 
