@@ -1,7 +1,7 @@
 //! What the fuzzers call: each a function of bytes that checks what must hold whatever the bytes
 //! are. A breach is a panic.
 //!
-//! `fuzz/fuzz_targets` calls them with what a fuzzer makes up, `tests/tests/seeds.rs` with the
+//! `fuzz/fuzz_targets` calls them with what a fuzzer makes up, `tests/tests/config/seeds.rs` with the
 //! seeds of `fuzz/seeds`.
 
 mod answers;

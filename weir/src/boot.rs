@@ -23,12 +23,13 @@ use crate::args::Args;
 use crate::checks::Teller;
 use crate::common::Common;
 use crate::desk::{Desk, InUse};
-use crate::hand_over::{Exposed, Inherited};
-use crate::listeners::{self, Bound};
+use crate::hand_over::Exposed;
+use crate::listeners;
 use crate::messages::Messages;
 use crate::peers::Sections;
 use crate::reload::Reloader;
 use crate::signals::{self, Ending};
+use crate::sockets::{Bound, Inherited};
 use crate::{caches, confine, master, memory, sharing, states, system, traces, version, view};
 
 /// Starts what the plan says and returns when all is over.

@@ -15,9 +15,9 @@ use tokio::task::AbortHandle;
 
 use crate::common::Common;
 use crate::emails::Emails;
-use crate::listeners::{Bound, Owner};
 use crate::messages::Messages;
 use crate::services;
+use crate::sockets::{Bound, Owner};
 use crate::{caches, checks};
 
 /// What a plan has at work.

@@ -16,21 +16,7 @@ use plan::Plan;
 use plan::bind::BindAddress;
 use socket2::{SockRef, Type};
 
-use crate::listeners::{Bound, Owner};
-
-/// A socket of an earlier process.
-#[derive(Debug)]
-pub(crate) struct Taken {
-    pub(crate) address: BindAddress,
-    pub(crate) namespace: String,
-    pub(crate) interface: String,
-    pub(crate) socket: OwnedFd,
-    /// Whose it was in the plan in use, where it is the process's own.
-    pub(crate) owner: Option<Owner>,
-}
-
-/// Sockets of an earlier process.
-pub(crate) type Inherited = Vec<Taken>;
+use crate::sockets::{Bound, Inherited, Owner, Taken};
 
 /// Asks the process behind the runtime socket at `path` for its listening sockets; `/dev/null`
 /// stands for nobody.

@@ -3,44 +3,13 @@
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 use net::listen::{self, Options, Rights};
 use plan::Plan;
 use plan::bind::{BindAddress, Shards, Transport};
 use plan::{Bind, Global};
 
-use crate::hand_over::{Inherited, Taken};
-
-/// Whose socket it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Owner {
-    /// A frontend's bind.
-    Frontend {
-        /// The proxy's index.
-        proxy: usize,
-        /// The bind's index.
-        bind: usize,
-    },
-    /// A `dgram-bind` of a frontend, which is a log forwarder.
-    Datagrams {
-        /// The proxy's index.
-        proxy: usize,
-        /// The index of the `dgram-bind`.
-        bind: usize,
-    },
-    /// A `stats socket` of global, by number.
-    RuntimeSocket(usize),
-}
-
-/// A listening socket.
-#[derive(Debug)]
-pub(crate) struct Bound {
-    pub(crate) socket: OwnedFd,
-    pub(crate) owner: Owner,
-    /// The workers that may serve its connections.
-    pub(crate) workers: Arc<[usize]>,
-}
+use crate::sockets::{Bound, Inherited, Owner, Taken};
 
 /// Binds everything, or returns one line for each address that cannot be bound. Inherited sockets
 /// that nothing asks for stay in `inherited`.

@@ -31,6 +31,7 @@ mod servers;
 mod services;
 mod sharing;
 mod signals;
+mod sockets;
 mod soft_stop;
 mod states;
 mod system;

@@ -24,8 +24,9 @@ use crate::args::Args;
 use crate::common::Common;
 use crate::desk::{Desk, InUse};
 use crate::differences::{self, Changed};
-use crate::hand_over::{Exposed, Inherited};
-use crate::listeners::{self, Bound, Owner};
+use crate::hand_over::Exposed;
+use crate::listeners;
+use crate::sockets::{Bound, Inherited, Owner};
 use crate::{changes, check, checks, running, sharing, traces, view};
 
 /// Reads the configuration anew.

@@ -168,8 +168,8 @@ impl Keeper for Servers {
             return Err(format!("'guid': duplicate entry with {other}"));
         }
         let server = proxy.servers.add(server).ok_or("The backend has too many servers.")?;
-        if let Some((_, followed)) = &server.track {
-            server.state.track(&proxy.state, followed);
+        if let Some((backend, followed)) = &server.track {
+            server.state.track(&proxy.state, backend, followed);
             if followed.admin().in_maintenance() {
                 server.state.change_admin(Admin::INHERITED_MAINT, 0, base::clock::now_ms());
             }

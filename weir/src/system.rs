@@ -12,8 +12,8 @@ use plan::Plan;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::args::Args;
-use crate::hand_over::Inherited;
 use crate::messages::{Messages, output};
+use crate::sockets::Inherited;
 
 /// The report of a worker to its master that it has stopped to listen.
 pub(crate) const STOPPED: &[u8; 1] = b"S";

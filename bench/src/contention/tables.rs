@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use state::table::{Column, Data, KeyType, ServerKey, Settings, Table, Tracked};
 
-use crate::{TIME, measure};
+use crate::contention::{TIME, measure};
 
 fn table() -> Arc<Table> {
     Table::new(Settings {

@@ -1,5 +1,5 @@
 //! Nanoseconds a pick costs, for every algorithm and 4, 100 and 10,000 servers:
-//! `make bench-balance`.
+//! `make bench BENCH=balance`.
 //!
 //! Three numbers each: the pick among servers of equal weight and among servers of weights 1 to 8,
 //! and that with the request's coming and going (two locked additions and what the algorithm keeps

@@ -6,7 +6,8 @@
 use diag::{Diagnostic, Diagnostics, FileId, Severity, SourceMap, Span, suggest};
 use syntax::{Environment, Facts, Line, Reader, Word};
 
-use crate::draft::keyword::{Apply, Negation, Where, not_supported};
+use crate::draft::keyword::{Apply, apply_of};
+use crate::draft::row::{Negation, Where, not_supported};
 use crate::draft::section::section_kind;
 use crate::draft::{Draft, Kind, Section, Statement, is_name_character, section_names};
 use crate::find;
@@ -47,7 +48,7 @@ pub(crate) fn read(
         }
         match read_statement(section, &mut line) {
             Ok(statement) => {
-                if let Apply::Environment(apply) = statement.keyword.apply {
+                if let Apply::Environment(apply) = apply_of(&statement) {
                     match environment_arity(&statement, &reader.environment) {
                         Ok(()) => apply(&mut reader.environment, statement.arguments()),
                         Err(error) => diagnostics.push(error),
@@ -212,8 +213,14 @@ pub(crate) fn read_statement(section: &Section, line: &mut Line) -> Result<State
                 }
             }));
     }
-    let statement =
-        Statement { keyword, negation, words: words.drain(..).collect(), span: line.span, line: line.number };
+    let statement = Statement {
+        keyword: &keyword.row,
+        apply: &keyword.apply,
+        negation,
+        words: words.drain(..).collect(),
+        span: line.span,
+        line: line.number,
+    };
     match keyword.apply {
         Apply::Removed(version, way_out) => {
             Err(Diagnostic::alert(format!("the keyword `{}` is gone", keyword.name))

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
-use crate::draft::keyword::Where;
+use crate::draft::row::Where;
 
 /// Kind, section or class, name, and for keywords of proxies the letters of the manual's matrix;
 /// one a line, separated by tabs.

@@ -203,7 +203,7 @@ impl<'a> Line<'a> {
         if drains {
             server.change_admin(Admin::FORCED_DRAIN, 0, now);
         }
-        transition::inherit(server, now, &|_, _, _| ());
+        transition::inherit(proxy, server, now, &|_, _, _| ());
     }
 
     /// Whether checks and the agent run, and where they ask. An error says why the latter is not

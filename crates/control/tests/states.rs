@@ -136,7 +136,7 @@ fn a_server_leaves_maintenance_as_init_state_says() {
 fn maintenance_is_inherited_by_the_servers_that_track() {
     let runtime = runtime();
     let backend = be(&runtime);
-    backend.server("s2").unwrap().track(&backend, &backend.server("s1").unwrap());
+    backend.server("s2").unwrap().track(&backend, &backend, &backend.server("s1").unwrap());
     ask(&runtime, "set server be/s1 state maint\n");
     assert_eq!(csv(&runtime, "be", "s2")["status"], "MAINT (via be/s1)");
     ask(&runtime, "set server be/s1 state ready\n");

@@ -58,16 +58,16 @@ pub(crate) fn prepare(subject: &Subject) {
     };
     health.level.store(level, Relaxed);
     if level < rise {
-        begin_down(server);
+        begin_down(&subject.backend().state, server);
     }
 }
 
 /// Lets a server begin as down, and those that track it: to begin so is not to go down.
-fn begin_down(server: &state::Server) {
+fn begin_down(backend: &state::Proxy, server: &state::Server) {
     let downs = server.downs.load(Relaxed);
     server.set_operational(Operational::Stopped, now_ms());
     server.downs.store(downs, Relaxed);
-    server.followers().iter().for_each(|(_, follower)| begin_down(follower));
+    backend.trackers(server).iter().for_each(|(backend, tracker)| begin_down(backend, tracker));
 }
 
 /// Waits for the time of the next check, meeting what real traffic asks meanwhile; a server that

@@ -70,6 +70,14 @@ pub struct Mailing {
 }
 
 impl Names for Known {
+    fn predicate(
+        &self,
+        names: Vec<String>,
+        scope: &Scope<'_>,
+    ) -> Result<Box<dyn sample::named_acls::Predicate>, String> {
+        Ok(Box::new(sample::Condition::of_names(names.into_iter(), scope)?))
+    }
+
     fn backend(&self, name: &str) -> Option<Arc<state::Proxy>> {
         self.directory.backends.get(name).cloned()
     }

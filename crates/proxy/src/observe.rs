@@ -9,12 +9,13 @@ use std::fmt::Write;
 use runtime::trace::{self, Keys, Level, Source, Verbosity, fcgi, h1, h2, session, ssl, stream};
 use sample::{ConnectionError, Endpoint};
 
-use crate::client::{Client, Downstream};
+use crate::client::Client;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::points::{self, number, of_session};
 use crate::server::Upstream;
-use crate::stream::Engine;
+use crate::stream::WireProtocol;
+use crate::stream::h2::Engine;
 
 fn of_exchange(client: &Client, x: &Exchange) -> Keys {
     Keys {
@@ -67,20 +68,64 @@ fn head(head: &http::Head, verbosity: Verbosity, out: &mut String) {
     }
 }
 
-/// The protocol that the client speaks.
-fn front(client: &Client) -> Source {
-    match client.side {
-        Downstream::H1(_) => Source::H1,
-        Downstream::H2(_) => Source::H2,
-    }
+/// The trace source of a protocol, and its events of requests and responses.
+struct Points {
+    source: Source,
+    /// A request was received.
+    request: u64,
+    /// A response is being sent.
+    answer: u64,
+    /// A connection to a server was opened.
+    connection: u64,
+    /// A request is being sent to a server.
+    sent: u64,
+    /// A response was received.
+    response: u64,
+    /// A request failed.
+    error: u64,
 }
 
-/// That of the server.
-fn back(upstream: &Upstream) -> Source {
-    match upstream {
-        Upstream::H1(_) => Source::H1,
-        Upstream::H2(_) => Source::H2,
-        Upstream::Fcgi(_) => Source::Fcgi,
+impl Points {
+    fn of(protocol: WireProtocol) -> Self {
+        match protocol {
+            WireProtocol::Http1 => Self {
+                source: Source::H1,
+                request: h1::RX_HEADERS | h1::STREAM_NEW,
+                answer: h1::TX_HEADERS,
+                connection: h1::CONNECTION_NEW,
+                sent: h1::TX_HEADERS,
+                response: h1::RX_HEADERS,
+                error: h1::STREAM_ERROR,
+            },
+            WireProtocol::Http2 => Self {
+                source: Source::H2,
+                request: h2::frame(1, false) | h2::STREAM_NEW,
+                answer: h2::frame(1, true),
+                connection: h2::CONNECTION_NEW,
+                sent: h2::STREAM_NEW,
+                response: h2::frame(1, false),
+                error: h2::STREAM_ERROR,
+            },
+            WireProtocol::FastCgi => Self {
+                source: Source::Fcgi,
+                request: fcgi::STREAM_NEW,
+                answer: fcgi::RESPONSE_HEADERS,
+                connection: fcgi::CONNECTION_NEW,
+                sent: fcgi::STREAM_NEW,
+                response: fcgi::RESPONSE_HEADERS,
+                error: fcgi::STREAM_END,
+            },
+        }
+    }
+
+    /// Those of the client's protocol.
+    fn front(client: &Client) -> Self {
+        Self::of(client.side.protocol())
+    }
+
+    /// Those of the server's protocol.
+    fn back(upstream: &Upstream) -> Self {
+        Self::of(upstream.protocol())
     }
 }
 
@@ -270,11 +315,9 @@ pub(crate) fn request(client: &Client, x: &Exchange) {
 #[cold]
 #[track_caller]
 fn request_came(client: &Client, x: &Exchange) {
-    let own = match front(client) {
-        Source::H2 => (Source::H2, h2::frame(1, false) | h2::STREAM_NEW, Level::User),
-        _ => (Source::H1, h1::RX_HEADERS | h1::STREAM_NEW, Level::User),
-    };
-    tell_of(client, x, own, "received a request", Some(&x.txn.request));
+    let points = Points::front(client);
+    let what = (points.source, points.request, Level::User);
+    tell_of(client, x, what, "received a request", Some(&x.txn.request));
     tell_of(client, x, (Source::Stream, stream::NEW | stream::HTTP, Level::State), "new stream", None);
 }
 
@@ -307,16 +350,13 @@ pub(crate) fn reached(client: &Client, x: &Exchange, upstream: &Upstream) {
 fn has_server(client: &Client, x: &Exchange, upstream: &Upstream) {
     let is_new = upstream.uses() <= 1;
     if x.txn.is_http {
-        let source = back(upstream);
-        let (new, sent) = match source {
-            Source::H2 => (h2::CONNECTION_NEW, h2::STREAM_NEW),
-            Source::Fcgi => (fcgi::CONNECTION_NEW, fcgi::STREAM_NEW),
-            _ => (h1::CONNECTION_NEW, h1::TX_HEADERS),
-        };
+        let points = Points::back(upstream);
         if is_new {
-            tell_of(client, x, (source, new, Level::User), "new connection to a server", None);
+            let what = (points.source, points.connection, Level::User);
+            tell_of(client, x, what, "new connection to a server", None);
         }
-        tell_of(client, x, (source, sent, Level::User), "sending a request", Some(&x.txn.request));
+        let what = (points.source, points.sent, Level::User);
+        tell_of(client, x, what, "sending a request", Some(&x.txn.request));
     }
     let message = if is_new { "server reached" } else { "connection to the server used again" };
     tell_of(client, x, (Source::Stream, stream::SERVER_STATE | step(x), Level::State), message, None);
@@ -361,12 +401,9 @@ pub(crate) fn response(client: &Client, x: &Exchange, upstream: &Upstream) {
 #[cold]
 #[track_caller]
 fn response_came(client: &Client, x: &Exchange, upstream: &Upstream) {
-    let own = match back(upstream) {
-        Source::H2 => (Source::H2, h2::frame(1, false), Level::User),
-        Source::Fcgi => (Source::Fcgi, fcgi::RESPONSE_HEADERS, Level::User),
-        _ => (Source::H1, h1::RX_HEADERS, Level::User),
-    };
-    tell_of(client, x, own, "received a response", Some(&x.txn.response));
+    let points = Points::back(upstream);
+    let what = (points.source, points.response, Level::User);
+    tell_of(client, x, what, "received a response", Some(&x.txn.response));
     tell_of(client, x, (Source::Stream, stream::HTTP, Level::State), "response received", None);
 }
 
@@ -382,11 +419,9 @@ pub(crate) fn answer(client: &Client, x: &Exchange) {
 #[cold]
 #[track_caller]
 fn answer_goes(client: &Client, x: &Exchange) {
-    let own = match front(client) {
-        Source::H2 => (Source::H2, h2::frame(1, true), Level::User),
-        _ => (Source::H1, h1::TX_HEADERS, Level::User),
-    };
-    tell_of(client, x, own, "sending a response", Some(&x.txn.response));
+    let points = Points::front(client);
+    let what = (points.source, points.answer, Level::User);
+    tell_of(client, x, what, "sending a response", Some(&x.txn.response));
 }
 
 /// Something ends the stream before its time.
@@ -402,12 +437,13 @@ pub(crate) fn stopped(client: &Client, x: &Exchange, stop: Stop) {
         };
         failed(client, x, stream::ERROR | kind, "stream ended by a fault", fault);
     }
-    if x.txn.is_http && front(client) == Source::H1 {
-        let message = if is_request { "no request" } else { "request failed" };
-        tell_of(client, x, (Source::H1, h1::STREAM_ERROR, Level::Error), message, None);
-    }
-    if x.txn.is_http && front(client) == Source::H2 {
-        tell_of(client, x, (Source::H2, h2::STREAM_ERROR, Level::Error), "request failed", None);
+    if x.txn.is_http {
+        let message = match client.side.protocol() {
+            WireProtocol::Http1 if is_request => "no request",
+            WireProtocol::Http1 | WireProtocol::Http2 | WireProtocol::FastCgi => "request failed",
+        };
+        let points = Points::front(client);
+        tell_of(client, x, (points.source, points.error, Level::Error), message, None);
     }
 }
 
@@ -441,9 +477,10 @@ fn is_over(client: &Client, x: &Exchange) {
         }
     };
     if x.txn.is_http {
-        match front(client) {
-            Source::H2 => report(Source::H2, h2::STREAM_END, Level::State, "stream over"),
-            _ => {
+        match client.side.protocol() {
+            WireProtocol::Http2 => report(Source::H2, h2::STREAM_END, Level::State, "stream over"),
+            WireProtocol::FastCgi => report(Source::Fcgi, fcgi::STREAM_END, Level::State, "stream over"),
+            WireProtocol::Http1 => {
                 report(
                     Source::H1,
                     h1::RX_DATA | h1::TX_DATA,

@@ -44,8 +44,10 @@ pub fn forget(generation: u64, backend: usize, server: usize) {
     for index in 0..runtime::shard::workers() {
         // A worker that no longer listens ends with all that it holds.
         runtime::worker::post(index, move || {
-            if let Some(worker) = current_of(generation) {
-                worker.locals.forget(backend, server);
+            if let Some(worker) = current_of(generation)
+                && let Some(removed) = worker.locals.forget(backend, server)
+            {
+                worker.pools.clear(&removed);
             }
         });
     }
@@ -105,7 +107,7 @@ pub fn succeed(shared: Arc<Shared>, closing: Arc<HashSet<(usize, usize)>>) -> Op
     old.is_old.set(true);
     for server in old.locals.known_servers() {
         match new.same_server(&server) {
-            Some(same) => new.pools.move_idle(&server, &same),
+            Some(same) => new.pools.take_over(&old.pools, &server, &same),
             None => {
                 while old.pools.evict(&server) {}
                 old.carriers.look(&server);

@@ -371,7 +371,7 @@ impl Followers {
     /// Servers that track this one are in maintenance as long as it is.
     fn inherit(&self, follower: &Follower) {
         let tell = |proxy: &state::Proxy, level, text: &str| (self.tell.notify)(proxy, level, text);
-        transition::inherit(follower.server(), base::clock::now_ms(), &tell);
+        transition::inherit(&follower.backend.state, follower.server(), base::clock::now_ms(), &tell);
     }
 
     /// Brings the servers of an SRV name in line with its records, each backend for itself: servers

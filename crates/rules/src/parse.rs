@@ -430,10 +430,10 @@ pub(crate) fn do_log(context: &mut Context<'_, '_, '_>) -> Parsed {
     let mut profile = None;
     if context.words.take("profile") {
         let word = context.need("the name of a log-profile")?;
-        let known = context.scope.names.log_profiles();
-        let found = known.and_then(|profiles| profiles.get(word.text));
-        profile = Some(found.cloned().ok_or_else(|| {
-            let names = known.into_iter().flatten().map(|(name, _)| &**name);
+        let names = context.scope.names;
+        profile = Some(sample::log_profile::find(names, word.text).ok_or_else(|| {
+            let known = names.log_profile_names();
+            let names = known.iter().map(|name| &**name);
             Diagnostic::alert(format!("there is no log-profile section `{}`", word.text))
                 .at(word.span)
                 .did_you_mean(suggest(word.text, names))

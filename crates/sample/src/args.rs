@@ -14,7 +14,7 @@ use state::table::Table;
 use state::{Proxy, Server};
 
 use crate::auth::Userlist;
-use crate::condition::Condition;
+use crate::named_acls::Predicate;
 use crate::pattern::View;
 use crate::regex::Regex;
 use crate::scope::Scope;
@@ -124,7 +124,7 @@ pub enum Arg {
     /// A map.
     View(Box<View>),
     /// ACLs in a conjunction.
-    Condition(Box<Condition>),
+    Predicate(Box<dyn Predicate>),
     /// A date format, a JSON path or such, prepared by the row that takes it.
     Prepared(Arc<dyn Prepared>),
 }

@@ -31,6 +31,7 @@ pub mod spread;
 pub mod statistic;
 mod statuses;
 pub mod table;
+mod tracking;
 pub mod transition;
 
 pub use counters::{BackendCounters, FrontendCounters, ListenerCounters, ServerCounters};

@@ -4,7 +4,6 @@
 //! tasks on every pick. What is read on that path is one atomic each. Requests that it serves are
 //! counted in [`places`].
 
-mod follow;
 mod places;
 mod renew;
 mod revision;
@@ -29,7 +28,6 @@ use crate::name::ServerName;
 use crate::performance::Performance;
 use crate::queue::Queue;
 use crate::served::Counted;
-use follow::Follow;
 use rise::{Marked, Starter};
 pub use secured::Secured;
 
@@ -204,7 +202,8 @@ pub struct Server {
     /// Requests waiting for this server.
     pub queue: Queue,
     /// Whom it tracks, and who tracks it.
-    pub(crate) follow: Follow,
+    /// The server that it tracks; `tracking` writes it.
+    pub(crate) tracked: ArcSwapOption<Server>,
     /// Counters.
     pub counters: Sharded<ServerCounters>,
     /// The highest number of requests served at once (`smax`). Where they are counted apart, the
@@ -310,7 +309,7 @@ impl Server {
             removed: AtomicBool::new(false),
             referenced: AtomicBool::new(false),
             queue: Queue::default(),
-            follow: Follow::default(),
+            tracked: ArcSwapOption::empty(),
             counters: Sharded::default(),
             served_max: AtomicU32::new(0),
             checked: AtomicBool::new(seed.checked),

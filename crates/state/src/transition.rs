@@ -28,12 +28,11 @@ pub const NOTICE: u8 = 5;
 pub const INFO: u8 = 6;
 
 impl Server {
-    /// Lets this server of `proxy` follow `tracked` for good (manual, 5.2 `track`).
-    pub fn track(self: &Arc<Self>, proxy: &Arc<Proxy>, tracked: &Arc<Self>) {
-        if self.follow(proxy, tracked) {
-            // What holds the tracked server back holds this one too, and those that follow it
-            // already.
-            inherit(tracked, timer::now_ms(), &|_, _, _| ());
+    /// Lets this server of `backend` track the server `tracked` of `other` (manual, 5.2 `track`).
+    pub fn track(self: &Arc<Self>, backend: &Arc<Proxy>, other: &Proxy, tracked: &Arc<Self>) {
+        if other.add_tracker(tracked, backend, self) {
+            // Maintenance and draining of the tracked server hold for this one and its trackers.
+            inherit(other, tracked, timer::now_ms(), &|_, _, _| ());
         }
     }
 }
@@ -167,7 +166,7 @@ pub fn administer(
     if let Some((level, text)) = refresh_backend(proxy, now_ms) {
         tell(proxy, level, &text);
     }
-    inherit(server, now_ms, tell);
+    inherit(proxy, server, now_ms, tell);
     true
 }
 
@@ -213,7 +212,7 @@ fn decide_via(
         tell(proxy, level, &text);
     }
     let via = format!(" via {}/{}", server.proxy, server.name);
-    for (proxy, follower) in server.followers() {
+    for (proxy, follower) in proxy.trackers(server) {
         decide_via(&proxy, &follower, state, ("", &via), now_ms, tell);
     }
 }
@@ -237,8 +236,8 @@ pub fn leave_maintenance(server: &Server, now_ms: u64) {
     };
 }
 
-/// Passes maintenance and draining on to the servers that track this one.
-pub fn inherit(tracked: &Server, now_ms: u64, tell: Tell<'_>) {
+/// Passes maintenance and draining of `tracked`, a server of `backend`, on to its trackers.
+pub fn inherit(backend: &Proxy, tracked: &Server, now_ms: u64, tell: Tell<'_>) {
     let admin = tracked.admin();
     let (mut set, mut clear) = (0, 0);
     for (on, flag) in
@@ -247,7 +246,7 @@ pub fn inherit(tracked: &Server, now_ms: u64, tell: Tell<'_>) {
         *(if on { &mut set } else { &mut clear }) |= flag;
     }
     let via = format!(" via {}/{}", tracked.proxy, tracked.name);
-    for (proxy, follower) in tracked.followers() {
+    for (proxy, follower) in backend.trackers(tracked) {
         administer(&proxy, &follower, (set, clear), &via, now_ms, tell);
     }
 }
@@ -419,8 +418,8 @@ pub(crate) mod tests {
     fn servers_inherit_what_the_one_they_track_is_told_to_be() {
         let (proxy, tracked, follower, last) =
             (backend(), server("a", false), server("t", false), server("z", true));
-        follower.track(&proxy, &tracked);
-        last.track(&proxy, &follower);
+        follower.track(&proxy, &proxy, &tracked);
+        last.track(&proxy, &proxy, &follower);
         proxy.servers.store(Arc::new(vec![tracked.clone(), follower.clone(), last.clone()]));
         for (name, set, clear, expected) in CHANGES {
             let told = std::cell::RefCell::new(Vec::new());

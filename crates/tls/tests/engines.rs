@@ -237,7 +237,7 @@ fn sessions_are_resumed_where_the_line_lets_them() {
         ),
     ];
     // A client on OpenSSL resumes nothing: one on rustls shows what the listener does with tickets.
-    // Sessions that OpenSSL keeps are shown from outside (tests/tests/tls_legacy.rs).
+    // Sessions that OpenSSL keeps are shown from outside (tests/tests/tls/legacy.rs).
     for (what, resumption, expected) in lines {
         let own = certificate(&authority.issue(&["a.test"], |_| {}));
         let mut options = Options { parameters: parameters(true, TLS10, TLS12), ..Options::default() };

@@ -24,9 +24,9 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
 
 use crate::args::Args;
-use crate::hand_over::Inherited;
 use crate::messages::{self, Messages};
 use crate::signals::Ending;
+use crate::sockets::Inherited;
 use crate::system;
 pub(crate) use children::State;
 use children::{Child, Request};

@@ -9,7 +9,7 @@ use plan::check::{Method, Protocol, Spelling};
 use sample::regex::Regex;
 use syntax::Word;
 
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 
 /// A text with its place: a format or an expression to be compiled, or part of one.
 #[derive(Debug, Clone, Copy)]

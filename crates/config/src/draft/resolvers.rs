@@ -6,7 +6,7 @@ use plan::resolvers::{Hold, NameServer, Resolvers};
 
 use crate::draft::Statement;
 use crate::draft::args::Args;
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 use crate::draft::tls::ServerTls;
 
 /// Reads a line into a section.

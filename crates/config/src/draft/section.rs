@@ -1,11 +1,12 @@
 //! The configuration as written: sections and statements with their rows and places.
 
+use std::any::Any;
 use std::path::PathBuf;
 
 use diag::{FileId, Span};
 use syntax::{Environment, Word};
 
-use crate::draft::keyword::{Keyword, Negation, Where};
+use crate::draft::row::{Negation, Row, Where};
 
 /// The kinds of sections that are understood.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,7 +125,10 @@ const SECTIONS: &[(&str, Kind)] = &[
 #[derive(Debug)]
 pub struct Statement {
     /// Its row.
-    pub keyword: &'static Keyword,
+    pub keyword: &'static Row,
+    /// The action of the row, an [`Apply`](crate::keyword::Apply) that
+    /// [`apply_of`](crate::keyword::apply_of) casts. Opaque because the functions take statements.
+    pub apply: &'static (dyn Any + Send + Sync),
     /// `no` or `default` in front.
     pub negation: Negation,
     /// All words from the keyword on.
@@ -133,12 +137,6 @@ pub struct Statement {
     pub span: Span,
     /// Its number.
     pub line: u32,
-}
-
-impl std::fmt::Debug for Keyword {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name)
-    }
 }
 
 impl Statement {

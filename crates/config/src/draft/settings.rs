@@ -21,9 +21,9 @@ use state::Mode;
 use syntax::Word;
 
 pub(crate) use crate::draft::check::{CheckDraft, CheckMode};
-use crate::draft::keyword::Negation;
 use crate::draft::lua::LuaWords;
 use crate::draft::mail::EmailDraft;
+use crate::draft::row::Negation;
 use crate::draft::server::ServerDraft;
 use crate::draft::tls::{Text, TlsDefaults};
 use crate::draft::{Kind, Section, Statement};

@@ -17,7 +17,7 @@ use tls::store::Parts;
 
 use crate::draft::acme::{AcmeDraft, OrderWords};
 use crate::draft::args::Args;
-use crate::draft::keyword::Apply;
+use crate::draft::keyword::{Apply, apply_of};
 use crate::draft::tls::Text;
 use crate::draft::{Draft, Kind, Section as Written};
 use crate::resolve::Context;
@@ -98,7 +98,7 @@ pub(crate) fn read<'a>(draft: &'a Draft, context: &mut Context<'a>) {
         }
         let mut own = AcmeDraft::default();
         for statement in &section.statements {
-            if let Apply::Acme(read) = statement.keyword.apply {
+            if let Apply::Acme(read) = apply_of(statement) {
                 let mut args = Args::new(statement, context.diagnostics, context.environment);
                 let outcome = read(&mut own, &mut args);
                 context.note(outcome);

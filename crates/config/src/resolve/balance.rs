@@ -5,7 +5,7 @@ use std::time::Duration;
 use balance::{Algorithm, UriPart};
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
-use sample::acl::Acls;
+use sample::Acls;
 use sample::expression::Expression;
 use sample::{Place, Words};
 use syntax::Word;

@@ -10,7 +10,7 @@ use syntax::Word;
 
 use crate::draft::args::Args;
 use crate::draft::cache::CacheDraft;
-use crate::draft::keyword::Apply;
+use crate::draft::keyword::{Apply, apply_of};
 use crate::draft::settings::{CompressionFilter, FilterDraft, FilterKind};
 use crate::draft::{Draft, Kind, Section};
 use crate::resolve::unique::second;
@@ -61,7 +61,7 @@ fn read(section: &Section, context: &mut Context<'_>) -> Option<Settings> {
     let mut draft = CacheDraft::default();
     let errors = context.diagnostics.error_count();
     for statement in &section.statements {
-        if let Apply::Cache(read) = statement.keyword.apply {
+        if let Apply::Cache(read) = apply_of(statement) {
             let mut args = Args::new(statement, context.diagnostics, context.environment);
             let outcome = read(&mut draft, &mut args);
             context.note(outcome);

@@ -10,7 +10,7 @@ use tls::store::Sources;
 
 use crate::draft::acme::OrderWords;
 use crate::draft::args::Args;
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 use crate::draft::settings::Bases;
 use crate::draft::tls::{LoadWords, Text};
 use crate::draft::{Draft, Kind, Section, Statement};

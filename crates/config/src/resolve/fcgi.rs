@@ -9,7 +9,7 @@ use std::sync::Arc;
 use diag::Diagnostic;
 use plan::ServerSettings;
 use plan::fcgi::{App, Effect, Rule};
-use sample::acl::Acls;
+use sample::Acls;
 use sample::format::{Format, FormatFor};
 use sample::regex::Regex;
 use sample::{Condition, Place, Words};
@@ -18,7 +18,7 @@ use syntax::Word;
 
 use crate::draft::args::Args;
 use crate::draft::fcgi::FcgiDraft;
-use crate::draft::keyword::Apply;
+use crate::draft::keyword::{Apply, apply_of};
 use crate::draft::settings::FilterKind;
 use crate::draft::{Draft, Kind, Section, Statement};
 use crate::resolve::lines::{arguments, scope};
@@ -55,7 +55,7 @@ fn read(section: &Section, context: &mut Context<'_>) -> Option<App> {
     let (mut acls, mut rules, mut loggers) = (Acls::new(), Vec::new(), Vec::new());
     for statement in &section.statements {
         let mut args = Args::new(statement, context.diagnostics, context.environment);
-        let outcome = match (statement.keyword.apply, statement.keyword.name) {
+        let outcome = match (apply_of(statement), statement.keyword.name) {
             (Apply::Fcgi(read), _) => read(&mut draft, &mut args),
             (_, "log-stderr") if args.take("global") => {
                 loggers.extend(context.global.loggers.iter().map(plan::Logger::inherited));
@@ -105,8 +105,10 @@ fn rule(statement: &Statement, acls: &mut Acls, context: &Context<'_>) -> Result
     let list = arguments(statement);
     let mut words = Words::new(&list, statement.end());
     if statement.keyword.name == "acl" {
-        let (name, criterion) =
-            Acls::compile(&mut words, &scope(context, acls, None, Mode::Http, Place::HttpRequest))?;
+        let (name, criterion) = sample::acl::compile_declaration(
+            &mut words,
+            &scope(context, acls, None, Mode::Http, Place::HttpRequest),
+        )?;
         acls.add(name, criterion);
         return Ok(None);
     }

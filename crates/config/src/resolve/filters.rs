@@ -7,14 +7,14 @@ use std::sync::Arc;
 use diag::Diagnostic;
 use plan::compression::Compression;
 use plan::filter::{Places, TraceFilter};
-use sample::acl::Acls;
+use sample::Acls;
 use sample::bandwidth::{BandwidthFilter, SharedLimit};
 use sample::expression::Expression;
 use sample::{Place, Words, track};
 use state::Mode;
 use syntax::Word;
 
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 use crate::draft::settings::{CompressionFilter, FilterDraft, FilterKind, SharedDraft};
 use crate::resolve::lines::scope;
 use crate::resolve::{Context, Pending};

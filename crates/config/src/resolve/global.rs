@@ -6,7 +6,7 @@ use runtime::placement::Placement;
 use runtime::{shard, topology};
 
 use crate::draft::args::Args;
-use crate::draft::keyword::Apply;
+use crate::draft::keyword::{Apply, apply_of};
 use crate::draft::settings::GlobalSettings;
 use crate::draft::{Draft, Kind, Statement};
 use crate::resolve::{Context, warn_ineffective};
@@ -27,7 +27,7 @@ pub(crate) fn read<'a>(draft: &'a Draft, context: &mut Context<'a>) -> GlobalSet
             if was_said(statement, &mut said, context.diagnostics) {
                 continue;
             }
-            match statement.keyword.apply {
+            match apply_of(statement) {
                 Apply::Global(apply) => {
                     let mut args = Args::new(statement, context.diagnostics, context.environment);
                     let outcome = apply(&mut global, &mut args);

@@ -5,7 +5,7 @@
 use plan::said;
 use plan::{DefaultsSection, Kept};
 
-use crate::draft::keyword::Negation;
+use crate::draft::row::Negation;
 use crate::draft::section::quoted;
 use crate::draft::{Draft, Kind, Section, Statement};
 

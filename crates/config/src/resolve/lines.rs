@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use diag::Span;
-use sample::acl::Acls;
+use sample::Acls;
 use sample::{Place, Scope};
 use smallvec::SmallVec;
 use state::Mode;

@@ -7,7 +7,7 @@ use plan::mail::{EmailAlert, Mailers};
 use plan::proxy::Proxy;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::Apply;
+use crate::draft::keyword::{Apply, apply_of};
 use crate::draft::mail::MailersDraft;
 use crate::draft::{Draft, Kind, Section};
 use crate::resolve::unique::second;
@@ -39,7 +39,7 @@ pub(crate) fn mailers(draft: &Draft, context: &mut Context<'_>) -> Vec<Arc<Maile
 fn read(section: &Section, context: &mut Context<'_>) -> Mailers {
     let mut draft = MailersDraft::default();
     for statement in &section.statements {
-        if let Apply::Mailers(read) = statement.keyword.apply {
+        if let Apply::Mailers(read) = apply_of(statement) {
             let mut args = Args::new(statement, context.diagnostics, context.environment);
             let outcome = read(&mut draft, &mut args);
             context.note(outcome);

@@ -71,7 +71,8 @@ use state::proxy::ProxySeed;
 use syntax::Environment;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{Apply, Negation};
+use crate::draft::keyword::{Apply, apply_of};
+use crate::draft::row::Negation;
 use crate::draft::settings::{GlobalSettings, Settings};
 use crate::draft::tls::TlsDefaults;
 use crate::draft::{Draft, EngineFile, Kind, Section, Statement};
@@ -394,7 +395,7 @@ pub(crate) fn read_line<'a>(
                 .haproxy(format!("'{name}' not allowed in anonymous 'defaults' section.")),
         );
     }
-    match statement.keyword.apply {
+    match apply_of(statement) {
         Apply::Proxy(apply) => {
             let mut args = Args::new(statement, context.diagnostics, context.environment);
             let outcome = apply(settings, &mut args);
@@ -413,7 +414,7 @@ fn needs_a_name(statement: &Statement) -> bool {
     match statement.keyword.name {
         "errorfile" | "errorfiles" | "errorloc" | "errorloc302" | "errorloc303" | "http-error" => false,
         "tcp-request inspect-delay" | "tcp-response inspect-delay" => true,
-        _ => matches!(statement.keyword.apply, Apply::Rule),
+        _ => matches!(apply_of(statement), Apply::Rule),
     }
 }
 

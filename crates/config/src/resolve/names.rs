@@ -146,6 +146,14 @@ impl<'a> NameTable<'a> {
 }
 
 impl sample::Names for NameTable<'_> {
+    fn predicate(
+        &self,
+        names: Vec<String>,
+        scope: &sample::Scope<'_>,
+    ) -> Result<Box<dyn sample::named_acls::Predicate>, String> {
+        Ok(Box::new(sample::Condition::of_names(names.into_iter(), scope)?))
+    }
+
     fn variable(&self, name: &[u8]) -> Option<Vec<u8>> {
         if self.environment.iter().next().is_none() {
             let own = std::env::var_os(std::ffi::OsStr::from_bytes(name));
@@ -201,8 +209,12 @@ impl sample::Names for NameTable<'_> {
         self.resolvers.iter().map(|section| section.state.name.clone()).collect()
     }
 
-    fn log_profiles(&self) -> Option<&HashMap<Box<str>, Arc<LogProfile>>> {
-        Some(&self.log_profiles)
+    fn log_profile(&self, name: &str) -> Option<Arc<dyn std::any::Any + Send + Sync>> {
+        Some(self.log_profiles.get(name)?.clone())
+    }
+
+    fn log_profile_names(&self) -> Vec<Box<str>> {
+        self.log_profiles.keys().cloned().collect()
     }
 
     fn directory(&self) -> Option<Arc<sample::scope::Directory>> {

@@ -7,7 +7,7 @@ use diag::Diagnostic;
 use plan::Resolvers;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::Apply;
+use crate::draft::keyword::{Apply, apply_of};
 use crate::draft::resolvers::ResolversDraft;
 use crate::draft::{Draft, Kind, Section};
 use crate::resolve::unique::second;
@@ -37,7 +37,7 @@ pub(crate) fn resolvers(draft: &Draft, context: &mut Context<'_>) -> Vec<Arc<Res
 fn read(section: &Section, context: &mut Context<'_>) -> Resolvers {
     let mut resolvers = ResolversDraft::default();
     for statement in &section.statements {
-        if let Apply::Resolvers(read) = statement.keyword.apply {
+        if let Apply::Resolvers(read) = apply_of(statement) {
             let mut args = Args::new(statement, context.diagnostics, context.environment);
             let outcome = read(&mut resolvers, &mut args);
             context.note(outcome);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use diag::Span;
 use plan::proxy::{StickRules, UseBackend, UseServer};
 use rules::{Reply, RuleSet};
-use sample::acl::Acls;
+use sample::Acls;
 use sample::condition::Condition;
 use sample::transaction::CaptureSlot;
 

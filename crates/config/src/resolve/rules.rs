@@ -7,7 +7,7 @@ use std::sync::Arc;
 use diag::{Diagnostic, Span};
 use plan::proxy::{BackendTarget, ServerTarget, UseBackend, UseServer};
 use rules::{Reply, RuleSet, Ruleset};
-use sample::acl::Acls;
+use sample::Acls;
 use sample::condition::Condition;
 use sample::expression::Expression;
 use sample::format::{Format, FormatFor};
@@ -16,7 +16,7 @@ use state::Mode;
 use syntax::Word;
 
 use crate::draft::Statement;
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 use crate::resolve::captures;
 pub(crate) use crate::resolve::lines::{arguments, scope, shown};
 use crate::resolve::rule_sets::Rules;
@@ -110,7 +110,7 @@ fn acl(rules: &mut Rules, statement: &Statement, proxy: &Pending<'_>, context: &
     let list = arguments(statement);
     let mut words = Words::new(&list, statement.end());
     let scope = scope(context, &rules.acls, Some(&proxy.state), proxy.settings.mode, Place::HttpRequest);
-    let (name, criterion) = Acls::compile(&mut words, &scope).map_err(|error| {
+    let (name, criterion) = sample::acl::compile_declaration(&mut words, &scope).map_err(|error| {
         let name = list.first().map_or("", |word| word.text);
         error.wrap_line(&format!("error detected while parsing ACL '{name}' : "), ".")
     })?;

@@ -8,7 +8,7 @@ use sample::auth::{Format, Password, Userlist};
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 use crate::draft::settings::{CheckMode, Settings};
 use crate::draft::{Draft, Kind, Section, Statement};
 use crate::resolve::check::Healthchecks;

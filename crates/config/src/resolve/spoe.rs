@@ -17,7 +17,8 @@ use state::proxy::ProxySeed;
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{Apply, Negation};
+use crate::draft::keyword::{Apply, apply_of};
+use crate::draft::row::Negation;
 use crate::draft::settings::FilterKind;
 use crate::draft::spoe::AgentDraft;
 use crate::draft::{EngineFile, Kind, Section};
@@ -295,7 +296,7 @@ fn read<'a>(section: &'a Section, context: &mut Context<'_>) -> (AgentDraft<'a>,
     for statement in &section.statements {
         let before = context.diagnostics.len();
         let mut args = Args::new(statement, context.diagnostics, context.environment);
-        let outcome = match (statement.keyword.apply, statement.keyword.name) {
+        let outcome = match (apply_of(statement), statement.keyword.name) {
             (Apply::SpoeAgent(read), _) => read(&mut draft, &mut args),
             (Apply::Ineffective(reason), _) => {
                 if context.diagnostics.len() == before && statement.negation == Negation::None {

@@ -3,7 +3,7 @@
 
 use diag::Diagnostic;
 use plan::spoe::{Event, Message};
-use sample::acl::Acls;
+use sample::Acls;
 use sample::expression::Expression;
 use sample::{Condition, Place, Scope, Words};
 use state::Mode;
@@ -122,7 +122,7 @@ pub(crate) fn message(
             "acl" => {
                 let mut words = Words::new(&list, statement.end());
                 let (name, criterion) =
-                    Acls::compile(&mut words, &scope(context, &acls, owner, mode, place))?;
+                    sample::acl::compile_declaration(&mut words, &scope(context, &acls, owner, mode, place))?;
                 acls.add(name, criterion);
             }
             "args" => {

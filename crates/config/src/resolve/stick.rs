@@ -7,7 +7,7 @@ use sample::expression::Expression;
 use sample::{Place, Words, track};
 
 use crate::draft::Statement;
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 use crate::resolve::lines::{arguments, scope};
 use crate::resolve::rule_sets::Rules;
 use crate::resolve::{Context, Pending};

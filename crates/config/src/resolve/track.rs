@@ -87,6 +87,6 @@ pub(crate) fn follow(
         .help(format!("add `check` to the line of server `{followed}`")));
     }
     server.referenced.store(true, Relaxed);
-    own.track(&follower, &server);
+    own.track(&follower, proxy, &server);
     Ok(Some((proxy.clone(), server)))
 }

@@ -6,7 +6,8 @@ use tls::made::{Curve, makes_rsa};
 
 use crate::draft::acme::AcmeDraft;
 use crate::draft::args::Args;
-use crate::draft::keyword::{self, Apply, Keyword, Outcome, ReadAcme, Where};
+use crate::draft::keyword::{self, Apply, Keyword, ReadAcme};
+use crate::draft::row::{Outcome, Where};
 
 const fn row(name: &'static str, signature: &'static str, doc: &'static str, read: ReadAcme) -> Keyword {
     keyword::row(name, Where::ACME, signature, doc, Apply::Acme(read))

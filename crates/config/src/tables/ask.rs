@@ -6,7 +6,8 @@ use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{Keyword, Outcome, global};
+use crate::draft::keyword::{Keyword, global};
+use crate::draft::row::Outcome;
 use crate::draft::settings::GlobalSettings;
 use crate::system::resolve_host;
 

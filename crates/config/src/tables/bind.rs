@@ -13,7 +13,7 @@ use runtime::placement::Placement;
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{Lenient, Outcome, not_supported};
+use crate::draft::row::{Lenient, Outcome, not_supported};
 use crate::surface;
 use crate::system::{group_id, resolve_host, user_id};
 use crate::tables::bind_row::{BindKeyword, row};

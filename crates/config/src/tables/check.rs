@@ -12,8 +12,9 @@ use plan::check::Protocol;
 use super::check_expect::{http_expect, tcp_expect};
 use crate::draft::args::Args;
 use crate::draft::check::{ActionDraft, ConnectDraft, PortDraft, RequestDraft, RuleDraft, Text, ValueDraft};
-use crate::draft::keyword::places::{DLB, DLBH};
-use crate::draft::keyword::{Keyword, Outcome, proxy};
+use crate::draft::keyword::{Keyword, proxy};
+use crate::draft::row::Outcome;
+use crate::draft::row::places::{DLB, DLBH};
 use crate::draft::settings::{CheckMode, Settings};
 use crate::system::resolve_host;
 

@@ -9,7 +9,7 @@ use syntax::Word;
 use super::check_words::{hexadecimal, push, value};
 use crate::draft::args::Args;
 use crate::draft::check::{ActionDraft, ExpectDraft, MatcherDraft, PatternDraft, RuleDraft, ValueDraft};
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 use crate::draft::settings::Settings;
 
 /// A match: its name, and what makes it of the words behind it.

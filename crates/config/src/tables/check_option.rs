@@ -4,8 +4,9 @@
 use super::check_protocol::{grpc, ldap, mysql, pgsql, redis, smtp, spop, ssl_hello};
 use crate::draft::args::Args;
 use crate::draft::check::{CheckMode, RequestDraft, ValueDraft};
-use crate::draft::keyword::places::DLB;
-use crate::draft::keyword::{Keyword, Outcome, Where, proxy};
+use crate::draft::keyword::{Keyword, proxy};
+use crate::draft::row::places::DLB;
+use crate::draft::row::{Outcome, Where};
 use crate::draft::settings::Settings;
 
 /// The rows.

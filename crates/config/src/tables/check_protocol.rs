@@ -8,8 +8,9 @@ use sample::regex::Regex;
 
 use crate::draft::args::Args;
 use crate::draft::check::{ActionDraft, ConnectDraft, ExpectDraft, MatcherDraft, RuleDraft};
-use crate::draft::keyword::places::DLB;
-use crate::draft::keyword::{Keyword, Outcome, proxy};
+use crate::draft::keyword::{Keyword, proxy};
+use crate::draft::row::Outcome;
+use crate::draft::row::places::DLB;
 use crate::draft::settings::Settings;
 
 /// The rows.

@@ -4,7 +4,7 @@ use diag::Diagnostic;
 
 use crate::draft::args::Args;
 use crate::draft::check::RuleDraft;
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 use crate::draft::settings::Settings;
 
 /// The value of the option taken last.

@@ -6,8 +6,9 @@ use compress::Algorithm;
 use diag::Diagnostic;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::DFLB;
-use crate::draft::keyword::{Keyword, Outcome, global, proxy};
+use crate::draft::keyword::{Keyword, global, proxy};
+use crate::draft::row::Outcome;
+use crate::draft::row::places::DFLB;
 use crate::draft::section::Kind;
 use crate::draft::settings::{CompressionDraft, GlobalSettings, Settings};
 

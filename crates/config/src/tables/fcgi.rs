@@ -4,8 +4,9 @@
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::LB;
-use crate::draft::keyword::{self, Apply, Keyword, Negation, Outcome, ReadFcgi, Where, proxy};
+use crate::draft::keyword::{self, Apply, Keyword, ReadFcgi, proxy};
+use crate::draft::row::places::LB;
+use crate::draft::row::{Negation, Outcome, Where};
 use crate::draft::settings::Settings;
 
 const fn row(name: &'static str, signature: &'static str, doc: &'static str, read: ReadFcgi) -> Keyword {

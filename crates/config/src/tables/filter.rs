@@ -8,8 +8,9 @@ use sample::bandwidth::BandwidthFilter;
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::FLB;
-use crate::draft::keyword::{Keyword, Outcome, not_supported, proxy};
+use crate::draft::keyword::{Keyword, proxy};
+use crate::draft::row::places::FLB;
+use crate::draft::row::{Outcome, not_supported};
 use crate::draft::settings::{CompressionFilter, FilterDraft, FilterKind, Settings, SharedDraft};
 
 /// The rows.

@@ -13,8 +13,9 @@ use sample::convert::jwe;
 use state::Statuses;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::G;
-use crate::draft::keyword::{Keyword, Outcome, global, ineffective, removed, removed_since};
+use crate::draft::keyword::{Keyword, global, ineffective, removed, removed_since};
+use crate::draft::row::Outcome;
+use crate::draft::row::places::G;
 use crate::draft::settings::GlobalSettings;
 use crate::draft::tls::Text;
 use crate::system::{error_text, group_id, user_id};

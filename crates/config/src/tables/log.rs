@@ -9,8 +9,9 @@ use sample::LogOrigin;
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::{DFL, DFLB, DFLB_MORE};
-use crate::draft::keyword::{Keyword, Negation, Outcome, Where, global, not_supported, proxy};
+use crate::draft::keyword::{Keyword, global, proxy};
+use crate::draft::row::places::{DFL, DFLB, DFLB_MORE};
+use crate::draft::row::{Negation, Outcome, Where, not_supported};
 use crate::draft::settings::{
     GlobalSettings, LogDraft, LogFormatChoice, LogLine, LoggerDraft, Settings, TargetDraft,
 };

@@ -7,9 +7,10 @@ use mail::Mailer;
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::DFLB;
-use crate::draft::keyword::{self, Apply, Keyword, Outcome, ReadMailers, Where, proxy};
+use crate::draft::keyword::{self, Apply, Keyword, ReadMailers, proxy};
 use crate::draft::mail::{EmailDraft, MailersDraft};
+use crate::draft::row::places::DFLB;
+use crate::draft::row::{Outcome, Where};
 use crate::system::resolve_host;
 use crate::tables::log::LEVELS;
 

@@ -7,8 +7,9 @@ use diag::Diagnostic;
 use plan::proxy::{ConnectionMode, ForwardFor, RestrictNames};
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::{DFL, DFLB, DL, DLB};
-use crate::draft::keyword::{Keyword, Negation, Outcome, ineffective, proxy, removed, removed_since};
+use crate::draft::keyword::{Keyword, ineffective, proxy, removed, removed_since};
+use crate::draft::row::places::{DFL, DFLB, DL, DLB};
+use crate::draft::row::{Negation, Outcome};
 use crate::draft::settings::{LogFormatChoice, Settings};
 
 /// The rows.
@@ -35,7 +36,7 @@ pub static TABLE: &[Keyword] = &[
     proxy("option h1-case-adjust-bogus-server", DLB,  "", "adjusts the case of header names towards servers",                   |s, a| flag(&mut s.options.h1_case_adjust_bogus_server, a)).negatable(),
     proxy("option http-buffer-request",         DFLB, "", "waits for the body, or a full buffer, before going on",              |s, a| flag(&mut s.options.http_buffer_request, a)).negatable(),
     proxy("option http-drop-request-trailers",  DLB,  "", "drops the trailers of requests",                                     |s, a| flag(&mut s.options.http_drop_request_trailers, a)).negatable(),
-    proxy("option http-drop-response-trailers", DL.or(crate::draft::keyword::Where::F), "", "drops the trailers of responses",         |s, a| flag(&mut s.options.http_drop_response_trailers, a)).negatable(),
+    proxy("option http-drop-response-trailers", DL.or(crate::draft::row::Where::F), "", "drops the trailers of responses",         |s, a| flag(&mut s.options.http_drop_response_trailers, a)).negatable(),
     proxy("option http-ignore-probes",          DFL,  "", "neither logs nor answers connections without a request",             |s, a| flag(&mut s.options.http_ignore_probes, a)).negatable(),
     proxy("option http-pretend-keepalive",      DLB,  "", "hides from servers that connections are closed afterwards",          |s, a| flag(&mut s.options.http_pretend_keepalive, a)).negatable(),
     proxy("option http-use-proxy-header",       DFL,  "", "reads Proxy-Connection instead of Connection",                       |s, a| flag(&mut s.options.http_use_proxy_header, a)).negatable(),

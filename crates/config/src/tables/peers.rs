@@ -4,7 +4,8 @@
 use std::rc::Rc;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{Keyword, Outcome, Where, proxy};
+use crate::draft::keyword::{Keyword, proxy};
+use crate::draft::row::{Outcome, Where};
 use crate::draft::settings::Settings;
 use crate::tables::proxy::{default_server, server_line};
 

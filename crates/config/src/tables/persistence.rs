@@ -11,8 +11,9 @@ use plan::proxy::{Cookie, CookieOperation};
 use diag::Diagnostic;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::DLB;
-use crate::draft::keyword::{Keyword, Outcome, proxy};
+use crate::draft::keyword::{Keyword, proxy};
+use crate::draft::row::Outcome;
+use crate::draft::row::places::DLB;
 use crate::draft::settings::Settings;
 
 /// The rows.

@@ -9,8 +9,9 @@ use diag::Diagnostic;
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::DLB;
-use crate::draft::keyword::{Keyword, Outcome, proxy};
+use crate::draft::keyword::{Keyword, proxy};
+use crate::draft::row::Outcome;
+use crate::draft::row::places::DLB;
 use crate::draft::settings::Settings;
 
 const OUTLIERS: &str = "[ errors <number> ] [ error-rate <percent>% ] [ latency <factor> [ quantile p<quantile> ] [ over <time> ] ] [ min-requests <number> ] [ interval <time> ] [ ejection-time <time> ] [ max-ejection-time <time> ] [ max-ejected <percent>% ] [ recover <time> ]";

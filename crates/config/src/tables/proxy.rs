@@ -9,10 +9,9 @@ use plan::proxy::{CookieCapture, RetryOn, Reuse, StateFile};
 use state::Mode;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::{
-    DFL, DFL_FORWARD, DFLB, DLB, FL, FL_FORWARD, FLB, FLB_RING, LB, LB_RING,
-};
-use crate::draft::keyword::{Keyword, Outcome, ineffective, not_supported, proxy, removed, removed_since};
+use crate::draft::keyword::{Keyword, ineffective, proxy, removed, removed_since};
+use crate::draft::row::places::{DFL, DFL_FORWARD, DFLB, DLB, FL, FL_FORWARD, FLB, FLB_RING, LB, LB_RING};
+use crate::draft::row::{Outcome, not_supported};
 use crate::draft::settings::{DeclaredCapture, Settings};
 use crate::tables::{server, server_address};
 

@@ -11,8 +11,9 @@ use diag::Diagnostic;
 use plan::resolvers::{AcceptFamily, Hold, NameServer, NameServerAddress};
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{self, Apply, Keyword, Outcome, Where, not_supported};
+use crate::draft::keyword::{self, Apply, Keyword};
 use crate::draft::resolvers::{ReadResolvers, ResolversDraft};
+use crate::draft::row::{Outcome, Where, not_supported};
 use crate::draft::server::ServerDraft;
 use crate::draft::settings::GlobalSettings;
 use crate::system::resolve_host;

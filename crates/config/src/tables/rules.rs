@@ -4,8 +4,9 @@
 use base::units::DefaultUnit::Milliseconds;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::{DFL, DFLB, DLB, FL, FLB, LB};
-use crate::draft::keyword::{Keyword, Outcome, proxy, rule};
+use crate::draft::keyword::{Keyword, proxy, rule};
+use crate::draft::row::Outcome;
+use crate::draft::row::places::{DFL, DFLB, DLB, FL, FLB, LB};
 use crate::draft::settings::Settings;
 
 const CONDITION: &str = "{ if | unless } <condition>";

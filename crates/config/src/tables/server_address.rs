@@ -12,7 +12,7 @@ use plan::server::{Source, UseSource};
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{Outcome, not_supported};
+use crate::draft::row::{Outcome, not_supported};
 use crate::system::resolve_host;
 
 /// What stands behind `source`, up to the end of the line or the first word that does not belong to

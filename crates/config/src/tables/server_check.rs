@@ -9,7 +9,7 @@ use plan::check::{InitState, Protocol};
 use plan::server::{Observe, OnError};
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{Outcome, not_supported};
+use crate::draft::row::{Outcome, not_supported};
 use crate::draft::server::ServerDraft;
 use crate::system::resolve_host;
 use crate::tables::server_row::{ServerKeyword, delay, interval, number, row, text};

@@ -3,8 +3,9 @@
 use std::rc::Rc;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::{DFLB, FLB};
-use crate::draft::keyword::{Keyword, Outcome, ineffective, proxy, rule};
+use crate::draft::keyword::{Keyword, ineffective, proxy, rule};
+use crate::draft::row::Outcome;
+use crate::draft::row::places::{DFLB, FLB};
 use crate::draft::settings::{Settings, StatsDraft};
 use crate::tables::global::SECONDS;
 

@@ -10,7 +10,8 @@ use runtime::topology::{Cpus, MAX_CPU, parse_list};
 use syntax::Word;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{Keyword, Outcome, global};
+use crate::draft::keyword::{Keyword, global};
+use crate::draft::row::Outcome;
 use crate::draft::settings::GlobalSettings;
 
 /// The rows.

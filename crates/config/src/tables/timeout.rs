@@ -7,8 +7,9 @@ use diag::Diagnostic;
 use plan::Timeouts;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::{DFL, DFL_FORWARD, DFLB, DLB, DLB_RING};
-use crate::draft::keyword::{Keyword, Outcome, proxy, removed};
+use crate::draft::keyword::{Keyword, proxy, removed};
+use crate::draft::row::Outcome;
+use crate::draft::row::places::{DFL, DFL_FORWARD, DFLB, DLB, DLB_RING};
 use crate::draft::settings::Settings;
 
 /// The rows.

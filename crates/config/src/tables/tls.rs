@@ -6,7 +6,7 @@ use tls::load::Extra;
 use tls::{VerifyMode, names};
 
 use crate::draft::args::Args;
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 use crate::draft::tls::{CertificateSource, KernelWord, Text, TlsDefaults, TlsWords, Versions};
 use crate::tables::bind_row::{BindKeyword, row as bind};
 use crate::tables::server_row::{ServerKeyword, row as server};

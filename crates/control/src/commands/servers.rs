@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use base::units::{DefaultUnit, parse_duration};
 use runtime::timer::sleep;
-use state::Server;
+use state::{Proxy, Server};
 
 use crate::call::{Call, Reply, error, info};
 use crate::commands::backends;
@@ -47,8 +47,8 @@ pub(crate) fn add(call: &mut Call<'_>) -> Reply {
 }
 
 /// Why a server may not be removed whatever is waited for.
-fn obstacle(server: &Server) -> Option<&'static str> {
-    if server.is_referenced() {
+fn obstacle(backend: &Proxy, server: &Server) -> Option<&'static str> {
+    if backend.refers_to(server) {
         return Some(
             "This server cannot be removed at runtime due to other configuration elements pointing to it.",
         );
@@ -71,7 +71,7 @@ pub(crate) fn del(call: &mut Call<'_>) -> Reply {
         Ok(found) => found,
         Err(reply) => return reply,
     };
-    if let Some(text) = obstacle(&server) {
+    if let Some(text) = obstacle(&view.state, &server) {
         return error(text);
     }
     let runtime = call.runtime.clone();
@@ -79,7 +79,7 @@ pub(crate) fn del(call: &mut Call<'_>) -> Reply {
         let Some(keeper) = runtime.keeper() else { return error("No server can be removed here.") };
         let backend = view.state.name.clone();
         keeper.close_idle(&backend, &server).await;
-        if let Some(text) = obstacle(&server) {
+        if let Some(text) = obstacle(&view.state, &server) {
             return error(text);
         }
         if is_busy(&server) {
@@ -181,7 +181,7 @@ async fn await_removable(runtime: Arc<Runtime>, name: String, delay: Duration) -
             Err(Reply::Message(_, text)) if name.contains('/') => return error(format!("Failed. {text}")),
             Err(reply) => return reply,
         };
-        if let Some(text) = obstacle(&server) {
+        if let Some(text) = obstacle(&view.state, &server) {
             return error(format!("Failed. {text}"));
         }
         if let Some(keeper) = runtime.keeper() {

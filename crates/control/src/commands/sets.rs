@@ -50,8 +50,8 @@ fn close_idle(call: &Call<'_>, proxy: &ProxyView, server: &Arc<Server>) -> Reply
     }
     let mut servers = vec![(proxy.state.clone(), server.clone())];
     let mut seen = 0;
-    while let Some((_, server)) = servers.get(seen) {
-        servers.extend(server.followers());
+    while let Some((proxy, server)) = servers.get(seen) {
+        servers.extend(proxy.trackers(server));
         seen += 1;
     }
     let runtime = call.runtime.clone();
@@ -163,7 +163,7 @@ fn rename(proxy: &ProxyView, server: &Server, name: &str) -> Reply {
     if name.chars().any(|c| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':'))) {
         return error("Server name contains invalid characters.");
     }
-    if server.is_referenced() {
+    if proxy.state.refers_to(server) {
         return error(
             "Cannot rename: server's name is statically referenced (use-server, track, or sample argument).",
         );

@@ -1,9 +1,10 @@
-//! The client's side: what a connection has ([`Link`]), what a request has of it ([`Client`]), and
-//! the protocol in between ([`Downstream`]).
+//! The client's side: the connection ([`Connection`]) and its shared part ([`Link`]), the view of one
+//! request ([`Client`]), and the protocol in between ([`Downstream`]).
 //!
 //! The steps of a request call the methods of [`Client`] and [`Downstream`] and do not know which
 //! protocol answers. Made by `session`.
 
+mod connection;
 mod h1;
 mod h2;
 pub(crate) mod handshake;
@@ -38,6 +39,7 @@ use crate::shared::Prepared;
 use crate::stream;
 use crate::worker::Worker;
 
+pub(crate) use connection::Connection;
 pub(crate) use h1::Framed;
 pub(crate) use presence::Presence;
 pub(crate) use side::Downstream;
@@ -102,36 +104,17 @@ impl Link {
 }
 
 impl Client {
-    /// A connection at its beginning.
-    pub(crate) fn new(
-        worker: Rc<Worker>,
-        frontend: Rc<LocalProxy>,
-        stream: Stream,
-        session: Session,
-        entry: Registered,
-        load: Load,
-    ) -> Boxed<Self> {
-        Boxed::new(Self {
-            timer: Timer::new(),
-            idle_from: session.accepted_us,
-            entry,
-            side: Downstream::H1(Socket::new(stream)),
-            tls_place: None,
-            link: Rc::new(Link {
-                session,
-                frontend,
-                worker,
-                private: RefCell::default(),
-                last_server: RefCell::default(),
-                _load: load,
-            }),
-        })
-    }
-
     /// One stream of the connection that `link` is of.
-    pub(crate) fn of_stream(link: Rc<Link>, stream: stream::Stream, entry: Registered) -> Self {
+    pub(crate) fn of_stream(link: Rc<Link>, stream: impl Into<stream::Any>, entry: Registered) -> Self {
         let idle_from = link.session.ready_us.get();
-        Self { link, timer: Timer::new(), entry, idle_from, tls_place: None, side: Downstream::H2(stream) }
+        Self {
+            link,
+            timer: Timer::new(),
+            entry,
+            idle_from,
+            tls_place: None,
+            side: Downstream::Stream(stream.into()),
+        }
     }
 
     /// One more request of the same connection, whose response goes to `own` instead.
@@ -143,7 +126,7 @@ impl Client {
             timer: Timer::new(),
             idle_from: timer::now_us(),
             entry,
-            side: Downstream::H1(Socket::new(Stream::from_fd(own.into(), false))),
+            side: Downstream::Socket(Socket::new(Stream::from_fd(own.into(), false))),
             tls_place: None,
             link,
         })
@@ -180,7 +163,7 @@ impl Client {
 impl Drop for Client {
     /// Says in TLS that this is the end.
     fn drop(&mut self) {
-        if let Downstream::H1(socket) = &mut self.side {
+        if let Downstream::Socket(socket) = &mut self.side {
             socket.stream.close();
         }
     }

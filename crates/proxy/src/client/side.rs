@@ -13,14 +13,14 @@ use sample::StreamFacts;
 use super::h1::Framed;
 use super::{h1, h2};
 use crate::flow::{Beginning, Coding, Flow, FlowError, Path, Sink, Socket, Source};
-use crate::stream;
+use crate::stream::{self, WireProtocol};
 
 /// What a client speaks.
 pub(crate) enum Downstream {
-    /// HTTP/1, and TCP: one request, or one stream, at a time.
-    H1(Socket),
-    /// HTTP/2: one stream of a connection that has many.
-    H2(stream::Stream),
+    /// The connection itself: one HTTP/1 request at a time, or TCP.
+    Socket(Socket),
+    /// A stream of a connection that carries many.
+    Stream(stream::Any),
 }
 
 impl Downstream {
@@ -29,14 +29,14 @@ impl Downstream {
     #[inline]
     pub(crate) fn received(&self) -> &[u8] {
         match self {
-            Self::H1(socket) => socket.received(),
-            Self::H2(stream) => stream.received(),
+            Self::Socket(socket) => socket.received(),
+            Self::Stream(stream) => stream.received(),
         }
     }
 
     /// Puts other bytes in the place of what was received of a stream of TCP.
     pub(crate) fn replace_received(&mut self, bytes: &[u8]) {
-        if let Self::H1(socket) = self {
+        if let Self::Socket(socket) = self {
             socket.replace(bytes);
         }
     }
@@ -45,8 +45,8 @@ impl Downstream {
     #[inline]
     pub(crate) fn is_drained(&self) -> bool {
         match self {
-            Self::H1(socket) => socket.is_drained(),
-            Self::H2(stream) => stream.is_drained(),
+            Self::Socket(socket) => socket.is_drained(),
+            Self::Stream(stream) => stream.is_drained(),
         }
     }
 
@@ -57,8 +57,8 @@ impl Downstream {
     #[inline]
     pub(crate) fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match self {
-            Self::H1(socket) => socket.poll_fill(context),
-            Self::H2(stream) => stream.poll_fill(context),
+            Self::Socket(socket) => socket.poll_fill(context),
+            Self::Stream(stream) => stream.poll_fill(context),
         }
     }
 
@@ -68,8 +68,8 @@ impl Downstream {
     /// As [`poll_fill`](Self::poll_fill).
     pub(crate) fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match self {
-            Self::H1(socket) => socket.poll_rest(context),
-            Self::H2(stream) => stream.poll_fill(context),
+            Self::Socket(socket) => socket.poll_rest(context),
+            Self::Stream(stream) => stream.poll_fill(context),
         }
     }
 
@@ -78,8 +78,8 @@ impl Downstream {
     #[inline]
     pub(crate) fn poll_arrival(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Self::H1(socket) => socket.stream.poll_read_ready(context),
-            Self::H2(_) => Poll::Ready(Ok(())),
+            Self::Socket(socket) => socket.stream.poll_read_ready(context),
+            Self::Stream(_) => Poll::Ready(Ok(())),
         }
     }
 
@@ -91,8 +91,8 @@ impl Downstream {
     /// The buffer of what was received, a small one if there is none.
     fn input(&mut self) -> &mut Buffer {
         match self {
-            Self::H1(socket) => socket.input(),
-            Self::H2(stream) => stream.input(),
+            Self::Socket(socket) => socket.input(),
+            Self::Stream(stream) => stream.input(),
         }
     }
 
@@ -100,8 +100,8 @@ impl Downstream {
     #[inline]
     pub(crate) fn is_cancelled(&self) -> bool {
         match self {
-            Self::H1(_) => false,
-            Self::H2(stream) => stream.is_reset(),
+            Self::Socket(_) => false,
+            Self::Stream(stream) => stream.is_reset(),
         }
     }
 
@@ -109,8 +109,8 @@ impl Downstream {
     #[inline]
     pub(crate) fn release(&mut self) {
         match self {
-            Self::H1(socket) => socket.release(),
-            Self::H2(stream) => stream.release(),
+            Self::Socket(socket) => socket.release(),
+            Self::Stream(stream) => stream.release(),
         }
     }
 
@@ -126,8 +126,8 @@ impl Downstream {
         options: &ParseOptions,
     ) -> Result<Option<usize>, ParseError> {
         match self {
-            Self::H1(socket) => h1::read_head(socket, head, options),
-            Self::H2(_) => Ok(Some(0)),
+            Self::Socket(socket) => h1::read_head(socket, head, options),
+            Self::Stream(_) => Ok(Some(0)),
         }
     }
 
@@ -135,8 +135,8 @@ impl Downstream {
     #[inline]
     pub(crate) fn consume_head(&mut self, length: usize) {
         match self {
-            Self::H1(socket) => socket.input().consume(length),
-            Self::H2(_) => {}
+            Self::Socket(socket) => socket.input().consume(length),
+            Self::Stream(_) => {}
         }
     }
 
@@ -147,8 +147,8 @@ impl Downstream {
     #[inline]
     pub(crate) fn body_length(&self, head: &Head) -> Result<BodyLength, ParseError> {
         match self {
-            Self::H1(socket) => h1::body_length(socket, head),
-            Self::H2(stream) => Ok(h2::body_length(stream, head)),
+            Self::Socket(socket) => h1::body_length(socket, head),
+            Self::Stream(stream) => Ok(h2::body_length(stream, head)),
         }
     }
 
@@ -157,8 +157,8 @@ impl Downstream {
     #[inline]
     pub(crate) fn clean_request(&self, head: &mut Head) -> bool {
         match self {
-            Self::H1(_) => h1::clean_request(head),
-            Self::H2(_) => h2::clean_request(head),
+            Self::Socket(_) => h1::clean_request(head),
+            Self::Stream(_) => h2::clean_request(head),
         }
     }
 
@@ -174,8 +174,8 @@ impl Downstream {
         may: impl FnOnce() -> bool,
     ) -> (Path, bool) {
         match self {
-            Self::H1(_) => h1::frame_response(head, framed, kept, may),
-            Self::H2(_) => (h2::frame_response(head, framed), true),
+            Self::Socket(_) => h1::frame_response(head, framed, kept, may),
+            Self::Stream(_) => (h2::frame_response(head, framed), true),
         }
     }
 
@@ -184,8 +184,9 @@ impl Downstream {
     #[inline]
     pub(crate) fn framing(&self, length: BodyLength) -> BodyLength {
         match (self, length) {
-            (Self::H2(_), BodyLength::Chunked) => BodyLength::UntilClose,
-            _ => length,
+            (Self::Socket(_), _) => length,
+            (Self::Stream(_), BodyLength::Chunked) => BodyLength::UntilClose,
+            (Self::Stream(_), BodyLength::None | BodyLength::Length(_) | BodyLength::UntilClose) => length,
         }
     }
 
@@ -193,10 +194,13 @@ impl Downstream {
     /// end its stream tells.
     #[inline]
     pub(crate) fn path(&self, length: BodyLength, bare: bool) -> Path {
-        match (self, length) {
-            (_, BodyLength::Chunked) if bare => Path::Payload(Coding::Bare),
-            (Self::H2(_), BodyLength::Chunked) => Path::Payload(Coding::Chunked),
-            _ => Path::Verbatim,
+        if length != BodyLength::Chunked {
+            return Path::Verbatim;
+        }
+        match self {
+            _ if bare => Path::Payload(Coding::Bare),
+            Self::Socket(_) => Path::Verbatim,
+            Self::Stream(_) => Path::Payload(Coding::Chunked),
         }
     }
 
@@ -204,14 +208,22 @@ impl Downstream {
     /// bytes of it `flow` does not count.
     pub(crate) fn send_head(&mut self, head: &Head, flow: &mut Flow) -> u64 {
         match self {
-            Self::H1(_) => {
+            Self::Socket(_) => {
                 head.write_to(&mut flow.staged);
                 0
             }
-            Self::H2(stream) => {
+            Self::Stream(stream) => {
                 stream.send_head(head, flow.is_finished() || flow.sends_no_body());
                 head.written_len() as u64
             }
+        }
+    }
+
+    /// The protocol of the client's connection.
+    pub(crate) fn protocol(&self) -> WireProtocol {
+        match self {
+            Self::Socket(_) => WireProtocol::Http1,
+            Self::Stream(stream) => stream.protocol(),
         }
     }
 
@@ -219,27 +231,33 @@ impl Downstream {
     #[inline]
     pub(crate) fn stream_facts(&self) -> Option<StreamFacts> {
         match self {
-            Self::H1(_) => None,
-            Self::H2(stream) => Some(stream.facts()),
+            Self::Socket(_) => None,
+            Self::Stream(stream) => Some(stream.facts()),
         }
     }
 
     /// Whether bodies come as payload alone, whose end their stream tells.
     #[inline]
     pub(crate) fn is_bare(&self) -> bool {
-        matches!(self, Self::H2(_))
+        match self {
+            Self::Socket(_) => false,
+            Self::Stream(_) => true,
+        }
     }
 
     /// Whether heads are text that leaves with the body.
     pub(crate) fn stages_heads(&self) -> bool {
-        matches!(self, Self::H1(_))
+        match self {
+            Self::Socket(_) => true,
+            Self::Stream(_) => false,
+        }
     }
 
     /// What is here of a body that nothing was taken of yet.
     pub(crate) fn beginning(&self) -> Beginning<'_> {
         let is_all = match self {
-            Self::H1(_) => None,
-            Self::H2(stream) => Some(stream.is_ended()),
+            Self::Socket(_) => None,
+            Self::Stream(stream) => Some(stream.is_ended()),
         };
         Beginning { bytes: self.received(), is_all }
     }
@@ -253,8 +271,8 @@ impl Downstream {
     /// can bring it again.
     pub(crate) fn keep(&self, length: BodyLength, out: &mut Vec<u8>) {
         match self {
-            Self::H1(socket) => h1::keep(socket, length, out),
-            Self::H2(stream) => out.extend_from_slice(stream.received()),
+            Self::Socket(socket) => h1::keep(socket, length, out),
+            Self::Stream(stream) => out.extend_from_slice(stream.received()),
         }
     }
 
@@ -262,8 +280,8 @@ impl Downstream {
     /// taken from its beginning.
     pub(crate) fn put_back(&mut self, kept: &[u8], flow: &Flow) {
         match self {
-            Self::H1(socket) => h1::put_back(&mut socket.input, kept, flow),
-            Self::H2(stream) => h1::put_back(&mut stream.input, kept, flow),
+            Self::Socket(socket) => h1::put_back(&mut socket.input, kept, flow),
+            Self::Stream(stream) => h1::put_back(stream.input_slot(), kept, flow),
         }
     }
 
@@ -271,8 +289,8 @@ impl Downstream {
     /// here.
     pub(crate) fn skip_body(&mut self, flow: &mut Flow) -> bool {
         match self {
-            Self::H1(socket) => h1::skip_body(socket, flow),
-            Self::H2(stream) => h2::skip_body(stream, flow),
+            Self::Socket(socket) => h1::skip_body(socket, flow),
+            Self::Stream(stream) => h2::skip_body(stream, flow),
         }
     }
 
@@ -282,13 +300,13 @@ impl Downstream {
     /// It is badly coded.
     pub(crate) fn take_body(&mut self, flow: &mut Flow, out: &mut Vec<u8>) -> Result<bool, FlowError> {
         match self {
-            Self::H1(socket) => match &mut socket.input {
+            Self::Socket(socket) => match &mut socket.input {
                 Some(input) => flow.take(input, out),
                 None => Ok(flow.is_received()),
             },
-            Self::H2(stream) => {
-                let taken =
-                    stream.input.as_mut().map_or(Ok(flow.is_received()), |input| flow.take(input, out))?;
+            Self::Stream(stream) => {
+                let input = stream.input_slot();
+                let taken = input.as_mut().map_or(Ok(flow.is_received()), |input| flow.take(input, out))?;
                 stream.release();
                 Ok(taken || stream.is_ended())
             }
@@ -302,8 +320,8 @@ impl Downstream {
     #[inline]
     pub(crate) fn admit(&mut self, flow: &mut Flow) -> Result<(), FlowError> {
         match self {
-            Self::H1(socket) => socket.input.as_mut().map_or(Ok(()), |input| flow.admit(input)),
-            Self::H2(stream) => stream.input.as_mut().map_or(Ok(()), |input| flow.admit(input)),
+            Self::Socket(socket) => socket.input.as_mut().map_or(Ok(()), |input| flow.admit(input)),
+            Self::Stream(stream) => stream.input_slot().as_mut().map_or(Ok(()), |input| flow.admit(input)),
         }
     }
 
@@ -311,8 +329,8 @@ impl Downstream {
     #[inline]
     pub(crate) fn source(&mut self) -> Source<'_> {
         match self {
-            Self::H1(socket) => Source::H1(socket),
-            Self::H2(stream) => Source::H2(stream),
+            Self::Socket(socket) => Source::Socket(socket),
+            Self::Stream(stream) => Source::Stream(stream),
         }
     }
 
@@ -320,16 +338,8 @@ impl Downstream {
     #[inline]
     pub(crate) fn sink(&mut self) -> Sink<'_> {
         match self {
-            Self::H1(socket) => Sink::H1(&mut socket.stream),
-            Self::H2(stream) => Sink::H2(stream),
-        }
-    }
-
-    /// The socket itself, of a connection that carries no requests (`log-forward`).
-    pub(crate) fn socket(&mut self) -> Option<&mut Socket> {
-        match self {
-            Self::H1(socket) => Some(socket),
-            Self::H2(_) => None,
+            Self::Socket(socket) => Sink::Socket(&mut socket.stream),
+            Self::Stream(stream) => Sink::Stream(stream),
         }
     }
 
@@ -341,7 +351,7 @@ impl Downstream {
         keep: tls::Keep,
         place: Option<tls::Place>,
     ) {
-        let Self::H1(socket) = self else { return };
+        let Self::Socket(socket) = self else { return };
         let received = socket.input.take();
         socket.stream.accept_tls(acceptor, received.as_ref().map_or(&[][..], Buffer::filled), keep, place);
     }
@@ -357,10 +367,10 @@ impl Downstream {
         early: bool,
     ) -> Poll<Result<(), tls::Error>> {
         match self {
-            Self::H1(socket) if early => socket.stream.poll_early_handshake(context),
-            Self::H1(socket) => socket.stream.poll_handshake(context),
+            Self::Socket(socket) if early => socket.stream.poll_early_handshake(context),
+            Self::Socket(socket) => socket.stream.poll_handshake(context),
             // Its connection is beyond that.
-            Self::H2(_) => Poll::Ready(Ok(())),
+            Self::Stream(_) => Poll::Ready(Ok(())),
         }
     }
 
@@ -369,17 +379,17 @@ impl Downstream {
     #[inline]
     pub(crate) fn is_early(&self) -> bool {
         match self {
-            Self::H1(socket) => socket.stream.is_early(),
+            Self::Socket(socket) => socket.stream.is_early(),
             // Served once the handshake is over (`serve::multiplexed`).
-            Self::H2(_) => false,
+            Self::Stream(_) => false,
         }
     }
 
     /// The TLS session, where there is one.
     pub(crate) fn tls(&self) -> Option<&tls::Session> {
         match self {
-            Self::H1(socket) => socket.stream.tls(),
-            Self::H2(_) => None,
+            Self::Socket(socket) => socket.stream.tls(),
+            Self::Stream(_) => None,
         }
     }
 
@@ -387,44 +397,44 @@ impl Downstream {
     pub(crate) fn finish(&mut self) {
         match self {
             // The end of the handshake is on its way: a reset would meet it (`Client::settle`).
-            Self::H1(socket) if socket.stream.is_early() => {}
-            Self::H1(socket) => {
+            Self::Socket(socket) if socket.stream.is_early() => {}
+            Self::Socket(socket) => {
                 socket.stream.close();
                 socket.stream.shutdown_write();
             }
-            Self::H2(stream) => stream.end(),
+            Self::Stream(stream) => stream.end(),
         }
     }
 
     /// Has the end of the connection tell the client that what it has is not the whole.
     pub(crate) fn reset(&mut self) {
         match self {
-            Self::H1(socket) => socket.stream.reset_on_close(),
-            Self::H2(stream) => stream.set_code(::h2::Code::InternalError),
+            Self::Socket(socket) => socket.stream.reset_on_close(),
+            Self::Stream(stream) => stream.set_reset(stream::Reset::Internal),
         }
     }
 
     /// Has the connection end without a word to the client (`silent-drop`).
     pub(crate) fn vanish(&self, rst_ttl: Option<u8>) {
         match self {
-            Self::H1(socket) => socket.stream.vanish(rst_ttl),
-            Self::H2(stream) => stream.connection().want(|wish| wish.vanish = Some(rst_ttl)),
+            Self::Socket(socket) => socket.stream.vanish(rst_ttl),
+            Self::Stream(stream) => stream.want(|wish| wish.vanish = Some(rst_ttl)),
         }
     }
 
     /// Sets the type of service of what is sent.
     pub(crate) fn set_tos(&self, tos: u32) {
         match self {
-            Self::H1(socket) => socket.stream.set_tos(tos),
-            Self::H2(stream) => stream.connection().want(|wish| wish.tos = Some(tos)),
+            Self::Socket(socket) => socket.stream.set_tos(tos),
+            Self::Stream(stream) => stream.want(|wish| wish.tos = Some(tos)),
         }
     }
 
     /// Sets the firewall mark of what is sent.
     pub(crate) fn set_mark(&self, mark: u32) {
         match self {
-            Self::H1(socket) => socket.stream.set_mark(mark),
-            Self::H2(stream) => stream.connection().want(|wish| wish.mark = Some(mark)),
+            Self::Socket(socket) => socket.stream.set_mark(mark),
+            Self::Stream(stream) => stream.want(|wish| wish.mark = Some(mark)),
         }
     }
 
@@ -432,8 +442,8 @@ impl Downstream {
     /// was.
     pub(crate) fn discard_received(&self) -> usize {
         match self {
-            Self::H1(socket) => socket.received().len() + socket.stream.discard_received(),
-            Self::H2(_) => 0,
+            Self::Socket(socket) => socket.received().len() + socket.stream.discard_received(),
+            Self::Stream(_) => 0,
         }
     }
 
@@ -441,8 +451,8 @@ impl Downstream {
     #[inline]
     pub(crate) fn descriptor(&self) -> RawFd {
         match self {
-            Self::H1(socket) => socket.stream.as_fd().as_raw_fd(),
-            Self::H2(stream) => stream.connection().descriptor,
+            Self::Socket(socket) => socket.stream.as_fd().as_raw_fd(),
+            Self::Stream(stream) => stream.descriptor(),
         }
     }
 }

@@ -310,7 +310,7 @@ mod tests {
                 sender.shutdown(std::net::Shutdown::Write).unwrap();
             }
             let pumped = runtime.block_on(poll_fn(|context| {
-                let sent = flow.poll_pump(context, Source::H1(&mut from), &mut Sink::H1(&mut to));
+                let sent = flow.poll_pump(context, Source::Socket(&mut from), &mut Sink::Socket(&mut to));
                 Poll::Ready(sent.map(|sent| sent.is_ok()))
             }));
             assert_eq!(pumped, if ended { Poll::Ready(true) } else { Poll::Pending });
@@ -335,7 +335,7 @@ mod tests {
         }
         runtime
             .block_on(poll_fn(|context| {
-                flow.poll_pump(context, Source::H1(&mut from), &mut Sink::H1(&mut to))
+                flow.poll_pump(context, Source::Socket(&mut from), &mut Sink::Socket(&mut to))
             }))
             .unwrap();
         let (mut bytes, mut sizes) = (&read_arrived(&mut receiver)[..], Vec::new());

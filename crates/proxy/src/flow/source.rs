@@ -14,13 +14,12 @@ use net::Stream;
 use runtime::{Buffer, turns};
 
 use super::Socket;
-use crate::stream::{self, fastcgi};
+use crate::stream::{self, AnyIncoming};
 
 /// What a direction is read from.
 pub(super) enum Reader<'a> {
-    H1(&'a mut Stream),
-    H2(&'a mut stream::Incoming),
-    Fcgi(&'a mut fastcgi::Incoming),
+    Socket(&'a mut Stream),
+    Stream(AnyIncoming<'a>),
 }
 
 impl Reader<'_> {
@@ -32,15 +31,14 @@ impl Reader<'_> {
         buffer: &mut Buffer,
     ) -> Poll<io::Result<usize>> {
         match self {
-            Self::H1(stream) => {
+            Self::Socket(stream) => {
                 let read = stream.poll_read(context, buffer.room());
                 if let Poll::Ready(Ok(n)) = read {
                     buffer.fill(n);
                 }
                 read
             }
-            Self::H2(incoming) => incoming.poll_read(context, buffer),
-            Self::Fcgi(incoming) => incoming.poll_read(context, buffer),
+            Self::Stream(incoming) => incoming.poll_read(context, buffer),
         }
     }
 
@@ -48,9 +46,8 @@ impl Reader<'_> {
     #[inline]
     pub(super) fn has_payload(&self) -> bool {
         match self {
-            Self::H1(_) => false,
-            Self::H2(incoming) => incoming.has_payload(),
-            Self::Fcgi(incoming) => incoming.has_payload(),
+            Self::Socket(_) => false,
+            Self::Stream(incoming) => incoming.has_payload(),
         }
     }
 
@@ -58,18 +55,16 @@ impl Reader<'_> {
     #[inline]
     pub(super) fn is_at_end(&mut self) -> bool {
         match self {
-            Self::H1(_) => false,
-            Self::H2(incoming) => incoming.is_at_end(),
-            Self::Fcgi(incoming) => incoming.is_at_end(),
+            Self::Socket(_) => false,
+            Self::Stream(incoming) => incoming.is_at_end(),
         }
     }
 
     /// The trailers that came behind the message, where the side knows them.
     pub(super) fn take_trailers(&mut self) -> Option<Box<Head>> {
         match self {
-            Self::H1(_) => None,
-            Self::H2(incoming) => incoming.take_trailers(),
-            Self::Fcgi(incoming) => incoming.take_trailers(),
+            Self::Socket(_) => None,
+            Self::Stream(incoming) => incoming.take_trailers(),
         }
     }
 }
@@ -137,11 +132,9 @@ impl Framing {
 /// Where a direction's bytes come from.
 pub(crate) enum Source<'a> {
     /// A peer that speaks HTTP/1, or TCP.
-    H1(&'a mut Socket),
-    /// A stream of a connection that has many.
-    H2(&'a mut stream::Stream),
-    /// A request of a connection that speaks FastCGI.
-    Fcgi(&'a mut fastcgi::Stream),
+    Socket(&'a mut Socket),
+    /// A stream of a connection that carries many.
+    Stream(&'a mut stream::Any),
     /// Nothing: there is no stream any more.
     Gone,
     /// A body that lies here.

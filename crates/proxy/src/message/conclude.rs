@@ -66,9 +66,9 @@ pub(crate) fn early(client: &Client, x: &mut Exchange, backend: &Proxy, upstream
 #[inline(always)]
 fn keep_upstream(client: &Client, x: &Exchange, backend: &Proxy, upstream: Upstream) -> bool {
     let mut connection = match upstream {
-        Upstream::H1(connection) => connection,
+        Upstream::Socket(connection) => connection,
         // Its stream is over; what becomes of its connection is not this client's matter.
-        Upstream::H2(_) | Upstream::Fcgi(_) => {
+        Upstream::Stream(_) => {
             if backend.options.prefer_last_server {
                 client.last_server.replace(Rc::downgrade(upstream.server()));
             }

@@ -284,8 +284,7 @@ pub(crate) fn take_head(
         return Err(head_fault(client, x, upstream, NoHead::Malformed(error)));
     }
     upstream.consume_head(length);
-    let may_agree = !matches!(upstream, Upstream::Fcgi(_));
-    if may_agree && x.txn.response.status() >= 101 && (upstream.is_bare() || x.choice.gave_key) {
+    if upstream.can_upgrade() && x.txn.response.status() >= 101 && (upstream.is_bare() || x.choice.gave_key) {
         websocket::of_response(x, upstream.is_bare())?;
     }
     if x.choice.is_early {

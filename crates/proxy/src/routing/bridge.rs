@@ -18,9 +18,9 @@ use runtime::timer;
 
 use crate::routing::lend;
 use crate::routing::takeover::{has_idle_elsewhere, take_over};
-use crate::server::Upstream;
 use crate::server::h2::Held;
 use crate::server::pool::Ask;
+use crate::server::{Request, Upstream};
 
 /// The longest request of a check, in bytes.
 const MOST: usize = 1 << 17;
@@ -37,8 +37,8 @@ pub async fn reach(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) ->
     let mut request = worker.carriers.share(&local, ask);
     if request.is_none() && has_idle_elsewhere(&worker, &local, ask) {
         request = match take_over(&worker, &local, ask, true).await {
-            Some(Upstream::H2(request)) => Some(request),
-            _ => None,
+            Some(Upstream::Stream(Request::H2(request))) => Some(request),
+            Some(Upstream::Stream(Request::Fcgi(_)) | Upstream::Socket(_)) | None => None,
         };
     }
     let request = request?;

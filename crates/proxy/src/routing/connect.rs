@@ -34,7 +34,7 @@ use crate::server::h1::Connection;
 use crate::server::local::LocalServer;
 use crate::server::pool::Ask;
 use crate::server::sharing::Opened;
-use crate::server::{self, Open, Private, Upstream};
+use crate::server::{self, Open, Private, Request, Upstream};
 use crate::worker::Worker;
 
 /// The level of what applications say.
@@ -63,9 +63,11 @@ pub(crate) fn idle(client: &Client, x: &mut Exchange, backend: &Proxy, lease: &L
     let key = pool_key(client, x, settings);
     let ask = ask(client, backend, settings, &key);
     let mut upstream = match client.worker.carriers.share(settings, ask) {
-        Some(request) => Upstream::H2(request),
-        None if settings.speaks_fcgi => Upstream::Fcgi(client.worker.applications.share(settings, ask)?),
-        None => Upstream::H1(reuse(client, settings, ask)?),
+        Some(request) => Upstream::Stream(Request::H2(request)),
+        None if settings.speaks_fcgi => {
+            Upstream::Stream(Request::Fcgi(client.worker.applications.share(settings, ask)?))
+        }
+        None => Upstream::Socket(reuse(client, settings, ask)?),
     };
     begin_again(x, backend, settings, &mut upstream);
     Some(upstream)
@@ -297,7 +299,7 @@ async fn open(
         let opened = shared(x, backend, (stream, ends, opened), key);
         return begin_shared(client, x, backend, opened, settings.speaks_fcgi);
     }
-    Ok(Upstream::H1(Box::new(Connection {
+    Ok(Upstream::Socket(Box::new(Connection {
         socket: Socket::new(stream),
         key,
         uses: 1,
@@ -321,12 +323,14 @@ fn begin_shared(
     let prepared = worker.proxy(backend.index);
     if !is_fcgi {
         let held = worker.local(backend.index).held.clone();
-        return Ok(Upstream::H2(worker.carriers.begin(opened, held, &prepared.h2.back)));
+        let request = worker.carriers.begin(opened, held, &prepared.h2.back);
+        return Ok(Upstream::Stream(Request::H2(request)));
     }
     // The configuration has seen to both.
     let Some(app) = backend.fcgi.as_ref().filter(|_| x.txn.is_http) else { return Err(Fault::Internal) };
     let config = fcgi_config(app, prepared.response_options.clone());
-    Ok(Upstream::Fcgi(worker.applications.begin(opened, config, say(worker, app))))
+    let request = worker.applications.begin(opened, config, say(worker, app));
+    Ok(Upstream::Stream(Request::Fcgi(request)))
 }
 
 /// What an application's section says of connections to it.

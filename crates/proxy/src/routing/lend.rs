@@ -49,8 +49,8 @@ pub async fn take(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) -> 
     let mut idle = worker.pools.take(&local, ask);
     if idle.is_none() && has_idle_elsewhere(&worker, &local, ask) {
         idle = match take_over(&worker, &local, ask, false).await {
-            Some(Upstream::H1(connection)) => Some(connection),
-            _ => None,
+            Some(Upstream::Socket(connection)) => Some(connection),
+            Some(Upstream::Stream(_)) | None => None,
         };
     }
     let mut connection = idle?;

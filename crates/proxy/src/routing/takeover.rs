@@ -12,7 +12,7 @@ use crate::flow::Socket;
 use crate::server::h1::Connection;
 use crate::server::local::LocalServer;
 use crate::server::pool::Ask;
-use crate::server::{self, Upstream};
+use crate::server::{self, Request, Upstream};
 use crate::worker::Worker;
 
 /// Whether another worker of the group may have an idle connection for this request. One that
@@ -87,7 +87,7 @@ pub(crate) async fn take_over(
         }
         match receive.await {
             Ok(Taken::H1(handed)) => {
-                return Some(Upstream::H1(Box::new(Connection {
+                return Some(Upstream::Socket(Box::new(Connection {
                     socket: Socket::new(Stream::attach(handed.stream)),
                     key: key.into(),
                     uses: handed.uses,
@@ -100,7 +100,8 @@ pub(crate) async fn take_over(
             }
             Ok(Taken::H2(handed)) => {
                 let backend = worker.local(settings.backend).held.clone();
-                return Some(Upstream::H2(worker.carriers.take_in(*handed, key, backend, settings)));
+                let request = worker.carriers.take_in(*handed, key, backend, settings);
+                return Some(Upstream::Stream(Request::H2(request)));
             }
             // It had none, or lost it meanwhile.
             Err(_) => {}

@@ -12,33 +12,54 @@ use runtime::usage::Measured;
 use runtime::watchdog::{self, Task};
 use runtime::{Boxed, Boxes};
 
-use crate::client::Client;
+use crate::client::{Client, Connection};
 use crate::exchange::{Arrival, Next};
+
+/// Serves requests: the steps of [`http`](super::http), with the type of their future.
+pub(crate) trait Serve {
+    /// Serves one request; returns its client.
+    type Exchange: Future<Output = (Boxed<Client>, Next)>;
+
+    /// Begins to serve the next request of `client`.
+    fn serve(&self, client: Boxed<Client>, arrival: Arrival) -> Self::Exchange;
+}
+
+impl<M, F> Serve for M
+where
+    M: Fn(Boxed<Client>, Arrival) -> F,
+    F: Future<Output = (Boxed<Client>, Next)>,
+{
+    type Exchange = F;
+
+    #[inline]
+    fn serve(&self, client: Boxed<Client>, arrival: Arrival) -> F {
+        self(client, arrival)
+    }
+}
+
+/// A box for the future of a request.
+type Slot<F> = Pin<Box<Option<F>>>;
 
 /// Boxes for the futures of requests in progress: as many as requests ever ran at once on this
 /// worker.
-pub(crate) struct Exchanges<M, F> {
-    make: M,
-    free: RefCell<Vec<Pin<Box<Option<F>>>>>,
+pub(crate) struct Exchanges<S: Serve> {
+    server: S,
+    free: RefCell<Vec<Slot<S::Exchange>>>,
     /// How many boxes were made.
     made: Cell<usize>,
     /// For the clients of streams, which are as many; that of a connection has a box of its own.
     clients: Boxes<Client>,
 }
 
-impl<M, F> Exchanges<M, F>
-where
-    M: Fn(Boxed<Client>, Arrival) -> F,
-    F: Future<Output = (Boxed<Client>, Next)>,
-{
-    pub(super) fn new(make: M) -> Self {
-        Self { make, free: RefCell::new(Vec::new()), made: Cell::new(0), clients: Boxes::default() }
+impl<S: Serve> Exchanges<S> {
+    pub(super) fn new(server: S) -> Self {
+        Self { server, free: RefCell::new(Vec::new()), made: Cell::new(0), clients: Boxes::default() }
     }
 
     /// What `show pools` tells of the boxes.
     pub(super) fn pool(&self) -> Pool {
         let free = self.free.borrow().len();
-        Pool { name: "exchange", size: size_of::<Option<F>>(), allocated: self.made.get(), free }
+        Pool { name: "exchange", size: size_of::<Option<S::Exchange>>(), allocated: self.made.get(), free }
     }
 
     /// What `show pools` tells of the boxes of streams.
@@ -50,45 +71,45 @@ where
     // Begins before it is awaited: a connection at rest has the room of this future too.
     pub(super) fn run(
         &self,
-        connection: Boxed<Client>,
+        connection: Connection,
         arrival: Arrival,
-    ) -> impl Future<Output = (Boxed<Client>, Next)> {
-        let mut running = self.begin(connection, arrival);
+    ) -> impl Future<Output = (Connection, Next)> {
+        let mut running = self.begin(connection.into_client(), arrival);
         async move {
-            let result = poll_fn(|context| running.poll(context)).await;
+            let (client, next) = poll_fn(|context| running.poll(context)).await;
             self.end(running);
-            result
+            (Connection::of_client(client), next)
         }
     }
 
     /// Begins with a request, in a box that is free.
     #[inline]
-    pub(super) fn begin(&self, connection: Boxed<Client>, arrival: Arrival) -> Running<F> {
+    pub(super) fn begin(&self, client: Boxed<Client>, arrival: Arrival) -> Running<S::Exchange> {
         let mut slot = self.free.borrow_mut().pop().unwrap_or_else(|| {
             self.made.set(self.made.get() + 1);
             Box::pin(None)
         });
-        let task = task_of(&connection);
-        slot.set(Some((self.make)(connection, arrival)));
+        let task = task_of(&client);
+        slot.set(Some(self.server.serve(client, arrival)));
         // Boxed for the same reason.
         let measure = profile::measures().then(|| Box::new(Measured::new("exchange")));
         Running { slot, task, measure }
     }
 
     /// As [`begin`](Self::begin), with one stream of a connection as the client.
-    pub(super) fn begin_stream(&self, client: Client, arrival: Arrival) -> Running<F> {
+    pub(super) fn begin_stream(&self, client: Client, arrival: Arrival) -> Running<S::Exchange> {
         self.begin(self.clients.put(client), arrival)
     }
 
     /// Takes back the boxes of a stream that is over.
-    pub(super) fn end_stream(&self, client: Boxed<Client>, running: Running<F>) {
+    pub(super) fn end_stream(&self, client: Boxed<Client>, running: Running<S::Exchange>) {
         self.clients.take_back(client);
         self.end(running);
     }
 
     /// Takes the box back.
     #[inline]
-    pub(super) fn end(&self, running: Running<F>) {
+    pub(super) fn end(&self, running: Running<S::Exchange>) {
         let mut slot = running.slot;
         slot.set(None);
         self.free.borrow_mut().push(slot);
@@ -97,7 +118,7 @@ where
 
 /// A request in progress.
 pub(super) struct Running<F> {
-    slot: Pin<Box<Option<F>>>,
+    slot: Slot<F>,
     task: Task,
     measure: Option<Box<Measured>>,
 }

@@ -11,25 +11,25 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use base::clock::WallTime;
-use h2::{Code, Event, Key, Phase, Role};
-use net::Stream as Socket;
+use h2::{Key, Role};
 use plan::global::LogErrors;
-use runtime::{Boxed, timer, turns};
+use runtime::{timer, turns};
 use sample::track::{self, Trackers};
 use sample::{Cause, ConnectionError, Endpoint};
 use state::counters::Multiplexed;
 use state::sessions::{self, Activity};
 
-use super::boxes::{Exchanges, Running};
+use super::boxes::{Exchanges, Running, Serve};
 use super::connection_deadline::{ConnectionDeadline, Turn};
 use super::ready::{Ready, Slot};
 use super::share::{Share, moderate};
 use super::stopping::{self, Told};
-use crate::client::{Client, Downstream, handshake};
-use crate::exchange::{Arrival, Exchange, Next, report};
+use crate::client::{self, Client, handshake};
+use crate::exchange::{Arrival, Exchange, report};
 use crate::glitch;
 use crate::observe;
-use crate::stream::{Connection, Engine, Ping, Reader, Received, Stream, Wish};
+use crate::stream::h2::{Connection, Engine, Stream};
+use crate::stream::{Driver as _, Notice, Ping, Reader, Received, Wish};
 
 /// How many streams are polled before what they left is sent.
 const STREAMS_A_TURN: usize = 64;
@@ -62,14 +62,14 @@ enum End {
 }
 
 /// A connection and its streams.
-struct Front<M, F> {
-    /// The connection's own part as a client: its socket, its deadline, its entry in the register.
-    root: Boxed<Client>,
+struct Front<S: Serve> {
+    /// The client's connection, with its socket.
+    root: client::Connection,
     connection: Rc<Connection>,
-    exchanges: Rc<Exchanges<M, F>>,
+    exchanges: Rc<Exchanges<S>>,
     reader: Reader,
     /// By the number of the stream's key.
-    streams: Vec<Place<F>>,
+    streams: Vec<Place<S::Exchange>>,
     ready: Arc<Ready>,
     /// How many streams are being served.
     open: usize,
@@ -98,14 +98,10 @@ struct Place<F> {
 /// Serves the streams of `client`'s connection until it ends. What came as early data waits until the
 /// handshake is over: no stream may be one that somebody else has sent once more (RFC 8470, 3).
 #[allow(clippy::manual_async_fn, reason = "it would hold its arguments twice")]
-pub(crate) fn serve<M, F>(
-    mut client: Boxed<Client>,
-    exchanges: Rc<Exchanges<M, F>>,
-) -> impl Future<Output = ()>
-where
-    M: Fn(Boxed<Client>, Arrival) -> F,
-    F: Future<Output = (Boxed<Client>, Next)>,
-{
+pub(crate) fn serve<S: Serve>(
+    mut client: client::Connection,
+    exchanges: Rc<Exchanges<S>>,
+) -> impl Future<Output = ()> {
     async move {
         if client.side.is_early() && !Box::pin(client.settle()).await {
             return;
@@ -120,10 +116,7 @@ where
             let engine = Engine::new(Role::Server, own.as_ref().unwrap_or(config));
             (share, Connection::new(engine, client.side.descriptor(), client.side.tls().is_some()))
         };
-        let reader = match &mut client.side {
-            Downstream::H1(socket) => Reader::new(socket.input.take()),
-            Downstream::H2(_) => Reader::default(),
-        };
+        let reader = Reader::new(client.socket().input.take());
         go_on(client, exchanges, connection, reader).await;
         drop(share);
     }
@@ -131,16 +124,12 @@ where
 
 /// The same for a connection that began already. Its arguments are moved into the future once:
 /// each further copy would be memory of every idle connection.
-pub(super) fn go_on<M, F>(
-    client: Boxed<Client>,
-    exchanges: Rc<Exchanges<M, F>>,
+pub(super) fn go_on<S: Serve>(
+    client: client::Connection,
+    exchanges: Rc<Exchanges<S>>,
     connection: Rc<Connection>,
     reader: Reader,
-) -> impl Future<Output = ()>
-where
-    M: Fn(Boxed<Client>, Arrival) -> F,
-    F: Future<Output = (Boxed<Client>, Next)>,
-{
+) -> impl Future<Output = ()> {
     let ping = handshake::bind(&client).and_then(|bind| bind.idle_ping);
     let front = Front {
         root: client,
@@ -161,11 +150,7 @@ where
     front.run()
 }
 
-impl<M, F> Front<M, F>
-where
-    M: Fn(Boxed<Client>, Arrival) -> F,
-    F: Future<Output = (Boxed<Client>, Next)>,
-{
+impl<S: Serve> Front<S> {
     #[allow(clippy::manual_async_fn, reason = "it would hold itself twice")]
     fn run(mut self) -> impl Future<Output = ()> {
         async move {
@@ -229,13 +214,6 @@ where
         &self.root.frontend.state.frontend.mine().h2
     }
 
-    fn socket(&mut self) -> Result<&mut Socket, End> {
-        match &mut self.root.side {
-            Downstream::H1(socket) => Ok(&mut socket.stream),
-            Downstream::H2(_) => Err(End::Failed),
-        }
-    }
-
     /// Reads once, and deals with what came; whether anything did.
     fn receive(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
         if self.is_ended {
@@ -243,9 +221,8 @@ where
         }
         let busy_from = self.root.worker.shared.plan.global.tune.glitches.cpu_usage;
         let connection = self.connection.clone();
-        let Downstream::H1(socket) = &mut self.root.side else { return Err(End::Failed) };
-        let busy = || glitch::is_busy(busy_from);
-        match self.reader.receive(&connection, &mut socket.stream, context, busy) {
+        let socket = &mut self.root.socket().stream;
+        match self.reader.receive(&connection, socket, context, || glitch::is_busy(busy_from)) {
             Ok(Received::Nothing) => return Ok(false),
             Ok(Received::Bytes) => {}
             Ok(Received::End) => {
@@ -259,8 +236,8 @@ where
             }
         }
         let outcome = loop {
-            match self.reader.next(&connection) {
-                Ok(Some(event)) => self.happen(event),
+            match self.reader.advance(&connection) {
+                Ok(Some(notice)) => self.heed(notice),
                 Ok(None) => break Ok(true),
                 Err(why) => {
                     observe::protocol_broken(&self.root, &why);
@@ -284,19 +261,12 @@ where
         }
     }
 
-    fn happen(&mut self, event: Event) {
-        let connection = &self.connection;
-        match event {
-            Event::Head { key, end, .. } => self.start(key, end),
-            Event::Data { key, range, end } => self.reader.put(connection, key, range, end),
-            Event::Trailers { key } => {
-                let mut engine = connection.engine.borrow_mut();
-                connection.put_end(key, Some(engine.head_mut()));
-            }
-            Event::End { key } => connection.put_end(key, None),
-            Event::Reset { key, code, .. } => connection.put_reset(key, code, false),
-            Event::Refused { .. } => tell(&self.root, LogErrors::Stream),
-            Event::Goaway { .. } | Event::Settings | Event::Pong => {}
+    fn heed(&mut self, notice: Notice<Key>) {
+        match notice {
+            Notice::Head { key, end } => self.start(key, end),
+            Notice::Refused => tell(&self.root, LogErrors::Stream),
+            // We open no streams, and clients write to no logs.
+            Notice::GoingAway | Notice::Settings | Notice::Message => {}
         }
     }
 
@@ -360,7 +330,7 @@ where
         if wish == Wish::default() {
             return Ok(());
         }
-        let socket = self.socket()?;
+        let socket = &mut self.root.socket().stream;
         if let Some(tos) = wish.tos {
             socket.set_tos(tos);
         }
@@ -381,10 +351,10 @@ where
         let may_stay = !self.is_outdated && self.root.may_stay();
         if !may_stay && !self.is_leaving {
             self.is_leaving = true;
-            self.connection.engine.borrow_mut().shutdown(Phase::Announce);
+            self.connection.shutdown();
         }
         let connection = self.connection.clone();
-        connection.send(self.socket()?, context).map_err(|_| End::Failed)
+        connection.send(&mut self.root.socket().stream, context).map_err(|_| End::Failed)
     }
 
     /// Sets the connection's deadline after a turn.
@@ -457,7 +427,7 @@ where
     /// Ends the connection: its streams first, each with its own log line.
     async fn conclude(&mut self, end: End) {
         if end == End::Late || end == End::Killed {
-            self.connection.engine.borrow_mut().close(Code::NoError);
+            self.connection.close(None);
         }
         self.connection.put_end_of_all();
         poll_fn(|context| {

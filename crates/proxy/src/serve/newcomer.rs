@@ -11,7 +11,8 @@ use runtime::datagrams::Receiver;
 use runtime::worker::Load;
 
 use super::slots::Slot;
-use crate::stream::{Connection, Reader};
+use crate::stream::Reader;
+use crate::stream::h2::Connection;
 use crate::worker::{self, Worker};
 
 /// Starts to serve, as a worker of the plan that the numbers in [`Incoming`] belong to.

@@ -31,7 +31,8 @@ use super::newcomer::{self, Dialled, Incoming};
 use super::reversal::Reversal;
 use super::slots::{Kept, PAUSE, Slot};
 use crate::log::Line;
-use crate::stream::{Connection, Engine, Reader};
+use crate::stream::Reader;
+use crate::stream::h2::{Connection, Engine};
 use crate::worker::Worker;
 
 /// Why none was opened.

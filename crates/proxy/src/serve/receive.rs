@@ -8,12 +8,11 @@ use std::task::Poll;
 
 use plan::Proxy;
 use plan::log::{HostStrategy, LogForward};
-use runtime::Boxed;
 use runtime::timer::now_ms;
 use sample::Endpoint;
 use state::sessions::Activity;
 
-use crate::client::Client;
+use crate::client::Connection;
 use crate::log::header::Origin;
 use crate::log::syslog;
 use crate::worker::Worker;
@@ -23,7 +22,7 @@ const DIGITS: usize = 10;
 
 /// Receives from a stream until it ends, idles for `timeout client`, or breaks the rules of its
 /// framing.
-pub(crate) async fn stream(mut connection: Boxed<Client>) {
+pub(crate) async fn stream(mut connection: Connection) {
     let proxy = connection.frontend.clone();
     let Some(forward) = &proxy.log_forward else { return };
     let allowed = proxy.timeouts.client;
@@ -54,12 +53,11 @@ pub(crate) async fn stream(mut connection: Boxed<Client>) {
 
 /// Forwards the messages that are whole; the rest of a stream that `ended` is one too. `false` when
 /// the framing is broken or a message too long.
-fn take_messages(connection: &mut Client, proxy: &Proxy, forward: &LogForward, ended: bool) -> bool {
+fn take_messages(connection: &mut Connection, proxy: &Proxy, forward: &LogForward, ended: bool) -> bool {
     let peer = address(&connection.session.source());
     let worker = connection.worker.clone();
     loop {
-        let Some(socket) = connection.side.socket() else { return false };
-        let input = socket.input();
+        let input = connection.socket().input();
         let bytes = input.filled();
         let full = input.room_len() == 0;
         let frame = match next_frame(bytes, forward.only_lines) {

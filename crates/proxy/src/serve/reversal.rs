@@ -6,11 +6,12 @@
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use h2::{Closed, Event};
+use h2::Closed;
 use net::Stream as Socket;
 
 use crate::glitch;
-use crate::stream::{Connection, Reader, Received};
+use crate::stream::h2::Connection;
+use crate::stream::{Driver as _, Event, Reader, Received};
 
 /// Why a connection is not reversed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use ::h2::{Event, Role};
+use ::h2::Role;
 use net::Stream as Socket;
 use runtime::trace::{self, Source};
 use runtime::{Local, turns};
@@ -22,10 +22,11 @@ use super::h2::{Give, Handed, Held, Http2, Multiplexed, Request};
 use super::local::LocalServer;
 use super::open::Open;
 use super::pool::Ask;
-use super::sharing::{Carrier, Idle, List, Opened, poll_preamble};
+use super::sharing::{Carrier, Idle, List, Opened, send};
 use crate::glitch;
 use crate::points;
-use crate::stream::{Engine, Ping, Reader, Received};
+use crate::stream::h2::Engine;
+use crate::stream::{Driver as _, Failure, Notice, Ping, Reader, Received};
 
 /// A connection that stands already, with nothing outstanding on it.
 pub(crate) struct Standing {
@@ -178,8 +179,8 @@ async fn run(
                 Ok(received) => received,
                 Err(end) => return Poll::Ready(end),
             };
-            if let Err(end) = send(&shared, &mut socket, &mut preamble, context) {
-                return Poll::Ready(end);
+            if send(&shared.connection, &mut socket, &mut preamble, context).is_err() {
+                return Poll::Ready(End::Socket);
             }
             if trace::is_on(Source::H2) {
                 tell_frames(&shared);
@@ -204,8 +205,8 @@ async fn run(
             if ping.poll_silence(&shared.connection, context).is_ready() {
                 return Poll::Ready(End::Socket);
             }
-            if let Err(end) = send(&shared, &mut socket, &mut preamble, context) {
-                return Poll::Ready(end);
+            if send(&shared.connection, &mut socket, &mut preamble, context).is_err() {
+                return Poll::Ready(End::Socket);
             }
         }
         if shared.own.leaves_to.borrow().is_some() {
@@ -233,7 +234,7 @@ async fn run(
     if matches!(end, End::Protocol | End::Agreed) {
         // GOAWAY, if there is one; a socket that takes nothing does without.
         poll_fn(|context| {
-            let _ = send(&shared, &mut socket, &mut preamble, context);
+            let _ = send(&shared.connection, &mut socket, &mut preamble, context);
             Poll::Ready(())
         })
         .await;
@@ -281,60 +282,28 @@ fn receive(
     busy_from: u8,
     context: &mut Context<'_>,
 ) -> Result<bool, End> {
-    match reader.receive(&shared.connection, socket, context, || glitch::is_busy(busy_from)) {
-        Ok(Received::Nothing) => return Ok(false),
-        Ok(Received::Bytes) => {}
-        Ok(Received::End) | Err(_) => return Err(End::Socket),
-    }
-    let outcome = loop {
-        match reader.next(&shared.connection) {
-            Ok(Some(event)) => {
-                happen(shared, event, reader);
-                if shared.connection.is_crowded() {
-                    reader.pause();
-                    break Ok(true);
-                }
-            }
-            Ok(None) => break Ok(true),
-            Err(_) => break Err(End::Protocol),
-        }
-    };
-    shared.connection.count(shared.counters());
-    outcome
-}
-
-fn happen(shared: &Multiplexed, event: Event, reader: &mut Reader) {
     let connection = &shared.connection;
-    match event {
-        Event::Head { key, end, .. } => {
+    let busy = || glitch::is_busy(busy_from);
+    let taken = reader.take_in(connection, socket, context, busy, |notice| match notice {
+        Notice::Head { key, end } => {
             connection.put_head(key);
             if end {
                 connection.put_end(key, None);
             }
         }
-        Event::Data { key, range, end } => reader.put(connection, key, range, end),
-        Event::Trailers { key } => connection.put_end(key, Some(connection.engine.borrow_mut().head_mut())),
-        Event::End { key } => connection.put_end(key, None),
-        Event::Reset { key, code, by } => connection.put_reset(key, code, by.is_unprocessed(code)),
-        Event::Goaway { .. } => shared.is_leaving.set(true),
-        Event::Settings => {
+        Notice::GoingAway => shared.is_leaving.set(true),
+        Notice::Settings => {
             shared.own.is_settled.set(true);
             shared.own.unsettled.take().iter().for_each(Waker::wake_by_ref);
         }
-        Event::Refused { .. } | Event::Pong => {}
+        // Servers open no streams, and write to no logs.
+        Notice::Refused | Notice::Message => {}
+    });
+    connection.count(shared.counters());
+    match taken {
+        Ok(Received::Nothing) => Ok(false),
+        Ok(Received::Bytes) => Ok(true),
+        Ok(Received::End) | Err(Failure::Socket) => Err(End::Socket),
+        Err(Failure::Protocol) => Err(End::Protocol),
     }
-}
-
-/// Sends what is in the output, as much as the socket takes.
-fn send(
-    shared: &Multiplexed,
-    socket: &mut Socket,
-    preamble: &mut Vec<u8>,
-    context: &mut Context<'_>,
-) -> Result<(), End> {
-    match poll_preamble(socket, preamble, context) {
-        Poll::Pending => return Ok(()),
-        Poll::Ready(sent) => sent.map_err(|_| End::Socket)?,
-    }
-    shared.connection.send(socket, context).map(drop).map_err(|_| End::Socket)
 }

@@ -17,8 +17,8 @@ use state::counters::Multiplexed as Counters;
 
 use super::h1::NoHead;
 use super::sharing::{Carrier, Own, Share};
-use crate::flow::{Sink, Source};
-use crate::stream::{self, Engine, Stream};
+use crate::stream;
+use crate::stream::h2::{Engine, Stream};
 
 /// The scheme of requests whose target tells none, as HAProxy says it whatever is spoken.
 const SCHEME: Scheme = Scheme::Https;
@@ -140,6 +140,16 @@ impl Request {
         self.carrier.connection.engine.borrow().glitches()
     }
 
+    /// As [`send_head`](Self::send_head), of a request with a body of this `length`, which has ended if
+    /// `ends`. An upgrade with a body cannot be expressed in HTTP/2.
+    pub(crate) fn start(&mut self, head: &Head, length: BodyLength, ends: bool) {
+        if head.has_upgrade() && length != BodyLength::None {
+            return self.refuse();
+        }
+        let is_tunnel = head.has_upgrade() || head.method_id() == Method::Connect;
+        self.send_head(head, ends && !is_tunnel);
+    }
+
     /// Opens the stream with the head of the request; with `ends` nothing follows. A head that cannot
     /// be sent yet is held ([`poll_open`](Self::poll_open)). If the connection takes no more streams,
     /// [`poll_head`](Self::poll_head) returns the error.
@@ -201,18 +211,8 @@ impl Request {
 
     /// The request cannot be said in HTTP/2: an upgrade with a body, or one of a server that knows of
     /// none.
-    pub(crate) fn refuse(&mut self) {
+    fn refuse(&mut self) {
         self.is_unspeakable = true;
-    }
-
-    /// Where the body of the response comes from.
-    pub(crate) fn source(&mut self) -> Source<'_> {
-        self.share.stream.as_mut().map_or(Source::Gone, Source::H2)
-    }
-
-    /// Where the body of the request goes.
-    pub(crate) fn sink(&mut self) -> Sink<'_> {
-        self.share.stream.as_mut().map_or(Sink::Gone, Sink::H2)
     }
 
     /// Leaves some of the request's body to be sent, which ends with all of it.
@@ -230,14 +230,14 @@ impl Request {
     /// Forgets what was received.
     pub(crate) fn drain(&mut self) {
         if let Some(stream) = &mut self.share.stream {
-            stream.input = None;
+            *stream.input_slot() = None;
         }
     }
 
     /// Has the server told that nobody waits for the rest.
     pub(crate) fn cancel(&mut self) {
         if let Some(stream) = &mut self.stream {
-            stream.set_code(::h2::Code::Cancel);
+            stream.set_reset(stream::Reset::Cancelled);
         }
     }
 

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use net::Stream as Socket;
 use runtime::timer::{Timer, now_ms};
@@ -21,8 +21,8 @@ use super::h1::Key;
 use super::local::LocalServer;
 use super::open::Open;
 use super::pool::Ask;
-use crate::flow::{Flow, FlowError};
-use crate::stream::{Buffered, Connection, Protocol, Stream};
+use crate::flow::{Flow, FlowError, Sink, Source};
+use crate::stream::{Any, Connection, Protocol};
 
 /// What is known of a connection when it is opened.
 pub(crate) struct Opened {
@@ -168,15 +168,17 @@ impl<E: Protocol, X: Own> List<E, X> {
 }
 
 /// What a request has of a connection.
-pub(crate) struct Share<E: Protocol, X> {
+///
+/// `S` is the stream: [`Any`] for HTTP messages.
+pub(crate) struct Share<E: Protocol, X, S = Any> {
     pub(super) carrier: Rc<Carrier<E, X>>,
     /// Its stream, once its head was sent.
-    pub(super) stream: Option<Stream<E>>,
+    pub(super) stream: Option<S>,
     /// Which of its connection's requests it is.
     uses: u32,
 }
 
-impl<E: Protocol, X> Share<E, X> {
+impl<E: Protocol, X, S> Share<E, X, S> {
     /// One that has not begun yet.
     pub(super) fn new(carrier: Rc<Carrier<E, X>>) -> Self {
         carrier.waiting.set(carrier.waiting.get() + 1);
@@ -186,9 +188,9 @@ impl<E: Protocol, X> Share<E, X> {
     }
 
     /// It has begun.
-    pub(super) fn begin(&mut self, stream: Stream<E>) {
+    pub(super) fn begin(&mut self, stream: impl Into<S>) {
         self.carrier.waiting.set(self.carrier.waiting.get() - 1);
-        self.stream = Some(stream);
+        self.stream = Some(stream.into());
     }
 
     /// Where it leads.
@@ -211,20 +213,32 @@ impl<E: Protocol, X> Share<E, X> {
         self.carrier.tls.as_ref()
     }
 
-    /// What its stream is known as.
-    pub(crate) fn facts(&self) -> StreamFacts {
-        let none = StreamFacts { id: 0, open: 0, most: 0, reset: None };
-        self.stream.as_ref().map_or(none, Stream::facts)
-    }
-
     /// The kernel's number of its connection.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.carrier.connection.descriptor
     }
+}
+
+impl<E: Protocol, X> Share<E, X> {
+    /// Number, limits, and the code of a reset of its stream.
+    pub(crate) fn facts(&self) -> StreamFacts {
+        let none = StreamFacts { id: 0, open: 0, most: 0, reset: None };
+        self.stream.as_ref().map_or(none, Any::facts)
+    }
+
+    /// The source of the response's body.
+    pub(crate) fn source(&mut self) -> Source<'_> {
+        self.stream.as_mut().map_or(Source::Gone, Source::Stream)
+    }
+
+    /// The sink of the request's body.
+    pub(crate) fn sink(&mut self) -> Sink<'_> {
+        self.stream.as_mut().map_or(Sink::Gone, Sink::Stream)
+    }
 
     /// The buffer of what was received, where there is a stream.
     pub(crate) fn input(&mut self) -> Option<&mut Buffer> {
-        self.stream.as_mut().map(Stream::input)
+        self.stream.as_mut().map(Any::input)
     }
 
     /// Receives more of the response's body: 0 at its end.
@@ -243,27 +257,27 @@ impl<E: Protocol, X> Share<E, X> {
     /// # Errors
     /// None that a body could bring.
     pub(crate) fn admit(&mut self, flow: &mut Flow) -> Result<(), FlowError> {
-        let input = self.stream.as_mut().and_then(|stream| stream.input.as_mut());
+        let input = self.stream.as_mut().and_then(|stream| stream.input_slot().as_mut());
         input.map_or(Ok(()), |input| flow.admit(input))
     }
 
     /// What was received and nobody has taken yet.
     pub(crate) fn received(&self) -> &[u8] {
-        self.stream.as_ref().map_or(&[][..], Stream::received)
+        self.stream.as_ref().map_or(&[][..], Any::received)
     }
 
     /// Whether the rest of the response is empty, without trailers.
     pub(crate) fn has_no_rest(&self) -> bool {
-        self.stream.as_ref().is_none_or(Stream::has_no_rest)
+        self.stream.as_ref().is_none_or(Any::has_no_rest)
     }
 
     /// Whether all of the response has come, and lies in what was received.
     pub(crate) fn is_ended(&self) -> bool {
-        self.stream.as_ref().is_none_or(Stream::is_ended)
+        self.stream.as_ref().is_none_or(Any::is_ended)
     }
 }
 
-impl<E: Protocol, X> Drop for Share<E, X> {
+impl<E: Protocol, X, S> Drop for Share<E, X, S> {
     fn drop(&mut self) {
         if self.stream.is_none() {
             self.carrier.waiting.set(self.carrier.waiting.get().saturating_sub(1));
@@ -273,54 +287,25 @@ impl<E: Protocol, X> Drop for Share<E, X> {
     }
 }
 
-/// Sends what goes out before anything else; ready once all of it has left.
+/// Sends the `preamble`, then as much of the output as the socket takes.
 ///
 /// # Errors
-/// The socket's.
-pub(super) fn poll_preamble(
-    socket: &mut Socket,
-    preamble: &mut Vec<u8>,
-    context: &mut Context<'_>,
-) -> Poll<io::Result<()>> {
-    while !preamble.is_empty() {
-        match ready!(socket.poll_write(context, preamble))? {
-            0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-            n => drop(preamble.drain(..n)),
-        }
-    }
-    Poll::Ready(Ok(()))
-}
-
-/// Sends what goes out before anything else and what is in the output, as much as the socket takes.
-///
-/// # Errors
-/// The socket's, but for that of the output: what the server said before it closed is read first.
-pub(super) fn send<E: Buffered>(
+/// As [`Protocol::send`].
+pub(super) fn send<E: Protocol>(
     connection: &Connection<E>,
     socket: &mut Socket,
     preamble: &mut Vec<u8>,
     context: &mut Context<'_>,
 ) -> io::Result<()> {
-    match poll_preamble(socket, preamble, context) {
-        Poll::Pending => return Ok(()),
-        Poll::Ready(sent) => sent?,
-    }
-    let mut engine = connection.engine.borrow_mut();
-    while !engine.output().is_empty() {
-        match socket.poll_write(context, engine.output()) {
+    while !preamble.is_empty() {
+        match socket.poll_write(context, preamble) {
             Poll::Pending => return Ok(()),
-            Poll::Ready(Ok(n)) if n > 0 => engine.sent(n),
-            Poll::Ready(_) => {
-                let left = engine.pending();
-                engine.sent(left);
-                return Ok(());
-            }
+            Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+            Poll::Ready(Ok(n)) => drop(preamble.drain(..n)),
+            Poll::Ready(Err(error)) => return Err(error),
         }
     }
-    match socket.poll_flush(context) {
-        Poll::Ready(flushed) => flushed,
-        Poll::Pending => Ok(()),
-    }
+    connection.send(socket, context).map(drop)
 }
 
 /// Steps in a row before others of the worker have their turn.

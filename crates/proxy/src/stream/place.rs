@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::task::{Poll, Waker};
 
-use h2::Code;
 use http::{ErrorKind, Head};
 use runtime::{Buffer, buffer};
+
+use super::Reset;
 
 /// Heads of one stream that may wait for their request. They are subject to no window, so beyond this
 /// number the connection is not read until the request has taken one.
@@ -47,7 +48,7 @@ pub(super) struct Place {
     /// Whether the message has ended behind the payload.
     ended: bool,
     /// What ended the stream before its time.
-    pub(super) reset: Option<Code>,
+    pub(super) reset: Option<Reset>,
     /// What that is to who waits for a head.
     why: NoHead,
     /// Whom to wake when anything changes.
@@ -105,9 +106,9 @@ impl Place {
         self.wake();
     }
 
-    pub(super) fn put_reset(&mut self, code: Code, why: NoHead) {
+    pub(super) fn put_reset(&mut self, reset: Reset, why: NoHead) {
         if self.reset.is_none() {
-            self.reset = Some(code);
+            self.reset = Some(reset);
             self.why = why;
         }
         self.wake();

@@ -3,7 +3,6 @@
 
 use super::{Convert, row};
 use crate::args::{Arg, Args, Kind, arg, opt, text_of};
-use crate::condition::{Condition, Test};
 use crate::env::Env;
 use crate::scope::Scope;
 use crate::transaction::{Cause, Phase};
@@ -64,7 +63,7 @@ fn prepare_when(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
             if acl.starts_with('!') {
                 return Err(format!("there is no ACL `{acl}`; write `when(!acl,…)` for the opposite"));
             }
-            Arg::Condition(Box::new(Condition::of_names(std::iter::once(acl), scope)?))
+            Arg::Predicate(scope.names.predicate(vec![acl], scope)?)
         }
         _ => Arg::Missing,
     };
@@ -87,7 +86,7 @@ fn when<'a>(value: Value<'a>, args: &'a Args, env: &'a Env<'a>) -> Option<Value<
     let answered_here = transaction.is_some_and(|transaction| transaction.service.is_some());
     let holds = match CONDITIONS.get(args.int(0)? as usize).copied()? {
         "acl" => match args.get(2) {
-            Arg::Condition(condition) => condition.eval(env) == Test::Yes,
+            Arg::Predicate(predicate) => predicate.holds(env),
             _ => false,
         },
         "error" => failed,

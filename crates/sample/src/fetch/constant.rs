@@ -93,8 +93,8 @@ fn var<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>
 }
 
 fn acl<'a>(env: &'a Env<'a>, args: &'a Args, _: &mut Cursor) -> Option<Value<'a>> {
-    let Arg::Condition(condition) = args.get(0) else { return None };
-    Some(Value::Bool(condition.eval(env) == crate::condition::Test::Yes))
+    let Arg::Predicate(predicate) = args.get(0) else { return None };
+    Some(Value::Bool(predicate.holds(env)))
 }
 
 fn prepare_acl(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
@@ -102,8 +102,8 @@ fn prepare_acl(args: &mut Vec<Arg>, scope: &Scope<'_>) -> Result<(), String> {
         Arg::Bytes(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         _ => None,
     });
-    let condition = crate::condition::Condition::of_names(names, scope)?;
-    *args = vec![Arg::Condition(Box::new(condition))];
+    let predicate = scope.names.predicate(names.collect(), scope)?;
+    *args = vec![Arg::Predicate(predicate)];
     Ok(())
 }
 

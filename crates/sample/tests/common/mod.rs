@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use diag::Span;
 use runtime::Local;
-use sample::acl::Acls;
+use sample::Acls;
 use sample::auth::{Password, Userlist};
 use sample::pattern::PatternSets;
 use sample::vars::Variables;
@@ -77,6 +77,14 @@ pub struct World {
 }
 
 impl Names for World {
+    fn predicate(
+        &self,
+        names: Vec<String>,
+        scope: &Scope<'_>,
+    ) -> Result<Box<dyn sample::named_acls::Predicate>, String> {
+        Ok(Box::new(Condition::of_names(names.into_iter(), scope)?))
+    }
+
     fn backend(&self, name: &str) -> Option<Arc<Proxy>> {
         (name == "be").then(|| Arc::clone(&self.backend))
     }

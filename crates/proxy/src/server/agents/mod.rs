@@ -30,7 +30,7 @@ pub(crate) struct Agents(List<Engine, ()>);
 
 /// A question's share of a connection.
 pub(crate) struct Question {
-    share: Share<Engine, ()>,
+    share: Share<Engine, (), Stream>,
     /// Whether the connection stood idle before, and may have ended without our knowing.
     is_reused: bool,
     /// The number of its stream, 0 before it is asked.
@@ -100,7 +100,7 @@ impl Question {
 
     /// The answer, once it is there.
     pub(crate) fn answer(&self) -> &[u8] {
-        self.share.received()
+        self.share.stream.as_ref().map_or(&[][..], Stream::received)
     }
 
     /// Questions asked over its connection so far, this one included.

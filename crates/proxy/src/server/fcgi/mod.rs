@@ -19,7 +19,6 @@ use super::h1::{NoHead, Refused};
 use super::local::LocalServer;
 use super::pool::Ask;
 use super::sharing::{Carrier, List, Opened, Share};
-use crate::flow::{Sink, Source};
 use crate::stream;
 use crate::stream::fastcgi::{Engine, Stream};
 
@@ -36,8 +35,8 @@ pub(crate) struct Applications(List<Engine, ()>);
 /// A request's share of a connection.
 pub(crate) struct Request {
     share: Share<Engine, ()>,
-    /// Why it cannot be said in FastCGI.
-    refused: Option<Refused>,
+    /// The parameters to send, or why the request cannot be expressed in FastCGI.
+    parameters: Result<Option<Parameters>, Refused>,
     method: Method,
 }
 
@@ -88,31 +87,32 @@ impl Applications {
 
 impl Request {
     fn begin(shared: Rc<Shared>) -> Box<Self> {
-        Box::new(Self { share: Share::new(shared), refused: None, method: Method::Other })
+        Box::new(Self { share: Share::new(shared), parameters: Ok(None), method: Method::Other })
     }
 
-    /// Begins the request with its parameters; with `ends` it has no body. Where that is not
-    /// possible any more, the next call tells.
-    pub(crate) fn send_head(&mut self, parameters: &Parameters, method: Method, ends: bool) {
+    /// Makes the request's `parameters` ready to be sent; whether the request can be expressed in
+    /// FastCGI. If not, [`poll_head`](Self::poll_head) returns the error.
+    pub(crate) fn prepare(
+        &mut self,
+        method: Method,
+        parameters: impl FnOnce() -> Result<Parameters, Refused>,
+    ) -> bool {
         self.method = method;
-        if let Ok(stream) = Stream::open(&self.carrier.connection, parameters, method, ends) {
+        // FastCGI has no tunnels.
+        let parameters = if method == Method::Connect { Err(Refused::Head) } else { parameters() };
+        self.parameters = parameters.map(Some);
+        self.parameters.is_ok()
+    }
+
+    /// Sends the prepared parameters; with `ends` the request has no body. If the connection takes no
+    /// more requests, [`poll_head`](Self::poll_head) returns the error.
+    pub(crate) fn start(&mut self, ends: bool) {
+        let Ok(parameters) = &mut self.parameters else { return };
+        if let Some(parameters) = parameters.take()
+            && let Ok(stream) = Stream::open(&self.share.carrier.connection, &parameters, self.method, ends)
+        {
             self.share.begin(stream);
         }
-    }
-
-    /// The request cannot be said in FastCGI.
-    pub(crate) fn refuse(&mut self, why: Refused) {
-        self.refused = Some(why);
-    }
-
-    /// Where the body of the response comes from.
-    pub(crate) fn source(&mut self) -> Source<'_> {
-        self.share.stream.as_mut().map_or(Source::Gone, Source::Fcgi)
-    }
-
-    /// Where the body of the request goes.
-    pub(crate) fn sink(&mut self) -> Sink<'_> {
-        self.share.stream.as_mut().map_or(Sink::Gone, Sink::Fcgi)
     }
 
     /// Takes the head of the response, once it is there. Its date is said where the application does
@@ -123,7 +123,8 @@ impl Request {
     pub(crate) fn poll_head(&mut self, context: &Context<'_>, head: &mut Head) -> Poll<Result<(), NoHead>> {
         let method = self.method;
         let Some(stream) = &mut self.share.stream else {
-            return Poll::Ready(Err(self.refused.map_or(NoHead::Refused, NoHead::Unspeakable)));
+            let refused = self.parameters.as_ref().err();
+            return Poll::Ready(Err(refused.map_or(NoHead::Refused, |why| NoHead::Unspeakable(*why))));
         };
         let polled = stream.poll_head(context, head).map_err(|none| match none {
             stream::NoHead::Refused => NoHead::Refused,
