@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::Poll;
 use std::time::Duration;
 
-use control::socket::session::{HandOver, Place};
-use control::{Level, SeverityOutput};
+use control::socket::session::{ClientSlot, HandOver};
+use control::{AccessLevel, SeverityOutput};
 use net::{Listener, Stream};
 use plan::Bind;
 use tokio::net::{TcpStream, UnixStream};
@@ -35,7 +35,7 @@ pub(crate) fn serve(
 
 /// The settings of a runtime socket that its connections get.
 struct Grants {
-    level: Level,
+    level: AccessLevel,
     severity: SeverityOutput,
     /// `expose-fd listeners`.
     exposes: bool,
@@ -62,7 +62,7 @@ async fn accept(
     loop {
         // Who comes when all places are taken waits in the kernel, as in HAProxy.
         let accepted = async {
-            Place::free(&common.runtime).await;
+            ClientSlot::free(&common.runtime).await;
             poll_fn(|context| listener.poll_accept(context)).await
         };
         let accepted = tokio::select! {
@@ -78,7 +78,7 @@ async fn accept(
         let exposed = grants.exposes.then(|| common.exposed.clone());
         // A client of another socket may have come first.
         let place = tokio::select! {
-            place = Place::take(common.runtime.clone()) => place,
+            place = ClientSlot::take(common.runtime.clone()) => place,
             () = stopped() => return,
         };
         tokio::task::spawn_local(converse(stream, grants.level, grants.severity, place, exposed));
@@ -88,9 +88,9 @@ async fn accept(
 /// Serves one connection to the runtime API. `exposed` are the sockets that it may ask for.
 pub(crate) async fn converse(
     stream: Stream,
-    level: Level,
+    level: AccessLevel,
     severity: SeverityOutput,
-    place: Place,
+    place: ClientSlot,
     exposed: Option<Arc<Exposed>>,
 ) {
     let connection = stream.as_fd().try_clone_to_owned();

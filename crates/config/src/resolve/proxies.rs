@@ -8,19 +8,19 @@ use plan::Bind;
 use plan::check::CheckKind;
 use plan::compression::Compression;
 use plan::fcgi::App;
-use plan::filter::{CachePlaces, Places, TraceFilter};
+use plan::filter::{CachePlaces, FilterPlaces, TraceFilter};
 use plan::log::{LogForward, Logger};
 use plan::peers::Peers;
 use plan::proxy::{
-    Capture, CookieCapture, LentToServers, Options, Proxy, RestrictNames, StateFile, StatsPage,
+    Capture, CookieCapture, LentToServers, Proxy, ProxyOptions, RestrictNames, StateFile, StatsPage,
 };
 use plan::ring::RingSettings;
 use plan::server::ServerSettings;
-use plan::spoe::{Engine, Sending};
+use plan::spoe::{Sending, SpoeEngine};
 use rules::RuleSet;
 
-use crate::draft::Kind;
-use crate::draft::settings::Settings;
+use crate::draft::SectionKind;
+use crate::draft::settings::ProxySettings;
 use crate::resolve::balance::balance;
 use crate::resolve::binds::binds;
 use crate::resolve::cache;
@@ -30,26 +30,26 @@ use crate::resolve::formats::{Formats, formats};
 use crate::resolve::log::loggers;
 use crate::resolve::log_sections::log_forward;
 use crate::resolve::mail::email_alert;
-use crate::resolve::rule_sets::Rules;
+use crate::resolve::rule_sets::CompiledRules;
 use crate::resolve::rules::{check_modes, compile, loops, no_backend};
 use crate::resolve::script_filters::script_filters;
 use crate::resolve::server_settings::server_settings;
 use crate::resolve::servers::{MadeServer, state_file};
-use crate::resolve::{Context, Pending, fcgi, peers, spoe, warnings};
+use crate::resolve::{PendingProxy, ResolveContext, fcgi, peers, spoe, warnings};
 
 /// Resolves the proxy at `place` of the plan.
 pub(crate) fn resolve<'a>(
     place: usize,
-    proxy: &Pending<'a>,
+    proxy: &PendingProxy<'a>,
     servers: Vec<MadeServer<'a>>,
-    pending: &[Pending<'a>],
+    pending: &[PendingProxy<'a>],
     index: &HashMap<Box<str>, usize>,
     checks: &mut Sources<'_, 'a>,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Proxy {
     let settings = &proxy.settings;
     let binds = match settings.kind {
-        Kind::Peers => peers::binds(place, proxy, context),
+        SectionKind::Peers => peers::binds(place, proxy, context),
         _ => binds(proxy, context),
     };
     let order = places(proxy);
@@ -75,7 +75,7 @@ pub(crate) fn resolve<'a>(
     fcgi::check_servers(proxy, &servers, context);
     let peers = peers::peers(place, proxy, &binds, &servers, context);
     refuse_two_ways_of_access(proxy, &rules.stats_rules, context);
-    let engines = engines.iter().map(spoe::Made::engine).collect();
+    let engines = engines.iter().map(spoe::CompiledEngine::engine).collect();
     let parts = Parts {
         binds,
         order,
@@ -103,16 +103,16 @@ pub(crate) fn resolve<'a>(
 struct Parts {
     binds: Vec<Bind>,
     /// The order of the filters.
-    order: Vec<Places>,
+    order: Vec<FilterPlaces>,
     traces: Vec<Arc<TraceFilter>>,
     compression: Option<Box<Compression>>,
     fcgi: Option<Arc<App>>,
-    engines: Vec<Arc<Engine>>,
-    rules: Rules,
+    engines: Vec<Arc<SpoeEngine>>,
+    rules: CompiledRules,
     sendings: Vec<Sending>,
     cache_places: CachePlaces,
     formats: Formats,
-    balance: balance::Settings,
+    balance: balance::BalanceSettings,
     default_backend: Option<usize>,
     loggers: Vec<Logger>,
     log_forward: Option<Box<LogForward>>,
@@ -123,7 +123,7 @@ struct Parts {
 }
 
 /// Makes the proxy of its parts and of the settings that only change their form.
-fn assemble(place: usize, proxy: &Pending<'_>, parts: Parts, context: &mut Context<'_>) -> Proxy {
+fn assemble(place: usize, proxy: &PendingProxy<'_>, parts: Parts, context: &mut ResolveContext<'_>) -> Proxy {
     let settings = &proxy.settings;
     let Parts { rules, formats, .. } = parts;
     let logs_early = formats.are_early(settings, &parts.loggers);
@@ -217,7 +217,7 @@ fn assemble(place: usize, proxy: &Pending<'_>, parts: Parts, context: &mut Conte
 
 /// The options; names of fields that applications would take for one are deleted where nothing is
 /// said of them (manual, 4.2 `option http-restrict-req-hdr-names`).
-fn options(settings: &Settings<'_>) -> Options {
+fn options(settings: &ProxySettings<'_>) -> ProxyOptions {
     let mut options = settings.options.clone();
     if settings.fcgi_app.is_some() && !settings.restricts_names {
         options.restrict_header_names = RestrictNames::Delete;
@@ -226,7 +226,7 @@ fn options(settings: &Settings<'_>) -> Options {
 }
 
 /// The FastCGI application of a backend, which the state of the proxy gets, too.
-fn application(proxy: &Pending<'_>, context: &mut Context<'_>) -> Option<Arc<App>> {
+fn application(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) -> Option<Arc<App>> {
     let app = fcgi::of_backend(proxy, context);
     let shared =
         |app: &Arc<App>| state::proxy::Application { docroot: app.docroot.clone(), index: app.index.clone() };
@@ -235,7 +235,7 @@ fn application(proxy: &Pending<'_>, context: &mut Context<'_>) -> Option<Arc<App
 }
 
 /// The settings of a log forwarder. It gets one more listener, which wakes the readers of datagrams.
-fn log_forwarder(proxy: &Pending<'_>, context: &mut Context<'_>) -> Option<Box<LogForward>> {
+fn log_forwarder(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) -> Option<Box<LogForward>> {
     let forward = log_forward(proxy, context)?;
     let entry = Arc::new(state::Listener::new(u32::MAX, "dgram".into(), "".into(), 0));
     let with_entry = |listeners: &Arc<Vec<Arc<state::Listener>>>| -> Vec<Arc<state::Listener>> {
@@ -246,7 +246,7 @@ fn log_forwarder(proxy: &Pending<'_>, context: &mut Context<'_>) -> Option<Box<L
 }
 
 /// `mode log` is for backends alone.
-fn check_log_mode(proxy: &Pending<'_>, context: &mut Context<'_>) {
+fn check_log_mode(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     let settings = &proxy.settings;
     if settings.mode != state::Mode::Log || !settings.is_frontend() || !settings.kind.is_proxy() {
         return;
@@ -261,7 +261,7 @@ fn check_log_mode(proxy: &Pending<'_>, context: &mut Context<'_>) {
 }
 
 /// `mode spop` is for what has a backend's side; what is asked passes no filters.
-fn check_spop_mode(proxy: &Pending<'_>, context: &mut Context<'_>) {
+fn check_spop_mode(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) {
     let settings = &proxy.settings;
     if settings.mode != state::Mode::Spop {
         return;
@@ -288,8 +288,8 @@ fn check_spop_mode(proxy: &Pending<'_>, context: &mut Context<'_>) {
 }
 
 /// The ring of a `ring` section.
-fn ring_settings(proxy: &Pending<'_>, context: &Context<'_>) -> Option<Box<RingSettings>> {
-    let is_ring = proxy.settings.kind == Kind::Ring;
+fn ring_settings(proxy: &PendingProxy<'_>, context: &ResolveContext<'_>) -> Option<Box<RingSettings>> {
+    let is_ring = proxy.settings.kind == SectionKind::Ring;
     is_ring.then(|| context.log.rings.get(proxy.settings.name).cloned().map(Box::new)).flatten()
 }
 
@@ -303,10 +303,10 @@ fn captures(captures: &[(Option<impl AsRef<str>>, usize)]) -> Vec<Capture> {
 
 fn default_backend(
     place: usize,
-    proxy: &Pending<'_>,
-    pending: &[Pending<'_>],
+    proxy: &PendingProxy<'_>,
+    pending: &[PendingProxy<'_>],
     index: &HashMap<Box<str>, usize>,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Option<usize> {
     let settings = &proxy.settings;
     // What a disabled proxy names need not be there, nor what a backend inherits.
@@ -315,7 +315,7 @@ fn default_backend(
         return None;
     }
     let Some(name) = settings.default_backend else {
-        return (settings.kind == Kind::Listen).then_some(place);
+        return (settings.kind == SectionKind::Listen).then_some(place);
     };
     let Some(found) = index.get(name.as_str()).copied() else {
         context.diagnostics.push(no_backend(proxy, name, name.span(), index, "default_backend"));
@@ -335,7 +335,7 @@ fn default_backend(
     Some(found)
 }
 
-fn server_state(settings: &Settings<'_>, context: &Context<'_>) -> StateFile {
+fn server_state(settings: &ProxySettings<'_>, context: &ResolveContext<'_>) -> StateFile {
     match settings.server_state {
         StateFile::Local(_) => state_file(settings, context).map_or(StateFile::None, StateFile::Local),
         ref other => other.clone(),
@@ -343,7 +343,7 @@ fn server_state(settings: &Settings<'_>, context: &Context<'_>) -> StateFile {
 }
 
 /// `stats auth` and `stats realm` already imply rules for the page.
-fn refuse_two_ways_of_access(proxy: &Pending<'_>, rules: &RuleSet, context: &mut Context<'_>) {
+fn refuse_two_ways_of_access(proxy: &PendingProxy<'_>, rules: &RuleSet, context: &mut ResolveContext<'_>) {
     let stats = &proxy.settings.stats;
     if rules.is_empty() || stats.users.is_empty() && stats.realm.is_none() {
         return;
@@ -360,10 +360,10 @@ fn refuse_two_ways_of_access(proxy: &Pending<'_>, rules: &RuleSet, context: &mut
 }
 
 fn stats_page(
-    settings: &Settings<'_>,
+    settings: &ProxySettings<'_>,
     rules: RuleSet,
     admin: Vec<sample::condition::Condition>,
-    context: &Context<'_>,
+    context: &ResolveContext<'_>,
 ) -> Option<Arc<StatsPage>> {
     let stats = &settings.stats;
     if !stats.enabled || !settings.is_frontend() && !settings.is_backend() {

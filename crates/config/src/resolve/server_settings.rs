@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use diag::Diagnostic;
-use plan::check::{Action, AgentSettings, CheckKind, CheckSettings, Connect, Family, Protocol};
+use plan::check::{AgentSettings, CheckAction, CheckKind, CheckSettings, Connect, Family, Protocol};
 use plan::log::LogServer;
 use plan::resolvers::Resolution;
 use plan::ring::{RingPeer, RingServer};
@@ -19,23 +19,23 @@ use syntax::Word;
 
 use crate::draft::check::CheckMode;
 use crate::draft::server::ServerDraft;
-use crate::draft::settings::Settings;
-use crate::draft::{Kind, Statement};
+use crate::draft::settings::ProxySettings;
+use crate::draft::{SectionKind, Statement};
 use crate::resolve::advice;
 use crate::resolve::check::{Sources, check_kind};
 use crate::resolve::rules::scope;
 use crate::resolve::servers::MadeServer;
 use crate::resolve::track::Tracked;
-use crate::resolve::{Context, Pending, lives_on, server_modes, tls, track};
+use crate::resolve::{PendingProxy, ResolveContext, lives_on, server_modes, tls, track};
 
 /// Resolves the servers of a proxy, in order. Also returns the check of servers that are added at run
 /// time, unless a mere connection is enough.
 pub(crate) fn server_settings<'a>(
-    proxy: &Pending<'a>,
+    proxy: &PendingProxy<'a>,
     servers: Vec<MadeServer<'a>>,
     acls: &Acls,
     sources: &mut Sources<'_, 'a>,
-    context: &mut Context<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> (Vec<Arc<ServerSettings>>, Option<Arc<CheckKind>>) {
     advice::servers(proxy, &servers, context);
     let mut settings = Vec::with_capacity(servers.len());
@@ -69,7 +69,7 @@ struct Line<'l, 'a> {
     draft: &'l ServerDraft<'a>,
     state: &'l Arc<state::Server>,
     statement: &'a Statement,
-    proxy: &'l Pending<'a>,
+    proxy: &'l PendingProxy<'a>,
     acls: &'l Acls,
 }
 
@@ -90,7 +90,7 @@ struct Named {
     track: Option<Tracked>,
 }
 
-fn assemble(index: usize, server: &MadeServer<'_>, proxy: &Pending<'_>, parts: Parts) -> ServerSettings {
+fn assemble(index: usize, server: &MadeServer<'_>, proxy: &PendingProxy<'_>, parts: Parts) -> ServerSettings {
     let MadeServer { draft, state, print, .. } = server;
     let Parts { log, check, tls, named } = parts;
     let source = draft.source.as_ref().or(proxy.settings.source.as_ref());
@@ -147,7 +147,11 @@ fn is_reverse(state: &state::Server) -> bool {
 
 impl<'a> Line<'_, 'a> {
     /// The check, if the server has one.
-    fn check(&self, checks: &mut Checks<'_, '_, 'a>, context: &mut Context<'_>) -> Option<CheckSettings> {
+    fn check(
+        &self,
+        checks: &mut Checks<'_, '_, 'a>,
+        context: &mut ResolveContext<'_>,
+    ) -> Option<CheckSettings> {
         let draft = self.draft;
         // A section that does not exist is an error, whether the server is checked or not.
         if !draft.check && draft.healthcheck.is_none() {
@@ -173,7 +177,7 @@ impl<'a> Line<'_, 'a> {
     }
 
     /// TLS to the server and its checks.
-    fn tls(&self, check: Option<&CheckSettings>, context: &mut Context<'_>) -> Option<ServerTls> {
+    fn tls(&self, check: Option<&CheckSettings>, context: &mut ResolveContext<'_>) -> Option<ServerTls> {
         let draft = &self.draft.tls;
         let checks_elsewhere = self.draft.checked_port().is_some() || self.draft.check_address.is_some();
         match tls::server(draft, checks_elsewhere, check, self.statement, context) {
@@ -216,7 +220,7 @@ impl<'a> Line<'_, 'a> {
             return true;
         }
         let mut connects = script.steps.iter().filter_map(|step| match &step.action {
-            Action::Connect(connect) => Some(connect),
+            CheckAction::Connect(connect) => Some(connect),
             _ => None,
         });
         let says = |connect: &Connect| {
@@ -240,7 +244,7 @@ impl<'a> Line<'_, 'a> {
     }
 
     /// Warns if data sent with the SYN could be lost: a server may refuse them.
-    fn warn_of_fast_open(&self, context: &mut Context<'_>) {
+    fn warn_of_fast_open(&self, context: &mut ResolveContext<'_>) {
         let retry_on = self.proxy.settings.retry_on.as_deref();
         if !self.draft.tfo || retry_on.is_some_and(|on| on.empty_response && on.response_timeout) {
             return;
@@ -328,7 +332,7 @@ impl<'a> Line<'_, 'a> {
     }
 
     /// `resolvers` and the parameters that go with it.
-    fn resolution(&self, context: &Context<'_>) -> Result<Option<Resolution>, Diagnostic> {
+    fn resolution(&self, context: &ResolveContext<'_>) -> Result<Option<Resolution>, Diagnostic> {
         let (draft, settings) = (self.draft, &self.proxy.settings);
         // Nothing is looked up for a disabled proxy.
         let Some(word) = draft.resolvers.filter(|_| !settings.disabled) else { return Ok(None) };
@@ -347,7 +351,7 @@ impl<'a> Line<'_, 'a> {
     }
 
     /// Resolves names and expressions, and the name that `tls` sends.
-    fn named(&self, tls: Option<&mut ServerTls>, context: &Context<'_>) -> Result<Named, Diagnostic> {
+    fn named(&self, tls: Option<&mut ServerTls>, context: &ResolveContext<'_>) -> Result<Named, Diagnostic> {
         let Self { draft, statement, proxy, .. } = self;
         let resolution = self.resolution(context)?;
         let mode = proxy.settings.mode;
@@ -389,7 +393,7 @@ impl<'a> Line<'_, 'a> {
 
 /// The checks of a backend that are compiled so far: its own, and those of `healthcheck` sections.
 struct Checks<'c, 's, 'a> {
-    proxy: &'c Pending<'a>,
+    proxy: &'c PendingProxy<'a>,
     acls: &'c Acls,
     sources: &'c mut Sources<'s, 'a>,
     own: Option<Arc<CheckKind>>,
@@ -402,7 +406,7 @@ impl<'a> Checks<'_, '_, 'a> {
         &mut self,
         name: &str,
         draft: &ServerDraft<'a>,
-        context: &mut Context<'_>,
+        context: &mut ResolveContext<'_>,
     ) -> Result<Arc<CheckKind>, Diagnostic> {
         let Self { proxy, acls, sources, own, named } = self;
         let Some(word) = draft.healthcheck else {
@@ -428,12 +432,13 @@ impl<'a> Checks<'_, '_, 'a> {
 /// line sets how to connect, or the host is known only when it is sent (`check-sni-auto`).
 fn check_name(tls: &mut ServerTls, check: &CheckSettings) {
     let CheckKind::Script(script) = &*check.kind else { return };
-    let connects = |action: &Action| matches!(action, Action::Connect(Connect { implied: false, .. }));
+    let connects =
+        |action: &CheckAction| matches!(action, CheckAction::Connect(Connect { implied: false, .. }));
     if tls.check_name.is_some() || script.steps.iter().any(|step| connects(&step.action)) {
         return;
     }
     let host = script.steps.iter().find_map(|step| match &step.action {
-        Action::Request(request) => {
+        CheckAction::Request(request) => {
             let host = request.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"))?;
             str::from_utf8(host.1.as_constant()?).ok()
         }
@@ -449,8 +454,8 @@ fn log_server(
     draft: &ServerDraft<'_>,
     is_datagram: bool,
     state: &state::Server,
-    proxy: &Pending<'_>,
-    context: &mut Context<'_>,
+    proxy: &PendingProxy<'_>,
+    context: &mut ResolveContext<'_>,
 ) -> Option<LogServer> {
     let is_log = proxy.settings.mode == Mode::Log;
     if !is_log && (draft.log_proto.is_some() || draft.log_bufsize.is_some()) {
@@ -463,7 +468,7 @@ fn log_server(
             .at(proxy.section.name.span()),
         );
     }
-    if !is_log || proxy.settings.kind == Kind::Ring {
+    if !is_log || proxy.settings.kind == SectionKind::Ring {
         return None;
     }
     if is_datagram {
@@ -476,14 +481,19 @@ fn log_server(
 }
 
 /// Says which ring is sent to this server, if one is.
-fn feed(own: &Arc<ServerSettings>, draft: &ServerDraft<'_>, proxy: &Pending<'_>, context: &mut Context<'_>) {
+fn feed(
+    own: &Arc<ServerSettings>,
+    draft: &ServerDraft<'_>,
+    proxy: &PendingProxy<'_>,
+    context: &mut ResolveContext<'_>,
+) {
     let ring = match &own.log {
         Some(LogServer::Ring(ring)) => {
             context.log.all_rings.push(ring.clone());
             ring.clone()
         }
         _ => match context.log.rings.get(proxy.settings.name) {
-            Some(settings) if proxy.settings.kind == Kind::Ring => settings.ring.clone(),
+            Some(settings) if proxy.settings.kind == SectionKind::Ring => settings.ring.clone(),
             _ => return,
         },
     };
@@ -497,7 +507,7 @@ fn feed(own: &Arc<ServerSettings>, draft: &ServerDraft<'_>, proxy: &Pending<'_>,
 }
 
 /// The agent's settings; that it has a port is seen to where the server is finished.
-fn agent_settings(draft: &ServerDraft<'_>, settings: &Settings<'_>) -> Option<AgentSettings> {
+fn agent_settings(draft: &ServerDraft<'_>, settings: &ProxySettings<'_>) -> Option<AgentSettings> {
     draft.agent_port.or(draft.check_port).filter(|_| draft.agent)?;
     Some(AgentSettings {
         inter: draft.agent_inter,

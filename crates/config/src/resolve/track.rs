@@ -10,7 +10,7 @@ use syntax::Word;
 
 use crate::draft::Statement;
 use crate::draft::server::ServerDraft;
-use crate::resolve::{Context, Pending, lines};
+use crate::resolve::{PendingProxy, ResolveContext, lines};
 
 /// A backend and the server in it that another server follows.
 pub(crate) type Tracked = (Arc<state::Proxy>, Arc<state::Server>);
@@ -21,8 +21,8 @@ pub(crate) fn follow(
     track: &Word,
     draft: &ServerDraft<'_>,
     statement: &Statement,
-    proxy: &Pending<'_>,
-    context: &Context<'_>,
+    proxy: &PendingProxy<'_>,
+    context: &ResolveContext<'_>,
 ) -> Result<Option<Tracked>, Diagnostic> {
     let (backend, name) = track.as_str().split_once('/').unwrap_or((proxy.settings.name, track));
     let own_name = format!("{}/{}", proxy.settings.name, own.name);

@@ -6,8 +6,8 @@
 
 use crate::dictionary::Sent;
 use crate::message::{self, Control};
-use crate::row::{self, Row};
-use crate::session::Section;
+use crate::row::{self, PeerEntry};
+use crate::session::PeersSection;
 use crate::shard;
 use crate::tables::Tables;
 
@@ -16,7 +16,7 @@ const LONGEST_KEY: usize = message::LONGEST - 6144;
 
 /// The changes of a table that the peer has.
 #[derive(Debug, Clone, Copy, Default)]
-struct Cursor {
+struct TeachCursor {
     acknowledged: u64,
     sent: u64,
 }
@@ -34,7 +34,7 @@ enum Resync {
 /// The sending half of a session.
 #[derive(Debug)]
 pub(super) struct Sender {
-    cursors: Vec<Cursor>,
+    cursors: Vec<TeachCursor>,
     resync: Resync,
     /// Whether the peer requested another resync during the current one.
     again: bool,
@@ -56,7 +56,7 @@ pub(super) struct Sender {
 
 /// The messages of one turn: their buffer, and limits on their size and number.
 pub(super) struct Writer<'a> {
-    section: &'a Section,
+    section: &'a PeersSection,
     /// Whether entries of a resync carry their expiry time.
     timed: bool,
     now: u64,
@@ -70,7 +70,7 @@ pub(super) struct Writer<'a> {
 impl<'a> Writer<'a> {
     /// Appends to `out` until it has `limit` bytes, give or take one message.
     pub(super) fn new(
-        section: &'a Section,
+        section: &'a PeersSection,
         timed: bool,
         now: u64,
         out: &'a mut Vec<u8>,
@@ -87,7 +87,7 @@ impl<'a> Writer<'a> {
 impl Sender {
     pub(super) fn new(tables: usize) -> Sender {
         Sender {
-            cursors: vec![Cursor::default(); tables],
+            cursors: vec![TeachCursor::default(); tables],
             resync: Resync::None,
             again: false,
             defined: None,
@@ -103,7 +103,7 @@ impl Sender {
 
     pub(super) fn resume(&mut self, known: &[u64], shard: Option<(u32, u32)>) {
         for (cursor, known) in self.cursors.iter_mut().zip(known) {
-            *cursor = Cursor { acknowledged: *known, sent: *known };
+            *cursor = TeachCursor { acknowledged: *known, sent: *known };
         }
         self.shard = shard;
     }
@@ -265,7 +265,14 @@ impl Sender {
     }
 
     /// Sends an entry, unless it belongs to another shard or is too long for a message.
-    fn entry(&mut self, place: usize, number: u32, timed: bool, row: &Row<'_>, writer: &mut Writer<'_>) {
+    fn entry(
+        &mut self,
+        place: usize,
+        number: u32,
+        timed: bool,
+        row: &PeerEntry<'_>,
+        writer: &mut Writer<'_>,
+    ) {
         writer.left -= 1;
         let section = writer.section;
         let definition = &section.tables[place];

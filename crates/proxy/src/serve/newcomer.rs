@@ -8,23 +8,23 @@ use std::rc::Rc;
 
 use net::Stream;
 use runtime::datagrams::Receiver;
-use runtime::worker::Load;
+use runtime::worker::ConnectionGuard;
 
-use super::slots::Slot;
+use super::slots::OpenPermit;
 use crate::stream::Reader;
 use crate::stream::h2::Connection;
 use crate::worker::{self, Worker};
 
 /// Starts to serve, as a worker of the plan that the numbers in [`Incoming`] belong to.
-pub(super) type Starter = Box<dyn Fn(Rc<Worker>, Incoming)>;
+pub(super) type ServeFn = Box<dyn Fn(Rc<Worker>, Incoming)>;
 
 thread_local! {
     /// The calling worker's starter; set once when the worker starts to serve.
-    static STARTER: OnceCell<Starter> = const { OnceCell::new() };
+    static STARTER: OnceCell<ServeFn> = const { OnceCell::new() };
 }
 
 /// Sets the starter of the calling worker.
-pub(super) fn install(starter: Starter) {
+pub(super) fn install(starter: ServeFn) {
     STARTER.with(|cell| {
         // A second call keeps the first worker: there is one a thread.
         let _ = cell.set(starter);
@@ -55,7 +55,7 @@ pub(super) fn start_at(worker: Rc<Worker>, incoming: Incoming) {
 /// Traffic for a worker to serve.
 pub(crate) enum Incoming {
     /// An accepted connection.
-    Socket(Newcomer),
+    Socket(AcceptedConnection),
     /// A connection that we opened (`bind rhttp@`).
     Dialled(Box<Dialled>),
     /// The worker's share of a datagram socket.
@@ -63,17 +63,17 @@ pub(crate) enum Incoming {
 }
 
 /// A connection on its way to the worker that will serve it.
-pub(crate) struct Newcomer {
+pub(crate) struct AcceptedConnection {
     pub(crate) socket: OwnedFd,
     pub(crate) peer: Option<SocketAddr>,
     /// The plan that the places are of.
     pub(crate) generation: u64,
     pub(crate) frontend: usize,
     pub(crate) bind: usize,
-    pub(crate) load: Load,
+    pub(crate) load: ConnectionGuard,
     pub(crate) accepted_us: u64,
     /// What was taken of the places for TLS, where these are limited.
-    pub(crate) tls_place: Option<tls::Place>,
+    pub(crate) tls_place: Option<tls::ConnectionPermit>,
 }
 
 /// A connection that was opened and brings requests from now on.
@@ -84,8 +84,8 @@ pub(crate) struct Dialled {
     pub(crate) generation: u64,
     pub(crate) frontend: usize,
     pub(crate) bind: usize,
-    pub(crate) load: Load,
-    pub(crate) slot: Slot,
+    pub(crate) load: ConnectionGuard,
+    pub(crate) slot: OpenPermit,
 }
 
 /// The datagrams that a worker gets from the worker that reads their socket.
