@@ -7,7 +7,7 @@ use plan::bind::BindAddress;
 
 /// The user of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Owner {
+pub(crate) enum SocketOwner {
     /// A frontend's bind.
     Frontend {
         /// The proxy's index.
@@ -28,16 +28,16 @@ pub(crate) enum Owner {
 
 /// A listening socket.
 #[derive(Debug)]
-pub(crate) struct Bound {
+pub(crate) struct ListeningSocket {
     pub(crate) socket: OwnedFd,
-    pub(crate) owner: Owner,
+    pub(crate) owner: SocketOwner,
     /// The workers that may serve its connections.
     pub(crate) workers: Arc<[usize]>,
 }
 
 /// A socket of an earlier process.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct InheritedSocket {
     pub(crate) address: BindAddress,
     /// Whether it is one for datagrams.
     pub(crate) datagrams: bool,
@@ -45,8 +45,8 @@ pub(crate) struct Taken {
     pub(crate) interface: String,
     pub(crate) socket: OwnedFd,
     /// Its user in the current plan, if this process opened it.
-    pub(crate) owner: Option<Owner>,
+    pub(crate) owner: Option<SocketOwner>,
 }
 
 /// Sockets of an earlier process.
-pub(crate) type Inherited = Vec<Taken>;
+pub(crate) type Inherited = Vec<InheritedSocket>;

@@ -1,6 +1,6 @@
 //! Requests: from a field section to a head (RFC 9113 section 8.3.1, RFC 9114 section 4.3.1, RFC 8441).
 
-use http::{Head, KnownName, Method, Part, is_host_value, is_line, target_stop, uri};
+use http::{Head, KnownName, Method, StartLineRoom, is_host_value, is_line, target_stop, uri};
 
 use crate::coding::{Field, FieldSource};
 use crate::name::{FieldName, Pseudo};
@@ -51,11 +51,11 @@ pub fn read_request<S: FieldSource>(
 /// The pseudo-fields of a request.
 #[derive(Default)]
 struct Parts {
-    method: Option<Part>,
-    scheme: Option<Part>,
-    authority: Option<Part>,
-    path: Option<Part>,
-    protocol: Option<Part>,
+    method: Option<StartLineRoom>,
+    scheme: Option<StartLineRoom>,
+    authority: Option<StartLineRoom>,
+    path: Option<StartLineRoom>,
+    protocol: Option<StartLineRoom>,
 }
 
 #[derive(Default)]
@@ -151,7 +151,12 @@ impl Reader<'_> {
         }
     }
 
-    fn usual(&mut self, scheme: Part, authority: Option<Part>, path: Part) -> Result<(), Cause> {
+    fn usual(
+        &mut self,
+        scheme: StartLineRoom,
+        authority: Option<StartLineRoom>,
+        path: StartLineRoom,
+    ) -> Result<(), Cause> {
         let asterisk = self.check_path(path)?;
         let default = uri::default_port(self.head.part(scheme));
         if default.is_none() && !is_scheme(self.head.part(scheme)) {
@@ -177,7 +182,7 @@ impl Reader<'_> {
 
     /// Whether the path is the asterisk, which OPTIONS alone may have. Bytes above 127 pass, as in
     /// HAProxy.
-    fn check_path(&self, path: Part) -> Result<bool, Cause> {
+    fn check_path(&self, path: StartLineRoom) -> Result<bool, Cause> {
         let bytes = self.head.part(path);
         if bytes == b"*" && self.head.method_id() == Method::Options {
             return Ok(true);
@@ -199,7 +204,7 @@ impl Reader<'_> {
     }
 
     /// CONNECT: host and port, and nothing else (RFC 9113 section 8.5).
-    fn tunnel(&mut self, authority: Part) -> Result<(), Cause> {
+    fn tunnel(&mut self, authority: StartLineRoom) -> Result<(), Cause> {
         let whole = self.head.part(authority);
         let (_, port) = uri::split_port(whole);
         let number = port.and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u16>().ok());

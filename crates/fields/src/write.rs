@@ -83,7 +83,7 @@ impl<'a> Target<'a> {
             return Target { scheme: scheme.text(), authority: None, path: target, query: false };
         }
         let split = uri::split(target);
-        if split.form != uri::Form::Absolute {
+        if split.form != uri::TargetForm::Absolute {
             // Not a form that requests other than CONNECT may have.
             return Target { scheme: scheme.text(), authority: None, path: b"/", query: false };
         }
@@ -111,7 +111,7 @@ fn write_fields(sink: &mut impl FieldSink, head: &Head) {
 }
 
 #[inline(always)]
-fn write_line(sink: &mut impl FieldSink, line: &http::Line<'_>) {
+fn write_line(sink: &mut impl FieldSink, line: &http::HeaderLine<'_>) {
     let name = match line.known {
         KnownName::Other => FieldName::Other(line.name),
         known => FieldName::Known(known),

@@ -14,7 +14,7 @@ use fields::{
     Cause, Refusal, Rules, Scheme, is_extended_connect, read_request, read_response, read_trailers,
     write_request, write_response, write_trailers,
 };
-use http::{BodyLength, Head, Method, ParseOptions, Status};
+use http::{BodyLength, Head, Method, ParseOptions, ParseStatus};
 
 const RULES: Rules = Rules { max_bytes: 15_360, max_fields: 100, relaxed: false, connect_protocol: true };
 
@@ -131,7 +131,7 @@ fn parsed(text: &str, response: bool) -> Head {
     let text = text.replace('|', "\r\n") + "\r\n\r\n";
     let parse = if response { http::parse_response } else { http::parse_request };
     let status = parse(text.as_bytes(), &mut head, &ParseOptions::default());
-    assert!(matches!(status, Ok(Status::Complete { .. })), "{text}: {status:?}");
+    assert!(matches!(status, Ok(ParseStatus::Complete { .. })), "{text}: {status:?}");
     head
 }
 

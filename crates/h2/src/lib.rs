@@ -32,5 +32,5 @@ pub use limits::Config;
 pub use rare::rare;
 pub use role::Role;
 pub use settings::PeerSettings;
-pub use stream::Key;
-pub use watch::Frame;
+pub use stream::StreamKey;
+pub use watch::WatchedFrame;

@@ -110,7 +110,7 @@ impl Config {
 
 /// What the peer used up of its limits.
 #[derive(Debug, Default)]
-pub(crate) struct Used {
+pub(crate) struct UsedLimits {
     pub(crate) glitches: u32,
     /// Frames that brought nothing.
     waste: u32,
@@ -118,7 +118,7 @@ pub(crate) struct Used {
     resets_at_once: u32,
 }
 
-impl Used {
+impl UsedLimits {
     /// A read begins.
     pub(crate) fn begin_turn(&mut self) {
         self.waste = self.waste.saturating_sub(WASTE_FORGIVEN);

@@ -4,7 +4,7 @@ mod common;
 
 use common::{block, literal};
 use fields::{Cause, CodingError, Refusal, Rules, Scheme, read_request, write_request};
-use h2::hpack::{Decoder, Encoder, Error};
+use h2::hpack::{DecodeError, Decoder, Encoder};
 use http::Head;
 
 const RULES: Rules = Rules { max_bytes: 15_360, max_fields: 100, relaxed: false, connect_protocol: true };
@@ -28,7 +28,9 @@ fn a_block_that_names_one_entry_many_times_is_too_large_and_keeps_the_table_in_s
 
 #[test]
 fn a_block_that_cannot_be_decoded_is_no_malformed_message() {
-    for (bytes, error) in [(&[0xff][..], Error::Coding(CodingError::Truncated)), (&[0x80], Error::Index)] {
+    for (bytes, error) in
+        [(&[0xff][..], DecodeError::Coding(CodingError::Truncated)), (&[0x80], DecodeError::Index)]
+    {
         // The message before it is malformed, too.
         for mut broken in [Vec::new(), block(&[("x", "y")])] {
             broken.extend_from_slice(bytes);

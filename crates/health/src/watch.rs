@@ -11,10 +11,10 @@ use plan::check::InitState;
 use runtime::timer::Timer;
 use state::server::{Demand, Operational};
 
-use crate::{Context, Subject, verdict};
+use crate::{CheckContext, Subject, verdict};
 
 /// Checks the server once and carries out what follows.
-pub(crate) async fn check(subject: &Subject, context: &Arc<Context>) {
+pub(crate) async fn check(subject: &Subject, context: &Arc<CheckContext>) {
     let server = subject.server();
     server.health.running.store(true, Relaxed);
     let settle = |outcome| {
@@ -72,7 +72,7 @@ fn begin_down(backend: &state::Proxy, server: &state::Server) {
 
 /// Waits for the time of the next check, meeting what real traffic asks meanwhile; a server that
 /// was removed is not waited for.
-pub(crate) async fn pause(subject: &Subject, context: &Arc<Context>, timer: &Timer) {
+pub(crate) async fn pause(subject: &Subject, context: &Arc<CheckContext>, timer: &Timer) {
     while let Some(demand) = expired_or(timer, |task| subject.server().health.poll_demand(task)).await {
         if demand == Demand::End {
             return;

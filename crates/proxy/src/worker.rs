@@ -15,7 +15,7 @@ use crate::server::carriers::Carriers;
 use crate::server::fcgi::Applications;
 use crate::server::local::{LocalProxy, LocalServer, Locals};
 use crate::server::pool::Pools;
-use crate::shared::{Prepared, Shared};
+use crate::shared::{PreparedProxy, Shared};
 
 /// Closes the idle connections of all workers to a server of a plan; ready when they are closed.
 pub async fn close_idle(generation: u64, backend: usize, server: usize) {
@@ -62,13 +62,13 @@ pub async fn background(worker: Rc<Worker>) {
 /// The calling thread's worker of the plan in use, and of the one before as long as other threads
 /// may mean that.
 #[derive(Default)]
-struct Current {
+struct CurrentWorkers {
     now: Option<Rc<Worker>>,
     before: Option<Rc<Worker>>,
 }
 
 thread_local! {
-    static CURRENT: RefCell<Current> = RefCell::default();
+    static CURRENT: RefCell<CurrentWorkers> = RefCell::default();
 }
 
 /// The calling thread's worker, for messages that come from other threads.
@@ -274,7 +274,7 @@ impl Worker {
 
     /// The prepared proxy `index`.
     #[inline]
-    pub(crate) fn proxy(&self, index: usize) -> &Prepared {
+    pub(crate) fn proxy(&self, index: usize) -> &PreparedProxy {
         &self.shared.proxies[index]
     }
 

@@ -9,7 +9,7 @@ use sample::transaction::{CaptureSlot, TimeoutSlot};
 use sample::vars::{SetConditions, Var, VarScope};
 use sample::{LogOrigin, Word};
 
-use crate::action::{Action, End, ListChange, Normalizer};
+use crate::action::{Action, ConnectionEnd, ListChange, Normalizer};
 use crate::context::{Context, Parsed, Ruleset};
 use crate::redirect::Redirect;
 use crate::reply::Reply;
@@ -146,10 +146,10 @@ pub(crate) fn unset_var(context: &mut Context<'_, '_, '_>) -> Parsed {
 
 pub(crate) fn set_address(context: &mut Context<'_, '_, '_>) -> Parsed {
     let end = match context.row.name {
-        "set-src" => End::Source,
-        "set-src-port" => End::SourcePort,
-        "set-dst" => End::Destination,
-        _ => End::DestinationPort,
+        "set-src" => ConnectionEnd::Source,
+        "set-src-port" => ConnectionEnd::SourcePort,
+        "set-dst" => ConnectionEnd::Destination,
+        _ => ConnectionEnd::DestinationPort,
     };
     Ok(Action::SetAddress { end, value: context.expression()? })
 }

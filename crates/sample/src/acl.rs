@@ -14,7 +14,7 @@ use crate::expression::Expression;
 use crate::fetch::{self, Cursor};
 use crate::named_acls::{Acl, AclTest, FAIL, MISS, PASS, single};
 use crate::pattern::entries::{Entries, Texts};
-use crate::pattern::{Index, List, Method, View};
+use crate::pattern::{List, MatchMethod, PatternIndex, View};
 use crate::place::{Columns, Place};
 use crate::value::{Type, Value};
 use crate::words::{Word, Words};
@@ -28,7 +28,7 @@ pub struct Criterion {
     expression: Expression,
     expects: Type,
     /// The words of the line, as they were written.
-    fixed: Index,
+    fixed: PatternIndex,
     /// The same words as they are now, once the runtime socket changed them.
     words: View,
     /// Pattern files.
@@ -61,16 +61,16 @@ impl Criterion {
         if !expression.gives().casts_to(expects) {
             return Err(Diagnostic::alert(format!(
                 "match method `{}` cannot be used with values of the type {}",
-                Method::names().nth(method as usize).unwrap_or_default(),
+                MatchMethod::names().nth(method as usize).unwrap_or_default(),
                 expression.gives().name()
             ))
             .at(word.span));
         }
-        if alone && !matches!(method, Method::Found | Method::Bool) {
+        if alone && !matches!(method, MatchMethod::Found | MatchMethod::Bool) {
             scope.names.warn(without_patterns(word));
         }
         let (fixed, list) = patterns(words, method, &flags, word, scope)?;
-        if method == Method::Str
+        if method == MatchMethod::Str
             && let Some(userlist) = expression.gives_groups_of()
         {
             check_groups(userlist, &list, flags.files.is_empty(), word)?;
@@ -252,7 +252,7 @@ fn criterion(
     word: Word<'_>,
     words: &mut Words<'_>,
     scope: &Scope<'_>,
-) -> Result<(Expression, Option<Method>), Diagnostic> {
+) -> Result<(Expression, Option<MatchMethod>), Diagnostic> {
     let length = word.text.find(['(', ',']).unwrap_or(word.text.len());
     let name = &word.text[..length];
     let (text, method) = match alias(name) {
@@ -281,7 +281,7 @@ fn criterion(
     // Behind a converter only the type of the result counts.
     let method = match method {
         Some(method) if !expression.has_converters() => Some(method),
-        _ => Method::implied_by(expression.gives()),
+        _ => MatchMethod::implied_by(expression.gives()),
     };
     Ok((expression, method))
 }

@@ -47,7 +47,7 @@ pub mod words;
 
 pub use acl::Criterion;
 pub use condition::{Condition, Test};
-pub use ending::{End, Ending, Link};
+pub use ending::{ConnectionOutcome, Ending, StreamEnd};
 pub use env::Env;
 pub use env::Sockets;
 pub use expression::Expression;

@@ -112,7 +112,7 @@ pub trait Names {
         crate::tracked::DEFAULT_COUNTERS
     }
     /// The `resolvers` section of that name.
-    fn resolvers(&self, name: &str) -> Option<Arc<state::resolvers::Section>> {
+    fn resolvers(&self, name: &str) -> Option<Arc<state::resolvers::ResolversSection>> {
         let _ = name;
         None
     }

@@ -9,7 +9,7 @@ use runtime::shard::Padded;
 use runtime::shared::{Shared as _, note_write};
 
 use crate::counters::{BackendCounters, FrontendCounters, ListenerCounters};
-use crate::extra::Extra;
+use crate::extra::ExtraAttempts;
 use crate::mirror::Mirror;
 use crate::queue::Queue;
 use crate::server::Server;
@@ -146,7 +146,7 @@ pub struct Proxy {
     pub dynamic_key: ArcSwapOption<Box<str>>,
     /// What is known of attempts beyond the first of its requests, where anything limits or makes
     /// them.
-    extra: OnceLock<Box<Extra>>,
+    extra: OnceLock<Box<ExtraAttempts>>,
     /// What is counted of copies of requests that come here, where a rule sends any.
     mirror: OnceLock<Box<Mirror>>,
 }
@@ -188,12 +188,12 @@ impl Proxy {
     }
 
     /// What is known of attempts beyond the first, once there was a need to.
-    pub fn extra(&self) -> Option<&Extra> {
+    pub fn extra(&self) -> Option<&ExtraAttempts> {
         self.extra.get().map(Box::as_ref)
     }
 
     /// The same, from now on at the latest.
-    pub fn keep_extra(&self) -> &Extra {
+    pub fn keep_extra(&self) -> &ExtraAttempts {
         self.extra.get_or_init(Box::default)
     }
 

@@ -27,7 +27,7 @@ pub use crate::health::{CHECK_STATUSES, CheckResult, Demand, Health, Trouble};
 use crate::name::ServerName;
 use crate::performance::Performance;
 use crate::queue::Queue;
-use crate::served::Counted;
+use crate::served::CountedLoad;
 use rise::{Marked, Starter};
 pub use secured::Secured;
 
@@ -180,7 +180,7 @@ pub struct Server {
     /// picks this server, when a request comes and when it leaves. Where requests are counted
     /// apart, the places of the limit that workers took, for requests or to keep: written when a
     /// worker needs more, and when it gives one back.
-    pub served: Counted,
+    pub served: CountedLoad,
     /// Whether requests are counted in each worker's own `counters`: where nothing compares the
     /// servers by this number, the sum is wanted now and then only. Set by the balancer when it is
     /// made.
@@ -301,7 +301,7 @@ impl Server {
             operational: AtomicU8::new(Operational::Running as u8),
             version: AtomicU64::new(0),
             turn: AtomicU64::new(0),
-            served: Counted::default(),
+            served: CountedLoad::default(),
             counts_apart: AtomicBool::new(false),
             limited_late: AtomicBool::new(false),
             dynamic: AtomicBool::new(false),

@@ -126,7 +126,7 @@ pub fn joined(proxy: &Proxy, server: &Server, event: &str, why: &str, requeued: 
 }
 
 /// Who is told: the backend, the syslog level, the text.
-pub type Tell<'a> = &'a dyn Fn(&Proxy, u8, &str);
+pub type NotifyFn<'a> = &'a dyn Fn(&Proxy, u8, &str);
 
 /// Changes administrative flags of a server of `proxy`, tells it, and lets those that track the
 /// server inherit. `via` says where that comes from (` via be/s1`, ` (DNS timeout status)`), or
@@ -137,7 +137,7 @@ pub fn administer(
     (set, clear): (u32, u32),
     via: &str,
     now_ms: u64,
-    tell: Tell<'_>,
+    tell: NotifyFn<'_>,
 ) -> bool {
     let before = server.admin();
     let was_down = server.operational() == Operational::Stopped;
@@ -158,7 +158,7 @@ pub fn administer(
     // That of who follows another is the other's.
     let cause = Some(via).filter(|via| !via.starts_with(" via ")).unwrap_or_default().trim_start();
     events::administered(proxy, server, before, requeued, cause);
-    events::moved(proxy, server, shown, requeued, || events::Cause::Admin(cause.to_owned()));
+    events::moved(proxy, server, shown, requeued, || events::StateCause::Admin(cause.to_owned()));
     let change = Administrative { before, after, was_down, requeued, via };
     for (level, text) in administrative(proxy, server, &change) {
         tell(proxy, level, &text);
@@ -172,7 +172,14 @@ pub fn administer(
 
 /// Sets what checks would have found of a server of `proxy`, tells it with `why` it is so
 /// (`, changed from CLI`), and lets those that track the server follow.
-pub fn decide(proxy: &Proxy, server: &Server, state: Operational, why: &str, now_ms: u64, tell: Tell<'_>) {
+pub fn decide(
+    proxy: &Proxy,
+    server: &Server,
+    state: Operational,
+    why: &str,
+    now_ms: u64,
+    tell: NotifyFn<'_>,
+) {
     decide_via(proxy, server, state, (why, ""), now_ms, tell);
 }
 
@@ -183,7 +190,7 @@ fn decide_via(
     state: Operational,
     (why, via): (&str, &str),
     now_ms: u64,
-    tell: Tell<'_>,
+    tell: NotifyFn<'_>,
 ) {
     let (shown, requeued) = (events::shown(server), server.queue.len());
     let was = server.operational();
@@ -196,7 +203,7 @@ fn decide_via(
     if !changed {
         return;
     }
-    let cause = || events::Cause::Other(why.trim_start_matches([',', ' ']).to_owned());
+    let cause = || events::StateCause::Other(why.trim_start_matches([',', ' ']).to_owned());
     events::moved(proxy, server, shown, requeued, cause);
     let (level, text) = match state {
         Operational::Stopped => {
@@ -237,7 +244,7 @@ pub fn leave_maintenance(server: &Server, now_ms: u64) {
 }
 
 /// Passes maintenance and draining of `tracked`, a server of `backend`, on to its trackers.
-pub fn inherit(backend: &Proxy, tracked: &Server, now_ms: u64, tell: Tell<'_>) {
+pub fn inherit(backend: &Proxy, tracked: &Server, now_ms: u64, tell: NotifyFn<'_>) {
     let admin = tracked.admin();
     let (mut set, mut clear) = (0, 0);
     for (on, flag) in

@@ -90,7 +90,7 @@ impl<'a> Hello<'a> {
         if Self::length(message)? != Some(message.len()) {
             return Err(Reason::LengthMismatch);
         }
-        let mut rest = Reader(&message[HEADER..]);
+        let mut rest = HelloReader(&message[HEADER..]);
         let mut hello = Hello {
             legacy_version: rest.number()?,
             random: rest.take(32)?,
@@ -117,7 +117,7 @@ impl<'a> Hello<'a> {
     }
 
     fn note(&mut self, kind: u16, data: &'a [u8]) -> Result<(), Reason> {
-        let mut data = Reader(data);
+        let mut data = HelloReader(data);
         let slot = match kind {
             SERVER_NAME => &mut self.server_name,
             SUPPORTED_GROUPS => &mut self.groups,
@@ -132,7 +132,7 @@ impl<'a> Hello<'a> {
         let list = if kind == SUPPORTED_VERSIONS { data.vector8()? } else { data.vector16()? };
         *slot = Some(match kind {
             SERVER_NAME => {
-                let mut names = Reader(list);
+                let mut names = HelloReader(list);
                 // The one kind of name there is: a host's.
                 if names.take(1)? != [0] {
                     return Err(Reason::BadExtension);
@@ -167,7 +167,7 @@ impl<'a> Hello<'a> {
 
 /// The extensions, one after the other.
 pub fn extensions(bytes: &[u8]) -> impl Iterator<Item = Result<(u16, &[u8]), Reason>> {
-    let mut rest = Reader(bytes);
+    let mut rest = HelloReader(bytes);
     std::iter::from_fn(move || {
         if rest.0.is_empty() {
             return None;
@@ -181,9 +181,9 @@ pub fn extensions(bytes: &[u8]) -> impl Iterator<Item = Result<(u16, &[u8]), Rea
 }
 
 /// Reads from the front of a slice.
-struct Reader<'a>(&'a [u8]);
+struct HelloReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> HelloReader<'a> {
     fn take(&mut self, length: usize) -> Result<&'a [u8], Reason> {
         let (taken, rest) = self.0.split_at_checked(length).ok_or(Reason::LengthMismatch)?;
         self.0 = rest;

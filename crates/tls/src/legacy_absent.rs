@@ -65,7 +65,7 @@ impl ClientSide {
     }
 }
 
-pub(crate) struct Told {
+pub(crate) struct HandshakeResult {
     pub(crate) version: u16,
     pub(crate) suite: u16,
     pub(crate) group: u16,
@@ -74,14 +74,14 @@ pub(crate) struct Told {
     pub(crate) peer: Vec<Box<[u8]>>,
 }
 
-pub(crate) enum Link {}
+pub(crate) enum LegacyLink {}
 
-pub(crate) struct Seen {
+pub(crate) struct ReadOutcome {
     pub(crate) filled: usize,
     pub(crate) closed: Result<bool, Reason>,
 }
 
-impl Link {
+impl LegacyLink {
     pub(crate) fn server(side: &ServerSide, _: &[u8]) -> Result<Self, Error> {
         match *side {}
     }
@@ -94,7 +94,7 @@ impl Link {
         match *self {}
     }
 
-    pub(crate) fn told(&self) -> Told {
+    pub(crate) fn told(&self) -> HandshakeResult {
         match *self {}
     }
 
@@ -106,7 +106,7 @@ impl Link {
         match *self {}
     }
 
-    pub(crate) fn read(&mut self, _: &mut [u8], _: &mut Waiting) -> Seen {
+    pub(crate) fn read(&mut self, _: &mut [u8], _: &mut Waiting) -> ReadOutcome {
         match *self {}
     }
 

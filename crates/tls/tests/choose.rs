@@ -10,7 +10,7 @@ use common::{Authority, certificate, connector, entry, listening};
 use tls::challenges::{self, Challenges};
 use tls::hello::Hello;
 use tls::{
-    Acceptor, Certificate, Chosen, Lacks, Listening, Options, Parameters, Reason, Session, TLS10, TLS12,
+    Acceptor, Certificate, Chosen, EntryOptions, Lacks, Listening, Parameters, Reason, Session, TLS10, TLS12,
     TLS13,
 };
 
@@ -93,7 +93,7 @@ fn served(chosen: &Chosen) -> Option<String> {
     chosen.details.own.as_ref()?.names.first().map(ToString::to_string)
 }
 
-fn listener(names: &[&str], options: Options, strict_sni: bool) -> Acceptor {
+fn listener(names: &[&str], options: EntryOptions, strict_sni: bool) -> Acceptor {
     let (authority, options) = (Authority::new(), Arc::new(options));
     let entries =
         names.iter().map(|name| entry(certificate(&authority.issue(&[name], |_| {})), &options)).collect();
@@ -102,7 +102,7 @@ fn listener(names: &[&str], options: Options, strict_sni: bool) -> Acceptor {
 
 #[test]
 fn a_bare_hello_chooses_certificate_version_and_name() {
-    let acceptor = listener(&["default.test", "a.test", "*.w.test"], Options::default(), false);
+    let acceptor = listener(&["default.test", "a.test", "*.w.test"], EntryOptions::default(), false);
     for (name, own) in
         [("a.test", "a.test"), ("x.w.test", "*.w.test"), ("A.TEST", "a.test"), ("b.test", "default.test")]
     {
@@ -116,20 +116,20 @@ fn a_bare_hello_chooses_certificate_version_and_name() {
 
 #[test]
 fn refused_clients_have_a_reason_and_what_led_to_it() {
-    let strict = listener(&["a.test"], Options::default(), true);
+    let strict = listener(&["a.test"], EntryOptions::default(), true);
     let chosen = choose(&strict, &Offer { name: "b.test", ..USUAL });
     assert_eq!(chosen.config.as_ref().unwrap_err().reason, Reason::CallbackFailed);
     assert_eq!(chosen.details.sni.as_deref(), Some("b.test"));
     assert!(chosen.details.own.is_none());
 
     let parameters = Parameters { min: TLS13, ..Parameters::default() };
-    let newest = listener(&["a.test"], Options { parameters, ..Options::default() }, false);
+    let newest = listener(&["a.test"], EntryOptions { parameters, ..EntryOptions::default() }, false);
     let chosen = choose(&newest, &Offer { versions: &[TLS12], ..USUAL });
     assert_eq!(served(&chosen).as_deref(), Some("a.test"));
     assert_eq!(chosen.details.version, TLS12);
     assert_eq!(chosen.config.unwrap_err().reason, Reason::UnsupportedProtocol);
 
-    let usual = listener(&["a.test"], Options::default(), false);
+    let usual = listener(&["a.test"], EntryOptions::default(), false);
     let chosen = choose(&usual, &Offer { versions: &[TLS10], ..USUAL });
     assert_eq!(chosen.config.unwrap_err().reason, Reason::UnsupportedProtocol);
     assert_eq!(chosen.details.lacks, Some(Lacks::Version(TLS10)));
@@ -156,7 +156,7 @@ fn challenges_are_chosen_before_all_certificates() {
 
 #[test]
 fn records_and_bare_messages_lead_to_the_same_choice() {
-    let acceptor = Arc::new(listener(&["default.test", "a.test"], Options::default(), false));
+    let acceptor = Arc::new(listener(&["default.test", "a.test"], EntryOptions::default(), false));
     for name in ["a.test", "b.test"] {
         let mut client = Session::connect(&connector(&Authority::new()), Some(name)).unwrap();
         assert_eq!(client.handshake(&[]), Ok(false));

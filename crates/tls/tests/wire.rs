@@ -9,7 +9,7 @@ use common::{Authority, acceptor, carry, connector, pair};
 use proptest::prelude::*;
 use tls::deframer::Deframer;
 use tls::hello::{self, Hello};
-use tls::{Kind, Options, Parameters, Reason, Session, TLS12, TLS13};
+use tls::{EntryOptions, FailureKind, Parameters, Reason, Session, TLS12, TLS13};
 
 /// The ClientHello that rustls sends, in one record.
 fn client_hello(name: &str) -> Vec<u8> {
@@ -54,7 +54,7 @@ fn a_hello_is_taken_apart_however_it_was_cut_into_records() {
 
 #[test]
 fn a_server_answers_a_hello_in_pieces() {
-    let acceptor = acceptor(&Authority::new(), Options::default());
+    let acceptor = acceptor(&Authority::new(), EntryOptions::default());
     for length in [1, 100] {
         let mut server = Session::accept(&acceptor);
         for byte in in_records(&client_hello("a.test"), length) {
@@ -105,12 +105,12 @@ proptest! {
 
 thread_local! {
     static HELLO: Vec<u8> = client_hello("a.test");
-    static ACCEPTOR: std::sync::Arc<tls::Acceptor> = acceptor(&Authority::new(), Options::default());
+    static ACCEPTOR: std::sync::Arc<tls::Acceptor> = acceptor(&Authority::new(), EntryOptions::default());
 }
 
-fn version(version: u16) -> Options {
+fn version(version: u16) -> EntryOptions {
     let parameters = Parameters { min: version, max: version, ..Parameters::default() };
-    Options { parameters, ..Options::default() }
+    EntryOptions { parameters, ..EntryOptions::default() }
 }
 
 /// What `to` makes of some bytes in place of a record.
@@ -141,7 +141,7 @@ fn what_is_no_record_of_the_connection_ends_it_with_an_alert() {
             record[place] ^= 0x40;
             let error = give(&mut server, &record).expect_err("a forged record");
             let reason = if place < 3 { Reason::WrongVersionNumber } else { Reason::DecryptionFailed };
-            assert_eq!((error.kind, error.reason), (Kind::Fatal, reason), "{v:x} {place}");
+            assert_eq!((error.kind, error.reason), (FailureKind::Fatal, reason), "{v:x} {place}");
             assert!(!server.unsent().is_empty());
             let alert = server.unsent().to_vec();
             let told = give(&mut client, &alert).expect_err("an alert");
@@ -174,7 +174,7 @@ struct Error;
 
 impl Error {
     fn internal() -> tls::Error {
-        tls::Error { kind: Kind::Fatal, reason: Reason::InternalError, verify: 0 }
+        tls::Error { kind: FailureKind::Fatal, reason: Reason::InternalError, verify: 0 }
     }
 }
 
@@ -182,7 +182,7 @@ impl Error {
 fn what_comes_before_a_fault_is_still_read() {
     let authority = Authority::new();
     let (mut client, mut server) =
-        pair(&acceptor(&authority, Options::default()), &connector(&authority), "a.test");
+        pair(&acceptor(&authority, EntryOptions::default()), &connector(&authority), "a.test");
     let mut out = vec![0; 1000];
     let (_, n) = client.seal(b"good", &[], &mut out).unwrap();
     out.truncate(n);

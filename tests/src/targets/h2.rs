@@ -1,13 +1,13 @@
 //! Header blocks of HTTP/2: what holds whatever a peer sends.
 
 use fields::{FieldName, Rules, Scheme};
-use h2::hpack::{Decoder, Encoder, Error};
-use http::{Head, ParseOptions, Status};
+use h2::hpack::{DecodeError, Decoder, Encoder};
+use http::{Head, ParseOptions, ParseStatus};
 
 /// A field as it was decoded: its name, its value, and whether it is secret.
 type Field = (Vec<u8>, Vec<u8>, bool);
 
-fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, Error> {
+fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, DecodeError> {
     let mut fields = Vec::new();
     decoder.decode(block, &mut |field| {
         let name = field.name.bytes();
@@ -88,7 +88,7 @@ pub fn h2_request(bytes: &[u8]) {
     };
     let mut again = Head::new();
     let status = http::parse_request(&written, &mut again, &options);
-    assert_eq!(status, Ok(Status::Complete { len: written.len() }), "{}", written.escape_ascii());
+    assert_eq!(status, Ok(ParseStatus::Complete { len: written.len() }), "{}", written.escape_ascii());
     assert!(head.fields().eq(again.fields()), "the same fields in {}", written.escape_ascii());
     assert_eq!((head.method(), head.plain_target()), (again.method(), again.target()));
     assert_eq!(head.content_length(), again.content_length(), "{}", written.escape_ascii());
@@ -125,7 +125,7 @@ pub fn h2_response(bytes: &[u8]) {
         ParseOptions { relaxed: true, max_bytes: usize::MAX, max_fields: 200, ..ParseOptions::default() };
     let mut again = Head::new();
     let status = http::parse_response(&written, &mut again, &options);
-    assert_eq!(status, Ok(Status::Complete { len: written.len() }), "{}", written.escape_ascii());
+    assert_eq!(status, Ok(ParseStatus::Complete { len: written.len() }), "{}", written.escape_ascii());
     assert_eq!(head.status(), again.status());
     assert!(head.fields().eq(again.fields()), "the same fields in {}", written.escape_ascii());
     let mut block = Vec::new();

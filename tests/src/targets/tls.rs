@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tls::captured::{List, Lists};
+use tls::captured::{CapturedList, Lists};
 use tls::deframer::Deframer;
 use tls::hello::{self, Hello};
 use tls::{Trust, ciphers, crt_list, dn, ocsp, verify_chain, x509};
@@ -30,8 +30,14 @@ pub fn client_hello(bytes: &[u8]) {
             assert_eq!(hello::numbers(hello.suites).count() * 2, hello.suites.len());
             for most in [0, 1, 7, 64, 1000] {
                 let lists = Lists::new(&hello, most);
-                let all = [List::Suites, List::Extensions, List::Groups, List::PointFormats, List::Versions];
-                let kept = all.iter().chain([&List::Signatures]).map(|list| lists.get(*list).len());
+                let all = [
+                    CapturedList::Suites,
+                    CapturedList::Extensions,
+                    CapturedList::Groups,
+                    CapturedList::PointFormats,
+                    CapturedList::Versions,
+                ];
+                let kept = all.iter().chain([&CapturedList::Signatures]).map(|list| lists.get(*list).len());
                 assert!(kept.sum::<usize>() <= most);
             }
         }
@@ -76,9 +82,10 @@ pub fn x509(bytes: &[u8]) {
         rest = behind;
     }
     for one in &chain {
-        if let Ok(facts) = x509::Facts::parse(one) {
-            let show =
-                |name: &dn::Name<'_>| (name.oneline(), name.rfc2253(), name.entry("CN", -1).map(<[u8]>::len));
+        if let Ok(facts) = x509::CertificateFields::parse(one) {
+            let show = |name: &dn::DistinguishedName<'_>| {
+                (name.oneline(), name.rfc2253(), name.entry("CN", -1).map(<[u8]>::len))
+            };
             let _ = (show(&facts.subject_name()), show(&facts.issuer_name()));
             let _ = (
                 facts.key_kind(),

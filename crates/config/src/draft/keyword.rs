@@ -14,9 +14,9 @@ use crate::draft::cache::CacheDraft;
 use crate::draft::fcgi::FcgiDraft;
 use crate::draft::mail::MailersDraft;
 use crate::draft::resolvers::ReadResolvers;
-use crate::draft::row::{Lenient, Outcome, Row, Where};
+use crate::draft::row::{KeywordRow, Lenient, Outcome, Where};
 use crate::draft::section::Statement;
-use crate::draft::settings::{GlobalSettings, Settings};
+use crate::draft::settings::{GlobalSettings, ProxySettings};
 use crate::draft::spoe::AgentDraft;
 
 /// Reads a line into a `mailers` section.
@@ -42,7 +42,7 @@ pub enum Apply {
     /// Sets something of the process.
     Global(for<'a> fn(&mut GlobalSettings<'a>, &mut Args<'a, '_>) -> Outcome),
     /// Sets something of a proxy.
-    Proxy(for<'a> fn(&mut Settings<'a>, &mut Args<'a, '_>) -> Outcome),
+    Proxy(for<'a> fn(&mut ProxySettings<'a>, &mut Args<'a, '_>) -> Outcome),
     /// Compiled in its order once all names are known; see `resolve::rules`.
     Rule,
     /// A line of a small section (`userlist`, `http-errors`, `resolvers`), read by that section.
@@ -70,15 +70,15 @@ pub enum Apply {
 /// A row of a keyword table.
 pub struct Keyword {
     /// Its name, places, arguments and documentation.
-    pub row: Row,
+    pub row: KeywordRow,
     /// What is done with it.
     pub apply: Apply,
 }
 
 impl Deref for Keyword {
-    type Target = Row;
+    type Target = KeywordRow;
 
-    fn deref(&self) -> &Row {
+    fn deref(&self) -> &KeywordRow {
         &self.row
     }
 }
@@ -98,7 +98,7 @@ pub(crate) const fn row(
     doc: &'static str,
     apply: Apply,
 ) -> Keyword {
-    let row = Row {
+    let row = KeywordRow {
         name,
         places,
         signature,
@@ -122,7 +122,7 @@ pub const fn proxy(
     places: Where,
     signature: &'static str,
     doc: &'static str,
-    apply: for<'a> fn(&mut Settings<'a>, &mut Args<'a, '_>) -> Outcome,
+    apply: for<'a> fn(&mut ProxySettings<'a>, &mut Args<'a, '_>) -> Outcome,
 ) -> Keyword {
     row(name, places, signature, doc, Apply::Proxy(apply))
 }

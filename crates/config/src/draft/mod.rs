@@ -18,4 +18,4 @@ pub mod settings;
 pub mod spoe;
 pub mod tls;
 
-pub use section::{Draft, EngineFile, Kind, Section, Statement, is_name_character, section_names};
+pub use section::{Draft, EngineFile, Section, SectionKind, Statement, is_name_character, section_names};

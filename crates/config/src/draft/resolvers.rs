@@ -50,7 +50,7 @@ impl ResolversDraft<'_> {
     pub fn finish(self, name: &str) -> Resolvers {
         let (names, nameservers): (Vec<_>, Vec<_>) = self.nameservers.into_iter().unzip();
         Resolvers {
-            state: state::resolvers::Section::new(name, names),
+            state: state::resolvers::ResolversSection::new(name, names),
             nameservers,
             payload_size: self.payload_size,
             retries: self.retries,

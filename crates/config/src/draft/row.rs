@@ -143,7 +143,7 @@ pub enum Negation {
 
 /// A keyword as its documentation shows it.
 #[derive(Debug)]
-pub struct Row {
+pub struct KeywordRow {
     /// One word or two.
     pub name: &'static str,
     /// The sections that allow it.
@@ -163,7 +163,7 @@ pub struct Row {
     pub support: Support,
 }
 
-impl Row {
+impl KeywordRow {
     /// How many words the name has.
     pub fn words(&self) -> usize {
         self.name.bytes().filter(|byte| *byte == b' ').count() + 1

@@ -19,7 +19,7 @@ pub(crate) struct CaptureUse {
 
 /// The compiled rules of a proxy.
 #[derive(Default)]
-pub(crate) struct Rules {
+pub(crate) struct CompiledRules {
     pub(crate) acls: Acls,
     pub(crate) tcp_connection: RuleSet,
     pub(crate) tcp_session: RuleSet,

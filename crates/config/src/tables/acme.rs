@@ -1,7 +1,7 @@
 //! The lines of `acme` sections (manual, section 12.8). `resolve::acme` makes sections of them.
 
 use base::units::DefaultUnit::Milliseconds;
-use plan::acme::{Challenge, MacAlgorithm, Ready};
+use plan::acme::{Challenge, MacAlgorithm, ReadyWhen};
 use tls::made::{Curve, makes_rsa};
 
 use crate::draft::acme::AcmeDraft;
@@ -73,7 +73,7 @@ fn curves<'a>(draft: &mut AcmeDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
 
 fn ready<'a>(draft: &mut AcmeDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.required("`cli`, `dns`, `delay` or `none`")?;
-    let mut ready = Ready::default();
+    let mut ready = ReadyWhen::default();
     let mut none = false;
     for value in word.split(',') {
         match value {
@@ -92,7 +92,7 @@ fn ready<'a>(draft: &mut AcmeDraft<'a>, args: &mut Args<'a, '_>) -> Outcome {
             }
         }
     }
-    if none && ready != Ready::default() {
+    if none && ready != ReadyWhen::default() {
         return Err(args
             .wrong("`none` says that nothing is waited for: it stands alone")
             .haproxy("keyword 'challenge-ready' in 'acme' can't combine 'none' with other keywords."));

@@ -1,7 +1,7 @@
 //! What the `global` section says of requests that the process itself makes (manual, 3.10
 //! `httpclient.…`), of orders of certificates (`acme.scheduler`) and of updates of OCSP answers (3.1 `ocsp-update.…`).
 
-use base::address::{Accepts, Family, Place, PortRule};
+use base::address::{Accepts, Destination, Family, PortRule};
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
 
@@ -67,7 +67,7 @@ pub(super) fn max_delay<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a,
 fn http_proxy<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.required("an address")?;
     let address = args.address(word, Accepts { port: PortRule::Optional, range: false, offset: false })?;
-    let Place::Ip { host, ports } = &address.place else {
+    let Destination::Ip { host, ports } = &address.place else {
         return Err(args.wrong(format!("`{word}` is no address of TCP")).help("`<address>[:<port>]`"));
     };
     let ip = resolve_host(host).map_err(|error| args.wrong(format!("cannot resolve `{word}`: {error}")))?;

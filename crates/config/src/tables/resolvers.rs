@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use base::address::{Accepts, Family, Place, PortRule, Transport};
+use base::address::{Accepts, Destination, Family, PortRule, Transport};
 use base::network::Network;
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
@@ -79,7 +79,7 @@ fn nameserver<'a>(draft: &mut ResolversDraft<'a>, args: &mut Args<'a, '_>) -> Ou
     let unsupported = || not_supported(&format!("nameserver … {word}")).at(word.span());
     let (address, stream) = match (&address.place, address.transport) {
         (_, Transport::Quic) => return Err(unsupported()),
-        (Place::Ip { host, ports }, transport) => {
+        (Destination::Ip { host, ports }, transport) => {
             let ip = resolve_host(host).map_err(|error| {
                 args.wrong(format!("cannot resolve the address of the name server `{word}`: {error}"))
                     .haproxy(format!("'nameserver {name}' : could not resolve address '{word}'."))
@@ -91,7 +91,7 @@ fn nameserver<'a>(draft: &mut ResolversDraft<'a>, args: &mut Args<'a, '_>) -> Ou
             )
         }
         // A datagram of such a socket could not be answered.
-        (Place::Unix(path), Transport::Default | Transport::Stream) => {
+        (Destination::Unix(path), Transport::Default | Transport::Stream) => {
             (NameServerAddress::Unix(path.as_str().into()), true)
         }
         _ => return Err(unsupported()),

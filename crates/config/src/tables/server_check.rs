@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use base::address::{Accepts, Place, PortRule};
+use base::address::{Accepts, Destination, PortRule};
 use diag::Diagnostic;
 use plan::check::{InitState, Protocol};
 use plan::server::{Observe, OnError};
@@ -147,7 +147,7 @@ fn check_proto<'a>(draft: &mut ServerDraft<'a>, args: &mut Args<'a, '_>) -> Outc
 fn place(args: &mut Args<'_, '_>) -> Result<(IpAddr, Option<u16>), Diagnostic> {
     let word = args.value()?;
     let address = args.address(word, Accepts { port: PortRule::Optional, range: false, offset: false })?;
-    let Place::Ip { host, ports } = &address.place else { return Err(args.unsupported()) };
+    let Destination::Ip { host, ports } = &address.place else { return Err(args.unsupported()) };
     let ip = resolve_host(host).map_err(|error| args.wrong(format!("cannot resolve `{word}`: {error}")))?;
     Ok((ip, ports.iter().next()))
 }

@@ -5,14 +5,14 @@ use fields::string::{self, Text};
 use fields::{CodingError, Field, FieldSource, Memo, NameKind};
 use http::Version;
 
-use super::Error;
-use super::dynamic::Table;
+use super::DecodeError;
+use super::dynamic::DynamicTable;
 use super::known::{self, COUNT};
 
 /// What one direction of a connection remembers; nothing is allocated before it is needed.
 #[derive(Debug)]
 pub struct Decoder {
-    table: Table,
+    table: DynamicTable,
     /// Strings that stand coded in the block, and entries that lie over the end of the ring.
     scratch: Vec<u8>,
     /// Recent Huffman strings, for responses.
@@ -26,7 +26,7 @@ impl Decoder {
     /// it is 4096.
     #[must_use]
     pub fn new(max_size: u32) -> Decoder {
-        Decoder { table: Table::new(max_size as usize), scratch: Vec::new(), memo: None, max_size }
+        Decoder { table: DynamicTable::new(max_size as usize), scratch: Vec::new(), memo: None, max_size }
     }
 
     /// A decoder for responses, which repeat literals more often than requests.
@@ -40,7 +40,11 @@ impl Decoder {
     ///
     /// # Errors
     /// The connection cannot go on (COMPRESSION_ERROR).
-    pub fn decode(&mut self, block: &[u8], each: &mut impl FnMut(Field<'_>) -> bool) -> Result<(), Error> {
+    pub fn decode(
+        &mut self,
+        block: &[u8],
+        each: &mut impl FnMut(Field<'_>) -> bool,
+    ) -> Result<(), DecodeError> {
         let mut rest = block;
         self.change_sizes(&mut rest)?;
         let mut wanted = true;
@@ -50,7 +54,7 @@ impl Decoder {
                 let index = take(first, 0x7f, &mut rest)?;
                 self.indexed(index, &mut wanted, each)?;
             } else if first & 0xe0 == 0x20 {
-                return Err(Error::TableSize);
+                return Err(DecodeError::TableSize);
             } else {
                 let mask = if first & 0x40 != 0 { 0x3f } else { 0x0f };
                 let index = take(first, mask, &mut rest)?;
@@ -62,7 +66,7 @@ impl Decoder {
 
     /// Changes of the table's size, which stand at the beginning alone (RFC 7541 section 4.2).
     #[inline(always)]
-    fn change_sizes(&mut self, rest: &mut &[u8]) -> Result<(), Error> {
+    fn change_sizes(&mut self, rest: &mut &[u8]) -> Result<(), DecodeError> {
         while let [first, left @ ..] = rest
             && first & 0xe0 == 0x20
         {
@@ -70,7 +74,7 @@ impl Decoder {
             *rest = left;
             let size = take(first, 0x1f, rest)?;
             if size > self.max_size as usize {
-                return Err(Error::TableSize);
+                return Err(DecodeError::TableSize);
             }
             self.table.set_limit(size);
         }
@@ -84,16 +88,16 @@ impl Decoder {
         index: usize,
         wanted: &mut bool,
         each: &mut impl FnMut(Field<'_>) -> bool,
-    ) -> Result<(), Error> {
+    ) -> Result<(), DecodeError> {
         if !*wanted {
             // Nothing is copied for it: an index of one byte may stand for a value of kilobytes.
             let exists = if index <= COUNT { index > 0 } else { self.table.has(index - COUNT - 1) };
-            return if exists { Ok(()) } else { Err(Error::Index) };
+            return if exists { Ok(()) } else { Err(DecodeError::Index) };
         }
         let field = if index <= COUNT {
-            known::field(index).ok_or(Error::Index)?
+            known::field(index).ok_or(DecodeError::Index)?
         } else {
-            let entry = self.table.get(index - COUNT - 1, &mut self.scratch).ok_or(Error::Index)?;
+            let entry = self.table.get(index - COUNT - 1, &mut self.scratch).ok_or(DecodeError::Index)?;
             let name = entry.kind.name(entry.name);
             Field { name, value: entry.value, sound: entry.sound, never_indexed: false }
         };
@@ -110,7 +114,7 @@ impl Decoder {
         rest: &mut &[u8],
         wanted: &mut bool,
         each: &mut impl FnMut(Field<'_>) -> bool,
-    ) -> Result<(), Error> {
+    ) -> Result<(), DecodeError> {
         self.scratch.clear();
         let (kind, name) = if index == 0 {
             let name = self.string(rest)?;
@@ -119,7 +123,7 @@ impl Decoder {
             (kind, Text::Raw(b""))
         } else {
             // Copied, since the entry may have to go for the new one.
-            let kind = self.table.name(index - COUNT - 1, &mut self.scratch).ok_or(Error::Index)?;
+            let kind = self.table.name(index - COUNT - 1, &mut self.scratch).ok_or(DecodeError::Index)?;
             (kind, Text::Decoded(0, self.scratch.len()))
         };
         let value = self.string(rest)?;
@@ -169,12 +173,12 @@ pub struct Block<'a> {
 }
 
 impl FieldSource for Block<'_> {
-    type Error = Error;
+    type Error = DecodeError;
 
     const VERSION: Version = Version::Other(2, 0);
 
     #[inline(always)]
-    fn decode(self, each: &mut impl FnMut(Field<'_>) -> bool) -> Result<(), Error> {
+    fn decode(self, each: &mut impl FnMut(Field<'_>) -> bool) -> Result<(), DecodeError> {
         self.decoder.decode(self.bytes, each)
     }
 }

@@ -16,7 +16,7 @@ use fields::CodingError;
 /// A block that cannot be decoded: the connection ends with COMPRESSION_ERROR, since its dynamic
 /// table is no longer that of the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Error {
+pub enum DecodeError {
     /// A string or integer is invalid.
     Coding(CodingError),
     /// An index beyond both tables, or 0.
@@ -25,20 +25,20 @@ pub enum Error {
     TableSize,
 }
 
-impl Error {
+impl DecodeError {
     /// A few words for logs.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
-            Error::Coding(error) => error.text(),
-            Error::Index => "index of no header field",
-            Error::TableSize => "invalid change of the header table's size",
+            DecodeError::Coding(error) => error.text(),
+            DecodeError::Index => "index of no header field",
+            DecodeError::TableSize => "invalid change of the header table's size",
         }
     }
 }
 
-impl From<CodingError> for Error {
-    fn from(error: CodingError) -> Error {
-        Error::Coding(error)
+impl From<CodingError> for DecodeError {
+    fn from(error: CodingError) -> DecodeError {
+        DecodeError::Coding(error)
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn block<T: AsRef<[u8]>>(fields: &[(T, T)]) -> Vec<u8> {
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 
 /// All fields of a block.
-pub(crate) fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Pair>, h2::hpack::Error> {
+pub(crate) fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Pair>, h2::hpack::DecodeError> {
     let mut fields = Vec::new();
     decoder.decode(block, &mut |field| {
         if let FieldName::Other(name) = field.name {

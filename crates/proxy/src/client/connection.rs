@@ -8,9 +8,9 @@ use std::rc::{Rc, Weak};
 use net::Stream;
 use runtime::Boxed;
 use runtime::timer::Timer;
-use runtime::worker::Load;
+use runtime::worker::ConnectionGuard;
 use sample::Session;
-use state::sessions::Registered;
+use state::sessions::RegisteredSession;
 
 use super::{Client, Downstream, Link};
 use crate::flow::Socket;
@@ -31,9 +31,9 @@ impl Connection {
         frontend: Rc<LocalProxy>,
         stream: Stream,
         session: Session,
-        entry: Registered,
-        load: Load,
-        tls_place: Option<tls::Place>,
+        entry: RegisteredSession,
+        load: ConnectionGuard,
+        tls_place: Option<tls::ConnectionPermit>,
     ) -> Self {
         Self(Boxed::new(Client {
             timer: Timer::new(),

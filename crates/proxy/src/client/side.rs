@@ -349,7 +349,7 @@ impl Downstream {
         &mut self,
         acceptor: &Arc<tls::Acceptor>,
         keep: tls::Keep,
-        place: Option<tls::Place>,
+        place: Option<tls::ConnectionPermit>,
     ) {
         let Self::Socket(socket) = self else { return };
         let received = socket.input.take();

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use runtime::pools::Pool;
 use runtime::profile;
 use runtime::usage::Measured;
-use runtime::watchdog::{self, Task};
+use runtime::watchdog::{self, TaskName};
 use runtime::{Boxed, Boxes};
 
 use crate::client::{Client, Connection};
@@ -84,7 +84,7 @@ impl<S: Serve> Exchanges<S> {
 
     /// Begins with a request, in a box that is free.
     #[inline]
-    pub(super) fn begin(&self, client: Boxed<Client>, arrival: Arrival) -> Running<S::Exchange> {
+    pub(super) fn begin(&self, client: Boxed<Client>, arrival: Arrival) -> RunningRequest<S::Exchange> {
         let mut slot = self.free.borrow_mut().pop().unwrap_or_else(|| {
             self.made.set(self.made.get() + 1);
             Box::pin(None)
@@ -93,23 +93,23 @@ impl<S: Serve> Exchanges<S> {
         slot.set(Some(self.server.serve(client, arrival)));
         // Boxed for the same reason.
         let measure = profile::measures().then(|| Box::new(Measured::new("exchange")));
-        Running { slot, task, measure }
+        RunningRequest { slot, task, measure }
     }
 
     /// As [`begin`](Self::begin), with one stream of a connection as the client.
-    pub(super) fn begin_stream(&self, client: Client, arrival: Arrival) -> Running<S::Exchange> {
+    pub(super) fn begin_stream(&self, client: Client, arrival: Arrival) -> RunningRequest<S::Exchange> {
         self.begin(self.clients.put(client), arrival)
     }
 
     /// Takes back the boxes of a stream that is over.
-    pub(super) fn end_stream(&self, client: Boxed<Client>, running: Running<S::Exchange>) {
+    pub(super) fn end_stream(&self, client: Boxed<Client>, running: RunningRequest<S::Exchange>) {
         self.clients.take_back(client);
         self.end(running);
     }
 
     /// Takes the box back.
     #[inline]
-    pub(super) fn end(&self, running: Running<S::Exchange>) {
+    pub(super) fn end(&self, running: RunningRequest<S::Exchange>) {
         let mut slot = running.slot;
         slot.set(None);
         self.free.borrow_mut().push(slot);
@@ -117,13 +117,13 @@ impl<S: Serve> Exchanges<S> {
 }
 
 /// A request in progress.
-pub(super) struct Running<F> {
+pub(super) struct RunningRequest<F> {
     slot: Slot<F>,
-    task: Task,
+    task: TaskName,
     measure: Option<Box<Measured>>,
 }
 
-impl<F: Future> Running<F> {
+impl<F: Future> RunningRequest<F> {
     #[inline]
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<F::Output> {
         match (self.slot.as_mut().as_pin_mut(), &mut self.measure) {
@@ -137,6 +137,6 @@ impl<F: Future> Running<F> {
 }
 
 /// What a watchdog is told of the connection's turns.
-pub(super) fn task_of(connection: &Client) -> Task {
-    Task::Stream { proxy: connection.frontend.index as u32, session: connection.session.id as u32 }
+pub(super) fn task_of(connection: &Client) -> TaskName {
+    TaskName::Stream { proxy: connection.frontend.index as u32, session: connection.session.id as u32 }
 }

@@ -2,7 +2,7 @@
 
 use runtime::Boxed;
 use runtime::timer::now_us;
-use sample::track::Event;
+use sample::track::CountedEvent;
 use sample::{Cause, LogOrigin, Phase};
 use state::sessions::Activity;
 
@@ -202,10 +202,10 @@ async fn serve(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Resul
 fn note_status(client: &Client, x: &Exchange) {
     let counted = &client.worker.shared.process.counted;
     if counted.errors.holds(x.txn.server_status) {
-        x.note(client, Event::Error);
+        x.note(client, CountedEvent::Error);
     }
     if counted.failures.holds(x.txn.server_status) {
-        x.note(client, Event::Failure);
+        x.note(client, CountedEvent::Failure);
     }
 }
 

@@ -21,7 +21,7 @@ use runtime::shared::Shared as _;
 use runtime::timer::now_us;
 use runtime::usage::Measured;
 use runtime::watchdog;
-use runtime::worker::Load;
+use runtime::worker::ConnectionGuard;
 use sample::track::{self, Trackers};
 use sample::{Accepted, Endpoint, Ends, Session};
 use state::Mode;
@@ -33,12 +33,12 @@ use crate::evaluate::{self, Attach};
 use crate::exchange::{Arrival, Next, Upgrade};
 use crate::observe;
 use crate::serve::boxes::{Exchanges, Serve, task_of};
-use crate::serve::newcomer::{Arrived, Dialled, Newcomer, Starter};
+use crate::serve::newcomer::{AcceptedConnection, ArrivedConnection, Dialled, ServeFn};
 use crate::serve::{attach, multiplexed, peer, preface, receive, revalidate};
 use crate::worker::Worker;
 
 /// What this worker does with each new connection.
-pub(crate) fn starter() -> Starter {
+pub(crate) fn starter() -> ServeFn {
     let exchanges = Rc::new(Exchanges::new(super::http::exchange));
     revalidate::install(|client, arrival| {
         Box::pin(async move {
@@ -61,10 +61,10 @@ pub(crate) fn starter() -> Starter {
     Box::new(move |worker, arrived| {
         let exchanges = exchanges.clone();
         match arrived {
-            Arrived::Accepted(newcomer) => {
+            ArrivedConnection::Accepted(newcomer) => {
                 tokio::task::spawn_local(run(begin(worker, newcomer), exchanges));
             }
-            Arrived::Dialled(dialled) => {
+            ArrivedConnection::Dialled(dialled) => {
                 tokio::task::spawn_local(reversed(worker, dialled, exchanges));
             }
         }
@@ -72,7 +72,7 @@ pub(crate) fn starter() -> Starter {
 }
 
 /// Makes the connection from the descriptor.
-fn begin(worker: Rc<Worker>, newcomer: Newcomer) -> Connection {
+fn begin(worker: Rc<Worker>, newcomer: AcceptedConnection) -> Connection {
     let frontend = worker.local(newcomer.frontend);
     let bind = &frontend.binds[newcomer.bind];
     let is_tcp = newcomer.peer.is_some();
@@ -131,8 +131,8 @@ fn connection(
     stream: Stream,
     ends: [Option<std::net::SocketAddr>; 2],
     us: u64,
-    load: Load,
-    tls_place: Option<tls::Place>,
+    load: ConnectionGuard,
+    tls_place: Option<tls::ConnectionPermit>,
 ) -> Connection {
     let frontend = worker.local(frontend);
     let [source, destination] = ends.map(|address| address.map_or(Endpoint::Local, Endpoint::Ip));
@@ -203,7 +203,7 @@ fn run<S: Serve>(mut connection: Connection, exchanges: Rc<Exchanges<S>>) -> imp
         if !starts_at_once {
             match Box::pin(open(&mut connection)).await {
                 Ok(attach) => leaves_to = attach,
-                Err(Refused) => {
+                Err(ConnectionRefused) => {
                     observe::session_fails(&connection);
                     return;
                 }
@@ -361,7 +361,7 @@ fn count_session(connection: &Connection) {
         traffic.session_rate.tick(now_ms);
     });
     connection.worker.shared.process.counters.mine().session_rate.tick(now_ms);
-    track::note(&connection.session, &Trackers::default(), track::Event::Session, now_ms);
+    track::note(&connection.session, &Trackers::default(), track::CountedEvent::Session, now_ms);
 }
 
 /// Waits for the first byte of the next request: no buffer is held meanwhile. `None` when the
@@ -405,14 +405,14 @@ fn wait_for_request(connection: &mut Connection) -> impl Future<Output = Option<
 }
 
 /// The connection goes no further.
-struct Refused;
+struct ConnectionRefused;
 
 /// What comes before any request: `tcp-request connection` rules, headers of proxies,
 /// `tcp-request session` rules; whose connection it is to become, where a rule says so.
-async fn open(connection: &mut Connection) -> Result<Option<Box<Attach>>, Refused> {
+async fn open(connection: &mut Connection) -> Result<Option<Box<Attach>>, ConnectionRefused> {
     let Ok(expected) = evaluate::tcp_connection(connection).await else {
         count_refused_connection(connection);
-        return Err(Refused);
+        return Err(ConnectionRefused);
     };
     let received = handshake::receive(connection, expected).await;
     observe::client_tls(connection, received.err());
@@ -422,12 +422,12 @@ async fn open(connection: &mut Connection) -> Result<Option<Box<Attach>>, Refuse
             let text = connection.session.tls().and_then(|details| handshake::failure_text(details));
             crate::exchange::report::session_error(connection, text.as_deref().unwrap_or(why.message()));
         }
-        return Err(Refused);
+        return Err(ConnectionRefused);
     }
     if connection.session.tls().is_some_and(|details| details.is_challenge) {
         // The client has seen what it wanted to see, and asks for nothing (RFC 8737, 3).
         connection.side.finish();
-        return Err(Refused);
+        return Err(ConnectionRefused);
     }
     connection.session.ready_us.set(now_us());
     connection.idle_from = connection.session.ready_us.get();
@@ -435,13 +435,13 @@ async fn open(connection: &mut Connection) -> Result<Option<Box<Attach>>, Refuse
 }
 
 /// `tcp-request session` rules.
-async fn accept_session(connection: &mut Connection) -> Result<Option<Box<Attach>>, Refused> {
+async fn accept_session(connection: &mut Connection) -> Result<Option<Box<Attach>>, ConnectionRefused> {
     evaluate::tcp_session(connection).await.map_err(|_| {
         connection.frontend.state.frontend.mine().denied_sessions.add(1);
         if let Some(of_listener) = connection.session.listener.mine() {
             of_listener.denied_sessions.add(1);
         }
-        Refused
+        ConnectionRefused
     })
 }
 

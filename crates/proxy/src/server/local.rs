@@ -15,7 +15,7 @@ use plan::{Proxy, ServerSettings};
 use runtime::Local;
 use state::{Listener, Process};
 
-use crate::shared::{Prepared, Shared};
+use crate::shared::{PreparedProxy, Shared};
 
 /// A proxy.
 pub(crate) struct LocalProxy {
@@ -92,7 +92,7 @@ impl LocalProxy {
 
     /// What was prepared from it.
     #[inline]
-    pub(crate) fn prepared(&self) -> &Prepared {
+    pub(crate) fn prepared(&self) -> &PreparedProxy {
         &self.shared.proxies[self.plan.index]
     }
 

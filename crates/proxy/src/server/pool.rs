@@ -15,7 +15,7 @@ use plan::proxy::Reuse;
 use runtime::timer::{Timer, now_ms};
 use state::Server;
 
-use super::bell::{Bell, Board, Place};
+use super::bell::{Bell, Board, ServerPosition};
 use super::h1::{Connection, PROVEN};
 use super::local::{LocalServer, Locals};
 use crate::glitch;
@@ -77,14 +77,14 @@ pub(crate) type Successor = Box<dyn Fn(Box<Connection>) -> Option<Box<Connection
 
 /// What a request asks of a pooled connection.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ask<'a> {
+pub(crate) struct PoolQuery<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) reuse: Reuse,
     /// Whether it is the first request of its client's connection.
     pub(crate) first: bool,
 }
 
-impl Ask<'_> {
+impl PoolQuery<'_> {
     /// How many requests a connection that others had must have served, the one to come included;
     /// `None` where it may be none (manual, 4.2 `http-reuse`).
     #[inline]
@@ -128,7 +128,7 @@ impl Pools {
     }
 
     /// Takes an idle connection that this request may use.
-    pub(crate) fn take(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Box<Connection>> {
+    pub(crate) fn take(&self, server: &LocalServer, ask: PoolQuery<'_>) -> Option<Box<Connection>> {
         let least = ask.least_uses()?;
         let mut pool = self.of(server);
         let mut at = pool.idle.len();
@@ -282,7 +282,7 @@ impl Pools {
         context: &mut Context<'_>,
         locals: &Locals,
         timer: &Timer,
-        places: &mut Vec<Place>,
+        places: &mut Vec<ServerPosition>,
     ) -> Poll<()> {
         self.board.set_sweeper(context.waker());
         loop {
@@ -298,7 +298,7 @@ impl Pools {
 
     /// Drops what the kernel has told something of, at the servers that `places` is filled with;
     /// closes half of what nobody needed where it is time. Returns the next instant to look.
-    fn sweep(&self, locals: &Locals, now: u64, places: &mut Vec<Place>) -> u64 {
+    fn sweep(&self, locals: &Locals, now: u64, places: &mut Vec<ServerPosition>) -> u64 {
         self.board.take(places);
         for (backend, index) in places.iter() {
             if let Some(server) = locals.known_server(*backend, *index) {

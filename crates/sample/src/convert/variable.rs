@@ -2,7 +2,7 @@
 //! proxies and servers.
 
 use super::{Convert, row};
-use crate::args::{Arg, Args, Kind, arg, opt, text_of};
+use crate::args::{Arg, ArgKind, Args, arg, opt, text_of};
 use crate::env::Env;
 use crate::scope::Scope;
 use crate::transaction::{Cause, Phase};
@@ -12,9 +12,9 @@ use crate::vars::SetConditions;
 #[rustfmt::skip]
 pub(super) static CONVERTS: &[Convert] = &[
     // name arguments takes gives what it does
-    row("set-var",    &[arg(Kind::Variable), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str), opt(Kind::Str)],        Type::Any,  Type::Same, "kept in a variable",                        set_var).prepared(prepare_set_var),
-    row("unset-var",  &[arg(Kind::Variable)],                                                                        Type::Any,  Type::Same, "with a variable emptied",                   unset_var),
-    row("when",       &[arg(Kind::Str), opt(Kind::Str), opt(Kind::Str)],                                             Type::Any,  Type::Same, "only when a condition holds",               when).prepared(prepare_when),
+    row("set-var",    &[arg(ArgKind::Variable), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)],        Type::Any,  Type::Same, "kept in a variable",                        set_var).prepared(prepare_set_var),
+    row("unset-var",  &[arg(ArgKind::Variable)],                                                                        Type::Any,  Type::Same, "with a variable emptied",                   unset_var),
+    row("when",       &[arg(ArgKind::Str), opt(ArgKind::Str), opt(ArgKind::Str)],                                             Type::Any,  Type::Same, "only when a condition holds",               when).prepared(prepare_when),
 ];
 
 /// Gathers the conditions in the second argument.

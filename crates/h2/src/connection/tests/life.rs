@@ -7,7 +7,7 @@ use crate::fault::{Breach, Reason};
 use crate::{Counts, OpenError, Phase};
 
 fn goaways(side: &mut Side) -> Vec<(u32, Code)> {
-    let of = |(header, payload): &(Header, Vec<u8>)| {
+    let of = |(header, payload): &(FrameHeader, Vec<u8>)| {
         let code = || Code::from_number(crate::frame::number(&payload[4..]));
         (header.kind == kind::GOAWAY).then(|| (crate::frame::number(payload), code()))
     };
