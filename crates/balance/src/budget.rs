@@ -7,7 +7,7 @@
 
 use runtime::shared::Shared as _;
 use state::ExtraAttempts;
-use state::extra::BackendLoad;
+use state::extra_attempts::BackendLoad;
 
 /// What `retry-budget` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

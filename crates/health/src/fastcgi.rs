@@ -10,7 +10,7 @@ use fcgi::{Config, Connection, Event, FcgiRequest, Parameters, StreamKey};
 use http::{Name, ParseOptions};
 use plan::fcgi::{App, SOFTWARE};
 
-use crate::facts::CheckEnv;
+use crate::check_env::CheckEnv;
 use crate::multiplexed::AnswerProgress;
 use crate::request::CheckMessage;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use fields::Scheme;
 use h2::{Config, Connection, Event, Role, StreamKey};
 
-use crate::facts::CheckEnv;
+use crate::check_env::CheckEnv;
 use crate::request::CheckMessage;
 
 /// The scheme of requests whose target tells none, as those of the proxy's clients are sent.

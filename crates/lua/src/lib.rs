@@ -10,21 +10,21 @@
 
 #![forbid(unsafe_code)]
 
-mod asked;
 mod bridge;
 mod budget;
-mod called;
-mod calling;
+mod call;
 mod convert;
 mod failure;
 mod filter;
 mod fresh;
 mod function;
 mod host;
+mod host_calls;
 mod inbox;
 mod load;
 mod loading;
 mod matching;
+mod name_cache;
 mod native;
 mod payload;
 mod program;
@@ -36,15 +36,15 @@ mod signal;
 mod state;
 mod wait;
 
-pub use asked::{ScriptRequest, SocketOp, SocketWork};
 pub use bridge::{Bridge, EnvBridge, FilterRequest, Notes, ScriptReply, Setting, TakenBytes};
-pub use called::{KnownNames, Mailing};
 pub use failure::CallFailure;
 pub use filter::{Callback, FilterClass, FilterDeclared, ScriptFilter};
 pub use function::{Function, FunctionKind};
 pub use host::{ScriptCommand, ScriptHost, ScriptTask};
+pub use host_calls::{ScriptRequest, SocketOp, SocketWork};
 pub use load::{LoadFailed, load};
 pub use loading::Loading;
+pub use name_cache::{KnownNames, Mailing};
 pub use payload::Payload;
 pub use program::Program;
 pub use running::{CallStep, RunningCall, number};

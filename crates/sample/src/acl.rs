@@ -17,7 +17,7 @@ use crate::pattern::entries::{Entries, Texts};
 use crate::pattern::{List, MatchMethod, PatternIndex, View};
 use crate::place::{Columns, Place};
 use crate::value::{Type, Value};
-use crate::words::{Word, Words};
+use crate::word_cursor::{Word, Words};
 use crate::{Env, Scope};
 use keywords::{ALIASES, PREDEFINED, alias};
 use patterns::{flags, patterns};

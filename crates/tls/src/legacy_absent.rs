@@ -1,9 +1,9 @@
 //! What stands for OpenSSL in a build without the feature `legacy-tls`: nothing can be made, so
 //! nothing is ever called.
 
-use crate::buffer::Waiting;
+use crate::buffer::PendingBytes;
 use crate::engine::key::PrivateKey;
-use crate::engine::side::{Asked, Served};
+use crate::engine::side::{ServerLineOptions, ServedCertificate};
 use crate::error::{Error, Reason};
 use crate::ocsp;
 use crate::settings::Parameters;
@@ -48,7 +48,7 @@ pub(crate) enum ServerSide {}
 impl ServerSide {
     pub(crate) fn new(
         _: &Parameters,
-        _: &Served<'_>,
+        _: &ServedCertificate<'_>,
         _: Option<&ocsp::Response>,
         _: &Resumption,
     ) -> Result<Self, String> {
@@ -60,7 +60,7 @@ impl ServerSide {
 pub(crate) enum ClientSide {}
 
 impl ClientSide {
-    pub(crate) fn new(_: &Parameters, _: &Asked<'_>) -> Result<Self, String> {
+    pub(crate) fn new(_: &Parameters, _: &ServerLineOptions<'_>) -> Result<Self, String> {
         Err(ABSENT.into())
     }
 }
@@ -106,7 +106,7 @@ impl LegacyLink {
         match *self {}
     }
 
-    pub(crate) fn read(&mut self, _: &mut [u8], _: &mut Waiting) -> ReadOutcome {
+    pub(crate) fn read(&mut self, _: &mut [u8], _: &mut PendingBytes) -> ReadOutcome {
         match *self {}
     }
 
@@ -120,7 +120,7 @@ impl LegacyLink {
         match *self {}
     }
 
-    pub(crate) fn close(&mut self, _: &mut Waiting) {
+    pub(crate) fn close(&mut self, _: &mut PendingBytes) {
         match *self {}
     }
 }

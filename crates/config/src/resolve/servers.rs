@@ -20,7 +20,7 @@ use crate::draft::server::{InitAddr, ServerDraft};
 use crate::draft::settings::{DefaultServers, ProxySettings};
 use crate::draft::{SectionKind, Statement, is_name_character};
 use crate::resolve::server_line::ServerLine;
-use crate::resolve::{PendingProxy, ResolveContext, lines, lives_on, peers, reverse};
+use crate::resolve::{PendingProxy, ResolveContext, carry_over, lines, peers, reverse};
 use crate::system::resolve_host;
 use crate::tables::server::{origin, parse_params};
 use crate::tables::server_address::{host_name, parse_place, refuse_datagrams};
@@ -65,7 +65,7 @@ fn make_backend<'a>(proxy: &PendingProxy<'a>, context: &mut ResolveContext<'_>) 
     }
     check_unique(proxy, &lines, context);
     let mut made = Vec::with_capacity(lines.len());
-    let former = lives_on::servers(proxy, context.previous);
+    let former = carry_over::servers(proxy, context.previous);
     let number_of = |line: &ServerLine<'_>| {
         let own = former.iter().find(|own| *own.name == *line.name)?;
         Some(own.id).filter(|_| line.draft.id.is_none() && !own.forced_id.load(Relaxed))
@@ -231,7 +231,7 @@ fn make_server<'a>(
     context: &mut ResolveContext<'_>,
 ) -> MadeServer<'a> {
     let address = address(&line, proxy, context);
-    let print = lives_on::print(proxy, &line, &context.tls);
+    let print = carry_over::print(proxy, &line, &context.tls);
     let ServerLine { statement, name, draft, place, address_word, .. } = line;
     if let Some(track) = draft.track {
         let own = proxy.settings.name;
@@ -266,7 +266,7 @@ fn make_server<'a>(
         _ => None,
     };
     let guid = draft.guid.map(|word| word.as_str());
-    let (state, lives_on) = match lives_on::server(seed, guid, host, former) {
+    let (state, lives_on) = match carry_over::server(seed, guid, host, former) {
         Ok(state) => (state, true),
         Err(seed) => (state::Server::new(seed), false),
     };

@@ -16,7 +16,7 @@ use sample::Endpoint;
 use state::counters::Multiplexed as Counters;
 
 use super::h1::NoHead;
-use super::sharing::{Carrier, ProtocolState, Share};
+use super::shared::{Carrier, ProtocolState, Share};
 use crate::stream;
 use crate::stream::h2::{Engine, Stream};
 
