@@ -33,10 +33,10 @@ impl EventKind {
     }
 }
 
-/// Whether events of the kind [`Kind::Count`] are counted. Written by the runtime socket.
+/// Whether events of the kind [`EventKind::Count`] are counted. Written by the runtime socket.
 static COUNTS: AtomicBool = AtomicBool::new(true);
 
-/// Switches the counting of events of the kind [`Kind::Count`].
+/// Switches the counting of events of the kind [`EventKind::Count`].
 pub fn switch(on: bool) {
     COUNTS.store(on, Relaxed);
 }

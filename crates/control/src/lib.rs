@@ -2,7 +2,7 @@
 //! exporter.
 //!
 //! Reads and changes what lives in `state`; never calls the data path. What it must know of the
-//! configuration comes as a [`View`], made anew at each reload. Called by the binary (sockets) and
+//! configuration comes as a [`ConfigView`], made anew at each reload. Called by the binary (sockets) and
 //! by `proxy` (the page, a pure function).
 
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
 //! One request and its answer on a connection of FastCGI, which serves nothing else.
 //!
-//! The engine is crate `fcgi`; bytes come from and go to the check's [`crate::link::Link`], by way
-//! of [`crate::answer::Answer`]. What the section of the application says counts but for its rules,
+//! The engine is crate `fcgi`; bytes come from and go to the check's [`crate::link::CheckLink`], by way
+//! of [`crate::answer::CheckAnswer`]. What the section of the application says counts but for its rules,
 //! which are for requests of clients.
 
 use std::net::SocketAddr;
@@ -75,7 +75,7 @@ impl FastcgiProbe {
         out
     }
 
-    /// As [`crate::multiplexed::Exchange::receive`].
+    /// As [`crate::multiplexed::FastcgiProbe::receive`].
     pub(crate) fn receive(&mut self, input: &[u8], facts: &mut CheckEnv, limit: usize) -> usize {
         let mut at = 0;
         while !matches!(self.progress, AnswerProgress::Whole | AnswerProgress::Broken) {

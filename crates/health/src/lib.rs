@@ -1,7 +1,7 @@
 //! Health checks: what they ask, what the answers mean, and what follows for servers and backends.
 //!
 //! One task a checked server, one more a server with an agent. [`Checks::new`] gathers them once,
-//! [`Checks::start`] is called on every worker and takes its share; the returned [`Running`] ends
+//! [`Checks::start`] is called on every worker and takes its share; the returned [`RunningChecks`] ends
 //! those that are then on that worker when it is dropped. A check stays where it is until its own
 //! wake-up finds its worker too busy (`balance`). Results go into [`state::Server`], messages to a
 //! [`Notify`] that the binary wires to the logs.

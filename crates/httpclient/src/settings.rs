@@ -10,7 +10,7 @@ use tls::Connector;
 
 use crate::names::Names;
 
-/// What a caller sets. [`Settings::default`] has HAProxy's numbers, resolves no names and speaks no
+/// What a caller sets. [`ClientSettings::default`] has HAProxy's numbers, resolves no names and speaks no
 /// TLS.
 #[derive(Clone)]
 pub struct ClientSettings {

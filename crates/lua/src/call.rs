@@ -1,4 +1,4 @@
-//! Calls of functions that scripts registered: those that may wait ([`Running`]), and fetches and
+//! Calls of functions that scripts registered: those that may wait ([`RunningCall`]), and fetches and
 //! converters, which expressions run to their end.
 
 use sample::script::FunctionFacts;

@@ -1,7 +1,7 @@
 //! Scripts in Lua 5.4, with the classes of HAProxy's Lua API.
 //!
 //! A [`Program`] holds the states that `lua-load` and `lua-load-per-thread` made, and what their
-//! files registered. A call of a registered function is a coroutine ([`Running`]): it is resumed on
+//! files registered. A call of a registered function is a coroutine ([`RunningCall`]): it is resumed on
 //! the worker of its request, says what it waits for ([`Wait`]), and reaches the request through a
 //! [`Bridge`] that lives as long as it runs. Instructions, time and memory are counted.
 //!

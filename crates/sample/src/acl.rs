@@ -311,7 +311,7 @@ fn check_groups(
     }
 }
 
-/// Compiles the words behind `acl`: the name and the criterion, for [`Acls::add`].
+/// Compiles the words behind `acl`: the name and the criterion, for [`crate::Acls::add`].
 ///
 /// # Errors
 /// The name is missing or not allowed, or the criterion is wrong.

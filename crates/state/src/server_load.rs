@@ -40,7 +40,7 @@ const CHUNK: usize = 64;
 #[derive(Debug)]
 struct Chunk([ServerLoad; CHUNK]);
 
-/// The place of one [`Served`] among those it stands with, which live as long as any of them.
+/// The place of one [`ServerLoad`] among those it stands with, which live as long as any of them.
 #[derive(Debug, Clone)]
 pub struct ServerLoadSlot {
     chunk: Arc<Chunk>,
@@ -106,7 +106,7 @@ impl std::ops::Index<usize> for LoadGroup {
     }
 }
 
-/// A server's own [`Served`], also held by its balancers.
+/// A server's own [`ServerLoad`], also held by its balancers.
 #[derive(Debug, Clone)]
 pub struct CountedLoad(pub ServerLoadSlot);
 

@@ -78,7 +78,7 @@ pub struct Lists {
     /// XXH64 of all suites, also of those that are not kept (`ssl_fc_cipherlist_xxh`).
     pub suites_hash: u64,
     bytes: Vec<u8>,
-    /// Where each list ends in `bytes`, by [`List`].
+    /// Where each list ends in `bytes`, by [`CapturedList`].
     ends: [usize; 6],
 }
 

@@ -3,7 +3,7 @@
 
 use crate::buffer::PendingBytes;
 use crate::engine::key::PrivateKey;
-use crate::engine::side::{ServerLineOptions, ServedCertificate};
+use crate::engine::side::{ServedCertificate, ServerLineOptions};
 use crate::error::{Error, Reason};
 use crate::ocsp;
 use crate::settings::Parameters;

@@ -1,5 +1,5 @@
 //! How many TLS connections there are, how many there were, and how many there may be
-//! (`maxsslconn`, manual 3.2). A connection holds a [`Place`] as long as it lives.
+//! (`maxsslconn`, manual 3.2). A connection holds a [`ConnectionPermit`] as long as it lives.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};

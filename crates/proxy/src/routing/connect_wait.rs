@@ -1,5 +1,5 @@
 //! The wait for a server that is being reached: what ends it beside the server's answer. Called by
-//! [`super::connect`] and [`super::secure`] for each of their steps.
+//! [`super::connect`] and [`super::server_tls`] for each of their steps.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};

@@ -1,5 +1,5 @@
 //! The server's side: connections to servers ([`Upstream`]), those that are idle ([`pool`]), and
-//! servers as one worker holds them ([`local`]).
+//! servers as one worker holds them ([`per_worker`]).
 //!
 //! The steps of a request call the methods of [`Upstream`] and do not know which protocol answers.
 
