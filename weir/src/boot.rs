@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use base::rare;
-use base::rare::Rare;
+use base::event_counter;
+use base::event_counter::EventCounter;
 use control::Runtime;
 use control::sharing::SharedCounters;
 use diag::Severity;
@@ -21,16 +21,16 @@ use tokio::sync::Barrier;
 
 use crate::args::CommandLineArgs;
 use crate::checks::Teller;
-use crate::common::Common;
-use crate::desk::{Generation, InUse};
+use crate::generation::{Generation, InUse};
 use crate::hand_over::Exposed;
 use crate::listeners;
 use crate::messages::MessageFormat;
 use crate::peers::PeersSections;
+use crate::process_context::Common;
 use crate::reload::Reloader;
 use crate::signals::{self, Ending};
 use crate::sockets::{Inherited, ListeningSocket};
-use crate::{caches, confine, master, memory, sharing, states, system, traces, version, view};
+use crate::{caches, master, memory, privileges, sharing, states, system, traces, version, view};
 
 /// Starts what the plan says and returns when all is over.
 pub(crate) fn run(plan: Plan, args: CommandLineArgs, resumed: Option<master::MasterState>) -> ExitCode {
@@ -107,7 +107,7 @@ fn start(
     }
     system::renice(global, messages);
     let counters = sharing::open(&plan)?;
-    confine::confine(&plan, messages)?;
+    privileges::confine(&plan, messages)?;
     acme::try_files(&plan)?;
     let exposed = Exposed::of(&plan, &bound);
     let exposed = Arc::new(exposed.map_err(|error| format!("cannot keep sockets for a successor: {error}"))?);
@@ -177,8 +177,8 @@ fn bind(
 const RETRIES: u32 = 100;
 const RETRY: Duration = Duration::from_millis(10);
 
-static PANICKED: Rare = rare!(Bug, "count_panics()", "a panic ended what a task did");
-static HELD_UP: Rare = rare!(Check, "watch()", "a task held its thread up for too long");
+static PANICKED: EventCounter = event_counter!(Bug, "count_panics()", "a panic ended what a task did");
+static HELD_UP: EventCounter = event_counter!(Check, "watch()", "a task held its thread up for too long");
 
 /// What workers start with.
 struct Start {

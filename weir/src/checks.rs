@@ -10,7 +10,7 @@ use health::IdleRequest;
 use net::Stream;
 use plan::Logger;
 use proxy::log::{LogLine, Outbox};
-use proxy::{Shared, bridge, lend};
+use proxy::{Shared, check_bridge, check_pool};
 use state::transition;
 
 use crate::emails::Emails;
@@ -112,21 +112,21 @@ struct Pools;
 impl health::Idle for Pools {
     fn take<'a>(&'a self, wanted: IdleRequest<'a>) -> health::Taking<'a> {
         Box::pin(async move {
-            let lent = lend::take(wanted.backend, wanted.server, wanted.name).await?;
+            let lent = check_pool::take(wanted.backend, wanted.server, wanted.name).await?;
             Some(Box::new(OnLoan(lent)) as Box<dyn health::Lent>)
         })
     }
 
     fn reach<'a>(&'a self, wanted: IdleRequest<'a>) -> health::Reaching<'a> {
-        Box::pin(bridge::reach(wanted.backend, wanted.server, wanted.name))
+        Box::pin(check_bridge::reach(wanted.backend, wanted.server, wanted.name))
     }
 
     fn keep(&self, wanted: IdleRequest<'_>, stream: Stream, moves: u32) {
-        lend::keep(wanted.backend, wanted.server, wanted.name, stream, moves);
+        check_pool::keep(wanted.backend, wanted.server, wanted.name, stream, moves);
     }
 }
 
-struct OnLoan(lend::Lent);
+struct OnLoan(check_pool::Lent);
 
 impl health::Lent for OnLoan {
     fn stream(&mut self) -> &mut Stream {

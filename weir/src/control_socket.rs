@@ -13,8 +13,8 @@ use net::{Listener, Stream};
 use plan::Bind;
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::common::Common;
 use crate::hand_over::Exposed;
+use crate::process_context::Common;
 use crate::view;
 
 /// Serves a runtime socket, until a soft stop, or until the task of another plan does.

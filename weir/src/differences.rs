@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use control::DifferenceFormat;
-use plan::said::{SourceLine, SourceSection};
+use plan::source_text::{SourceLine, SourceSection};
 
 /// How a section, or something in it, is otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

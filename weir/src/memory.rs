@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use base::rare::Rare;
-use base::{memory, rare};
+use base::event_counter::EventCounter;
+use base::{event_counter, memory};
 use diag::Severity;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use state::Process;
@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Looks between two steps in which listeners accept more again.
 const LOOKS_TO_GROW: u32 = 5;
 
-static SHORTAGE: Rare = rare!(Count, "watch()", "memory reached its limit: load is shed");
+static SHORTAGE: EventCounter = event_counter!(Count, "watch()", "memory reached its limit: load is shed");
 
 /// Sets the limit of `-m`, in megabytes, and returns it in bytes, 0 for none. Programs that are
 /// started inherit it.
@@ -163,6 +163,6 @@ impl MemoryWatch {
 }
 
 /// The event that is counted here.
-pub(crate) fn rare() -> [&'static Rare; 1] {
+pub(crate) fn rare() -> [&'static EventCounter; 1] {
     [&SHORTAGE]
 }

@@ -21,13 +21,13 @@ use state::proxy::Admission;
 use state::{Admin, transition};
 
 use crate::args::CommandLineArgs;
-use crate::common::Common;
-use crate::desk::{Generation, InUse};
 use crate::differences::{self, Changed};
+use crate::generation::{Generation, InUse};
 use crate::hand_over::Exposed;
 use crate::listeners;
+use crate::process_context::Common;
 use crate::sockets::{Inherited, ListeningSocket, SocketOwner};
-use crate::{changes, check, checks, running, sharing, traces, view};
+use crate::{changes, check, checks, config_dump, sharing, traces, view};
 
 /// Reads the configuration anew.
 pub(crate) struct Reloader {
@@ -208,7 +208,7 @@ impl Reloader {
                     new.attend(&worker, share, &common);
                 }
                 proxy::worker::wake_old();
-                proxy::serve::stopping::stop();
+                proxy::serve::shutdown_wakers::stop();
             })
         });
         on_all(|_| Box::new(proxy::worker::release_old));
@@ -226,14 +226,14 @@ impl control::Reloader for Reloader {
     }
 
     fn configuration(&self) -> String {
-        running::configuration(&self.in_use.shared().plan, &self.common.runtime.view().patterns, None)
+        config_dump::configuration(&self.in_use.shared().plan, &self.common.runtime.view().patterns, None)
     }
 
     fn save(&self, path: &str) -> Result<(), String> {
         let (shared, view, path) = (self.in_use.shared(), self.common.runtime.view(), Path::new(path));
         // The lists first: a configuration is not to name what is not there.
-        let lists = running::lists(&view.patterns, path);
-        let text = running::configuration(&shared.plan, &view.patterns, Some(path));
+        let lists = config_dump::lists(&view.patterns, path);
+        let text = config_dump::configuration(&shared.plan, &view.patterns, Some(path));
         let mut files = lists.into_iter().chain([(path.to_owned(), text.into_bytes())]);
         let outcome = files.try_for_each(|(path, bytes)| base::file::replace(&path, &bytes));
         let path = path.display();

@@ -47,7 +47,7 @@ thread_local! {
 
 /// Does what a script waits for.
 pub(crate) fn perform(
-    settings: Arc<client::ClientSettings>,
+    settings: Arc<httpclient::ClientSettings>,
     runtime: Arc<control::Runtime>,
     wait: Wait,
 ) -> Performed {
@@ -83,7 +83,7 @@ pub(crate) fn perform(
 }
 
 /// Sends a request of a script's own.
-async fn ask(settings: &client::ClientSettings, ask: ScriptRequest) -> WaitAnswer {
+async fn ask(settings: &httpclient::ClientSettings, ask: ScriptRequest) -> WaitAnswer {
     let failed =
         |error: &dyn std::fmt::Display| WaitAnswer::Response(0, error.to_string(), Vec::new(), Vec::new());
     let mut own = settings.clone();
@@ -91,7 +91,7 @@ async fn ask(settings: &client::ClientSettings, ask: ScriptRequest) -> WaitAnswe
     if let Some(timeout) = ask.timeout {
         own.idle_timeout = timeout;
     }
-    let url = match client::Url::parse(&ask.url) {
+    let url = match httpclient::Url::parse(&ask.url) {
         Ok(url) => url,
         Err(error) => return failed(&error),
     };
@@ -99,8 +99,8 @@ async fn ask(settings: &client::ClientSettings, ask: ScriptRequest) -> WaitAnswe
         Some(None) => return failed(&"the destination is no address"),
         other => other.flatten(),
     };
-    let request = client::Request { method: ask.method, url, headers: ask.headers, body: ask.body };
-    match client::send(&own, &request).await {
+    let request = httpclient::Request { method: ask.method, url, headers: ask.headers, body: ask.body };
+    match httpclient::send(&own, &request).await {
         Ok(response) => {
             WaitAnswer::Response(response.status, response.reason, response.headers, response.body)
         }
@@ -122,7 +122,7 @@ fn destination(text: &str, port: u16) -> Option<Target> {
 }
 
 /// Does what a script wants of a socket.
-async fn socket(settings: &client::ClientSettings, op: SocketOp) -> WaitAnswer {
+async fn socket(settings: &httpclient::ClientSettings, op: SocketOp) -> WaitAnswer {
     if matches!(op.what, SocketWork::Connect | SocketWork::ConnectTls) {
         return connect(settings, op).await;
     }
@@ -162,7 +162,7 @@ fn named(address: Option<SocketAddr>) -> WaitAnswer {
 
 /// Opens a connection, in the clear or with TLS. As in HAProxy, the certificate of a server is not
 /// judged here.
-async fn connect(settings: &client::ClientSettings, op: SocketOp) -> WaitAnswer {
+async fn connect(settings: &httpclient::ClientSettings, op: SocketOp) -> WaitAnswer {
     let text = String::from_utf8_lossy(&op.text).into_owned();
     let address = match address(settings, &text, op.port).await {
         Ok(address) => address,
@@ -200,7 +200,7 @@ fn unjudged() -> Option<Arc<tls::Connector>> {
 }
 
 async fn address(
-    settings: &client::ClientSettings,
+    settings: &httpclient::ClientSettings,
     text: &str,
     port: Option<u16>,
 ) -> Result<SocketAddr, String> {

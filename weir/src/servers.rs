@@ -273,13 +273,13 @@ impl Keeper for RuntimeServers {
     }
 
     fn send(&self, method: &str, url: &str) -> Result<Receiving, String> {
-        let url = client::Url::parse(url).map_err(|error| error.to_string())?;
-        let mut settings = client::ClientSettings::of(&self.shared.plan, &self.sections);
+        let url = httpclient::Url::parse(url).map_err(|error| error.to_string())?;
+        let mut settings = httpclient::ClientSettings::of(&self.shared.plan, &self.sections);
         settings.max_body = LONGEST_BODY;
-        let request = client::Request::new(method, url);
+        let request = httpclient::Request::new(method, url);
         Ok(Box::pin(async move {
-            let client::Response { status, reason, headers, body } =
-                client::send(&settings, &request).await.map_err(|error| error.to_string())?;
+            let httpclient::Response { status, reason, headers, body } =
+                httpclient::send(&settings, &request).await.map_err(|error| error.to_string())?;
             Ok(OwnResponse { status, reason, headers, body })
         }))
     }

@@ -17,7 +17,7 @@ use crate::view;
 pub(crate) fn services(
     runtime: Arc<Runtime>,
     sections: resolvers::Sections,
-    asking: client::ClientSettings,
+    asking: httpclient::ClientSettings,
     plan: &Plan,
     messages: MessageFormat,
 ) -> Services {

@@ -14,7 +14,7 @@ use state::proxy::Admission;
 use state::transition::{self, NOTICE, WARNING};
 
 use crate::checks;
-use crate::desk::InUse;
+use crate::generation::InUse;
 use crate::hand_over::Exposed;
 use crate::messages::MessageFormat;
 use crate::peers::PeersSections;

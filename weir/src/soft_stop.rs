@@ -155,7 +155,7 @@ fn close_listeners(shared: &Shared, messages: MessageFormat) {
     }
     for worker in 0..runtime::shard::workers() {
         runtime::worker::post(worker, proxy::serve::feed::stop);
-        runtime::worker::post(worker, proxy::serve::stopping::stop);
+        runtime::worker::post(worker, proxy::serve::shutdown_wakers::stop);
     }
     for socket in &shared.plan.global.stats_sockets {
         socket.listener.wake();

@@ -3,12 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
+use control::config_view::{ConfigView, ProxyView};
 use control::state_file;
-use control::view::{ConfigView, ProxyView};
 use diag::Severity;
 use plan::Plan;
 use plan::proxy::StateFile;
-use state::saved::{self, Broken};
+use state::saved_state::{self, Broken};
 
 use crate::messages::MessageFormat;
 
@@ -17,7 +17,9 @@ use crate::messages::MessageFormat;
 pub(crate) fn restore(plan: &Plan, view: &ConfigView, messages: MessageFormat) {
     let say = |text: &str| messages.say(Severity::Warning, text);
     let all = read_global(plan, messages);
-    let all = saved::by_name(all.as_deref().and_then(|text| saved::read(text).ok()).unwrap_or_default());
+    let all = saved_state::by_name(
+        all.as_deref().and_then(|text| saved_state::read(text).ok()).unwrap_or_default(),
+    );
     for proxy in plan.proxies.iter().filter(|proxy| proxy.state.is_backend) {
         let Some(backend) = view.backend(&proxy.state.name) else { continue };
         match &proxy.server_state {
@@ -42,10 +44,10 @@ fn restore_local(path: &Path, backend: &ProxyView, messages: MessageFormat) {
     if text.is_empty() {
         return say(Severity::Notice, &format!("Empty server state file '{shown}'."));
     }
-    match saved::read(&text) {
+    match saved_state::read(&text) {
         Ok(rows) => {
             let rows = state_file::of_backend(rows, backend, &|text| say(Severity::Warning, text));
-            state_file::restore(&saved::by_name(rows), backend, &|text| {
+            state_file::restore(&saved_state::by_name(rows), backend, &|text| {
                 messages.say(Severity::Warning, text)
             });
         }
@@ -63,7 +65,7 @@ fn read_global(plan: &Plan, messages: MessageFormat) -> Option<String> {
         Ok(text) => {
             // One that is empty is there to be written.
             if !text.is_empty()
-                && let Err(broken) = saved::read(&text)
+                && let Err(broken) = saved_state::read(&text)
             {
                 let file = format!("global server state file '{shown}'");
                 say(Severity::Warning, &complaint(broken, &file));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use balance::hedge::After;
+use control::config_view::{ConfigView, PoliciesView, ProxyView, ServerView, SocketView};
 use control::page::PageSettings;
-use control::view::{ConfigView, PoliciesView, ProxyView, ServerView, SocketView};
 use plan::Plan;
 use plan::bind::{AccessLevel, BindAddress, SeverityOutput};
 use plan::proxy::StatsPage;
@@ -135,20 +135,20 @@ fn socket(address: &BindAddress, level: AccessLevel) -> SocketView {
 }
 
 /// The level in control's terms.
-pub(crate) fn level(level: AccessLevel) -> control::view::AccessLevel {
+pub(crate) fn level(level: AccessLevel) -> control::config_view::AccessLevel {
     match level {
-        AccessLevel::User => control::view::AccessLevel::User,
-        AccessLevel::Operator => control::view::AccessLevel::Operator,
-        AccessLevel::Admin => control::view::AccessLevel::Admin,
+        AccessLevel::User => control::config_view::AccessLevel::User,
+        AccessLevel::Operator => control::config_view::AccessLevel::Operator,
+        AccessLevel::Admin => control::config_view::AccessLevel::Admin,
     }
 }
 
 /// The severity output in control's terms.
-pub(crate) fn severity(output: SeverityOutput) -> control::view::SeverityOutput {
+pub(crate) fn severity(output: SeverityOutput) -> control::config_view::SeverityOutput {
     match output {
-        SeverityOutput::None => control::view::SeverityOutput::None,
-        SeverityOutput::Number => control::view::SeverityOutput::Number,
-        SeverityOutput::String => control::view::SeverityOutput::String,
+        SeverityOutput::None => control::config_view::SeverityOutput::None,
+        SeverityOutput::Number => control::config_view::SeverityOutput::Number,
+        SeverityOutput::String => control::config_view::SeverityOutput::String,
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use base::support::Support;
+use base::keyword_support::Support;
 use config::draft::row::Where;
 use config::keyword::{Apply, Keyword};
 
-use crate::shown::{Place, Shown};
+use crate::coverage::{Place, Shown};
 
 /// What becomes of a keyword.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -43,13 +43,13 @@ const CRATES: &[Crate] = &[
     ("health",     "crates/health",  &["base", "dial", "fcgi", "fields", "h2", "http", "net", "plan", "process", "runtime", "sample", "spop", "state", "tls"]),
     ("resolvers",  "crates/resolvers", &["base", "net", "plan", "runtime", "state", "tls"]),
     ("peers",      "crates/peers",   &["base", "net", "runtime", "state"]),
-    ("client",     "crates/client",  &["base", "http", "net", "plan", "resolvers", "runtime", "state", "tls"]),
-    ("ocsp",       "crates/ocsp",    &["base", "client", "runtime", "state", "tls"]),
-    ("acme",       "crates/acme",    &["base", "client", "plan", "resolvers", "runtime", "sample", "state", "tls"]),
+    ("httpclient", "crates/httpclient",  &["base", "http", "net", "plan", "resolvers", "runtime", "state", "tls"]),
+    ("ocsp",       "crates/ocsp",    &["base", "httpclient", "runtime", "state", "tls"]),
+    ("acme",       "crates/acme",    &["base", "httpclient", "plan", "resolvers", "runtime", "sample", "state", "tls"]),
     ("control",    "crates/control", &["base", "cache", "http", "runtime", "sample", "state", "tls"]),
-    ("weir",       "weir",           &["acme", "balance", "base", "cache", "client", "compress", "config", "control", "diag", "disk", "health", "http", "lua", "mail", "net", "ocsp", "peers", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "syntax", "tls"]),
+    ("weir",       "weir",           &["acme", "balance", "base", "cache", "httpclient", "compress", "config", "control", "diag", "disk", "health", "http", "lua", "mail", "net", "ocsp", "peers", "plan", "process", "proxy", "resolvers", "rules", "runtime", "sample", "state", "syntax", "tls"]),
     ("xtask",      "xtask",          &["base", "config", "control", "rules", "sample"]),
-    ("weir-tests", "tests",          &["acme", "cache", "client", "config", "control", "diag", "fcgi", "fields", "h2", "health", "http", "mail", "net", "peers", "plan", "resolvers", "rules", "runtime", "sample", "scratch", "spop", "state", "tls"]),
+    ("weir-tests", "tests",          &["acme", "cache", "httpclient", "config", "control", "diag", "fcgi", "fields", "h2", "health", "http", "mail", "net", "peers", "plan", "resolvers", "rules", "runtime", "sample", "scratch", "spop", "state", "tls"]),
 ];
 
 /// The crates that may switch the check of `unsafe` off for one of their files, and these files.

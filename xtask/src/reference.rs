@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use base::support::Support;
+use base::keyword_support::Support;
 use config::draft::row::Where;
 use config::keyword::{Apply, Keyword};
 

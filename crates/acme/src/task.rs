@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use base::clock::{WallTime, now_ms};
-use client::{ClientSettings, Request, Url};
+use httpclient::{ClientSettings, Request, Url};
 use plan::Plan;
 use plan::acme::AcmeOrder;
 use runtime::timer;
@@ -16,9 +16,9 @@ use state::Process;
 use tls::PrivateKey;
 use tokio::task::{AbortHandle, spawn_blocking};
 
-use crate::desk::{LogFn, OrderContext};
+use crate::challenge::{ChallengeGuard, meet};
+use crate::context::{LogFn, OrderContext};
 use crate::engine::{Answer, Ask, Engine, Failure, Next, Wanted};
-use crate::meet::{ChallengeGuard, meet};
 use crate::{event, save, schedule};
 
 /// How often certificates are looked at: somebody else may have replaced one.
@@ -90,14 +90,14 @@ async fn attend(desk: Rc<OrderContext>, order: Arc<AcmeOrder>) {
 async fn new_key(desk: &OrderContext, order: &Arc<AcmeOrder>) -> Result<(PrivateKey, Vec<u8>), String> {
     let section = &order.section;
     let current = desk.plan.tls.certificate(&order.certificate).filter(|_| section.reuses_key);
-    let old = current.filter(|one| !tls::made::is_temporary(one) && !one.key.needs_openssl());
+    let old = current.filter(|one| !tls::keygen::is_temporary(one) && !one.key.needs_openssl());
     let (kind, order) = (section.key, order.clone());
     let made = spawn_blocking(move || {
         let key = match old {
             Some(old) => old.key.clone(),
-            None => tls::made::key(kind)?,
+            None => tls::keygen::key(kind)?,
         };
-        let request = tls::made::request(&key, &order.domains, &order.addresses)?;
+        let request = tls::keygen::request(&key, &order.domains, &order.addresses)?;
         Ok((key, request))
     });
     made.await.map_err(|error| error.to_string())?
@@ -164,7 +164,7 @@ async fn send(desk: &OrderContext, ask: &Ask) -> Result<Answer, String> {
     }
     // It is never closed.
     let _turn = desk.requests.acquire().await;
-    let response = client::send(&desk.settings, &request).await.map_err(|error| error.to_string())?;
+    let response = httpclient::send(&desk.settings, &request).await.map_err(|error| error.to_string())?;
     let header = |name: &str| response.header(name).map(str::to_owned);
     Ok(Answer {
         status: response.status,

@@ -7,7 +7,7 @@
 
 use runtime::shared::Shared as _;
 use state::ExtraAttempts;
-use state::extra::BackendLoad;
+use state::extra_attempts::BackendLoad;
 
 /// What `retry-budget` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl Budget {
     }
 
     /// Takes one attempt out of the budget at `now_ms`, if that allows it. It is given back by
-    /// [`Extra::end`].
+    /// [`ExtraAttempts::end`].
     pub fn take(self, extra: &ExtraAttempts, load: BackendLoad, now_ms: u64) -> bool {
         // All requests that there were within the last second are at least as many as the larger of
         // the two.

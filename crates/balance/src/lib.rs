@@ -1,6 +1,6 @@
 //! Load-balancing algorithms: pure.
 //!
-//! [`Settings`] is what the configuration says, [`Picker`] what a backend keeps between picks,
+//! [`BalanceSettings`] is what the configuration says, [`Picker`] what a backend keeps between picks,
 //! [`key`] how a request's key becomes a hash. A picker reads the servers' state and takes no lock.
 //! What may be tried again is decided by [`budget`] and [`hedge`], who is left out by [`outliers`].
 //! Called by `proxy`.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use state::Server;
-use state::served::LoadGroup;
+use state::server_load::LoadGroup;
 
 use crate::least::{CountTree, FULL, Least, NEVER};
 use crate::map::gcd;

@@ -15,8 +15,8 @@ use std::sync::atomic::{
 use arc_swap::ArcSwap;
 use runtime::shard::{self, Padded};
 use runtime::shared::Shared as _;
-use state::served::LoadGroup;
 use state::server::changes;
+use state::server_load::LoadGroup;
 use state::{AttemptOutcome, Server};
 
 use crate::ejection::{Ejection, EjectionEvent};

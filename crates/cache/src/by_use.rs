@@ -2,7 +2,7 @@
 //!
 //! A use is a store in the thing itself, by whoever looks it up; the order learns of it when the
 //! thing's turn to leave would come. It stands under its owner's lock, in [`Order`](crate::order) and
-//! [`Files`](crate::Files).
+//! [`Files`](crate::StoreFiles).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

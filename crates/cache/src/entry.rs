@@ -1,5 +1,5 @@
 //! What is known of one file: for what it answers, how long it may be used, how much it takes. Kept by
-//! [`Files`](crate::Files).
+//! [`Files`](crate::StoreFiles).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 

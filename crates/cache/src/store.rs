@@ -103,7 +103,7 @@ impl Store {
     }
 
     /// Looks for what answers a request. Whether it may be used is the caller's matter
-    /// ([`Request::may_use`]).
+    /// ([`CacheRequest::may_use`]).
     pub fn find(&self, request: &CacheRequest, head: &Head, now_ms: u64) -> Lookup {
         let bucket = self.bucket(request.hash).load();
         let Some(bucket) = &*bucket else { return Lookup::Nothing };

@@ -26,8 +26,8 @@ use syntax::{Environment, ProgramFacts};
 pub use draft::Draft;
 pub use draft::keyword;
 pub use resolve::Setting;
-use resolve::around::Around;
-pub use resolve::kept::shown;
+pub use resolve::runtime_defaults::shown;
+use resolve::runtime_scope::Around;
 pub use tls::openssl_version;
 
 /// What a configuration is read with.

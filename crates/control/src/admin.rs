@@ -10,7 +10,7 @@ use state::server::Operational;
 use state::transition::{self, WARNING};
 use state::{Admin, Proxy, Server};
 
-use crate::view::{ConfigView, ProxyView, Runtime};
+use crate::config_view::{ConfigView, ProxyView, Runtime};
 
 fn tell(runtime: &Runtime, proxy: &Proxy, level: u8, text: &str) {
     if let Some(notify) = &runtime.notify {

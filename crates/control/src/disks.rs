@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use cache::StoreFiles;
 
-use crate::call::{Call, CommandReply, error};
-use crate::view::ConfigView;
+use crate::config_view::ConfigView;
+use crate::invocation::{Call, CommandReply, error};
 
 /// What is known of the files of a cache: the name of the column and of the metric, what it is, its
 /// value.

@@ -7,8 +7,8 @@ use runtime::Count;
 use state::Mirror;
 use state::mirror::MirrorCounters;
 
-use crate::call::{Call, CommandReply, error};
-use crate::view::ConfigView;
+use crate::config_view::ConfigView;
+use crate::invocation::{Call, CommandReply, error};
 
 /// What is counted of copies: the name of the metric and of the column, what it is, its value.
 type MirrorMetric = (&'static str, &'static str, fn(&MirrorCounters) -> &Count);

@@ -5,12 +5,12 @@ use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::now_ms;
-use state::extra::BackendLoad;
+use state::extra_attempts::BackendLoad;
 use state::performance::{EjectionCause, OutlierState};
 use state::{ExtraAttempts, Server};
 
-use crate::call::{Call, CommandReply, error};
-use crate::view::{ConfigView, PoliciesView, ProxyView};
+use crate::config_view::{ConfigView, PoliciesView, ProxyView};
+use crate::invocation::{Call, CommandReply, error};
 
 /// The backends that a command is about: those that have the policy, or the one that is named.
 fn chosen<'a>(
@@ -112,7 +112,7 @@ pub(crate) fn show_hedge(call: &mut Call<'_>) -> CommandReply {
     for proxy in proxies {
         let Some((after, fixed, max)) = &proxy.policies.hedge else { continue };
         let extra = proxy.state.extra();
-        let of = |count: fn(&state::extra::ExtraCounters) -> &runtime::Count| {
+        let of = |count: fn(&state::extra_attempts::ExtraCounters) -> &runtime::Count| {
             extra.map_or(0, |own| own.sum(count))
         };
         let delay = fixed.unwrap_or_else(|| extra.map_or(0, |own| own.delay_us.load(Relaxed)));

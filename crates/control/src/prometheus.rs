@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use state::table::Table;
 
+use crate::config_view::{ConfigView, Runtime};
 use crate::disks;
 use crate::mirrors;
 use crate::page::{PageRequest, PageResponse};
@@ -20,7 +21,6 @@ use crate::statistics::field::StatValue;
 use crate::statistics::info;
 use crate::statistics::pieces::StatPieces;
 use crate::statistics::stat::{RowFilter, Show};
-use crate::view::{ConfigView, Runtime};
 use query::MetricsQuery;
 use tables::{As, METRICS, Metric, PROCESS, WITH_MODULES};
 

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::call::{CommandReply, ConnectionSettings, Severity};
+use crate::config_view::{AccessLevel, Runtime, SeverityOutput};
+use crate::invocation::{CommandReply, ConnectionSettings, Severity};
 use crate::socket::table;
-use crate::view::{AccessLevel, Runtime, SeverityOutput};
 
 /// What came of a command.
 pub enum Ran {

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::now_ms;
-use state::saved::{SavedServer, StateFileColumn};
+use state::saved_state::{SavedServer, StateFileColumn};
 use state::server::{CHECK_STATUSES, CheckResult, Health, Operational, ServerAddress};
 use state::transition::{self, EMERGENCY, NotifyFn};
 use state::{Admin, Server};
 
-use crate::view::ProxyView;
+use crate::config_view::ProxyView;
 
 /// A line whose numbers are as they may be.
 struct StateLine<'a> {

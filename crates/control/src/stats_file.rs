@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use runtime::{Count, Sharded};
 use state::counters::{BackendCounters, FrontendCounters, ListenerCounters, Traffic};
 
-use crate::call::{Call, CommandReply};
+use crate::config_view::ConfigView;
 use crate::identified::{self, CountedObject, ProxySide};
-use crate::view::ConfigView;
+use crate::invocation::{Call, CommandReply};
 
 /// The columns of frontends and of their listeners. Of those without a counter here the value is 0.
 const FRONTEND: &[&str] = &[

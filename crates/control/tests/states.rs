@@ -26,7 +26,7 @@ fn csv(runtime: &Arc<Runtime>, proxy: &str, name: &str) -> HashMap<String, Strin
 
 /// Puts the states of a dump back; all of them can be.
 fn restore(runtime: &Arc<Runtime>, dump: &str) {
-    let rows = state::saved::by_name(state::saved::read(dump).unwrap());
+    let rows = state::saved_state::by_name(state::saved_state::read(dump).unwrap());
     for backend in runtime.view().proxies.iter().filter(|proxy| proxy.state.is_backend) {
         state_file::restore(&rows, backend, &|said| {
             assert!(!said.starts_with("server-state "), "{said}");

@@ -1,7 +1,7 @@
 //! Reasons to refuse a message.
 
-use base::rare;
-use base::rare::Rare;
+use base::event_counter;
+use base::event_counter::EventCounter;
 
 /// A field section that is refused. `E` is [`crate::FieldSource::Error`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,8 +29,8 @@ macro_rules! causes {
         }
 
         /// Occurrences of each cause.
-        static CAUSES: [Rare; [$(Cause::$name),*].len()] =
-            [$(rare!(Glitch, concat!("Cause::", stringify!($name)), $text)),*];
+        static CAUSES: [EventCounter; [$(Cause::$name),*].len()] =
+            [$(event_counter!(Glitch, concat!("Cause::", stringify!($name)), $text)),*];
 
         impl Cause {
             /// A short description for logs and `show errors`.
@@ -45,7 +45,7 @@ macro_rules! causes {
 }
 
 /// Counters of this crate for `debug counters`.
-pub fn rare() -> impl Iterator<Item = &'static Rare> {
+pub fn rare() -> impl Iterator<Item = &'static EventCounter> {
     CAUSES.iter()
 }
 

@@ -1,11 +1,11 @@
 //! Counters of protocol violations, one for each breach (`debug counters`). Those of malformed messages
 //! are in [`fields::rare`].
 
-use base::rare::Rare;
+use base::event_counter::EventCounter;
 
 use crate::fault::{BREACHES, GIVEN_UP, PIECES, SHRUNK};
 
 /// All counters of this crate.
-pub fn rare() -> impl Iterator<Item = &'static Rare> {
+pub fn rare() -> impl Iterator<Item = &'static EventCounter> {
     BREACHES.iter().chain([&SHRUNK, &GIVEN_UP, &PIECES])
 }

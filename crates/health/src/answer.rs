@@ -5,7 +5,7 @@
 
 use http::{BodyLength, ChunkDecoder, ChunkEvent, Method, ParseOptions, ParseStatus};
 
-use crate::facts::CheckEnv;
+use crate::check_env::CheckEnv;
 use crate::multiplexed::AnswerProgress;
 use crate::{fastcgi, multiplexed};
 

@@ -2,7 +2,7 @@
 
 use plan::check::{CompareMethod, Expect, HeaderMatcher, Matcher, Pattern};
 
-use crate::facts::CheckEnv;
+use crate::check_env::CheckEnv;
 use crate::grpc;
 use crate::protocol::{self, AnswerReading};
 use crate::request::text;

@@ -1,7 +1,7 @@
 //! One request and its answer on a connection of FastCGI, which serves nothing else.
 //!
-//! The engine is crate `fcgi`; bytes come from and go to the check's [`crate::link::Link`], by way
-//! of [`crate::answer::Answer`]. What the section of the application says counts but for its rules,
+//! The engine is crate `fcgi`; bytes come from and go to the check's [`crate::link::CheckLink`], by way
+//! of [`crate::answer::CheckAnswer`]. What the section of the application says counts but for its rules,
 //! which are for requests of clients.
 
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use fcgi::{Config, Connection, Event, FcgiRequest, Parameters, StreamKey};
 use http::{Name, ParseOptions};
 use plan::fcgi::{App, SOFTWARE};
 
-use crate::facts::CheckEnv;
+use crate::check_env::CheckEnv;
 use crate::multiplexed::AnswerProgress;
 use crate::request::CheckMessage;
 
@@ -75,7 +75,7 @@ impl FastcgiProbe {
         out
     }
 
-    /// As [`crate::multiplexed::Exchange::receive`].
+    /// As [`crate::multiplexed::FastcgiProbe::receive`].
     pub(crate) fn receive(&mut self, input: &[u8], facts: &mut CheckEnv, limit: usize) -> usize {
         let mut at = 0;
         while !matches!(self.progress, AnswerProgress::Whole | AnswerProgress::Broken) {

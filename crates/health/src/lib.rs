@@ -1,7 +1,7 @@
 //! Health checks: what they ask, what the answers mean, and what follows for servers and backends.
 //!
 //! One task a checked server, one more a server with an agent. [`Checks::new`] gathers them once,
-//! [`Checks::start`] is called on every worker and takes its share; the returned [`Running`] ends
+//! [`Checks::start`] is called on every worker and takes its share; the returned [`RunningChecks`] ends
 //! those that are then on that worker when it is dropped. A check stays where it is until its own
 //! wake-up finds its worker too busy (`balance`). Results go into [`state::Server`], messages to a
 //! [`Notify`] that the binary wires to the logs.
@@ -11,16 +11,17 @@
 mod agent;
 mod answer;
 mod balance;
+mod check_env;
 mod expect;
 mod external;
-mod facts;
 mod fastcgi;
+pub mod fuzzing;
 mod grpc;
 mod idle;
 mod link;
-mod marks;
 mod multiplexed;
 mod observe;
+mod on_marked;
 mod outcome;
 mod program;
 mod protocol;
@@ -28,7 +29,6 @@ mod request;
 mod rise;
 mod script;
 mod task;
-pub mod trial;
 mod verdict;
 mod watch;
 
@@ -224,7 +224,7 @@ impl Checks {
         let context = Arc::new(context);
         peers().for_each(|peer| {
             rise::prepare(&peer, &context);
-            marks::prepare(&peer);
+            on_marked::prepare(&peer);
         });
         // Before any worker serves: whoever asks for a server's state, or sends it a request, finds
         // the state that it begins with.
@@ -242,7 +242,7 @@ impl Checks {
             followers.entry(Followed::of(followed)).or_default().push(peer.clone());
         }
         rise::prepare(&peer, &self.context);
-        marks::prepare(&peer);
+        on_marked::prepare(&peer);
         if let Some(settings) = peer.own().check.clone() {
             let subject = Subject { peer: peer.clone(), settings: Arc::new(settings) };
             watch::prepare(&subject);

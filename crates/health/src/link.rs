@@ -17,7 +17,7 @@ use plan::server::SendProxy;
 use runtime::timer::{Elapsed, now_ms, timeout_at};
 use state::server::ServerAddress;
 
-use crate::facts::CheckEnv;
+use crate::check_env::CheckEnv;
 use crate::idle::{IdleOwner, IdleRequest, Lent};
 use crate::{CheckContext, CheckedServer, Subject};
 

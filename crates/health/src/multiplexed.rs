@@ -1,7 +1,7 @@
 //! One request and its answer on a connection of HTTP/2, which serves nothing else.
 //!
-//! The engine is crate `h2`; bytes come from and go to the check's [`crate::link::Link`], by way of
-//! [`crate::answer::Answer`], which keeps what was received and tells what it means.
+//! The engine is crate `h2`; bytes come from and go to the check's [`crate::link::CheckLink`], by way of
+//! [`crate::answer::CheckAnswer`], which keeps what was received and tells what it means.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use fields::Scheme;
 use h2::{Config, Connection, Event, Role, StreamKey};
 
-use crate::facts::CheckEnv;
+use crate::check_env::CheckEnv;
 use crate::request::CheckMessage;
 
 /// The scheme of requests whose target tells none, as those of the proxy's clients are sent.

@@ -7,7 +7,7 @@ use plan::check::{CheckRequest, CheckScript, CheckText};
 use state::Server;
 use state::server::{Operational, ServerAddress};
 
-use crate::facts::CheckEnv;
+use crate::check_env::CheckEnv;
 use crate::{CheckContext, Subject};
 
 /// A fixed text, or what a format gives.

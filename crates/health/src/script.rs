@@ -10,8 +10,8 @@ use sample::value::Value;
 use state::server::Operational;
 
 use crate::answer::{CheckAnswer, ProbeExchange};
+use crate::check_env::CheckEnv;
 use crate::expect::{ExpectFailure, Judgement, binary, judge_bytes, judge_http};
-use crate::facts::CheckEnv;
 use crate::link::{CheckLink, ConnectError, LinkError, obtain};
 use crate::outcome::{CheckOutcome, connection_error};
 use crate::{CheckContext, Subject, fastcgi, idle, multiplexed, request};

@@ -13,7 +13,7 @@ use state::{Proxy, Server, events};
 
 use crate::outcome::{CheckOutcome, CheckVerdict};
 use crate::request::level;
-use crate::{CheckContext, CheckedServer, marks};
+use crate::{CheckContext, CheckedServer, on_marked};
 
 /// Counts an outcome of a health check and carries out what follows.
 pub(crate) fn apply(peer: &CheckedServer, outcome: &CheckOutcome, context: &Arc<CheckContext>) {
@@ -195,7 +195,7 @@ pub(crate) fn go(
     transit(&peer.backend.state, server, &change, context);
     // One that was only stopping did not come up just now, but takes requests again.
     if wanted == Operational::Running && was == Operational::Stopping {
-        marks::came_up(peer);
+        on_marked::came_up(peer);
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{framing, target};
 
 /// Parses a request head at the start of `buf` into `head`, whose former content is dropped.
 ///
-/// After [`Status::Partial`], call again with the same head and the same bytes followed by more.
+/// After [`ParseStatus::Partial`], call again with the same head and the same bytes followed by more.
 ///
 /// # Errors
 /// The first breach of the rules, in the order of the bytes for syntax, then by meaning.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value, Variadic};
 
 use crate::budget;
-use crate::called::{Called, SharedNames};
+use crate::name_cache::{Called, SharedNames};
 use crate::native;
 use crate::settings::{Libraries, LuaSettings};
 use crate::state::State;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use mlua::{MultiValue, Value};
 
-use crate::called::SharedNames;
 use crate::failure::message_of;
 use crate::fresh;
 use crate::loading::{self, Loading};
+use crate::name_cache::SharedNames;
 use crate::native::ScriptRegistry;
 use crate::program::Program;
 use crate::settings::{LuaSettings, Script};

@@ -8,11 +8,11 @@ use sample::script::Use;
 use sample::vars::Var;
 
 use crate::bridge::{Bridge, Nobody};
-use crate::called::{KnownNames, SharedNames};
 use crate::filter::FilterClass;
 use crate::function::{Function, FunctionKind};
 use crate::host::{ScriptCommand, ScriptHost, ScriptTask};
 use crate::loading::{self, Loading};
+use crate::name_cache::{KnownNames, SharedNames};
 use crate::native::ScriptRegistry;
 use crate::running::{CallStep, RunningCall};
 use crate::settings::LuaSettings;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use mlua::{Table, Value};
 
-use crate::called::SharedNames;
 use crate::fresh;
+use crate::name_cache::SharedNames;
 use crate::settings::LuaSettings;
 use crate::state::State;
 

@@ -1,7 +1,7 @@
 //! What a script waits for, and what it gets for that.
 
-use crate::asked::{ScriptRequest, SocketOp};
 use crate::convert::number;
+use crate::host_calls::{ScriptRequest, SocketOp};
 use crate::signal::Signal;
 use mlua::{IntoLuaMulti, Lua, MultiValue, Value};
 

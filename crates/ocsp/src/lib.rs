@@ -17,7 +17,7 @@ use std::time::Duration;
 use base::clock::{WallTime, now_ms};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use client::{ClientSettings, Request, Url};
+use httpclient::{ClientSettings, Request, Url};
 use runtime::timer;
 use state::Process;
 use tls::files::{Due, Files, UpdateOutcome};
@@ -123,7 +123,7 @@ async fn ask(asking: &Asking, due: Due) {
 
 /// What a responder answers; what the log says of the exchange if that failed.
 async fn answer(asking: &Asking, due: &Due, request: Request) -> (UpdateOutcome, Option<FailedExchange>) {
-    let response = match client::send(&asking.settings, &request).await {
+    let response = match httpclient::send(&asking.settings, &request).await {
         Ok(response) => response,
         Err(error) => {
             let exchange = FailedExchange::failed(&request, &error, asking.settings.retries);
@@ -152,7 +152,7 @@ fn is_answer(content_type: &str) -> bool {
 /// # Errors
 /// The certificate names no responder that can be asked.
 fn request(due: &Due) -> Result<Request, String> {
-    let refused = |error: client::UrlError| format!("{}: {error}", due.uri);
+    let refused = |error: httpclient::UrlError| format!("{}: {error}", due.uri);
     let encoded: String = STANDARD
         .encode(&due.request)
         .chars()

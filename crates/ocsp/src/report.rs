@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use base::clock::{Date, WallTime};
-use client::{Error, ErrorKind, Request, Response};
+use httpclient::{Error, ErrorKind, Request, Response};
 use tls::files::{Due, Update};
 
 /// The syslog level of what came of an update.

@@ -1,8 +1,8 @@
 //! Stick tables shared with other processes: HAProxy's peers protocol 2.1.
 //!
-//! `message`, `handshake`, `definition` and `row` are the bytes; [`Session`] is one connection;
+//! `message`, `handshake`, `definition` and `row` are the bytes; [`PeerSession`] is one connection;
 //! [`Group`] is a `peers` section: who is connected to whom, and who teaches a process that has
-//! just begun. None of these has a socket, a clock or a table. [`Desk`] is a section at work on its
+//! just begun. None of these has a socket, a clock or a table. [`SectionMailbox`] is a section at work on its
 //! worker; tables are behind [`Tables`], which [`Stick`] is with those of `state`; the making of
 //! connections is behind [`Ways`].
 

@@ -2,7 +2,7 @@
 //! events come out.
 //!
 //! Nothing that is to be sent is kept as bytes: what is owed (acknowledgements, the end of a
-//! resync, the next entries) is known, and written when [`Session::output`] has room. So a peer
+//! resync, the next entries) is known, and written when [`PeerSession::output`] has room. So a peer
 //! that sends without reading costs nothing. `learn` receives entries, `teach` sends them. Caller: `group`.
 
 mod learn;

@@ -56,6 +56,6 @@ pub trait Tables {
     /// An entry came: it is made or changed, and its life begins anew.
     fn learn(&mut self, table: usize, row: &PeerEntry<'_>, origin: EntryOrigin, now: u64);
 
-    /// [`Origin::Predecessor`] has ended: memory for its last values can be freed.
+    /// [`EntryOrigin::Predecessor`] has ended: memory for its last values can be freed.
     fn forget_predecessor(&mut self) {}
 }

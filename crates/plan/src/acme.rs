@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sample::pattern::List;
-use tls::made::NewKey;
+use tls::keygen::NewKey;
 
 /// An `acme` section.
 #[derive(Debug, Clone)]

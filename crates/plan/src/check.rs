@@ -143,7 +143,7 @@ pub enum Family {
     Protocol,
 }
 
-/// A conversation, step by step. The first step that talks is a [`Action::Connect`].
+/// A conversation, step by step. The first step that talks is a [`CheckAction::Connect`].
 #[derive(Debug)]
 pub struct CheckScript {
     /// What kind it is.

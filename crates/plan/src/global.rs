@@ -191,7 +191,7 @@ impl Global {
 
     /// Sets how many connections of TLS the process makes (`maxsslconn`).
     pub fn limit_tls(&self) {
-        tls::places::set_limit(self.max_tls_connections);
+        tls::limit::set_limit(self.max_tls_connections);
     }
 }
 

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod acme;
+pub mod append_list;
 pub mod backends;
 pub mod bind;
 pub mod check;
@@ -17,25 +18,24 @@ pub mod fcgi;
 pub mod filter;
 mod full_load;
 pub mod global;
-pub mod grown;
 pub mod log;
 pub mod mail;
 pub mod peers;
 pub mod proxy;
 pub mod resolvers;
 pub mod ring;
-pub mod said;
 pub mod server;
 pub mod servers;
+pub mod source_text;
 pub mod spoe;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+pub use append_list::Grown;
 pub use backends::Backends;
 pub use bind::Bind;
 pub use global::{Capability, Chroot, Global};
-pub use grown::Grown;
 pub use log::Logger;
 pub use proxy::{Cookie, Proxy, ProxyOptions, Timeouts};
 pub use resolvers::Resolvers;
@@ -62,7 +62,7 @@ pub struct Plan {
     /// What backends added at run time are made of.
     pub kept: RuntimeDefaults,
     /// What it was made of, as it was said: to tell what another one changes.
-    pub said: Vec<said::SourceSection>,
+    pub said: Vec<source_text::SourceSection>,
     /// The files read, in order, for `show info` and messages.
     pub files: Vec<String>,
     /// Values of the process's variables set in `global`, and their slots.

@@ -9,7 +9,7 @@
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, RwLock};
 
-use crate::grown::Grown;
+use crate::append_list::Grown;
 use crate::server::ServerSettings;
 
 /// Written by whoever adds, under the lock of [`Servers::vacant`]; workers read it once for each

@@ -11,9 +11,9 @@ use state::sessions;
 
 use crate::log::Outbox;
 use crate::server::agents::Agents;
-use crate::server::carriers::Carriers;
 use crate::server::fcgi::Applications;
-use crate::server::local::{LocalProxy, LocalServer, Locals};
+use crate::server::h2_pool::Carriers;
+use crate::server::per_worker::{LocalProxy, LocalServer, Locals};
 use crate::server::pool::Pools;
 use crate::shared::{PreparedProxy, Shared};
 

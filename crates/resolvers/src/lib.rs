@@ -12,12 +12,12 @@
 mod choose;
 mod engine;
 mod families;
+pub mod fuzzing;
 mod message;
 mod secure;
 mod servers;
 mod task;
 mod transport;
-pub mod trial;
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use base::support::Support;
+use base::keyword_support::Support;
 use base::units::{DefaultUnit, parse_duration, parse_size};
 use diag::{Diagnostic, Span};
 use sample::expression::Expression;

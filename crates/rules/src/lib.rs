@@ -2,7 +2,7 @@
 //!
 //! A rule is an action with a condition, compiled once ([`compile`]). Running a set changes the
 //! session and the transaction; whatever needs a socket or time is handed back to the caller
-//! ([`Outcome`]), who does it and goes on with the next rule. Called by `proxy`; compiled by
+//! ([`RuleOutcome`]), who does it and goes on with the next rule. Called by `proxy`; compiled by
 //! `config`.
 
 #![forbid(unsafe_code)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::support::Support;
+use base::keyword_support::Support;
 use diag::Diagnostic;
 use sample::condition::{Condition, Test};
 use sample::transaction::CaptureSlot;

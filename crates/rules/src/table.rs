@@ -1,6 +1,6 @@
 //! The actions: one table, a row each. Parsing, errors, suggestions and dumps come from it.
 
-use base::support::Support;
+use base::keyword_support::Support;
 use diag::{Diagnostic, suggest};
 use sample::{Scope, Word};
 

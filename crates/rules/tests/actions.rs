@@ -449,7 +449,7 @@ fn headers_come_and_go_by_the_dozen_from_one_value() {
     let value = |names: &[(&str, &str)]| {
         let mut packed = Vec::new();
         for text in names.iter().flat_map(|(name, value)| [*name, *value]) {
-            sample::packed::write_length(&mut packed, text.len());
+            sample::length_prefixed::write_length(&mut packed, text.len());
             packed.extend_from_slice(text.as_bytes());
         }
         packed.iter().map(|byte| format!("{byte:02x}")).collect::<String>()

@@ -17,7 +17,7 @@ use crate::pattern::entries::{Entries, Texts};
 use crate::pattern::{List, MatchMethod, PatternIndex, View};
 use crate::place::{Columns, Place};
 use crate::value::{Type, Value};
-use crate::words::{Word, Words};
+use crate::word_cursor::{Word, Words};
 use crate::{Env, Scope};
 use keywords::{ALIASES, PREDEFINED, alias};
 use patterns::{flags, patterns};
@@ -311,7 +311,7 @@ fn check_groups(
     }
 }
 
-/// Compiles the words behind `acl`: the name and the criterion, for [`Acls::add`].
+/// Compiles the words behind `acl`: the name and the criterion, for [`crate::Acls::add`].
 ///
 /// # Errors
 /// The name is missing or not allowed, or the criterion is wrong.

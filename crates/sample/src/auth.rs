@@ -10,7 +10,7 @@ use yescrypt::{PasswordVerifier, Yescrypt};
 pub enum Password {
     /// `insecure-password`.
     Plain(Box<str>),
-    /// `password`: an output of crypt(3) in a [`Format`].
+    /// `password`: an output of crypt(3) in a [`HashFormat`].
     Crypt(Box<str>),
 }
 

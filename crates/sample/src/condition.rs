@@ -6,7 +6,7 @@ use crate::acl::{self, Criterion};
 use crate::env::Env;
 use crate::named_acls::{Acl, FAIL, MISS, PASS, Predicate, single};
 use crate::scope::Scope;
-use crate::words::{Word, Words};
+use crate::word_cursor::{Word, Words};
 
 /// The result of a condition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

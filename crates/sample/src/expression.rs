@@ -7,15 +7,15 @@ use diag::{Diagnostic, Span};
 
 use crate::args::{self, Arg, ArgKind, Args, Spec};
 use crate::auth::Userlist;
-use crate::called::{self, ScriptFunction};
 use crate::convert::{self, Convert, Run};
 use crate::env::Env;
 use crate::fetch::{self, Any, Cursor, Fetch};
 use crate::place::Columns;
 use crate::scope::Scope;
 use crate::script::Use;
+use crate::script_functions::{self, ScriptFunction};
 use crate::value::{Type, Value};
-use crate::words::Words;
+use crate::word_cursor::Words;
 
 /// A fetch with its converters.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Expression {
         let mut steps = std::mem::take(&mut self.steps).into_vec();
         while let Some(next) = words.peek() {
             let name = next.text.split(['(', ',']).next().unwrap_or_default();
-            if convert::find(name).is_none() && called::name(name).is_none() {
+            if convert::find(name).is_none() && script_functions::name(name).is_none() {
                 break;
             }
             let mut parser = Parser { text: next.text, at: 0, span: next.span, scope };
@@ -304,9 +304,9 @@ impl Parser<'_, '_> {
     fn fetch(&mut self) -> Result<(&'static Fetch, Args), Diagnostic> {
         let start = self.at;
         let name = self.keyword().to_owned();
-        if let Some(own) = called::name(&name) {
+        if let Some(own) = script_functions::name(&name) {
             let args = self.of_script(start, Use::Fetch, own)?;
-            return Ok((&called::FETCH, args));
+            return Ok((&script_functions::FETCH, args));
         }
         let Some(fetch) = fetch::find(&name) else {
             return Err(self.unknown(start, &name, "fetch method", fetch::suggest(&name)));
@@ -333,8 +333,8 @@ impl Parser<'_, '_> {
                 .did_you_mean(near.as_deref()));
         };
         let full = format!("lua.{name}");
-        let texts = self.arguments(start, &full, called::FETCH.args)?;
-        let mut args = args::resolve(&texts, called::FETCH.args, self.scope)
+        let texts = self.arguments(start, &full, script_functions::FETCH.args)?;
+        let mut args = args::resolve(&texts, script_functions::FETCH.args, self.scope)
             .map_err(|error| self.error(start, format!("`{full}` {error}")))?;
         args.insert(0, Arg::Prepared(Arc::new(ScriptFunction(function))));
         Ok(Args::new(args))
@@ -357,10 +357,10 @@ impl Parser<'_, '_> {
             first = false;
             let start = self.at;
             let name = self.keyword().to_owned();
-            if let Some(own) = called::name(&name) {
+            if let Some(own) = script_functions::name(&name) {
                 let args = self.of_script(start, Use::Converter, own)?;
-                steps.push(ConverterStep { convert: &called::CONVERT, args });
-                gives = called::CONVERT.gives;
+                steps.push(ConverterStep { convert: &script_functions::CONVERT, args });
+                gives = script_functions::CONVERT.gives;
                 continue;
             }
             let Some(convert) = convert::find(&name) else {

@@ -15,7 +15,7 @@ use crate::place::Place;
 use crate::scope::{Names, Scope};
 use crate::value::Value;
 use crate::vars::Variables;
-use crate::words::{Word, Words};
+use crate::word_cursor::{Word, Words};
 
 /// Nothing is named at run time but variables.
 struct Nameless;

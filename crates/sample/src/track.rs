@@ -9,8 +9,8 @@ use std::net::IpAddr;
 use state::table::{EntryValues, KeyType};
 
 use crate::env::Env;
-pub use crate::fact::{Element, increment, tag};
 use crate::session::Session;
+pub use crate::table_field::{Element, increment, tag};
 use crate::tracked::HeldEntries;
 pub use crate::tracked::{CountedEvent, DEFAULT_COUNTERS, MOST_COUNTERS, Trackers, count};
 use crate::value::{Type, Value};

@@ -92,11 +92,11 @@ pub struct Record {
 pub enum About {
     /// Nothing more.
     Nothing,
-    /// [`Kind::State`].
+    /// [`ServerEventKind::State`].
     State(StateChange),
-    /// [`Kind::Admin`].
+    /// [`ServerEventKind::Admin`].
     Admin(AdminChange),
-    /// [`Kind::Check`].
+    /// [`ServerEventKind::Check`].
     Check(Checked),
 }
 

@@ -11,7 +11,7 @@ use runtime::shared::Shared as _;
 use runtime::{Count, Sharded};
 
 use crate::counters::{Clear, clear_shards};
-use crate::spread::{Histogram, Spread};
+use crate::histogram::{Histogram, Spread};
 
 /// What one worker saw of a server.
 #[derive(Debug, Default)]

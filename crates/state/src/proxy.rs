@@ -9,7 +9,7 @@ use runtime::shard::Padded;
 use runtime::shared::{Shared as _, note_write};
 
 use crate::counters::{BackendCounters, FrontendCounters, ListenerCounters};
-use crate::extra::ExtraAttempts;
+use crate::extra_attempts::ExtraAttempts;
 use crate::mirror::Mirror;
 use crate::queue::Queue;
 use crate::server::Server;

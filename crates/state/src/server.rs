@@ -27,7 +27,7 @@ pub use crate::health::{CHECK_STATUSES, CheckResult, Demand, Health, Trouble};
 use crate::name::ServerName;
 use crate::performance::Performance;
 use crate::queue::Queue;
-use crate::served::CountedLoad;
+use crate::server_load::CountedLoad;
 use rise::{Marked, Starter};
 pub use secured::Secured;
 

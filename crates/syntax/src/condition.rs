@@ -5,8 +5,8 @@
 
 use crate::arguments::parse_arguments;
 use crate::environment::Environment;
-use crate::facts::ProgramFacts;
 use crate::predicate::PREDICATES;
+use crate::predicates::ProgramFacts;
 use crate::split::{PseudoVariables, split_text};
 use crate::word::Word;
 use diag::{Diagnostic, FileId, Span, suggest};

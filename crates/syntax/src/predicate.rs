@@ -1,7 +1,7 @@
 //! The predicates of conditions (manual, section 2.4): one table, the functions below it.
 
 use crate::environment::Environment;
-use crate::facts::ProgramFacts;
+use crate::predicates::ProgramFacts;
 use crate::version::Version;
 
 /// A predicate.

@@ -6,7 +6,7 @@
 
 use crate::condition::evaluate_words;
 use crate::environment::Environment;
-use crate::facts::ProgramFacts;
+use crate::predicates::ProgramFacts;
 use crate::split::{PseudoVariables, split_text};
 use crate::word::{Line, Word};
 use diag::{Diagnostic, Diagnostics, FileId, Severity, SourceMap, Span, suggest};

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 use base::clock::WallTime;
 
-use crate::captured::Keep;
+use crate::capture::Keep;
 use crate::challenges::Challenges;
 use crate::choice::{ClientKeyKinds, NameIndex};
 use crate::details::{Details, Lacks};
@@ -18,7 +18,7 @@ use crate::hello::{Hello, numbers};
 use crate::settings::{Limits, Parameters};
 use crate::store::Certificate;
 use crate::tickets::Resumption;
-use crate::{TLS12, TLS13, fit, legacy, x509};
+use crate::{TLS12, TLS13, legacy, rustls_fit, x509};
 
 /// SSL 3.0, which nobody speaks here.
 const SSL3: u16 = 0x0300;
@@ -286,7 +286,7 @@ impl Acceptor {
         let config = self.engine(hello, &mut details);
         let is_too_old = matches!(&config, Err(error) if error.reason == Reason::UnsupportedProtocol);
         if is_too_old || matches!(config, Ok(Engine::Rustls(_))) {
-            details.lacks = fit::lacks(hello);
+            details.lacks = rustls_fit::lacks(hello);
         }
         let config = config.and_then(|engine| match details.lacks {
             // rustls would report another error first.

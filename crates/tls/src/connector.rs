@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use crate::captured::Keep;
+use crate::capture::Keep;
 use crate::engine::side::{RustlsClientSide, ServerLineOptions, takes_name};
 use crate::legacy;
 use crate::settings::{Limits, Parameters, Trust};

@@ -1,11 +1,11 @@
 //! What is known of a TLS connection: the source of `ssl_fc_*`, `ssl_bc_*`, `ssl_c_*`, `%sslv` and
 //! `%sslc`.
 
-use crate::captured::CapturedHandshake;
+use crate::capture::CapturedHandshake;
 use crate::error::Error;
-use crate::judge::VerifyOutcome;
 use crate::names;
 use crate::store::Certificate;
+use crate::verify_policy::VerifyOutcome;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 

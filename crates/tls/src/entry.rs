@@ -11,7 +11,7 @@ use crate::engine::side::{RustlsServerSide, takes_name};
 use crate::hello::Hello;
 use crate::settings::{ClientVerify, Parameters, VerifyMode};
 use crate::store::Certificate;
-use crate::{TLS12, TLS13, fit, legacy};
+use crate::{TLS12, TLS13, legacy, rustls_fit};
 
 /// What a line or one line of a crt-list says beside its certificate.
 #[derive(Clone, Debug, Default)]
@@ -88,7 +88,8 @@ impl PreparedEntry {
             return false;
         }
         !self.needs_openssl()
-            || (self.serves_with_rustls() && fit::is_for_rustls(hello, &options.parameters, &certificate.key))
+            || (self.serves_with_rustls()
+                && rustls_fit::is_for_rustls(hello, &options.parameters, &certificate.key))
     }
 
     pub(crate) fn names(&self) -> CertificateNames<'_> {

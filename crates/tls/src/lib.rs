@@ -14,7 +14,7 @@
 
 pub mod acceptor;
 mod buffer;
-pub mod captured;
+pub mod capture;
 pub mod challenges;
 mod choice;
 pub mod ciphers;
@@ -30,18 +30,17 @@ mod entry;
 pub mod error;
 pub mod files;
 mod finished;
-mod fit;
 pub mod generated;
 pub mod hello;
-mod judge;
+pub mod keygen;
 #[cfg(feature = "legacy-tls")]
 mod legacy;
 #[cfg(not(feature = "legacy-tls"))]
 #[path = "legacy_absent.rs"]
 mod legacy;
+pub mod limit;
 pub mod load;
 mod load_error;
-pub mod made;
 pub mod names;
 pub mod ocsp;
 mod ocsp_text;
@@ -50,9 +49,9 @@ pub mod pair;
 mod passphrase;
 pub mod pem;
 mod pkcs8;
-pub mod places;
 pub mod record;
 mod records;
+mod rustls_fit;
 pub mod session;
 pub mod settings;
 pub mod store;
@@ -61,10 +60,11 @@ mod suites;
 pub mod tickets;
 mod verify;
 pub mod verify_code;
+mod verify_policy;
 pub mod x509;
 
 pub use acceptor::{Acceptor, Chosen, Listening, ServerConfig};
-pub use captured::Keep;
+pub use capture::Keep;
 pub use connector::{Connecting, Connector};
 pub use details::{Details, Lacks};
 pub use engine::key::{KeyKind, PrivateKey};
@@ -72,16 +72,16 @@ pub use engine::provider::{has_group, has_suite};
 pub use engine::verify::verify_chain;
 pub use entry::{CertificateEntry, EntryOptions};
 pub use error::{Error, FailureKind, Reason};
-pub use judge::VerifyOutcome;
 pub use legacy::{BUILT_IN as HAS_OPENSSL, load_provider, version as openssl_version};
+pub use limit::ConnectionPermit;
 pub use load_error::LoadError;
-pub use places::ConnectionPermit;
 pub use session::{OpenedData, PeerEnd, Session};
 pub use settings::{ClientVerify, Legacy, Limits, Parameters, Trust, VerifyMode};
 pub use store::Certificate;
 pub use suites::is_dhe;
 pub use tickets::{Resumption, SessionCache, TicketKeys};
 pub use verify_code::{VerifyCode, VerifyCodes};
+pub use verify_policy::VerifyOutcome;
 
 /// TLS 1.0.
 pub const TLS10: u16 = 0x0301;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use common::{Authority, acceptor, certificate, connector, entry, listening, pair, shake};
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, date_time_ymd};
-use tls::captured::CapturedList;
+use tls::capture::CapturedList;
 use tls::verify_code as code;
 use tls::{
     Acceptor, ClientVerify, Connecting, Connector, Details, EntryOptions, FailureKind, Keep, Listening,

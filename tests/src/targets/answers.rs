@@ -1,11 +1,11 @@
 //! Targets of what others answer to the process itself: name servers, mail servers, authorities, checked
 //! servers and their agents.
 
-use acme::trial::AuthorityAnswer;
-use health::trial::{READERS, TrialAnswer, agent_line as read_line, http_answer};
+use acme::fuzzing::AuthorityAnswer;
+use health::fuzzing::{READERS, TrialAnswer, agent_line as read_line, http_answer};
 use http::{BodyLength, Head, Method, Name, ParseOptions, ParseStatus};
 use mail::{Dialog, Letter, Refusal};
-use resolvers::trial::read_answer;
+use resolvers::fuzzing::read_answer;
 
 /// An answer of a name server gives records of the type that was asked for, or nothing. Asked is for a name
 /// or for the one that stands before a line's end.
@@ -67,11 +67,11 @@ pub fn acme_answers(mut bytes: &[u8]) {
         answers.push(answer);
         bytes = rest;
     }
-    let Ok(ordered) = acme::trial::order(&answers) else { return };
+    let Ok(ordered) = acme::fuzzing::order(&answers) else { return };
     // Five tries without an answer are the most that follow.
     assert!(ordered.asked.len() <= answers.len() + 6, "{ordered:?}");
     for url in &ordered.asked {
-        assert!(client::Url::parse(url).is_ok() || url.starts_with("http"), "{url}");
+        assert!(httpclient::Url::parse(url).is_ok() || url.starts_with("http"), "{url}");
         assert!(url.bytes().all(|byte| byte.is_ascii_graphic()), "{url}");
     }
     for (name, token) in &ordered.met {

@@ -124,12 +124,12 @@ fn ask(runtime: &Arc<Runtime>, level: AccessLevel, said: &[u8]) -> Vec<u8> {
 /// A file of states is put back or refused, and what the servers then are is written as such a file again.
 pub fn state_rows(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let Ok(rows) = state::saved::read(&text) else { return };
-    let (runtime, rows) = (runtime(), state::saved::by_name(rows));
+    let Ok(rows) = state::saved_state::read(&text) else { return };
+    let (runtime, rows) = (runtime(), state::saved_state::by_name(rows));
     for backend in &runtime.view().proxies {
         let named: Vec<_> = rows.values().cloned().collect();
         state_file::restore(
-            &state::saved::by_name(state_file::of_backend(named, backend, &|_| ())),
+            &state::saved_state::by_name(state_file::of_backend(named, backend, &|_| ())),
             backend,
             &|_| (),
         );
@@ -138,7 +138,7 @@ pub fn state_rows(bytes: &[u8]) {
     let written =
         String::from_utf8(ask(&runtime, AccessLevel::Admin, b"show servers state\n")).expect("text");
     let written = written.strip_suffix('\n').unwrap_or(&written);
-    assert!(state::saved::read(written).is_ok(), "{written}");
+    assert!(state::saved_state::read(written).is_ok(), "{written}");
 }
 
 /// A file of counters is read as far as it is one, twice, and what is then written is read without a fault.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tls::captured::{CapturedList, Lists};
+use tls::capture::{CapturedList, Lists};
 use tls::deframer::Deframer;
 use tls::hello::{self, Hello};
 use tls::{Trust, ciphers, crt_list, dn, ocsp, verify_chain, x509};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use balance::budget;
 use balance::{BalanceSettings, Member, Picker, Wish, outliers};
 use runtime::Rate;
-use state::extra::BackendLoad;
+use state::extra_attempts::BackendLoad;
 use state::server::Tally;
 use state::{AttemptOutcome, ExtraAttempts, Server};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plan::acme::{Challenge, MacAlgorithm, ReadyWhen};
 use syntax::Word;
-use tls::made::Curve;
+use tls::keygen::Curve;
 
 use crate::draft::tls::TlsValue;
 

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use base::address::{Accepts, Address};
-use base::support::Support;
+use base::keyword_support::Support;
 use base::units::{self, DefaultUnit, UnitError};
 use diag::{Diagnostic, Diagnostics, Span};
 use syntax::{Environment, Word};

@@ -5,7 +5,7 @@
 
 use std::ops::Deref;
 
-use base::support::Support;
+use base::keyword_support::Support;
 use syntax::{Environment, Word};
 
 use crate::draft::acme::AcmeDraft;

@@ -1,7 +1,7 @@
 //! Parts of a keyword row that do not depend on the drafts it writes to: the sections it is allowed
 //! in, its negation, and how strictly its arguments are read.
 
-use base::support::Support;
+use base::keyword_support::Support;
 use diag::Diagnostic;
 
 /// The sections that a keyword is allowed in, as a bit set.

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use diag::{Diagnostic, Span};
 use plan::acme::{AccountKey, AcmeOrder, AcmeSection, Challenge, Eab, ReadyWhen};
 use tls::KeyKind;
-use tls::made::{self, NewKey};
+use tls::keygen::{self, NewKey};
 use tls::store::PemParts;
 
 use crate::draft::acme::{AcmeDraft, OrderWords};
@@ -290,7 +290,7 @@ fn account_key(
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let key =
-                made::key(new_key(draft)).map_err(|error| failed(format!("cannot be made: {error}")))?;
+                keygen::key(new_key(draft)).map_err(|error| failed(format!("cannot be made: {error}")))?;
             AccountKey { file: file.clone(), pkcs8: key.pkcs8().into(), is_new: true }
         }
         Err(error) => return Err(failed(format!("cannot be read: {error}"))),

@@ -12,7 +12,7 @@ use crate::draft::Statement;
 use crate::draft::args::Args;
 use crate::resolve::crt_list::{self, Listed};
 use crate::resolve::tls::{self, LineOwner};
-use crate::resolve::{PendingProxy, ResolveContext, lines, lives_on, reverse};
+use crate::resolve::{PendingProxy, ResolveContext, carry_over, lines, reverse};
 use crate::tables::bind;
 
 /// The sockets of a proxy.
@@ -30,7 +30,7 @@ pub(crate) fn binds(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) 
     if proxy.settings.options.socket_stats {
         binds.iter().for_each(|bind| bind.listener.count());
     }
-    binds.iter_mut().for_each(|bind| lives_on::listener(&mut bind.listener, &former));
+    binds.iter_mut().for_each(|bind| carry_over::listener(&mut bind.listener, &former));
     proxy.state.listeners.store(Arc::new(binds.iter().map(|bind| bind.listener.clone()).collect()));
     binds
 }

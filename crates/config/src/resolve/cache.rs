@@ -14,7 +14,7 @@ use crate::draft::keyword::{Apply, apply_of};
 use crate::draft::settings::{CompressionFilter, FilterDraft, FilterKind};
 use crate::draft::{Draft, Section, SectionKind};
 use crate::resolve::unique::second;
-use crate::resolve::{PendingProxy, ResolveContext, lives_on};
+use crate::resolve::{PendingProxy, ResolveContext, carry_over};
 
 /// Makes the store of every section.
 pub(crate) fn stores(draft: &Draft, context: &mut ResolveContext<'_>) -> Vec<Arc<Store>> {
@@ -32,7 +32,7 @@ pub(crate) fn stores(draft: &Draft, context: &mut ResolveContext<'_>) -> Vec<Arc
     }
     refuse_shared_directories(&made, context);
     let settings = made.into_iter().filter_map(|(_, settings)| settings);
-    settings.map(|settings| lives_on::cache(settings, context.previous)).collect()
+    settings.map(|settings| carry_over::cache(settings, context.previous)).collect()
 }
 
 /// A directory is one cache's.

@@ -171,7 +171,7 @@ fn temporary(
     key_file: Option<&str>,
     context: &mut ResolveContext<'_>,
 ) -> Result<tls::Certificate, Diagnostic> {
-    let mut made = tls::made::temporary(file).map_err(|error| Diagnostic::alert(error.to_string()))?;
+    let mut made = tls::keygen::temporary(file).map_err(|error| Diagnostic::alert(error.to_string()))?;
     made.sources =
         Sources { certificate: Some(file.into()), key: key_file.map(Box::from), ..Sources::default() };
     let text = format!("`{file}` is not there: a temporary certificate stands in until one is issued");

@@ -16,7 +16,7 @@ use plan::check::{
 use sample::expression::Expression;
 use sample::format::{Format, FormatFor};
 use sample::vars::{SetConditions, Var, VarScope};
-use sample::words::{self, Words};
+use sample::word_cursor::{self, Words};
 use sample::{Place, Scope};
 
 use crate::draft::Section;
@@ -309,8 +309,8 @@ fn action(draft: &ActionDraft<'_>, scope: &Scope<'_>) -> Result<CheckAction, Dia
         ActionDraft::Expect(draft) => CheckAction::Expect(Box::new(expect(draft, scope)?)),
         ActionDraft::SetVar(name, list) => {
             let (var, conditions) = variable(*name, scope)?;
-            let list: Vec<words::Word<'_>> =
-                list.iter().map(|word| words::Word { text: word, span: word.span() }).collect();
+            let list: Vec<word_cursor::Word<'_>> =
+                list.iter().map(|word| word_cursor::Word { text: word, span: word.span() }).collect();
             let mut words = Words::new(&list, name.span);
             let value = Expression::compile(&mut words, scope)?;
             if let Some(extra) = words.peek() {

@@ -1,6 +1,6 @@
 //! The `global` sections, and what is decided by them before anything else is made: the workers.
 
-use base::support::Support;
+use base::keyword_support::Support;
 use diag::{Diagnostic, Diagnostics};
 use runtime::placement::Placement;
 use runtime::{shard, topology};

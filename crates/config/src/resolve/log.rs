@@ -16,7 +16,7 @@ use state::{Mode, Ring};
 use syntax::Word;
 
 use crate::draft::settings::{LogLine, LoggerDraft, ProxySettings, TargetDraft};
-use crate::resolve::{ResolveContext, lives_on};
+use crate::resolve::{ResolveContext, carry_over};
 
 /// What names in `log` lines mean, and what such lines made.
 #[derive(Default)]
@@ -192,7 +192,7 @@ fn stream(
     let address = stream_address(word, place)?;
     let size = context.global.tune.bufsize.max(2 * draft.max_length);
     let ring = Ring::new(word, &format!("messages for {word}"), size, draft.max_length);
-    let ring = lives_on::ring(ring, context.previous);
+    let ring = carry_over::ring(ring, context.previous);
     context.log.add_implicit(&ring, RingPeer::Address(address), LogProto::Legacy);
     context.log.implicit.insert(draft.span, ring.clone());
     Ok(ring)

@@ -22,7 +22,7 @@ use crate::draft::args::Args;
 use crate::draft::{Draft, Section, SectionKind, Statement};
 use crate::resolve::rules::scope;
 use crate::resolve::unique::second;
-use crate::resolve::{PendingProxy, ResolveContext, lines, lives_on};
+use crate::resolve::{PendingProxy, ResolveContext, carry_over, lines};
 use crate::system::resolve_host;
 use crate::tables::bind;
 
@@ -122,11 +122,11 @@ fn compiled(word: Option<&Word>, context: &ResolveContext<'_>) -> Result<Option<
 pub(crate) fn rings(pending: &[PendingProxy<'_>], context: &mut ResolveContext<'_>) {
     let size = context.global.tune.bufsize;
     let buffer = Ring::new("buf0", "in-memory ring buffer", size, MAX_LENGTH).stamped(Stamp::LevelAndTime);
-    let buffer = lives_on::ring(buffer, context.previous);
+    let buffer = carry_over::ring(buffer, context.previous);
     add_ring(RingSettings { ring: buffer, format: LogFormat::Timed, backing_file: None }, context);
     // What orders of certificates tell tools that fill DNS; the longest event has a whole authorization.
     let events = Ring::new(state::acme::EVENTS, "DPAPI ring buffer", 1 << 20, 1 << 17);
-    let events = lives_on::ring(events, context.previous);
+    let events = carry_over::ring(events, context.previous);
     add_ring(RingSettings { ring: events, format: LogFormat::Timed, backing_file: None }, context);
     let mut seen: HashMap<&str, &Section> = HashMap::new();
     for proxy in pending.iter().filter(|proxy| proxy.settings.kind == SectionKind::Ring) {
@@ -172,7 +172,7 @@ fn ring(proxy: &PendingProxy<'_>, context: &mut ResolveContext<'_>) -> RingSetti
     let format = draft.ring_format.unwrap_or(LogFormat::Raw);
     let ring = Ring::new(name, description, size, max_length).stamped(stamp(format));
     RingSettings {
-        ring: lives_on::ring(ring, context.previous),
+        ring: carry_over::ring(ring, context.previous),
         format,
         backing_file: draft.backing_file.map(|path| context.names.path(path)),
     }

@@ -1,17 +1,16 @@
 //! Draft to plan: every name becomes an index or a shared object, every expression is compiled.
 //!
-//! Three passes over the proxies. The first reads what lines say into [`Settings`], inheriting
+//! Three passes over the proxies. The first reads what lines say into [`ProxySettings`], inheriting
 //! defaults. The second makes the shared states of all proxies and servers, so that every name can
 //! be found. The third compiles what refers to names and checks that the parts fit together.
 
 mod acme;
 mod advice;
-pub(crate) mod around;
-mod ask;
 mod balance;
 mod binds;
 mod cache;
 mod captures;
+mod carry_over;
 pub(crate) mod certificates;
 mod check;
 mod crt_list;
@@ -20,13 +19,11 @@ mod filters;
 mod formats;
 mod global;
 mod guids;
+mod httpclient;
 mod inherited;
-pub(crate) mod kept;
 mod ktls;
-mod last;
 mod legacy;
 mod lines;
-mod lives_on;
 pub(crate) mod log;
 mod log_sections;
 mod lua;
@@ -39,6 +36,9 @@ mod resolvers;
 mod reverse;
 mod rule_sets;
 mod rules;
+pub(crate) mod runtime_defaults;
+pub(crate) mod runtime_scope;
+mod saved_addresses;
 mod script_filters;
 mod sections;
 mod server_line;
@@ -77,8 +77,8 @@ use crate::draft::settings::{GlobalSettings, ProxySettings};
 use crate::draft::tls::TlsDefaults;
 use crate::draft::{Draft, EngineFile, Section, SectionKind, Statement};
 use crate::find::without_side;
-use around::Around;
 use names::NameTable;
+use runtime_scope::Around;
 
 /// What the command line says that a plan must know.
 #[derive(Debug, Clone, Default)]
@@ -137,7 +137,7 @@ pub(crate) struct ResolveContext<'a> {
     /// Servers that a connection can be reversed with (`bind rhttp@`), as `backend/server`.
     pub(crate) reversible: HashSet<String>,
     /// Addresses that servers had before.
-    pub(crate) last: last::LastAddresses,
+    pub(crate) last: saved_addresses::LastAddresses,
     /// Addresses of server names already looked up.
     pub(crate) hosts: HashMap<String, Result<std::net::IpAddr, String>>,
     /// What tables each `peers` section shares.
@@ -221,7 +221,7 @@ pub(crate) fn resolve(
         refused: HashSet::new(),
         tracks: HashMap::new(),
         reversible: HashSet::new(),
-        last: last::LastAddresses::default(),
+        last: saved_addresses::LastAddresses::default(),
         hosts: HashMap::new(),
         tls: TlsDefaults::default(),
         tls_steps: Vec::new(),
@@ -480,7 +480,7 @@ fn finish<'a>(
     }
     if context.around.is_none() {
         check::note_variables(healthchecks, context);
-        ask::settings(&global.http_client, context);
+        httpclient::settings(&global.http_client, context);
         mail::check_use(&resolved, context);
     }
     let acme = acme::orders(context);
@@ -502,8 +502,8 @@ fn finish<'a>(
         mailers: std::mem::take(&mut context.names.mailers),
         frontends,
         backends: index.into(),
-        kept: if context.around.is_none() { kept::of(draft) } else { RuntimeDefaults::default() },
-        said: if context.around.is_none() { kept::said(draft) } else { Vec::new() },
+        kept: if context.around.is_none() { runtime_defaults::of(draft) } else { RuntimeDefaults::default() },
+        said: if context.around.is_none() { runtime_defaults::said(draft) } else { Vec::new() },
         files: context.sources.files().map(|(_, file)| file.name().to_owned()).collect(),
         variables: Arc::new(variables),
         patterns,
@@ -568,9 +568,9 @@ fn make_states<'a>(
     let default_maxconn = context.setting.default_maxconn.unwrap_or(0);
     let mut pending = Vec::with_capacity(proxies.len());
     for (section, settings) in proxies {
-        let known = lives_on::number_of_proxy(&settings, context.previous).filter(|id| !taken.contains(id));
+        let known = carry_over::number_of_proxy(&settings, context.previous).filter(|id| !taken.contains(id));
         let id = settings.id.or(known).unwrap_or_else(|| {
-            while taken.contains(&next) || lives_on::has_number(context.previous, next) {
+            while taken.contains(&next) || carry_over::has_number(context.previous, next) {
                 next += 1;
             }
             next += 1;
@@ -586,7 +586,7 @@ fn make_states<'a>(
             session_limit: settings.session_limit,
             disabled: settings.disabled,
         };
-        let state = lives_on::proxy(seed, settings.guid.map(|word| word.as_str()), context.previous);
+        let state = carry_over::proxy(seed, settings.guid.map(|word| word.as_str()), context.previous);
         state.forced_id.store(settings.id.is_some(), Relaxed);
         publish_settings(&state, &settings);
         if let Some(guid) = settings.guid {

@@ -26,7 +26,7 @@ use crate::resolve::check::{Sources, check_kind};
 use crate::resolve::rules::scope;
 use crate::resolve::servers::MadeServer;
 use crate::resolve::track::Tracked;
-use crate::resolve::{PendingProxy, ResolveContext, lives_on, server_modes, tls, track};
+use crate::resolve::{PendingProxy, ResolveContext, carry_over, server_modes, tls, track};
 
 /// Resolves the servers of a proxy, in order. Also returns the check of servers that are added at run
 /// time, unless a mere connection is enough.
@@ -477,7 +477,7 @@ fn log_server(
     let size = draft.log_bufsize.unwrap_or(context.global.tune.bufsize);
     let title = format!("{}/{}", proxy.settings.name, state.name);
     let ring = Ring::new(&title, &format!("messages for server {title}"), size, size);
-    Some(LogServer::Ring(lives_on::ring(ring, context.previous)))
+    Some(LogServer::Ring(carry_over::ring(ring, context.previous)))
 }
 
 /// Says which ring is sent to this server, if one is.

@@ -20,7 +20,7 @@ use crate::draft::server::{InitAddr, ServerDraft};
 use crate::draft::settings::{DefaultServers, ProxySettings};
 use crate::draft::{SectionKind, Statement, is_name_character};
 use crate::resolve::server_line::ServerLine;
-use crate::resolve::{PendingProxy, ResolveContext, lines, lives_on, peers, reverse};
+use crate::resolve::{PendingProxy, ResolveContext, carry_over, lines, peers, reverse};
 use crate::system::resolve_host;
 use crate::tables::server::{origin, parse_params};
 use crate::tables::server_address::{host_name, parse_place, refuse_datagrams};
@@ -65,7 +65,7 @@ fn make_backend<'a>(proxy: &PendingProxy<'a>, context: &mut ResolveContext<'_>) 
     }
     check_unique(proxy, &lines, context);
     let mut made = Vec::with_capacity(lines.len());
-    let former = lives_on::servers(proxy, context.previous);
+    let former = carry_over::servers(proxy, context.previous);
     let number_of = |line: &ServerLine<'_>| {
         let own = former.iter().find(|own| *own.name == *line.name)?;
         Some(own.id).filter(|_| line.draft.id.is_none() && !own.forced_id.load(Relaxed))
@@ -232,7 +232,7 @@ fn make_server<'a>(
     context: &mut ResolveContext<'_>,
 ) -> MadeServer<'a> {
     let address = address(&line, proxy, context);
-    let print = lives_on::print(proxy, &line, &context.tls);
+    let print = carry_over::print(proxy, &line, &context.tls);
     let ServerLine { statement, name, draft, place, address_word, .. } = line;
     if let Some(track) = draft.track {
         let own = proxy.settings.name;
@@ -267,7 +267,7 @@ fn make_server<'a>(
         _ => None,
     };
     let guid = draft.guid.map(|word| word.as_str());
-    let (state, lives_on) = match lives_on::server(seed, guid, host, former) {
+    let (state, is_former) = match carry_over::server(seed, guid, host, former) {
         Ok(state) => (state, true),
         Err(seed) => (state::Server::new(seed), false),
     };
@@ -278,7 +278,7 @@ fn make_server<'a>(
     state.health.rise.store(draft.rise, Relaxed);
     state.health.fall.store(draft.fall, Relaxed);
     // One that lives on is as it was found.
-    if !lives_on || !draft.check {
+    if !is_former || !draft.check {
         state.health.level.store(level, Relaxed);
     }
     state.forced_id.store(draft.id.is_some(), Relaxed);
@@ -292,7 +292,7 @@ fn make_server<'a>(
     state.health.port.store(draft.checked_port().unwrap_or(0).into(), Relaxed);
     state.agent.rise.store(1, Relaxed);
     state.agent.fall.store(1, Relaxed);
-    if !lives_on || !draft.agent {
+    if !is_former || !draft.agent {
         state.agent.level.store(1, Relaxed);
     }
     // `addr` and `port` hold for the agent too.
@@ -300,7 +300,7 @@ fn make_server<'a>(
     state.agent.port.store(draft.agent_port.or(draft.check_port).unwrap_or(0).into(), Relaxed);
     state.agent.send.store((!draft.agent_send.is_empty()).then(|| Arc::new(draft.agent_send.clone())));
     // Where checks are as before, so is whether they were switched off meanwhile.
-    if !lives_on || state.agent.configured.load(Relaxed) != draft.agent {
+    if !is_former || state.agent.configured.load(Relaxed) != draft.agent {
         state.agent_checked.store(draft.agent, Relaxed);
     }
     state.agent.configured.store(draft.agent, Relaxed);
@@ -311,11 +311,11 @@ fn make_server<'a>(
             true => drop(state.srv_record.set(name.as_str().into())),
             false => state.set_fqdn(Some(name)),
         }
-        if !lives_on {
+        if !is_former {
             state.service_port.store(port(ports).into(), Relaxed);
         }
     }
-    if unresolved && !lives_on {
+    if unresolved && !is_former {
         state.change_admin(state::Admin::RESOLUTION_MAINT, 0, 0);
         state.health.level.store(0, Relaxed);
     }

@@ -13,7 +13,7 @@ use syntax::Word;
 
 use crate::draft::args::Args;
 use crate::draft::{SectionKind, Statement};
-use crate::resolve::{PendingProxy, ResolveContext, lives_on};
+use crate::resolve::{PendingProxy, ResolveContext, carry_over};
 use crate::tables::environment::LOCAL_PEER;
 
 /// A line, read: what its table is made of, and what it names.
@@ -83,7 +83,7 @@ pub(crate) fn tables(pending: &[PendingProxy<'_>], context: &mut ResolveContext<
         };
         line.settings.peers = shared_in.map(Into::into);
         let previous = context.previous.filter(|_| line.write_to.is_none());
-        let table = lives_on::table(line.settings, previous);
+        let table = carry_over::table(line.settings, previous);
         if let Some(shared_in) = shared_in {
             let name = section.map_or_else(|| name.clone(), |(_, own)| format!("/{own}").into());
             let all = context.shared.entry(shared_in.into()).or_default();

@@ -2,7 +2,7 @@
 
 use base::units::DefaultUnit::Milliseconds;
 use plan::acme::{Challenge, MacAlgorithm, ReadyWhen};
-use tls::made::{Curve, makes_rsa};
+use tls::keygen::{Curve, makes_rsa};
 
 use crate::draft::acme::AcmeDraft;
 use crate::draft::args::Args;

@@ -1,6 +1,6 @@
 //! A row of the tables of bind lines' parameters.
 
-use base::support::Support;
+use base::keyword_support::Support;
 
 use crate::draft::args::Args;
 use crate::draft::bind::BindDraft;

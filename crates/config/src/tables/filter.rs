@@ -1,6 +1,6 @@
 //! `filter` and `filter-sequence` (manual, section 4.2 and chapter 9).
 
-use base::support::Support;
+use base::keyword_support::Support;
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
 use plan::filter::{FilterPlaces, TraceFilter};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use base::support::Support;
+use base::keyword_support::Support;
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
 

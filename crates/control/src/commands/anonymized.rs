@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::anonymous::Anonymous;
-use crate::call::{Call, CommandReply, error, info};
+use crate::invocation::{Call, CommandReply, error, info};
 
 /// A key from 1 on.
 fn key(text: &str) -> Option<u32> {

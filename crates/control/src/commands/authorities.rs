@@ -7,9 +7,9 @@ use std::sync::Arc;
 use sample::keys::Details;
 use tls::files::{AuthorityKind, Files, ShownStore};
 
-use crate::aside::{CommandAnswer, aside};
-use crate::call::{Call, CommandReply, Severity, error};
 use crate::commands::certificates::{committed_answer, facts, starred};
+use crate::invocation::{Call, CommandReply, Severity, error};
+use crate::offload::{CommandAnswer, aside};
 
 fn files(call: &Call<'_>) -> Arc<Files> {
     call.runtime.view().tls.clone()

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use state::{Mode, Proxy, counters};
 
-use crate::call::{Call, CommandReply, error, info};
-use crate::keeper::NewBackend;
-use crate::view::ConfigView;
+use crate::config_view::ConfigView;
+use crate::invocation::{Call, CommandReply, error, info};
+use crate::runtime_edit::NewBackend;
 
 const USAGE: &str = "Usage: add backend <name> from <defproxy> [mode <px_mode>] [guid <val>].";
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use base::clock::now_ms;
 use cache::{Entry, FileCounts, Object, Purge, Store, StoreFiles};
 
-use crate::call::{Call, CommandReply, error};
+use crate::invocation::{Call, CommandReply, error};
 
 /// So many objects are told in one piece.
 const PORTION: usize = 100;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use base::clock::{Date, WallTime};
 use state::errors::Captured;
 
-use crate::call::{Call, CommandReply, error};
+use crate::invocation::{Call, CommandReply, error};
 
 pub(crate) fn show_errors(call: &mut Call<'_>) -> CommandReply {
     let view = call.runtime.view();

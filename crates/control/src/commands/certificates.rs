@@ -11,8 +11,8 @@ use std::sync::Arc;
 use sample::keys::{Certificate, Certificates, Details};
 use tls::files::{CertificateSummary, CommitFailed, Files};
 
-use crate::aside::{CommandAnswer, aside};
-use crate::call::{Call, CommandReply, Severity, error};
+use crate::invocation::{Call, CommandReply, Severity, error};
+use crate::offload::{CommandAnswer, aside};
 
 /// What a file that belongs to a certificate ends with where it can only serve TLS.
 const FOR_TLS: &[&str] = &[".ocsp", ".issuer", ".sctl"];

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use state::Server;
 
-use crate::aside::{CommandAnswer, aside};
-use crate::call::{Call, CommandReply, Severity, denied, error};
 use crate::commands::sets::server;
+use crate::config_view::AccessLevel;
+use crate::invocation::{Call, CommandReply, Severity, denied, error};
+use crate::offload::{CommandAnswer, aside};
 use crate::sharing::Cleared;
-use crate::view::AccessLevel;
 
 pub(crate) fn clear_counters(call: &mut Call<'_>) -> CommandReply {
     let view = call.runtime.view();

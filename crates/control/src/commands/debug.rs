@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use base::output::to_standard_error;
 
-use crate::call::{Call, CommandReply, error};
+use crate::invocation::{Call, CommandReply, error};
 
 /// `debug dev log`: a line for the logs of the process.
 pub(crate) fn log(call: &mut Call<'_>) -> CommandReply {

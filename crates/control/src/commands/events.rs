@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use state::Ring;
 use state::ring::RingReader;
 
-use crate::call::{Call, CommandReply, Follow, denied, error, warning};
+use crate::config_view::AccessLevel;
+use crate::invocation::{Call, CommandReply, Follow, denied, error, warning};
 use crate::sinks::{STANDARD, lost};
-use crate::view::AccessLevel;
 
 pub(crate) fn show_events(call: &mut Call<'_>) -> CommandReply {
     let view = call.runtime.view();

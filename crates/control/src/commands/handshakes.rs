@@ -11,8 +11,8 @@ use base64::engine::general_purpose::STANDARD;
 use tls::crl::time_text;
 use tls::files::LineNames;
 
-use crate::aside::{CommandAnswer, aside};
-use crate::call::{Call, CommandReply, Severity, error};
+use crate::invocation::{Call, CommandReply, Severity, error};
+use crate::offload::{CommandAnswer, aside};
 
 pub(crate) fn sni(call: &mut Call<'_>) -> CommandReply {
     let (mut frontend, mut expired, mut offset) = (None, false, 0);

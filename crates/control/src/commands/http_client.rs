@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
-use crate::call::{Call, CommandReply, error};
-use crate::keeper::OwnResponse;
+use crate::invocation::{Call, CommandReply, error};
+use crate::runtime_edit::OwnResponse;
 
 pub(crate) fn send(call: &mut Call<'_>) -> CommandReply {
     let (as_blocks, words) = match call.args.split_first() {

@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use tls::files::{CertificateList, NotAdded};
 
-use crate::aside::{CommandAnswer, aside};
-use crate::call::{Call, CommandReply, Severity, error};
+use crate::invocation::{Call, CommandReply, Severity, error};
+use crate::offload::{CommandAnswer, aside};
 
 pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
     let files = &call.runtime.view().tls;

@@ -8,7 +8,7 @@ use base::clock::{Date, WallTime};
 use state::acme::Order;
 use tls::x509::CertificateFields;
 
-use crate::call::{Call, CommandReply, error};
+use crate::invocation::{Call, CommandReply, error};
 
 fn find(call: &Call<'_>, certificate: &str) -> Option<Arc<Order>> {
     let view = call.runtime.view();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sample::pattern::{List, MatchMethod, NewLine as Entry, PatternLine};
 
-use crate::call::{Call, CommandReply, error, info};
+use crate::invocation::{Call, CommandReply, error, info};
 use crate::versions::PreparedVersions;
 
 /// How many lines are shown before others of the worker get their turn.

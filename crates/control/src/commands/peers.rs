@@ -1,6 +1,6 @@
 //! `show peers` (management manual, 9.3): the sections tell themselves, each on its worker.
 
-use crate::call::{Call, CommandReply, error};
+use crate::invocation::{Call, CommandReply, error};
 
 pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
     let (with_names, section) = match call.arg(0) {

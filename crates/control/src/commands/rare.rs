@@ -1,9 +1,9 @@
 //! `debug counters` (management manual, 9.3): rare events, place by place in the code. What is counted is told
 //! by the binary ([`crate::Runtime::count_rare`]).
 
-use base::rare::{self, EventKind, Rare};
+use base::event_counter::{self, EventCounter, EventKind};
 
-use crate::call::{Call, CommandReply};
+use crate::invocation::{Call, CommandReply};
 
 const USAGE: &str = "Usage: debug counters {reset|show|on|off|all|bug|cnt|chk|glt|?}*\n\
   bug     only BUG: faults of the program\n\
@@ -50,8 +50,8 @@ pub(crate) fn counters(call: &mut Call<'_>) -> CommandReply {
     let mut out = String::new();
     for deed in deeds {
         match deed {
-            Deed::Reset => chosen().for_each(Rare::reset),
-            Deed::Switch(on) => rare::switch(on),
+            Deed::Reset => chosen().for_each(EventCounter::reset),
+            Deed::Switch(on) => event_counter::switch(on),
             Deed::Show => {
                 let shown = chosen().filter(|own| all || own.count() > 0);
                 let lines: String = shown.map(|own| format!("{own}\n")).collect();

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use crate::aside::{CommandAnswer, aside};
-use crate::call::{Call, CommandReply, error};
-use crate::keeper::{DifferenceFormat, Reloader};
+use crate::invocation::{Call, CommandReply, error};
+use crate::offload::{CommandAnswer, aside};
+use crate::runtime_edit::{DifferenceFormat, Reloader};
 
 /// Does something that takes its time.
 fn ask(

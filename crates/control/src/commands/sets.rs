@@ -11,9 +11,9 @@ use state::proxy::Admission;
 use state::{Admin, Server};
 
 use crate::admin;
-use crate::call::{Call, CommandReply, Severity, denied, error, info};
-use crate::commands::places;
-use crate::view::{AccessLevel, ConfigView, ProxyView, Runtime, SeverityOutput};
+use crate::commands::server_address;
+use crate::config_view::{AccessLevel, ConfigView, ProxyView, Runtime, SeverityOutput};
+use crate::invocation::{Call, CommandReply, Severity, denied, error, info};
 
 /// The server that `backend/server` names, or the error.
 pub(crate) fn server(view: &ConfigView, name: &str) -> Result<(ProxyView, Arc<Server>), CommandReply> {
@@ -119,20 +119,20 @@ pub(crate) fn set_server(call: &mut Call<'_>) -> CommandReply {
         "health" if server.tracked().is_some() => error("cannot change health on a tracking server."),
         "health" if admin::set_health(call.runtime, server, call.arg(2)) => CommandReply::Done,
         "health" => error("'set server <srv> health' expects 'up', 'stopping', or 'down'."),
-        "addr" => places::of_server(call, server),
+        "addr" => server_address::of_server(call, server),
         "fqdn" if call.arg(2).is_empty() => error("set server <b>/<s> fqdn requires a FQDN."),
         "fqdn" => change_fqdn(call, server),
         "agent" if !server.agent_checked.load(Relaxed) => error(NO_AGENT),
         "agent" if admin::set_agent(call.runtime, server, call.arg(2)) => CommandReply::Done,
         "agent" => error("'set server <srv> agent' expects 'up' or 'down'."),
         "name" => rename(proxy, server, call.arg(2)),
-        "agent-addr" | "agent-port" => places::of_agent(call, server),
+        "agent-addr" | "agent-port" => server_address::of_agent(call, server),
         "agent-send" if !server.agent_checked.load(Relaxed) => error(NO_AGENT),
         "agent-send" => {
             server.agent.send.store(Some(Arc::new(call.arg(2).as_bytes().into())));
             CommandReply::Done
         }
-        "check-addr" | "check-port" => places::of_check(call, server),
+        "check-addr" | "check-port" => server_address::of_check(call, server),
         "ssl" => set_ssl(server, call.arg(2)),
         _ => error(SET_SERVER_USAGE),
     })

@@ -10,9 +10,9 @@ use state::Mode;
 use state::sessions::{self, Activity, Kill, Snapshot};
 use tokio::sync::oneshot;
 
-use crate::call::{Call, CommandReply, error};
 use crate::commands::sets;
 use crate::commands::stream_dump::StreamSummary;
+use crate::invocation::{Call, CommandReply, error};
 
 /// Which sessions are wanted; sent to every worker.
 #[derive(Debug, Clone, Default)]

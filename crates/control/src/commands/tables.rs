@@ -9,7 +9,7 @@ use state::table::{
     Column, DataType, EntryValues, KeyType, Operator, Table, TableCursor, TableEntry, ValueForm,
 };
 
-use crate::call::{Call, CommandReply, error};
+use crate::invocation::{Call, CommandReply, error};
 
 /// How many places of a table are looked at in one turn.
 const TURN: usize = 512;

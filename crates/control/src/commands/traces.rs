@@ -2,9 +2,9 @@
 
 use runtime::trace::command::{self, Outputs as _, TraceCommand};
 
-use crate::call::{Call, CommandReply, denied, error};
+use crate::config_view::AccessLevel;
+use crate::invocation::{Call, CommandReply, denied, error};
 use crate::sinks::Sinks;
-use crate::view::AccessLevel;
 
 pub(crate) fn trace(call: &mut Call<'_>) -> CommandReply {
     let view = call.runtime.view();

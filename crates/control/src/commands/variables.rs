@@ -3,7 +3,7 @@
 use base::clock::now_ms;
 use sample::live::{self, Written};
 
-use crate::call::{Call, CommandReply, error};
+use crate::invocation::{Call, CommandReply, error};
 
 pub(crate) fn get_var(call: &mut Call<'_>) -> CommandReply {
     let name = call.arg(0);

@@ -10,8 +10,8 @@ use state::sessions::{self, Kill};
 use state::{Admin, Server};
 
 use crate::admin;
+use crate::config_view::{ProxyView, Runtime};
 use crate::page::request::{PageRequest, PageSettings, decode};
-use crate::view::{ProxyView, Runtime};
 
 /// How an action ended; the page tells it after the redirect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,11 +6,11 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::config_view::Runtime;
 use crate::page::request::{PageOptions, PageSettings};
 use crate::statistics::column::{C, ObjectKind, ObjectRow};
 use crate::statistics::info::uptime_text;
 use crate::statistics::pieces::StatPieces;
-use crate::view::Runtime;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--bg:#f6f7f9;--card:#fff;--ink:#1c2530;--dim:#65707c;--line:#dfe3e8;--head:#eef1f4;\

@@ -12,10 +12,10 @@ use self::forms::ActionOutcome;
 pub(crate) use self::request::decode;
 use self::request::{PageFormat, PageOptions, options};
 pub use self::request::{PageRequest, PageResponse, PageSettings};
+use crate::config_view::Runtime;
 use crate::statistics::info::InfoFormat;
 use crate::statistics::pieces::{self, StatPieces};
 use crate::statistics::stat::{RowFilter, Show};
-use crate::view::Runtime;
 
 /// Answers a request for the page. GET and HEAD show, POST acts.
 pub fn respond(runtime: &Arc<Runtime>, settings: &PageSettings, request: &PageRequest<'_>) -> PageResponse {

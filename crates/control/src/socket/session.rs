@@ -15,9 +15,9 @@ use state::proxy::{Mode, ProxySeed};
 use state::sessions::{self, Activity};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 
-use crate::call::{CommandReply, ConnectionSettings, Follow, Severity};
+use crate::config_view::{AccessLevel, Runtime, SeverityOutput};
+use crate::invocation::{CommandReply, ConnectionSettings, Follow, Severity};
 use crate::socket::{line, table};
-use crate::view::{AccessLevel, Runtime, SeverityOutput};
 
 /// One of the connections that there may be at once (`stats maxconn`), given back when it is
 /// dropped.

@@ -7,8 +7,8 @@ use base::clock::now_ms;
 use runtime::shard;
 use state::process::ProcessCounters;
 
+use crate::config_view::Runtime;
 use crate::statistics::field::{StatColumn, StatValue};
-use crate::view::Runtime;
 
 const fn row(name: &'static str, tags: &'static str, text: &'static str) -> StatColumn {
     StatColumn { name, tags, text }
@@ -123,7 +123,7 @@ pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, StatValue)
         .map(|p| p.state.listeners.load().len())
         .sum::<usize>()
         + view.sockets.len();
-    let attached = |p: &crate::view::ProxyView| {
+    let attached = |p: &crate::config_view::ProxyView| {
         state::counters::current(&p.state.backend, |shard| shard.traffic.sessions.get())
     };
     let streams: u64 = view.proxies.iter().map(attached).sum();
@@ -134,7 +134,7 @@ pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, StatValue)
     let (patterns_added, patterns_freed) = crate::statistics::patterns::totals(runtime);
     let memory = resident_bytes();
     let pipes = (runtime.pipes)();
-    let (tls_now, tls_ever) = tls::places::counts();
+    let (tls_now, tls_ever) = tls::limit::counts();
     let (cache_lookups, cache_misses) = tls::tickets::lookups();
     let (tls_rate, tls_rate_max) = rate(|c| &c.tls_rate);
     let (client_keys, client_keys_max) = rate(|c| &c.client_key_rate);
@@ -170,7 +170,7 @@ pub(crate) fn values(runtime: &Runtime, precise: bool) -> Vec<(usize, StatValue)
             "SessRate" => session_rate.into(),
             "SessRateLimit" => process.session_limit.load(Relaxed).into(),
             "MaxSessRate" => session_rate_max.into(),
-            "MaxSslConns" => tls::places::limit().into(),
+            "MaxSslConns" => tls::limit::limit().into(),
             "SslRateLimit" => process.tls_limit.load(Relaxed).into(),
             "CurrSslConns" => tls_now.into(),
             "CumSslConns" => narrow(tls_ever),

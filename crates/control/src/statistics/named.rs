@@ -6,7 +6,7 @@ use super::column::{COLUMNS, ObjectRow};
 use super::field::StatValue;
 use super::info;
 use super::stat::{self, RowFilter, Show};
-use crate::view::Runtime;
+use crate::config_view::Runtime;
 
 fn field(value: &StatValue) -> Option<Statistic> {
     Some(match value {

@@ -4,11 +4,11 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use crate::config_view::ConfigView;
 use crate::statistics::column::{C, COLUMNS, ObjectRow};
 use crate::statistics::field;
 use crate::statistics::info::InfoFormat;
 use crate::statistics::stat::{self, RowFilter, Show};
-use crate::view::ConfigView;
 
 /// Rows a piece of output may have: a few hundred µs of work.
 const ROWS_A_PIECE: usize = 64;

@@ -5,10 +5,10 @@ use std::fmt::Write;
 
 use state::resolvers::{NameServer, ResolversSection};
 
-use crate::call::{Call, CommandReply, error};
+use crate::config_view::ConfigView;
+use crate::invocation::{Call, CommandReply, error};
 use crate::statistics::field::{StatColumn, StatValue};
 use crate::statistics::info::InfoFormat;
-use crate::view::ConfigView;
 
 pub(crate) fn show(call: &mut Call<'_>) -> CommandReply {
     let (view, wanted) = (call.runtime.view(), call.arg(0));

@@ -12,8 +12,8 @@ use state::proxy::Admission;
 use state::server::{Operational, ServerAddress};
 use state::{Admin, Listener, Proxy, Server};
 
+use crate::config_view::{ProxyView, Runtime};
 use crate::statistics::column::{C, ObjectKind, ObjectRow};
-use crate::view::{ProxyView, Runtime};
 
 /// What a row may show.
 #[derive(Debug, Clone, Copy)]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use mlua::{Function, Lua, LuaString, Table, Value};
 
 use super::function;
-use crate::called::Called;
 use crate::function::FunctionKind;
+use crate::name_cache::Called;
 
 /// What the files of a state registered.
 #[derive(Debug, Default)]

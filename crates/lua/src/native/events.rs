@@ -11,8 +11,8 @@ use state::events::{
 use state::server::{Admin, Operational};
 
 use super::function;
-use crate::called::Called;
 use crate::inbox::{Happened, Inbox};
+use crate::name_cache::Called;
 
 /// Kinds of events, by the names that scripts have for them.
 const KINDS: [(&str, ServerEventKind); 9] = [

@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 use mlua::{FromLuaMulti, Function, IntoLuaMulti, Lua, MultiValue, Table, Value};
 
-use crate::called::Called;
 use crate::failure::message_of;
+use crate::name_cache::Called;
 use crate::settings::LuaSettings;
 
 pub(crate) use self::core::{ScriptRegistry, core};

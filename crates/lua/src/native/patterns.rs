@@ -8,7 +8,7 @@ use sample::pattern::{List, NewLine, PatternLine, Watcher};
 
 use super::events::Handle;
 use super::function;
-use crate::called::Called;
+use crate::name_cache::Called;
 
 /// A pattern list, and what is to take the place of its lines, where that is being prepared.
 struct Reference {

@@ -10,8 +10,8 @@ use state::statistic::Whose;
 
 use super::function;
 use super::servers::statistics;
-use crate::called::Called;
 use crate::convert;
+use crate::name_cache::Called;
 use crate::settings::LuaSettings;
 
 /// A network that scripts compare.

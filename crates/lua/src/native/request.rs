@@ -6,13 +6,13 @@ use std::sync::Arc;
 use http::Head;
 use mlua::{Lua, LuaString, Table, Value, Variadic};
 use rules::{Edit, Side};
-use sample::called::{CalledConvert, CalledFetch};
 use sample::regex::Regex;
+use sample::script_functions::{CalledConvert, CalledFetch};
 
 use super::function;
 use crate::bridge::{self, ScriptReply, Setting};
-use crate::called::Called;
 use crate::convert;
+use crate::name_cache::Called;
 use crate::payload::Payload;
 use crate::settings::LuaSettings;
 use crate::state;

@@ -7,7 +7,7 @@ use mlua::{Lua, LuaString, Table, Value};
 use state::table::{self, Column, DataType, EntryValues, KeyType, Operator, TableCursor, ValueForm};
 
 use super::function;
-use crate::called::Called;
+use crate::name_cache::Called;
 
 /// How many places of a table are looked at in one turn.
 const TURN: usize = 512;

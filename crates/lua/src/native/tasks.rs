@@ -6,9 +6,9 @@ use mlua::{Function, Lua, LuaString, Table, Value, Variadic};
 
 use super::core::ScriptRegistry;
 use super::function;
-use crate::asked::Handle;
-use crate::called::{Called, SharedNames};
 use crate::host::ScriptTask;
+use crate::host_calls::Handle;
+use crate::name_cache::{Called, SharedNames};
 use crate::signal::Signal;
 use crate::state::{State, StateHome};
 

@@ -49,7 +49,7 @@ impl Parting {
 
 impl Group {
     /// The last connection of a process that ends is over: there will be no more changes. Once the
-    /// successor has acknowledged them, the command is [`Command::Done`].
+    /// successor has acknowledged them, the command is [`GroupCommand::Done`].
     pub fn drained(&mut self, now: u64, tables: &impl Tables) {
         self.parting.drained = true;
         if self.parting.taught {
@@ -76,7 +76,7 @@ impl Group {
         }
     }
 
-    /// Ends the session with the successor, if there is one, and issues [`Command::Done`], once.
+    /// Ends the session with the successor, if there is one, and issues [`GroupCommand::Done`], once.
     pub(super) fn part_for_good(&mut self) {
         if std::mem::replace(&mut self.parting.done, true) {
             return;

@@ -14,7 +14,7 @@ use state::sessions::RegisteredSession;
 
 use super::{Client, Downstream, Link};
 use crate::flow::Socket;
-use crate::server::local::LocalProxy;
+use crate::server::per_worker::LocalProxy;
 use crate::worker::Worker;
 
 /// A client's connection: link, deadline, entry in the register, and its socket.

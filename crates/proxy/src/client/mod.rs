@@ -5,13 +5,13 @@
 //! protocol answers. Made by `session`.
 
 mod connection;
+mod downstream;
 mod h1;
 mod h2;
 pub(crate) mod handshake;
-mod keep;
+mod keep_alive;
 mod presence;
-mod side;
-mod stand_in;
+mod substitute;
 mod wait;
 
 use std::cell::RefCell;
@@ -34,16 +34,16 @@ use state::sessions::{self, RegisteredSession};
 use crate::fault::Fault;
 use crate::flow::Socket;
 use crate::server::Private;
-use crate::server::local::{LocalProxy, LocalServer};
+use crate::server::per_worker::{LocalProxy, LocalServer};
 use crate::shared::PreparedProxy;
 use crate::stream;
 use crate::worker::Worker;
 
 pub(crate) use connection::Connection;
+pub(crate) use downstream::Downstream;
 pub(crate) use h1::Framed;
 pub(crate) use presence::Presence;
-pub(crate) use side::Downstream;
-pub(crate) use stand_in::StandIn;
+pub(crate) use substitute::StandIn;
 pub(crate) use wait::Watch;
 
 /// What a connection has, however many requests it serves at once. The places it takes in the

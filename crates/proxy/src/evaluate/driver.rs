@@ -10,8 +10,8 @@ use plan::Proxy;
 use rules::{Final, Hold, RuleOutcome, RuleSet, Stage};
 use runtime::timer::{self, now_ms};
 
-use super::about::{RuleContext, longest_head, wait_for_bytes, watches};
 use super::resolve::{ResolveQuestion, resolve};
+use super::rule_context::{RuleContext, longest_head, wait_for_bytes, watches};
 use super::script::{self, ActionVerdict};
 use super::spoe;
 use super::verdict::{self, MessageSide};

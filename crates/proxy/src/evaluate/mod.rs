@@ -4,10 +4,10 @@
 //! All sets are run by one driver ([`driver`]); what their verdicts make of a message is told in
 //! [`verdict`].
 
-mod about;
 pub(crate) mod cacheable;
 mod driver;
 mod resolve;
+mod rule_context;
 pub(crate) mod script;
 pub(crate) mod service;
 pub(crate) mod spoe;
@@ -33,8 +33,8 @@ use crate::message::upload;
 use crate::message::wanted::BodyWait;
 use crate::message::{caching, inspect, request};
 use crate::server::Upstream;
-use about::RuleContext;
 use driver::RuleSetEnd;
+use rule_context::RuleContext;
 use verdict::count_denied_request;
 
 pub(crate) use driver::{Attach, hold_body};

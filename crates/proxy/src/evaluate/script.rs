@@ -10,7 +10,7 @@ use rules::{Edit, Final, Reply, ScriptCall, Side};
 use runtime::timer;
 use sample::{Cause, Env, Phase};
 
-use super::about::{RuleContext, longest_head, wait_for_bytes, watches};
+use super::rule_context::{RuleContext, longest_head, wait_for_bytes, watches};
 use crate::client::{Client, Watch};
 use crate::exchange::scripting::{self, ScriptEnd};
 use crate::exchange::{Exchange, Stop, view};

@@ -1,8 +1,8 @@
 //! The end of a request or stream: counters, averages; the log line is made by `report`.
 
 use base::clock::WallTime;
-use base::rare;
-use base::rare::Rare;
+use base::event_counter;
+use base::event_counter::EventCounter;
 use http::ParseError;
 use plan::Proxy;
 use runtime::shared::Shared as _;
@@ -14,12 +14,12 @@ use state::process::ProcessCounters;
 
 use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::exchange::coded;
+use crate::exchange::compression;
 use crate::exchange::report;
 use crate::exchange::trace;
 
-pub(crate) static MALFORMED: Rare =
-    rare!(Glitch, "note_malformed()", "a malformed HTTP/1 message is kept for `show errors`");
+pub(crate) static MALFORMED: EventCounter =
+    event_counter!(Glitch, "note_malformed()", "a malformed HTTP/1 message is kept for `show errors`");
 
 /// The whole second of an instant in microseconds, in milliseconds: what is kept of the last
 /// session of a server or backend, where 0 is never.
@@ -80,7 +80,7 @@ pub(crate) fn finish(client: &mut Client, x: &mut Exchange) {
             }
         }
     }
-    coded::count(client, x);
+    compression::count(client, x);
     report::close_cookie_states(client, x);
     // Also of what no server was to see.
     let was_request = !x.txn.is_http || !x.txn.request.method().is_empty();

@@ -4,18 +4,18 @@
 
 pub(crate) mod cacheability;
 mod caching;
-mod choice;
-pub(crate) mod coded;
+pub(crate) mod compression;
 pub(crate) mod ending;
-mod engaged;
-mod extra;
+mod extra_attempt;
+mod fastcgi_params;
 pub(crate) mod filtering;
 pub(crate) mod filters;
 pub(crate) mod finish;
 pub(crate) mod report;
 pub(crate) mod scripting;
+mod server_choice;
 pub(crate) mod sockets;
-mod told;
+mod spoe;
 pub(crate) mod trace;
 pub(crate) mod unique_id;
 pub(crate) mod view;
@@ -35,15 +35,15 @@ use sample::{Endpoint, Phase, Scratch, Transaction};
 use crate::client::Client;
 use crate::fault::Fault;
 use crate::flow::{Flow, MemoryBody, Tap, Trace};
-use crate::server::local::LocalProxy;
-use coded::Coded;
+use crate::server::per_worker::LocalProxy;
+use compression::Coded;
 use sockets::ServerSocket;
 
 pub(crate) use caching::{Caching, Given};
-pub(crate) use choice::{BoundServer, Choice, CookieServer, Dates};
-pub(crate) use engaged::Engaged;
-pub(crate) use extra::ExtraAttempt;
-pub(crate) use told::FcgiParams;
+pub(crate) use extra_attempt::ExtraAttempt;
+pub(crate) use fastcgi_params::FcgiParams;
+pub(crate) use server_choice::{BoundServer, Choice, CookieServer, Dates};
+pub(crate) use spoe::Engaged;
 
 /// What a request in progress needs beside its connection. Reused, so that a warm request allocates
 /// nothing.

@@ -16,8 +16,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::DateCache;
-use base::rare;
-use base::rare::Rare;
+use base::event_counter;
+use base::event_counter::EventCounter;
 use plan::Proxy;
 use plan::log::{LogAddress, LogServer, LogTarget, Logger};
 use sample::format::Format;
@@ -32,8 +32,8 @@ pub use socket::open_inherited;
 
 use crate::shared::Shared;
 
-pub(crate) static LOST: Rare =
-    rare!(Count, "deliver()", "a log line is lost: it cannot be sent without waiting");
+pub(crate) static LOST: EventCounter =
+    event_counter!(Count, "deliver()", "a log line is lost: it cannot be sent without waiting");
 
 /// One worker's way out for log lines. Also used by the process itself for its own messages.
 pub struct Outbox {

@@ -18,7 +18,7 @@ use state::process::ProcessCounters;
 
 use crate::client::Client;
 use crate::exchange::Exchange;
-use crate::exchange::coded::Coded;
+use crate::exchange::compression::Coded;
 use crate::flow::{Filter, Rank};
 
 /// The settings that count: the backend's before the frontend's, each for what it has.

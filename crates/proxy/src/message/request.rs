@@ -5,8 +5,8 @@ use std::io;
 use std::task::{Context, Poll};
 
 use base::clock::WallTime;
-use base::rare;
-use base::rare::Rare;
+use base::event_counter;
+use base::event_counter::EventCounter;
 use http::Method;
 use runtime::timer::{self, now_us};
 use sample::track::{self, CountedEvent, Trackers};
@@ -16,12 +16,12 @@ use crate::exchange::Arrival;
 use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::flow::Path;
-use crate::glitch;
 use crate::message::websocket;
 use crate::observe;
+use crate::violation;
 
-pub(crate) static LET_PASS: Rare =
-    rare!(Glitch, "note_glitch()", "a malformed request is let pass, as an option says");
+pub(crate) static LET_PASS: EventCounter =
+    event_counter!(Glitch, "note_glitch()", "a malformed request is let pass, as an option says");
 
 /// Receives the head of the next request into the transaction.
 pub(crate) async fn receive(client: &mut Client, x: &mut Exchange, arrival: Arrival) -> Result<(), Stop> {
@@ -191,7 +191,7 @@ fn note_glitch(client: &mut Client, breach: &http::ParseError) -> Result<(), Sto
     client.session.glitches.set(client.session.glitches.get() + 1);
     track::note(&client.session, &Trackers::default(), CountedEvent::Glitches(1), timer::now_ms());
     let most = client.worker.shared.plan.global.tune.glitches;
-    if glitch::is_enough(client.session.glitches.get(), most.client, most.cpu_usage) {
+    if violation::is_enough(client.session.glitches.get(), most.client, most.cpu_usage) {
         return Err(Stop::Silent);
     }
     Ok(())
@@ -228,7 +228,8 @@ fn complete(client: &mut Client, x: &mut Exchange, now: u64) -> Result<(), Stop>
     x.head_only = head.method_id() == Method::Head;
     if client.session.glitches.get() > 0 {
         let most = client.worker.shared.plan.global.tune.glitches;
-        x.keep_alive &= !glitch::is_nearly_enough(client.session.glitches.get(), most.client, most.cpu_usage);
+        x.keep_alive &=
+            !violation::is_nearly_enough(client.session.glitches.get(), most.client, most.cpu_usage);
     }
     if client.frontend.options.http_use_proxy_header {
         x.txn.to_proxy = !matches!(head.target().first(), None | Some(b'/' | b'*'));

@@ -4,8 +4,8 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
-use base::rare;
-use base::rare::Rare;
+use base::event_counter;
+use base::event_counter::EventCounter;
 use http::BodyLength;
 use plan::Proxy;
 use plan::server::Observe;
@@ -23,8 +23,8 @@ use crate::routing::attempt::tell;
 use crate::routing::retry;
 use crate::server::{NoHead, NotExpressible, Upstream};
 
-pub(crate) static LET_PASS: Rare =
-    rare!(Glitch, "note_glitch()", "a malformed response is let pass, as an option says");
+pub(crate) static LET_PASS: EventCounter =
+    event_counter!(Glitch, "note_glitch()", "a malformed response is let pass, as an option says");
 
 /// How many interim responses are passed on before others of the worker have their turn.
 const INTERIM_A_TURN: u32 = 16;

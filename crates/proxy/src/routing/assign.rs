@@ -20,7 +20,7 @@ use crate::client::{Client, Presence};
 use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::server::h1::Connection;
-use crate::server::local::{LocalProxy, LocalServer};
+use crate::server::per_worker::{LocalProxy, LocalServer};
 
 /// A place at a server, given back when dropped: the next in line is then told.
 pub(crate) struct Lease {

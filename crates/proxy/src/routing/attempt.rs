@@ -10,7 +10,7 @@ use crate::exchange::Exchange;
 use crate::fault::Fault;
 use crate::routing::assign::Lease;
 use crate::routing::retry;
-use crate::server::local::LocalServer;
+use crate::server::per_worker::LocalServer;
 
 /// Notes the server that was chosen, `instead` of another that had failed.
 pub(crate) fn note_server(

@@ -26,14 +26,14 @@ use crate::fault::Fault;
 use crate::flow::Socket;
 use crate::log::LogLine;
 use crate::routing::assign::Lease;
-use crate::routing::introduction::proxy_header;
-use crate::routing::reach::reach;
+use crate::routing::connect_wait::reach;
+use crate::routing::send_proxy::proxy_header;
 use crate::routing::takeover::{has_idle_elsewhere, take_over};
-use crate::routing::{secure, unreached};
+use crate::routing::{connect_error, server_tls};
 use crate::server::h1::Connection;
-use crate::server::local::LocalServer;
+use crate::server::per_worker::LocalServer;
 use crate::server::pool::PoolQuery;
-use crate::server::sharing::OpenedConnection;
+use crate::server::shared::OpenedConnection;
 use crate::server::{self, Open, Private, Request, Upstream};
 use crate::worker::Worker;
 
@@ -149,7 +149,7 @@ pub(crate) fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings)
                 view::with(client, x, |env: &Env<'_>| name.eval_into(env, &mut text));
                 text
             }
-            None => secure::server_name(client, x, settings).unwrap_or_default(),
+            None => server_tls::server_name(client, x, settings).unwrap_or_default(),
         };
         return name.into();
     }
@@ -164,7 +164,7 @@ pub(crate) fn pool_key(client: &Client, x: &Exchange, settings: &ServerSettings)
     // (manual, 5.2 `pool-conn-name`).
     let name = match settings.pool_conn_name {
         Some(_) => None,
-        None => secure::server_name(client, x, settings),
+        None => server_tls::server_name(client, x, settings),
     };
     // Upgrades may go over another protocol than other requests.
     let apart = x.txn.request.has_upgrade()
@@ -263,13 +263,13 @@ async fn open_socket(
     set_options(&stream, backend);
     x.choice.preamble = proxy_header(client, x, settings);
     if let Some(tls) = settings.speaks_tls() {
-        let name = secure::server_name(client, x, settings);
+        let name = server_tls::server_name(client, x, settings);
         let preamble = std::mem::take(&mut x.choice.preamble);
-        let early = secure::may_be_early(client, x, backend, tls);
+        let early = server_tls::may_be_early(client, x, backend, tls);
         let sent = (name.as_deref(), &*preamble, early);
         let upgrades = tls.of_upgrades.as_ref().filter(|_| x.txn.request.has_upgrade());
         let connector = upgrades.unwrap_or(&tls.connector);
-        if let Err(fault) = secure::begin(client, x, &mut stream, connector, sent, watch).await {
+        if let Err(fault) = server_tls::begin(client, x, &mut stream, connector, sent, watch).await {
             x.txn.server_tls = stream.tls().map(|session| session.details().clone());
             return Err(fault);
         }
@@ -381,7 +381,7 @@ async fn place(client: &Client, server: &Rc<LocalServer>) -> Result<Open, Fault>
     let worker = &client.worker;
     let process = &worker.shared.process;
     if base::memory::is_short() {
-        return Err(unreached::by_memory());
+        return Err(connect_error::by_memory());
     }
     if process.uses(&process.crowded_from_fds) {
         worker.pools.evict_any(&worker.locals);
@@ -439,7 +439,7 @@ async fn through(
     };
     let mut stream = dial(client, x, settings, &Target::Ip(proxy), allowed, (false, watch)).await?;
     let mut handshake = socks4::Handshake::new(*wanted);
-    reach(client, x, watch, |context| handshake.poll(context, &mut stream).map_err(unreached::by_socks4))
+    reach(client, x, watch, |context| handshake.poll(context, &mut stream).map_err(connect_error::by_socks4))
         .await?;
     Ok(stream)
 }
@@ -469,7 +469,7 @@ async fn dial(
     client.entry.activity.set(Activity::Connecting);
     let mut connecting = pin!(dial.connect(target));
     let step = |context: &mut Context<'_>| {
-        connecting.as_mut().poll(context).map_err(|error| unreached::by_kernel(&error))
+        connecting.as_mut().poll(context).map_err(|error| connect_error::by_kernel(&error))
     };
     reach(client, x, watch, step).await
 }

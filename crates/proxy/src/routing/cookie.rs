@@ -15,7 +15,7 @@ use crate::exchange::cacheability;
 use crate::exchange::view::holds;
 use crate::exchange::{BoundServer, CookieServer, Dates, Exchange};
 use crate::routing::assign::Lease;
-use crate::server::local::{LocalProxy, LocalServer};
+use crate::server::per_worker::{LocalProxy, LocalServer};
 
 /// The digits that dates in cookies are written with: six bits each, the highest first.
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -9,7 +9,7 @@ use std::time::Duration;
 use balance::Budget;
 use plan::Proxy;
 use runtime::timer::now_ms;
-use state::extra::BackendLoad;
+use state::extra_attempts::BackendLoad;
 use state::server::Operational;
 use state::transition;
 
@@ -18,8 +18,8 @@ use crate::exchange::view;
 use crate::exchange::{BoundServer, Exchange, ExtraAttempt};
 use crate::fault::{Fault, RetryKind};
 use crate::routing::assign::{Lease, left};
-use crate::routing::reach;
-use crate::server::local::LocalServer;
+use crate::routing::connect_wait;
+use crate::server::per_worker::LocalServer;
 
 /// Whether a request on a connection that had been idle met its closing, and may be sent again:
 /// nothing came back, and the method says that twice is as good as once (RFC 9110, 9.2.2).
@@ -148,7 +148,7 @@ pub(crate) async fn before_retry(
         // (manual, `retries`).
         let second = Duration::from_secs(1);
         let pause = backend.timeouts.connect.unwrap_or(second).min(second);
-        reach::pause(client, x, pause, (watch, looks)).await?;
+        connect_wait::pause(client, x, pause, (watch, looks)).await?;
     }
     Ok(target)
 }

@@ -19,7 +19,7 @@ use crate::exchange::BoundServer;
 use crate::exchange::Exchange;
 use crate::exchange::view::{self, holds};
 use crate::fault::Fault;
-use crate::server::local::LocalProxy;
+use crate::server::per_worker::LocalProxy;
 
 /// Chooses the backend and counts the session there.
 // Part of the usual path of a request; its other callers are rare.

@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::exchange::view::{self, holds};
 use crate::exchange::{BoundServer, CookieServer, Exchange};
 use crate::server::Upstream;
-use crate::server::local::{LocalProxy, LocalServer};
+use crate::server::per_worker::{LocalProxy, LocalServer};
 
 /// The most keys of a request that are noted.
 const MOST: usize = 8;

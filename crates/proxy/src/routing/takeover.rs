@@ -10,7 +10,7 @@ use sample::Endpoint;
 
 use crate::flow::Socket;
 use crate::server::h1::Connection;
-use crate::server::local::LocalServer;
+use crate::server::per_worker::LocalServer;
 use crate::server::pool::PoolQuery;
 use crate::server::{self, Request, Upstream};
 use crate::worker::Worker;

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use base::rare;
-use base::rare::Rare;
+use base::event_counter;
+use base::event_counter::EventCounter;
 use net::listen::{AcceptedSocket, Listener};
 use plan::global::MultiQueue;
 use runtime::shared::Shared as _;
@@ -21,11 +21,11 @@ use runtime::timer::{self, now_ms, now_us};
 use runtime::worker::{self, ConnectionGuard};
 use state::proxy::Admission;
 
-use crate::serve::newcomer::{self, AcceptedConnection, Incoming};
+use crate::serve::handoff::{self, AcceptedConnection, Incoming};
 use crate::worker::Worker;
 
-pub(crate) static NOT_ACCEPTED: Rare =
-    rare!(Count, "pause_after()", "a connection is not accepted for want of descriptors or memory");
+pub(crate) static NOT_ACCEPTED: EventCounter =
+    event_counter!(Count, "pause_after()", "a connection is not accepted for want of descriptors or memory");
 
 /// How long accepting pauses when descriptors or memory ran out, unless a connection ends before.
 const SHORTAGE: Duration = Duration::from_millis(100);
@@ -38,7 +38,7 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// Makes the calling worker ready to serve connections, its own and those handed to it.
 pub fn install() {
-    newcomer::install(crate::serve::session::starter());
+    handoff::install(crate::serve::session::starter());
 }
 
 /// Accepts from `listener`, bind number `bind` of frontend number `frontend`, until the frontend
@@ -227,7 +227,7 @@ impl Gate<'_> {
         over(process.connection_limit.load(Relaxed), &connections)
             || over(process.session_limit.load(Relaxed), &sessions)
             || over(of_proxy.session_limit.load(Relaxed), &frontend)
-            || (self.is_tls && (!tls::places::has_room() || over(process.tls_limit.load(Relaxed), &secured)))
+            || (self.is_tls && (!tls::limit::has_room() || over(process.tls_limit.load(Relaxed), &secured)))
     }
 
     /// Takes the places of a connection just accepted; waits when another listener took the last one
@@ -273,7 +273,7 @@ impl Gate<'_> {
     /// A place of those for TLS, where these are limited and one is needed; `None` where there is
     /// none left.
     fn take_tls_place(&self) -> Option<Option<tls::ConnectionPermit>> {
-        if self.is_tls && tls::places::limit() > 0 {
+        if self.is_tls && tls::limit::limit() > 0 {
             tls::ConnectionPermit::take().map(Some)
         } else {
             Some(None)
@@ -307,9 +307,9 @@ fn hand_over(
         tls_place,
     };
     if target == worker.index {
-        newcomer::start_at(worker.clone(), Incoming::Socket(newcomer));
+        handoff::start_at(worker.clone(), Incoming::Socket(newcomer));
     } else {
-        worker::post(target, move || newcomer::start(Incoming::Socket(newcomer)));
+        worker::post(target, move || handoff::start(Incoming::Socket(newcomer)));
     }
 }
 

@@ -6,7 +6,7 @@
 //! [`Incoming::Datagrams`]. With one socket, no datagram is lost when a successor takes it over. User:
 //! `log-forward` ([`receive`]).
 //!
-//! [`Incoming::Datagrams`]: super::newcomer::Incoming::Datagrams
+//! [`Incoming::Datagrams`]: super::handoff::Incoming::Datagrams
 
 use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use base::rare;
-use base::rare::Rare;
+use base::event_counter;
+use base::event_counter::EventCounter;
 use plan::Proxy;
 use plan::global::MultiQueue;
 use runtime::datagrams::{Batch, Sender, channel};
@@ -27,12 +27,12 @@ use runtime::{timer, worker};
 use state::proxy::Admission;
 use tokio::net::UdpSocket;
 
-use super::newcomer::{self, Datagrams, Incoming};
+use super::handoff::{self, Datagrams, Incoming};
 use super::receive;
 use crate::worker::Worker;
 
-pub(crate) static OVERFLOWED: Rare =
-    rare!(Count, "finish()", "a datagram exceeds what may wait for its worker");
+pub(crate) static OVERFLOWED: EventCounter =
+    event_counter!(Count, "finish()", "a datagram exceeds what may wait for its worker");
 
 /// The largest datagram.
 const DATAGRAM: usize = 65_535;
@@ -198,7 +198,7 @@ impl Spread {
         let share_of = |target: &usize| {
             let (sender, receiver) = channel(WAITING);
             let datagrams = Datagrams { receiver, generation, frontend };
-            worker::post(*target, move || newcomer::start(Incoming::Datagrams(datagrams)));
+            worker::post(*target, move || handoff::start(Incoming::Datagrams(datagrams)));
             Share { sender: Some(sender), ..Share::default() }
         };
         Self::of([Share::default()].into_iter().chain(others.map(share_of)).collect())

@@ -15,7 +15,7 @@ use ::http::{BodyLength, Head};
 use balance::{Hedge, budget};
 use runtime::timer::{NEVER, Timer, now_ms, now_us};
 use sample::{Hedged, Phase};
-use state::extra::BackendLoad;
+use state::extra_attempts::BackendLoad;
 use state::sessions::Activity;
 use state::{AttemptOutcome, counters};
 
@@ -27,7 +27,7 @@ use crate::message::response::{self, HeadWait};
 use crate::message::upload;
 use crate::routing::assign::{self, Lease};
 use crate::routing::{attempt, connect, retry};
-use crate::server::local::LocalProxy;
+use crate::server::per_worker::LocalProxy;
 use crate::server::{NoHead, Upstream};
 
 /// The connection that a request is sent over, and the place at its server.

@@ -16,7 +16,7 @@ use crate::message::caching::Validated;
 use crate::message::{caching, conclude, download, fastcgi, fields, request, scripted, upload};
 use crate::observe;
 use crate::routing::{cookie, route, stick};
-use crate::server::local::LocalProxy;
+use crate::server::per_worker::LocalProxy;
 
 /// Serves one request of `client`. The connection comes back with what to do next.
 pub(crate) async fn exchange(mut client: Boxed<Client>, arrival: Arrival) -> (Boxed<Client>, Next) {

@@ -18,7 +18,7 @@ use runtime::Boxed;
 use runtime::timer::now_us;
 use sample::Phase;
 
-use super::aside::{self, InternalBody, InternalRequest};
+use super::internal_request::{self, InternalBody, InternalRequest};
 use super::obtain::obtain_response;
 use crate::client::Client;
 use crate::evaluate;
@@ -27,7 +27,7 @@ use crate::fault::Fault;
 use crate::flow::{Coding, Path, Tap, Tapped, tap};
 use crate::message::{conclude, download, fastcgi, fields, upload};
 use crate::routing::{route, stick};
-use crate::server::local::LocalProxy;
+use crate::server::per_worker::LocalProxy;
 
 /// So many copies are on their way at once for each worker.
 const MOST: usize = 128;
@@ -51,7 +51,7 @@ pub(super) fn begin(client: &Client, x: &mut Exchange) {
             InternalBody::Coming(tapped, _) => Some(tapped.clone()),
             InternalBody::Whole(_) => None,
         };
-        let made = running.and_then(|running| Some((running, aside::client(client, body).ok()?)));
+        let made = running.and_then(|running| Some((running, internal_request::client(client, body).ok()?)));
         let Some((running, aside)) = made else {
             counters.dropped.add(1);
             continue;

@@ -2,7 +2,7 @@
 //!
 //! A turn is one read, the frames taken apart, the streams polled that something happened to, and
 //! one write of all that they left. The streams' futures live in the boxes of [`Exchanges`], each
-//! with a waker of its own ([`ready`](super::ready)), so that a turn costs what there is to do.
+//! with a waker of its own ([`ready`](super::stream_wakers)), so that a turn costs what there is to do.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -19,17 +19,17 @@ use sample::{Cause, ConnectionError, Endpoint};
 use state::counters::Multiplexed;
 use state::sessions::{self, Activity};
 
-use super::boxes::{Exchanges, RunningRequest, Serve};
 use super::connection_deadline::{ConnectionDeadline, DeadlineState};
-use super::ready::{StreamWaker, WakeQueue};
-use super::share::{StreamQuota, moderate};
-use super::stopping::{self, ShutdownWaker};
+use super::exchange_pool::{Exchanges, RunningRequest, Serve};
+use super::shutdown_wakers::{self, ShutdownWaker};
+use super::stream_quota::{StreamQuota, moderate};
+use super::stream_wakers::{StreamWaker, WakeQueue};
 use crate::client::{self, Client, handshake};
 use crate::exchange::{Arrival, Exchange, report};
-use crate::glitch;
 use crate::observe;
 use crate::stream::h2::{Connection, Engine, Stream};
 use crate::stream::{Driver as _, Notice, Ping, Reader, Received, Wish};
+use crate::violation;
 
 /// How many streams are polled before what they left is sent.
 const STREAMS_A_TURN: usize = 64;
@@ -170,7 +170,7 @@ impl<S: Serve> Front<S> {
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
         self.ready.enter(context.waker());
-        self.told.get_or_insert_with(|| stopping::tell(context.waker()));
+        self.told.get_or_insert_with(|| shutdown_wakers::tell(context.waker()));
         if self.open == 0 {
             self.root.follow_plan();
         }
@@ -222,7 +222,7 @@ impl<S: Serve> Front<S> {
         let busy_from = self.root.worker.shared.plan.global.tune.glitches.cpu_usage;
         let connection = self.connection.clone();
         let socket = &mut self.root.socket().stream;
-        match self.reader.receive(&connection, socket, context, || glitch::is_busy(busy_from)) {
+        match self.reader.receive(&connection, socket, context, || violation::is_busy(busy_from)) {
             Ok(Received::Nothing) => return Ok(false),
             Ok(Received::Bytes) => {}
             Ok(Received::End) => {

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use cache::Lead;
 use runtime::Boxed;
 
-use super::aside::{self, InternalBody, InternalRequest};
+use super::internal_request::{self, InternalBody, InternalRequest};
 use crate::client::Client;
 use crate::exchange::{Arrival, Caching, Exchange};
 
@@ -40,7 +40,7 @@ pub(super) fn begin(client: &Client, x: &mut Exchange, lead: Lead) {
     let Some(running) = InternalRequest::begin(&RUNNING, MOST) else { return };
     let (store, request) = (caching.store.clone(), caching.request.clone());
     // Nothing is fetched where there is no descriptor to spare.
-    let Ok(taker) = aside::client(client, InternalBody::Whole(Vec::new())) else { return };
+    let Ok(taker) = internal_request::client(client, InternalBody::Whole(Vec::new())) else { return };
     let mut again = Exchange::take();
     again.txn.request = *original;
     // What its client has is no matter: the cache wants to know of what it has itself, or the whole.

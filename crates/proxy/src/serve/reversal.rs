@@ -9,9 +9,9 @@ use std::task::{Context, Poll};
 use h2::Closed;
 use net::Stream as Socket;
 
-use crate::glitch;
 use crate::stream::h2::Connection;
 use crate::stream::{Driver as _, Event, Reader, Received};
+use crate::violation;
 
 /// Why a connection is not reversed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Reversal {
             if self.is_settled {
                 return Poll::Ready(Ok(()));
             }
-            let busy = || glitch::is_busy(self.busy_from);
+            let busy = || violation::is_busy(self.busy_from);
             match self.reader.receive(&self.connection, socket, context, busy) {
                 Ok(Received::Nothing) => return Poll::Pending,
                 Ok(Received::Bytes) => {}

@@ -32,8 +32,8 @@ use crate::client::{Client, Connection, handshake};
 use crate::evaluate::{self, Attach};
 use crate::exchange::{Arrival, Next, Upgrade};
 use crate::observe;
-use crate::serve::boxes::{Exchanges, Serve, task_of};
-use crate::serve::newcomer::{AcceptedConnection, Dialled, Incoming, ServeFn};
+use crate::serve::exchange_pool::{Exchanges, Serve, task_of};
+use crate::serve::handoff::{AcceptedConnection, Dialled, Incoming, ServeFn};
 use crate::serve::{attach, datagrams, multiplexed, peer, preface, receive, revalidate};
 use crate::worker::Worker;
 

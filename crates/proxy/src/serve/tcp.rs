@@ -30,7 +30,7 @@ use crate::routing::attempt;
 use crate::routing::{connect, retry, route, stick};
 use crate::serve::{script, tunnel};
 use crate::server::Upstream;
-use crate::server::local::{LocalProxy, LocalServer};
+use crate::server::per_worker::{LocalProxy, LocalServer};
 
 /// Serves a TCP connection until it ends.
 ///

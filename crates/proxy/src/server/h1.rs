@@ -8,7 +8,7 @@ use runtime::Buffer;
 use sample::Endpoint;
 
 use super::Open;
-use super::local::LocalServer;
+use super::per_worker::LocalServer;
 use crate::flow::Socket;
 
 /// What makes connections to one server differ: they are shared only between requests of the same

@@ -1,6 +1,6 @@
 //! A connection to a server that speaks HTTP/2: many requests share it, whoever their clients are.
 //!
-//! One task a connection owns the socket ([`carriers`](super::carriers)). A request that has such a
+//! One task a connection owns the socket ([`carriers`](super::h2_pool)). A request that has such a
 //! connection opens its stream with its head.
 
 use std::cell::{Cell, RefCell};
@@ -16,7 +16,7 @@ use sample::Endpoint;
 use state::counters::Multiplexed as Counters;
 
 use super::h1::NoHead;
-use super::sharing::{Carrier, ProtocolState, Share};
+use super::shared::{Carrier, ProtocolState, Share};
 use crate::stream;
 use crate::stream::h2::{Engine, Stream};
 
@@ -62,7 +62,7 @@ thread_local! {
     static REQUESTS: Boxes<H2Request> = Boxes::default();
 }
 
-/// A [`Request`] in a box that is used again.
+/// A [`H2Request`] in a box that is used again.
 pub(crate) struct BoxedRequest(Option<Boxed<H2Request>>);
 
 impl Deref for BoxedRequest {

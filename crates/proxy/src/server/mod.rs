@@ -1,19 +1,19 @@
 //! The server's side: connections to servers ([`Upstream`]), those that are idle ([`pool`]), and
-//! servers as one worker holds them ([`local`]).
+//! servers as one worker holds them ([`per_worker`]).
 //!
 //! The steps of a request call the methods of [`Upstream`] and do not know which protocol answers.
 
 pub(crate) mod agents;
-mod bell;
-pub(crate) mod carriers;
 pub(crate) mod fcgi;
 pub(crate) mod h1;
 pub(crate) mod h2;
-pub(crate) mod local;
-mod open;
+pub(crate) mod h2_pool;
+mod idle_waker;
+mod open_count;
+pub(crate) mod per_worker;
 pub(crate) mod pool;
 mod request;
-pub(crate) mod sharing;
+pub(crate) mod shared;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -28,10 +28,10 @@ use sample::{Endpoint, StreamFacts};
 use crate::flow::{Beginning, Flow, FlowError, Sink, Source};
 use crate::stream::WireProtocol;
 use h1::Connection;
-use local::LocalServer;
+use per_worker::LocalServer;
 
 pub(crate) use h1::{NoHead, NotExpressible};
-pub(crate) use open::{Open, OpenTransfer};
+pub(crate) use open_count::{Open, OpenTransfer};
 pub(crate) use request::Request;
 
 /// What a server is asked over.

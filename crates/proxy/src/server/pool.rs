@@ -15,11 +15,11 @@ use plan::proxy::Reuse;
 use runtime::timer::{Timer, now_ms};
 use state::Server;
 
-use super::bell::{Bell, Board, ServerPosition};
 use super::h1::{Connection, PROVEN};
-use super::local::{LocalServer, Locals};
-use crate::glitch;
+use super::idle_waker::{Bell, Board, ServerPosition};
+use super::per_worker::{LocalServer, Locals};
 use crate::shared::Shared;
+use crate::violation;
 
 /// Counts an idle connection as one no more.
 fn count_out(server: &LocalServer, idle: &Connection) {
@@ -208,7 +208,7 @@ impl Pools {
         }
         let most = &self.glitches;
         if connection.glitches > 0
-            && glitch::is_nearly_enough(connection.glitches, most.server, most.cpu_usage)
+            && violation::is_nearly_enough(connection.glitches, most.server, most.cpu_usage)
         {
             return Some(connection);
         }

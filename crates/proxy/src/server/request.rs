@@ -13,7 +13,7 @@ use runtime::Buffer;
 use sample::{Endpoint, StreamFacts};
 
 use super::h1::{NoHead, NotExpressible};
-use super::local::LocalServer;
+use super::per_worker::LocalServer;
 use super::{fcgi, h2};
 use crate::flow::{Flow, FlowError, Sink, Source};
 use crate::stream::WireProtocol;

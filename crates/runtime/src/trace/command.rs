@@ -1,4 +1,4 @@
-//! What the words of `trace` mean (management manual, 9.3): read into a [`Command`] first, which a
+//! What the words of `trace` mean (management manual, 9.3): read into a [`TraceCommand`] first, which a
 //! configuration can be held to before anything is traced, then put into effect.
 
 use std::fmt::Write;

@@ -1,10 +1,10 @@
 //! Traces (`trace` on the runtime socket, `traces` sections; management manual, 9.3): what happens
 //! in parts of the process, told while it happens.
 //!
-//! A part that can be traced is a [`Source`]. Where something happens it stands a point: a look at
+//! A part that can be traced is a [`TraceSource`]. Where something happens it stands a point: a look at
 //! one word ([`is_on`]), and only where somebody listens a call of [`report`], which is cold. What
 //! the words of a command mean is `command`, which events and criteria there are `sources`, when a
-//! source reports `state`. Nothing here does I/O: an [`Output`] may. Called by whoever is traced, by
+//! source reports `state`. Nothing here does I/O: an [`TraceOutput`] may. Called by whoever is traced, by
 //! the runtime socket, and by the binary for `traces` sections.
 
 pub mod command;

@@ -41,7 +41,7 @@ const fn event(bit: u64, name: &'static str, doc: &'static str) -> TraceEvent {
     TraceEvent { bit, name, doc }
 }
 
-/// Events of [`Source::H1`].
+/// Events of [`TraceSource::H1`].
 pub mod h1 {
     use super::{TraceEvent, event};
     /// A connection speaks it.
@@ -76,7 +76,7 @@ pub mod h1 {
     ];
 }
 
-/// Events of [`Source::H2`].
+/// Events of [`TraceSource::H2`].
 pub mod h2 {
     use super::{TraceEvent, event};
     /// A connection begins.
@@ -140,7 +140,7 @@ pub mod h2 {
     ];
 }
 
-/// Events of [`Source::Fcgi`].
+/// Events of [`TraceSource::Fcgi`].
 pub mod fcgi {
     use super::{TraceEvent, event};
     /// A connection begins.
@@ -163,7 +163,7 @@ pub mod fcgi {
     ];
 }
 
-/// Events of [`Source::Acme`].
+/// Events of [`TraceSource::Acme`].
 pub mod acme {
     use super::{TraceEvent, event};
     /// An order begins, makes a step, or is over.
@@ -173,7 +173,7 @@ pub mod acme {
         &[event(TASK, "acme_task", "an order begins, makes a step or is over")];
 }
 
-/// Events of [`Source::Ssl`].
+/// Events of [`TraceSource::Ssl`].
 pub mod ssl {
     use super::{TraceEvent, event};
     /// A handshake begins.
@@ -190,7 +190,7 @@ pub mod ssl {
     ];
 }
 
-/// Events of [`Source::Stream`].
+/// Events of [`TraceSource::Stream`].
 pub mod stream {
     use super::{TraceEvent, event};
     /// A stream begins.
@@ -222,7 +222,7 @@ pub mod stream {
     ];
 }
 
-/// Events of [`Source::Peers`].
+/// Events of [`TraceSource::Peers`].
 pub mod peers {
     use super::{TraceEvent, event};
     /// A session begins.
@@ -245,7 +245,7 @@ pub mod peers {
     ];
 }
 
-/// Events of [`Source::Check`].
+/// Events of [`TraceSource::Check`].
 pub mod check {
     use super::{TraceEvent, event};
     /// A check begins.
@@ -265,7 +265,7 @@ pub mod check {
     ];
 }
 
-/// Events of [`Source::Session`].
+/// Events of [`TraceSource::Session`].
 pub mod session {
     use super::{TraceEvent, event};
     /// A connection was accepted.
@@ -282,7 +282,7 @@ pub mod session {
     ];
 }
 
-/// Events of [`Source::Spop`].
+/// Events of [`TraceSource::Spop`].
 pub mod spop {
     use super::{TraceEvent, event};
     /// A connection begins.

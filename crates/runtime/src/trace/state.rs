@@ -114,7 +114,7 @@ const NONE: u8 = u8::MAX;
 /// What is asked of one source.
 pub(super) struct SourceState {
     run: AtomicU8,
-    /// By [`Action`].
+    /// By [`TraceAction`].
     events: [AtomicU64; 4],
     level: AtomicU8,
     verbosity: AtomicU8,

@@ -7,7 +7,7 @@ use diag::Diagnostic;
 
 use crate::Scope;
 use crate::pattern::{List, ListOrigin, MatchMethod, PatternIndex};
-use crate::words::{Word, Words};
+use crate::word_cursor::{Word, Words};
 
 /// What the flags of an ACL say.
 pub(super) struct Flags {

@@ -2,7 +2,7 @@
 //! states.
 
 mod addresses;
-mod said;
+mod messages;
 mod times;
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -50,8 +50,8 @@ impl Alias {
     /// What it gives where items are encoded.
     pub(crate) fn item<'a>(&self, env: &'a Env<'a>, flags: Flags) -> Item<'a> {
         match self.kind {
-            RequestHeaders => return said::captures_listed(env, CaptureSlot::Request, flags),
-            ResponseHeaders => return said::captures_listed(env, CaptureSlot::Response, flags),
+            RequestHeaders => return messages::captures_listed(env, CaptureSlot::Request, flags),
+            ResponseHeaders => return messages::captures_listed(env, CaptureSlot::Response, flags),
             Text | Number | Digits => {}
         }
         let mut text = Vec::new();
@@ -88,16 +88,16 @@ const fn row(name: &'static str, kind: EncodedKind, known: Availability, write: 
 static ALIASES: &[Alias] = &[
     //  name  as what          known  from
     row("B",   Number,          Late,  bytes_read),
-    row("CC",  Text,            Early, said::request_cookie),
-    row("CS",  Text,            Early, said::response_cookie),
+    row("CC",  Text,            Early, messages::request_cookie),
+    row("CS",  Text,            Early, messages::response_cookie),
     row("H",   Text,            Early, hostname),
-    row("HM",  Text,            Early, said::http_method),
-    row("HP",  Text,            Early, said::http_target_path),
-    row("HPO", Text,            Early, said::http_path),
-    row("HQ",  Text,            Early, said::http_query),
-    row("HU",  Text,            Early, said::http_uri),
-    row("HV",  Text,            Early, said::http_version),
-    row("ID",  Text,            Late,  said::unique_id),
+    row("HM",  Text,            Early, messages::http_method),
+    row("HP",  Text,            Early, messages::http_target_path),
+    row("HPO", Text,            Early, messages::http_path),
+    row("HQ",  Text,            Early, messages::http_query),
+    row("HU",  Text,            Early, messages::http_uri),
+    row("HV",  Text,            Early, messages::http_version),
+    row("ID",  Text,            Late,  messages::unique_id),
     row("OG",  Text,            Early, log_origin),
     row("ST",  Number,          Early, status),
     row("T",   Text,            Early, times::accept_utc),
@@ -128,14 +128,14 @@ static ALIASES: &[Alias] = &[
     row("fi",  Text,            Early, addresses::frontend_ip),
     row("fp",  Digits,          Early, addresses::frontend_port),
     row("ft",  Text,            Early, frontend_transport),
-    row("hr",  Text,            Early, said::request_headers),
-    row("hrl", RequestHeaders,  Early, said::request_headers_clf),
-    row("hs",  Text,            Early, said::response_headers),
-    row("hsl", ResponseHeaders, Early, said::response_headers_clf),
+    row("hr",  Text,            Early, messages::request_headers),
+    row("hrl", RequestHeaders,  Early, messages::request_headers_clf),
+    row("hs",  Text,            Early, messages::response_headers),
+    row("hsl", ResponseHeaders, Early, messages::response_headers_clf),
     row("lc",  Digits,          Early, log_counter),
     row("ms",  Digits,          Early, times::accept_milliseconds),
     row("pid", Digits,          Early, pid),
-    row("r",   Text,            Early, said::http_request),
+    row("r",   Text,            Early, messages::http_request),
     row("rc",  Number,          Late,  retries),
     row("rt",  Digits,          Early, request_counter),
     row("s",   Text,            Early, server_name),

@@ -30,7 +30,7 @@ mod text;
 mod variable;
 mod x509;
 
-use base::support::Support;
+use base::keyword_support::Support;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 

@@ -7,8 +7,8 @@ use state::table::{EntryValues, Table};
 use super::{Convert, row};
 use crate::args::{ArgKind, Args, Spec, arg, opt};
 use crate::env::Env;
-use crate::fact::{Element, FACTS, number};
 use crate::fetch::an_element;
+use crate::table_field::{Element, FACTS, number};
 use crate::track;
 use crate::value::{Type, Value};
 

@@ -5,7 +5,7 @@ use http::{Head, KnownName, Name, uri};
 use super::{Cursor, Fetch, row};
 use crate::args::{Arg, ArgKind, Args, opt};
 use crate::env::Env;
-use crate::packed::write_length;
+use crate::length_prefixed::write_length;
 use crate::place::{Columns, is_response};
 use crate::scope::Scope;
 use crate::transaction::FirstBytes;

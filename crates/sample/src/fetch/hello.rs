@@ -1,7 +1,7 @@
 //! Fetches about the ClientHello of the client's connection (manual, 7.3.4), of which as much is
 //! kept as `tune.ssl.capture-buffer-size` says: what JA3 and JA4 are made of.
 
-use ::tls::captured::{CapturedList, Lists};
+use ::tls::capture::{CapturedList, Lists};
 use ::tls::suite_names;
 
 use super::tls::{Front, TlsSide};

@@ -2,7 +2,7 @@
 //! Random bytes, identifiers and the keys of sessions are kept where an expression reads one of
 //! them; the secrets of TLS 1.3 with `tune.ssl.keylog on`.
 
-use ::tls::captured::CapturedHandshake;
+use ::tls::capture::CapturedHandshake;
 
 use super::tls::{Back, Front, TlsSide};
 use super::{Cursor, Fetch, row};

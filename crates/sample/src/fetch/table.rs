@@ -8,9 +8,9 @@ use state::table::{DataType, EntryValues, Table, TableEntry};
 use super::{Cursor, Fetch, connection, row};
 use crate::args::{Arg, ArgKind, Args, Spec, arg, opt};
 use crate::env::Env;
-use crate::fact::{Element, FACTS, Fact, number};
 use crate::place::Columns;
 use crate::scope::Scope;
+use crate::table_field::{Element, FACTS, Fact, number};
 use crate::track;
 use crate::value::{Scratch, Type, Value};
 

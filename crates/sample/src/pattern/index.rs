@@ -1,7 +1,7 @@
 //! Compiled patterns: the structure that answers fastest for each match method (manual, 7.1), and
 //! that takes single changes.
 //!
-//! An [`Index`] holds slots of a list of texts, which are given to each call; [`super::list`] and
+//! An [`PatternIndex`] holds slots of a list of texts, which are given to each call; [`super::list`] and
 //! [`crate::acl`] make it.
 
 use super::entries::{LineSlot, Texts};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tls::captured::{CapturedHandshake, Secret};
+use tls::capture::{CapturedHandshake, Secret};
 use tls::{Certificate, Details, VerifyCode, VerifyOutcome};
 
 use crate::common::World;

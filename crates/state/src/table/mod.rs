@@ -1,7 +1,7 @@
 //! Stick tables (configuration manual, chapter 11): what is known of keys, for a time.
 //!
 //! A table is split into shards by the hash of the key. Finding and adding an entry takes its shard's
-//! lock for a moment; an entry that is held ([`Entry`], [`Tracked`]) is read and counted in without
+//! lock for a moment; an entry that is held ([`TableEntry`], [`Tracked`]) is read and counted in without
 //! any. Held entries neither expire nor make room for others. No I/O, no clock: time is passed in, in
 //! milliseconds of the monotonic clock, of which the lower 32 bits count, as in HAProxy.
 //!
@@ -210,7 +210,7 @@ impl Table {
     }
 
     /// The entry of a key, which is made if there is none; `None` where there is no room for it.
-    /// Finding it refreshes it. Peers are told of it when it is [touched](View::touch), which whoever
+    /// Finding it refreshes it. Peers are told of it when it is [touched](EntryValues::touch), which whoever
     /// changes it does at the end: what they were told of an unfinished entry could come back in a
     /// resync, and take the place of the finished one.
     #[inline]

@@ -6,10 +6,10 @@
 
 mod compression;
 mod error;
-pub(crate) mod kept;
 pub(crate) mod key;
 pub(crate) mod key_log;
 pub(crate) mod provider;
+pub(crate) mod session_extras;
 pub(crate) mod side;
 pub(crate) mod tickets;
 pub(crate) mod verify;
@@ -161,7 +161,7 @@ impl Handshake {
             SessionEnd::Client(end) => end.negotiated_key_exchange_group(),
         };
         if let Some(group) = group {
-            kept::set_group(group.name().into());
+            session_extras::set_group(group.name().into());
         }
         let holds = self.early.is_begun && !self.early.is_over;
         let (discard, step) = match &mut self.end {

@@ -11,7 +11,7 @@ use rustls::client::{
 use rustls::pki_types::ServerName;
 use rustls::server::{NoServerSessionStorage, ProducesTickets, StoresServerSessions};
 
-use super::kept::{self, VerifyRules};
+use super::session_extras::{self, VerifyRules};
 use crate::settings::ClientVerify;
 use crate::tickets::{Resumption, SessionCache, TicketKeys};
 
@@ -50,7 +50,7 @@ impl SharedResumption {
         let inner: Arc<dyn StoresServerSessions> = Arc::new(ListenerCache {
             cache: cache.clone(),
             place: place.to_ne_bytes(),
-            rules: kept::rules(verify),
+            rules: session_extras::rules(verify),
         });
         match self.generation {
             Some(generation) => Arc::new(Within { inner, generation }),
@@ -61,7 +61,8 @@ impl SharedResumption {
     /// What makes tickets of them; `None` where none are made.
     pub(super) fn tickets(&self, verify: &ClientVerify) -> Option<Arc<dyn ProducesTickets>> {
         let keys = self.tickets.clone()?;
-        let inner: Arc<dyn ProducesTickets> = Arc::new(Tickets { keys, rules: kept::rules(verify) });
+        let inner: Arc<dyn ProducesTickets> =
+            Arc::new(Tickets { keys, rules: session_extras::rules(verify) });
         Some(match self.generation {
             Some(generation) => Arc::new(Within { inner, generation }),
             None => inner,
@@ -139,11 +140,11 @@ impl ProducesTickets for Tickets {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        self.keys.seal(&kept::with(&self.rules, plain)?)
+        self.keys.seal(&session_extras::with(&self.rules, plain)?)
     }
 
     fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
-        kept::without(&self.rules, &self.keys.open(cipher)?)
+        session_extras::without(&self.rules, &self.keys.open(cipher)?)
     }
 }
 
@@ -168,15 +169,15 @@ impl ListenerCache {
 
 impl StoresServerSessions for ListenerCache {
     fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
-        kept::with(&self.rules, &value).is_some_and(|value| self.cache.put(&self.key(&key), &value))
+        session_extras::with(&self.rules, &value).is_some_and(|value| self.cache.put(&self.key(&key), &value))
     }
 
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-        kept::without(&self.rules, &self.cache.get(&self.key(key))?)
+        session_extras::without(&self.rules, &self.cache.get(&self.key(key))?)
     }
 
     fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
-        kept::without(&self.rules, &self.cache.take(&self.key(key))?)
+        session_extras::without(&self.rules, &self.cache.take(&self.key(key))?)
     }
 
     fn can_cache(&self) -> bool {
@@ -199,15 +200,15 @@ impl ClientSessionStore for OfServer {
     }
 
     fn set_tls12_session(&self, name: ServerName<'static>, session: Tls12ClientSessionValue) {
-        if kept::group() != 0 {
-            self.0.set_kx_hint(name.clone(), kept::group().into());
+        if session_extras::group() != 0 {
+            self.0.set_kx_hint(name.clone(), session_extras::group().into());
         }
         self.0.set_tls12_session(name, session);
     }
 
     fn tls12_session(&self, name: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
         let session = self.0.tls12_session(name)?;
-        kept::set_group(self.0.kx_hint(name).map_or(0, u16::from));
+        session_extras::set_group(self.0.kx_hint(name).map_or(0, u16::from));
         Some(session)
     }
 

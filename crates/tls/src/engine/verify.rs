@@ -13,10 +13,10 @@ use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme,
 };
 
-use crate::judge::Judge;
 use crate::settings::{ClientVerify, Trust, VerifyMode};
 use crate::verify::{Check, Purpose, Signed, Trusted};
 use crate::verify_code::{self as code, VerifyCode};
+use crate::verify_policy::Judge;
 use crate::x509;
 
 fn algorithms() -> WebPkiSupportedAlgorithms {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use base::support::Support;
+use base::keyword_support::Support;
 
 use crate::ciphers::{self, Unsupported};
 use crate::engine::provider::{has_group, has_suite};

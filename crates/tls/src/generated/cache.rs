@@ -111,7 +111,7 @@ impl Cache {
 mod tests {
     use super::*;
     use crate::entry::{CertificateEntry, EntryOptions};
-    use crate::made::temporary;
+    use crate::keygen::temporary;
 
     fn prepared() -> Arc<PreparedEntry> {
         let certificate = Arc::new(temporary("a.test").unwrap());

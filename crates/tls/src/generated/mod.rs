@@ -81,7 +81,7 @@ pub(crate) fn is_host(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made::{Curve, NewKey, key};
+    use crate::keygen::{Curve, NewKey, key};
     use crate::verify_chain;
     use crate::{PrivateKey, Trust};
 

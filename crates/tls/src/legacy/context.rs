@@ -22,10 +22,10 @@ use crate::engine::side::{ServedCertificate, ServerLineOptions};
 use crate::engine::verify::trusted_with;
 use crate::error::Error;
 use crate::hello::pieces;
-use crate::judge::Judge;
 use crate::ocsp;
 use crate::settings::{Legacy, Parameters, VerifyMode};
 use crate::tickets::Resumption;
+use crate::verify_policy::Judge;
 use crate::{TLS13, names, suites};
 
 /// The best group for Diffie-Hellman's exchange where no other is asked for, as in HAProxy.

@@ -1,7 +1,7 @@
 //! All of OpenSSL is named in this module and those below it: what rustls does not do, TLS 1.0 and
 //! 1.1, suites without ECDHE, small keys.
 //!
-//! A [`Link`] makes the handshake and stays for all records: OpenSSL does not hand out its keys.
+//! A [`LegacyLink`] makes the handshake and stays for all records: OpenSSL does not hand out its keys.
 //! It has no socket; bytes go through the connection's own buffers. Which lines come here is
 //! decided in `config`, which clients in [`crate::acceptor`]. Called by [`crate::session`].
 

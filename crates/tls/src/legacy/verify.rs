@@ -13,10 +13,10 @@ use openssl::sign::Verifier;
 use openssl::ssl::{Ssl, SslVerifyMode};
 use openssl::x509::{X509StoreContextRef, X509VerifyResult};
 
-use crate::judge::Judge;
 use crate::record::ALERT;
 use crate::verify::Signed;
 use crate::verify_code::{self as code, VerifyCode};
+use crate::verify_policy::Judge;
 use crate::{der, engine};
 
 /// What verification came to in one connection. Written by the thread whose turn the connection

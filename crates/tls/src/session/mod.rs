@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::acceptor::{Acceptor, Engine, ServerConfig};
 use crate::buffer::PendingBytes;
-use crate::captured::Keep;
+use crate::capture::Keep;
 use crate::connector::{Connector, HandshakeEngine};
 use crate::deframer::Deframer;
 use crate::details::Details;
@@ -18,11 +18,11 @@ use crate::engine::{self, Finished, Handshake, HandshakeFacts};
 use crate::error::{Error, FailureKind, Reason};
 use crate::finished::Overheard;
 use crate::hello::Hello;
-use crate::judge::VerifyOutcome;
-use crate::places::ConnectionPermit;
+use crate::limit::ConnectionPermit;
 use crate::records::Records;
 use crate::settings::Limits;
-use crate::{TLS13, judge, legacy, record};
+use crate::verify_policy::VerifyOutcome;
+use crate::{TLS13, legacy, record, verify_policy};
 
 pub use data::OpenedData;
 
@@ -127,7 +127,7 @@ impl Session {
             reason: Reason::None,
             verify: 0,
         })?;
-        engine::kept::begin_turn(VerifyOutcome::default(), 0);
+        engine::session_extras::begin_turn(VerifyOutcome::default(), 0);
         let phase = match &*connector.side(name) {
             HandshakeEngine::Rustls(side) => {
                 Handshake::client(side, name, early).map(|one| HandshakePhase::Handshake(Box::new(one)))
@@ -135,7 +135,7 @@ impl Session {
             HandshakeEngine::OpenSsl(side) => legacy::LegacyLink::client(side, name)
                 .map(|link| HandshakePhase::Legacy(Box::new(link), LegacyStage::Handshake)),
         };
-        let (_, group) = engine::kept::end_turn();
+        let (_, group) = engine::session_extras::end_turn();
         let mut session = Self::new(phase?, connector.limits(), place);
         let details = session.details_mut();
         (details.sni, details.group) = (name.map(Box::from), group);
@@ -177,13 +177,13 @@ impl Session {
     /// The handshake failed.
     pub fn handshake(&mut self, received: &[u8]) -> Result<bool, Error> {
         let mut out = Vec::new();
-        engine::kept::begin_turn(self.details.verify, self.details.group);
+        engine::session_extras::begin_turn(self.details.verify, self.details.group);
         engine::key_log::want_secrets(self.keep.session || self.keep.finished || self.keep.secrets);
         let mut result = self.advance(received, &mut out);
-        let (outcome, group) = engine::kept::end_turn();
+        let (outcome, group) = engine::session_extras::end_turn();
         let details = Arc::make_mut(&mut self.details);
         details.verify = outcome;
-        details.root = judge::take_root().or(details.root.take());
+        details.root = verify_policy::take_root().or(details.root.take());
         // A session of TLS 1.2 that is resumed exchanges no key: the group is that of the session.
         if !matches!(self.phase, HandshakePhase::Established(_) | HandshakePhase::Legacy(..))
             || (details.group == 0 && details.is_resumed)
@@ -318,7 +318,7 @@ impl Session {
         (details.version, details.suite, details.group) = (version, suite, group);
         (details.alpn, details.is_resumed, details.peer) = (alpn, is_resumed, peer.into());
         if !is_resumed && details.peer.is_empty() {
-            engine::kept::forget_outcome();
+            engine::session_extras::forget_outcome();
         }
         // rustls tells this secret whenever a session is resumed, OpenSSL where there is such data.
         let said_early = details.early.came() || was_early;

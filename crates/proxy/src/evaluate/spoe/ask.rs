@@ -25,7 +25,7 @@ use crate::fault::Fault;
 use crate::routing::assign::{self, Lease};
 use crate::routing::{attempt, connect, retry, route, stick};
 use crate::server::agents::{NoAnswer, Question};
-use crate::server::local::{LocalProxy, LocalServer};
+use crate::server::per_worker::{LocalProxy, LocalServer};
 use crate::server::pool::PoolQuery;
 
 /// Questions that a connection has at a time: as many as HAProxy's had waiting.

@@ -18,15 +18,15 @@ use state::sessions::{self, Activity};
 
 use super::failure::SpoeFailure;
 use crate::client::{Client, StandIn, Watch};
-use crate::evaluate::about::RuleContext;
 use crate::evaluate::resolve;
+use crate::evaluate::rule_context::RuleContext;
 use crate::evaluate::script::{self, ActionVerdict};
 use crate::exchange::sockets::StreamSockets;
 use crate::exchange::{Exchange, view};
 use crate::fault::Fault;
 use crate::log::{Maker, Report};
 use crate::server::agents::Question;
-use crate::server::local::{LocalProxy, LocalServer};
+use crate::server::per_worker::{LocalProxy, LocalServer};
 
 /// The level of what `do-log` writes.
 const INFO: u8 = 6;

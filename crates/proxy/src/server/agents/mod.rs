@@ -14,9 +14,9 @@ use ::spop::{Config, Refusal, Status};
 use runtime::trace::{self, TraceLevel, spop};
 use sample::Endpoint;
 
-use super::local::LocalServer;
+use super::per_worker::LocalServer;
 use super::pool::PoolQuery;
-use super::sharing::{Carrier, ConnectionList, OpenedConnection, Share};
+use super::shared::{Carrier, ConnectionList, OpenedConnection, Share};
 use crate::points;
 pub(crate) use crate::stream::spop::NoAnswer;
 use crate::stream::spop::{Engine, Stream};
@@ -76,7 +76,7 @@ impl Agents {
 }
 
 impl Question {
-    /// Asks it: messages as [`spop::Messages`] writes them.
+    /// Asks it: messages as [`spop::message::Messages`] writes them.
     ///
     /// # Errors
     /// It cannot be asked over this connection.

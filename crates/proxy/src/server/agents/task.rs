@@ -11,7 +11,7 @@ use runtime::Buffer;
 use runtime::trace::{TraceLevel, spop};
 
 use super::{AgentConnection, Agents, tell};
-use crate::server::sharing::{Idle, send, take_turn};
+use crate::server::shared::{Idle, send, take_turn};
 
 /// Why a connection ends.
 enum End {

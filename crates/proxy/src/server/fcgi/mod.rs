@@ -16,9 +16,9 @@ use http::{BodyLength, Head, KnownName, Method, ParseError};
 use runtime::trace;
 
 use super::h1::{NoHead, NotExpressible};
-use super::local::LocalServer;
+use super::per_worker::LocalServer;
 use super::pool::PoolQuery;
-use super::sharing::{Carrier, ConnectionList, OpenedConnection, Share};
+use super::shared::{Carrier, ConnectionList, OpenedConnection, Share};
 use crate::stream;
 use crate::stream::fastcgi::{Engine, Stream};
 

@@ -10,7 +10,7 @@ use net::Stream as Socket;
 use runtime::timer::{Timer, now_ms};
 
 use super::{Applications, FcgiConnection, Say};
-use crate::server::sharing::{Idle, send, take_turn};
+use crate::server::shared::{Idle, send, take_turn};
 use crate::stream::fastcgi::Reader;
 use crate::stream::{Driver as _, Failure, Notice, Received};
 
