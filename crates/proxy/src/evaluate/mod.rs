@@ -7,6 +7,7 @@
 mod about;
 pub(crate) mod cacheable;
 mod driver;
+mod hold;
 mod resolve;
 pub(crate) mod script;
 pub(crate) mod service;
@@ -34,10 +35,10 @@ use crate::message::wanted::Wanted;
 use crate::message::{caching, inspect, request};
 use crate::server::Upstream;
 use about::About;
-use driver::Ended;
+use hold::Ended;
 use verdict::count_denied_request;
 
-pub(crate) use driver::{Attach, hold_body};
+pub(crate) use hold::{Attach, hold_body};
 pub(crate) use verdict::count_denied_response;
 
 /// `tcp-request connection`: the headers that rules want before the first byte.
