@@ -361,7 +361,7 @@ impl<'a> Line<'a> {
             Some(place) => self.queue.is_first(place.ticket),
             None => {
                 self.enter(x, context)?;
-                // A place may have become free since this request was told to wait.
+                // A place may have become free since the queue was chosen.
                 true
             }
         };
