@@ -7,6 +7,7 @@ mod boxes;
 mod cached;
 mod coming;
 mod connection_deadline;
+mod features;
 pub mod feed;
 mod hedge;
 pub(crate) mod http;
