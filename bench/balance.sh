@@ -3,14 +3,14 @@
 # in turn. Origins answer after 10 ms, the slow one after 250 ms; the load is a number of connections that each ask again once answered. The proxy has
 # one thread pinned to core 0, load and origins share core 1.
 #
-#   bench/balance.sh WEIR WEIR-LOAD        HAPROXY= names another binary, ROUNDS=, SECONDS_EACH=, CONNECTIONS= the size
+#   bench/balance.sh WEIR WEIR-BENCH        HAPROXY= names another binary, ROUNDS=, SECONDS_EACH=, CONNECTIONS= the size
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 connections=${CONNECTIONS:-64}
 
 origin() { # number, delay in µs: an origin of its own; sets ADDRESS
     mkfifo "$dir/in$1"
-    taskset -c 1 "$load" <"$dir/in$1" >"$dir/out$1" &
+    taskset -c 1 "${generator[@]}" <"$dir/in$1" >"$dir/out$1" &
     pids+=($!)
     local fd
     exec {fd}>"$dir/in$1" # stays open as long as the script: the origin ends with it

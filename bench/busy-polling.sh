@@ -4,7 +4,7 @@
 # connections a second. Once with a client and an origin that sleep, so that each connection waits for their core to wake up too,
 # and once with both polling, so that the proxy's own sleep is all that is left of it.
 #
-#   bench/busy-polling.sh WEIR WEIR-LOAD          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
+#   bench/busy-polling.sh WEIR WEIR-BENCH          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 

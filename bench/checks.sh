@@ -4,7 +4,7 @@
 # what the checks alone cost. HAProxy's authors published p99.99 32.96 to 4.91 ms, p99.9999 100.4 to 10.4 ms and CPU 5 % to 0.5–1 %
 # for moving checks between threads.
 #
-#   bench/checks.sh WEIR WEIR-LOAD          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
+#   bench/checks.sh WEIR WEIR-BENCH          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
 #
 # PAGES= says how many pages are fetched in each round instead: p99.9999 means something from some millions on (PAGES=5000000 ROUNDS=1
 # takes about two minutes for each line).

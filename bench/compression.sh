@@ -2,7 +2,7 @@
 # Compression beside haproxy: gzip at level 1, one thread pinned to core 0, load (h2load) and origin (nginx) on core 1, in turn,
 # medians of the rounds. Prints a table in Markdown: CPU time for a MiB of content, and what is left of it.
 #
-#   bench/compression.sh WEIR WEIR-LOAD
+#   bench/compression.sh WEIR WEIR-BENCH
 #
 # HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length.
 # shellcheck source=bench/lib.sh

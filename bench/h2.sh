@@ -2,7 +2,7 @@
 # HTTP/2 beside haproxy and nginx: one thread pinned to core 0, load (h2load) and origin on core 1, in turn, medians of the rounds.
 # Prints tables in Markdown: CPU time for a request, memory for an idle connection.
 #
-#   bench/h2.sh WEIR WEIR-LOAD
+#   bench/h2.sh WEIR WEIR-BENCH
 #
 # HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length, IDLE= how many idle connections.
 # shellcheck source=bench/lib.sh

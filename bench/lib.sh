@@ -1,5 +1,5 @@
 # What the benchmarks have in common: programs, ports, a proxy on core 0, load and origin on core 1. Sourced by bench/*.sh with the
-# paths of weir and weir-load as arguments.
+# paths of weir and weir-bench as arguments.
 set -euo pipefail
 PATH=$PATH:/usr/sbin
 # A network of its own where the machine lets us, with the congestion control that Linux comes with: BBR sends by a timer, on a
@@ -10,7 +10,8 @@ if [ -z "${OWN_NETWORK:-}" ] && [ -x "$(command -v ip)" ] && unshare -n true 2>/
         'ip link set lo up; for way in cubic reno; do sysctl -qw net.ipv4.tcp_congestion_control=$way 2>/dev/null && break; done; exec bash "$0" "$@"' "$0" "$@"
 fi
 weir=$(realpath "$1")
-load=$(realpath "$2")
+bench=$(realpath "$2")
+generator=("$bench" generator)
 haproxy=${HAPROXY:-$(command -v haproxy || true)}
 nginx=${NGINX:-$(command -v nginx || true)}
 rounds=${ROUNDS:-5}
@@ -42,12 +43,12 @@ wait_port() {
 }
 
 # Load and origin are one process on core 1: two would spend that core on switching between them, and the proxy would wait.
-coproc LOAD { exec taskset -c 1 "$load"; }
+coproc LOAD { exec taskset -c 1 "${generator[@]}"; }
 load_pid=$LOAD_PID
 pids+=("$load_pid")
 exec {ask}>&"${LOAD[1]}" {told}<&"${LOAD[0]}"
 read -r _ origin <&"$told"
-ask() { # a command of weir-load; prints its answer
+ask() { # a command of the generator; prints its answer
     local answer
     echo "$*" >&"$ask"
     read -r answer <&"$told"
@@ -80,7 +81,7 @@ http { access_log off; keepalive_requests 1000000000; keepalive_timeout 3600s;
 EOF
         taskset -c "${cores:-0}" "$nginx" -c "$file" 2>/dev/null &
         ;;
-    forwarder) taskset -c "${cores:-0}" "$load" forward "127.0.0.1:$PORT" "$origin" >/dev/null 2>&1 & ;;
+    forwarder) taskset -c "${cores:-0}" "$bench" forwarder "127.0.0.1:$PORT" "$origin" >/dev/null 2>&1 & ;;
     *)
         echo "${2//PORT/$PORT}" >"$file"
         taskset -c "${cores:-0}" "${!1}" -f "$file" >/dev/null 2>&1 &

@@ -2,7 +2,7 @@
 # Large lists of patterns: time to load, memory, and CPU of a lookup, beside haproxy. Keys are drawn at random for each lookup, so
 # that no cache of answers helps; what drawing them costs is measured without the lookup and taken off.
 #
-#   bench/lookups.sh WEIR WEIR-LOAD          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length, CASES= some of
+#   bench/lookups.sh WEIR WEIR-BENCH          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length, CASES= some of
 #                                            strings networks regexes substrings path_beg
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"

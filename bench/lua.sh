@@ -2,7 +2,7 @@
 # Actions of scripts: CPU of a request that a rule answers, with no action, with four that do nothing, and with one that sets a variable
 # and a header; the difference, for each. Beside haproxy where that has Lua.
 #
-#   bench/lua.sh WEIR WEIR-LOAD          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
+#   bench/lua.sh WEIR WEIR-BENCH          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 cat >"$dir/bench.lua" <<'EOF'

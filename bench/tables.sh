@@ -3,7 +3,7 @@
 # requests wait while these are shown, and while all are too old at once. One thread pinned to core 0, load and origin on core 1, in
 # turn, medians.
 #
-#   bench/tables.sh WEIR WEIR-LOAD          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length, ENTRIES= how many
+#   bench/tables.sh WEIR WEIR-BENCH          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length, ENTRIES= how many
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 entries=${ENTRIES:-1000000}

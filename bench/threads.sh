@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Threads and groups: what sharing costs on this machine with a model for more cores (weir-contention), then
+# Threads and groups: what sharing costs on this machine with a model for more cores (weir-bench contention), then
 # connections and requests a second of two threads in one group and in two, beside haproxy. HAProxy's authors published, for 64
 # cores: groups of 16 instead of one of 64 gave 172,000 instead of 85,000 connections/s and 1.71 instead of 1.58 million requests/s.
 #
-#   bench/threads.sh WEIR WEIR-LOAD          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
+#   bench/threads.sh WEIR WEIR-BENCH          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 
@@ -23,6 +23,8 @@ backend be
 EOF
 }
 
+"$bench" contention
+echo
 cores=0-1 # both threads may run; the load takes its part of core 1
 echo "| two threads | proxy | groups | user + system µs each | a second |"
 echo "| --- | --- | --: | --: | --: |"

@@ -2,7 +2,7 @@
 # TLS beside haproxy: same configuration, one thread pinned to core 0, load and origin on core 1, in turn, medians of the rounds.
 # Prints tables in Markdown: CPU time for a connection or a request, memory for an idle connection, the time to load certificates.
 #
-#   bench/tls.sh WEIR WEIR-LOAD
+#   bench/tls.sh WEIR WEIR-BENCH
 #
 # HAPROXY= names another binary, HAPROXY_AWSLC= one linked with AWS-LC, ROUNDS= and SECONDS_EACH= the length, IDLE= and
 # CERTIFICATES= how many of those.
@@ -69,7 +69,7 @@ flood() { # name: p99 in µs of keep-alive requests while as many clients as can
     ask run "target=127.0.0.1:$PORT" seconds=0.5 tls=1.3 connections=4 >/dev/null
     for _ in $(seq "$rounds"); do
         echo "run target=127.0.0.1:$PORT tls=1.3 close connections=32 seconds=$((seconds + 1))" |
-            taskset -c 1 "$load" >/dev/null &
+            taskset -c 1 "${generator[@]}" >/dev/null &
         local other=$!
         ask run "target=127.0.0.1:$PORT" "seconds=$seconds" tls=1.3 connections=4 | sed -n 's/.* p99=\([0-9]*\).*/\1/p'
         wait "$other" || true

@@ -2,7 +2,7 @@
 # Takes a Weir that counts its own steps through what it is used for, so that the compiler learns which paths are taken:
 # see tools/release.sh. Measures nothing.
 #
-#   bench/train.sh WEIR WEIR-LOAD          SECONDS_EACH= the length of each exercise
+#   bench/train.sh WEIR WEIR-BENCH          SECONDS_EACH= the length of each exercise
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 seconds=${SECONDS_EACH:-1}
@@ -33,7 +33,7 @@ finish() { # a Weir: what it counted is written when it ends by itself, not when
     wait "$1" || true
 }
 
-load() { # words of weir-load, or `h2load`, a path, and its words
+load() { # words of the generator, or `h2load`, a path, and its words
     if [ "$1" = h2load ]; then
         succeeded -D "$seconds" "${@:3}" "${scheme:-http}://127.0.0.1:$PORT$2" >/dev/null
     else

@@ -2,7 +2,7 @@
 # Variables: CPU of a request with 100 variables and 1,000 accesses, beside haproxy; and what one access costs as the number of
 # variables grows. HAProxy's authors published 85,000 to 117,000 requests/s for the first, moving from a list to a tree.
 #
-#   bench/variables.sh WEIR WEIR-LOAD          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
+#   bench/variables.sh WEIR WEIR-BENCH          HAPROXY= names another binary, ROUNDS= and SECONDS_EACH= the length
 # shellcheck source=bench/lib.sh
 source "$(dirname "$0")/lib.sh"
 

@@ -25,7 +25,7 @@ counts=$target/counts
 rm -rf "$counts" "$target"/weir-*.profdata
 cargo build --release --locked -p weir-bench
 build counting "-Cprofile-generate=$counts"
-./bench/train.sh "$target/counting/$host/release/weir" "$target/release/weir-load"
+./bench/train.sh "$target/counting/$host/release/weir" "$target/release/weir-bench"
 # The coder of gzip is written without branches where they are not foreseen; a profile has the compiler put some back, which
 # makes it slower by a twentieth.
 "$(profdata)" merge --no-function=compress7deflate -o "$target/weir.profdata" "$counts"

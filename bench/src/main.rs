@@ -1,99 +1,64 @@
-//! Load generator and origin of the benchmarks: one thread, one poll loop, both ends of the proxy
-//! under test.
+//! The benchmarks, each a subcommand: `cargo run -p weir-bench -- h2`, or `make bench BENCH=h2`.
 //!
-//! One process instead of two leaves the other core no context switches between client and origin,
-//! so that it is the proxy which saturates and not the load. The origin listens on a port that the
-//! kernel gives and prints it; then commands are read from standard input, a line each, and each is
-//! answered by one line:
-//!
-//! ```text
-//! < listening 127.0.0.1:40001
-//! > run target=127.0.0.1:5000 path=/16384 connections=64 seconds=3 header=x-a:1
-//! < requests=180000 seconds=3.000 rate=60000 errors=0 p50=1000 p90=1200 p99=1500 p99.9=2000 … p99.9999=2400 max=2500      (times in µs)
-//! > hold target=127.0.0.1:5000 connections=4000
-//! < held 4000
-//! > release
-//! < released
-//! > slow 2000
-//! < answers after 2000 us
-//! ```
-//!
-//! `run` takes `close` (a connection for each request), `poll` (never sleep), `requests=N`
-//! instead of `seconds=`, and `tls=1.3` (or 1.2) with or without `resume`; so does `hold`. The origin answers `/N` with N bytes and any other path with 100. Called
-//! by `bench/*.sh`; not by tests.
+//! A benchmark builds the programs that it measures, with the profile that it needs, and installs the
+//! tools that are missing. `WEIR` in the environment names another binary of Weir, `HAPROXY` another one
+//! of HAProxy. Most are shell scripts, `bench/NAME.sh`, which use the load generator of this program;
+//! the others are its modules. Not called by tests.
 #![forbid(unsafe_code)]
 
-mod client;
-mod command;
-mod engine;
-mod forwarder;
-mod origin;
-mod report;
-mod wire;
+mod contention;
+mod diff;
+mod exchanges;
+mod generator;
+mod run;
+mod table;
+mod trials;
 
-use std::io::{self, BufRead, Write};
-use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::mpsc;
 
-use crate::command::Command;
-use crate::engine::Engine;
+use crate::table::{BENCHMARKS, Benchmark};
 
 fn main() -> ExitCode {
-    match run() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let Some((name, rest)) = words.split_first() else {
+        print!("{}", help());
+        return ExitCode::SUCCESS;
+    };
+    // Parts of the benchmarks, called by their scripts.
+    match name.as_str() {
+        "generator" => return ended(generator::run().map_err(|error| error.to_string())),
+        "forwarder" => return ended(generator::forward(rest).map_err(|error| error.to_string())),
+        "contention" => {
+            contention::run(rest);
+            return ExitCode::SUCCESS;
+        }
+        "help" | "-h" | "--help" => {
+            print!("{}", help());
+            return ExitCode::SUCCESS;
+        }
+        _ => {}
+    }
+    match BENCHMARKS.iter().find(|benchmark| benchmark.name == name) {
+        Some(benchmark) => run::benchmark(benchmark, rest).unwrap_or_else(|error| ended(Err(error))),
+        None => {
+            eprint!("weir-bench: `{name}` is no benchmark\n\n{}", help());
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn ended(outcome: Result<(), String>) -> ExitCode {
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("weir-load: {error}");
+            eprintln!("weir-bench: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn run() -> io::Result<()> {
-    let mut words = std::env::args().skip(1);
-    if words.next().as_deref() == Some("forward") {
-        return forwarder::run(address(words.next())?, address(words.next())?);
-    }
-    let mut engine = Engine::new()?;
-    say(&format!("listening {}", engine.origin_address()?))?;
-    let (sender, commands) = mpsc::channel();
-    let waker = engine.waker();
-    std::thread::spawn(move || {
-        for line in io::stdin().lock().lines().map_while(Result::ok) {
-            if sender.send(line).is_err() || waker.wake().is_err() {
-                return;
-            }
-        }
-        drop(sender);
-        let _ = waker.wake();
-    });
-    loop {
-        let line = match commands.try_recv() {
-            Ok(line) => line,
-            Err(mpsc::TryRecvError::Empty) => {
-                engine.turn(None)?;
-                continue;
-            }
-            Err(mpsc::TryRecvError::Disconnected) => return Ok(()),
-        };
-        let answer = match Command::parse(&line) {
-            Ok(Command::Run(load)) => engine.run(&load)?,
-            Ok(Command::Hold(load)) => engine.hold(&load)?,
-            Ok(Command::Release) => engine.release(),
-            Ok(Command::Slow(delay)) => engine.slow(delay),
-            Err(error) => format!("error: {error}"),
-        };
-        say(&answer)?;
-    }
-}
-
-fn address(word: Option<String>) -> io::Result<SocketAddr> {
-    let address = word.and_then(|word| word.parse().ok());
-    address.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "`forward` takes two addresses"))
-}
-
-fn say(line: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{line}")?;
-    out.flush()
+fn help() -> String {
+    let width = BENCHMARKS.iter().map(|Benchmark { name, .. }| name.len()).max().unwrap_or_default();
+    let rows = BENCHMARKS.iter().map(|Benchmark { name, about, .. }| format!("  {name:width$}  {about}\n"));
+    format!("usage: weir-bench BENCHMARK [WORD…]\n\n{}", rows.collect::<String>())
 }

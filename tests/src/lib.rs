@@ -3,7 +3,7 @@
 //! [`Weir`] starts the program on ports that the kernel chose, [`Origin`] is a server for it to
 //! talk to, [`client`] a client that shows every byte, [`targets`] what the fuzzers call. Nothing
 //! here sleeps for a fixed time and asserts afterwards: whatever is waited for is asked for again
-//! until a deadline. Used by the files in `tests/tests` and by `fuzz`.
+//! until a deadline. Used by the tests in `tests/tests` and by `fuzz`.
 
 #![forbid(unsafe_code)]
 
@@ -17,6 +17,7 @@ pub mod client;
 pub mod compression;
 pub mod fastcgi;
 mod haproxy;
+pub mod listen;
 pub mod load;
 pub mod logs;
 pub mod multiplexed;
@@ -37,6 +38,7 @@ pub mod tool;
 pub mod verdicts;
 pub mod versions;
 
+use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -75,22 +77,25 @@ pub fn recipe(name: &str, port: u16, addresses: &[(&str, u16)]) -> String {
     })
 }
 
-/// A port of 127.0.0.1 that nothing listens on, and that stays the caller's for the life of this
-/// process.
+/// A port of 127.0.0.1 that nothing listens on, and that stays the caller's for as long as its thread
+/// runs: each test has one.
 ///
 /// The kernel hands a port to whoever asks for any, so one that was merely free a moment ago may be
 /// another test's origin by the time the program binds it. A socket that has the port without
 /// listening keeps it from them, and from nobody who names the port: the program and the standard
 /// library set `SO_REUSEADDR`, as this does.
 pub fn free_port() -> u16 {
+    thread_local! {
+        /// Programs that tests start do not inherit these.
+        static HELD: RefCell<Vec<Socket>> = const { RefCell::new(Vec::new()) };
+    }
     let bound = || {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         socket.set_reuse_address(true)?;
         socket.set_reuse_port(true)?;
         socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
         let address = socket.local_addr()?;
-        // Open until the process ends; programs that tests start do not inherit it.
-        std::mem::forget(socket);
+        HELD.with_borrow_mut(|held| held.push(socket));
         Ok::<_, std::io::Error>(address.as_socket())
     };
     bound().ok().flatten().expect("a port of the loopback interface").port()

@@ -1,9 +1,11 @@
 //! A program whose log lines and statistics a test looks at.
 
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, UdpSocket};
+use std::time::{Duration, Instant};
 
-use crate::client::Client;
-use crate::{PATIENCE, Weir, free_port};
+use crate::client::{Client, Response};
+use crate::{Origin, PATIENCE, Weir, free_port};
 
 /// A program with one frontend `f`, one backend `b`, and a collector of its log lines.
 pub struct Scene {
@@ -22,6 +24,60 @@ pub const FORMAT: &str = "%b/%s %TR/%Tw/%Tc/%Tr %ST %tsc %rc %r";
 pub const GET: &str = "GET /x HTTP/1.1\r\nHost: h\r\n\r\n";
 /// The same, and the connection is to be closed afterwards.
 pub const LAST: &str = "GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+
+/// A request for the root.
+pub const GET_ROOT: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+/// A request for the root with the first half of its body.
+pub const POST_HALF: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\nabc";
+/// Milliseconds between two pieces that [`slowly`] sends.
+pub const PAUSE: u64 = 250;
+
+/// A server that reads a head and sends these bytes; then it closes if it `leaves`, or reads on until the
+/// other side closes.
+pub fn says<T: AsRef<[u8]> + Sync + ?Sized>(bytes: &'static T, leaves: bool) -> Origin {
+    Origin::raw(move |mut stream| {
+        let mut seen = Vec::new();
+        let mut part = [0; 1024];
+        while !seen.windows(4).any(|end| end == b"\r\n\r\n") {
+            match stream.read(&mut part) {
+                Ok(count @ 1..) => seen.extend_from_slice(&part[..count]),
+                _ => return,
+            }
+        }
+        let _ = stream.write_all(bytes.as_ref());
+        while !leaves && matches!(stream.read(&mut part), Ok(1..)) {}
+    })
+}
+
+/// A scene with one server, which has these parameters.
+pub fn scene(defaults: &str, frontend: &str, backend: &str, origin: &Origin, parameters: &str) -> Scene {
+    let server = format!("{backend}\n  server s 127.0.0.1:{} {parameters}", origin.port());
+    Scene::start(defaults, frontend, &server)
+}
+
+/// Sends `pieces` with [`PAUSE`] between each two, and receives one response.
+pub fn slowly(port: u16, pieces: &[&str]) -> Option<Response> {
+    let mut client = Client::connect(port);
+    for (number, piece) in pieces.iter().enumerate() {
+        if number > 0 {
+            // The tests are of slow clients: time has to pass.
+            let until = Instant::now() + Duration::from_millis(PAUSE);
+            while Instant::now() < until {
+                std::thread::park_timeout(until - Instant::now());
+            }
+        }
+        client.send(piece);
+    }
+    client.response()
+}
+
+/// The timers of the next line: TR, Tw, Tc, Tr.
+pub fn timers(scene: &Scene) -> [i64; 4] {
+    let line = scene.line_with_times();
+    let word = line.split(' ').nth(1).expect("times are the second word");
+    let times: Vec<i64> = word.split('/').map(|time| time.parse().expect("a number")).collect();
+    times.try_into().expect("four times")
+}
 
 impl Scene {
     /// `frontend` and `backend` are more lines of each; `{log}` is not needed in them.

@@ -7,7 +7,7 @@ use state::Process;
 
 use crate::checks::Teller;
 use crate::hand_over::Exposed;
-use crate::messages::Messages;
+use crate::messages::MessageFormat;
 use crate::system;
 
 /// What the process has whatever plan is in use.
@@ -16,6 +16,6 @@ pub(crate) struct Common {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) teller: Teller,
     pub(crate) exposed: Arc<Exposed>,
-    pub(crate) limits: system::Limits,
-    pub(crate) messages: Messages,
+    pub(crate) limits: system::ProcessLimits,
+    pub(crate) messages: MessageFormat,
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use diag::Severity;
 use plan::Plan;
-use plan::server::{Source, UseSource};
+use plan::server::{SourceAddress, UseSource};
 use plan::{Capability, Chroot, Global};
 use rules::RuleSet;
 use rustix::io::Errno;
@@ -14,14 +14,14 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_keep_capabilities, set_no_new_privs,
 };
 
-use crate::messages::Messages;
+use crate::messages::MessageFormat;
 
 /// `chroot`, `group` and `user`, in this order: each needs the rights that the next one gives up.
 ///
 /// # Errors
 /// What the system refuses, and rights that the configuration needs and the process would not have
 /// any more.
-pub(crate) fn confine(plan: &Plan, messages: Messages) -> Result<(), String> {
+pub(crate) fn confine(plan: &Plan, messages: MessageFormat) -> Result<(), String> {
     let global = &plan.global;
     let is_root = rustix::process::geteuid().is_root();
     if is_root {
@@ -60,7 +60,7 @@ pub(crate) fn confine(plan: &Plan, messages: Messages) -> Result<(), String> {
 }
 
 /// The warnings of the manual for those who start as root and stay there.
-fn warn_of_roots_rights(global: &Global, messages: Messages) {
+fn warn_of_roots_rights(global: &Global, messages: MessageFormat) {
     if global.chroot.is_none() {
         messages.say(
             Severity::Warning,
@@ -154,7 +154,7 @@ fn unmet(plan: &Plan) -> Option<String> {
     let network = has(&[Capability::NetRaw, Capability::NetAdmin]);
     for proxy in plan.proxies.iter() {
         let name = &proxy.state.name;
-        let any = |test: fn(&Source) -> bool| {
+        let any = |test: fn(&SourceAddress) -> bool| {
             proxy.source.as_ref().is_some_and(test)
                 || proxy.servers.iter().any(|server| server.source.as_ref().is_some_and(test))
         };

@@ -15,13 +15,13 @@ use tokio::task::AbortHandle;
 
 use crate::common::Common;
 use crate::emails::Emails;
-use crate::listeners::{Bound, Owner};
-use crate::messages::Messages;
+use crate::messages::MessageFormat;
 use crate::services;
+use crate::sockets::{ListeningSocket, SocketOwner};
 use crate::{caches, checks};
 
 /// What a plan has at work.
-pub(crate) struct Desk {
+pub(crate) struct Generation {
     pub(crate) shared: Arc<Shared>,
     pub(crate) sections: resolvers::Sections,
     checks: Arc<health::Checks>,
@@ -30,16 +30,16 @@ pub(crate) struct Desk {
 }
 
 /// The desk of the plan in use.
-pub(crate) struct InUse(ArcSwap<Desk>);
+pub(crate) struct InUse(ArcSwap<Generation>);
 
 impl InUse {
     /// That of the first plan.
-    pub(crate) fn new(desk: Arc<Desk>) -> Self {
+    pub(crate) fn new(desk: Arc<Generation>) -> Self {
         Self(ArcSwap::new(desk))
     }
 
     /// The one now.
-    pub(crate) fn desk(&self) -> Arc<Desk> {
+    pub(crate) fn desk(&self) -> Arc<Generation> {
         self.0.load_full()
     }
 
@@ -49,7 +49,7 @@ impl InUse {
     }
 
     /// Puts another in its place; gives the one before.
-    pub(crate) fn replace(&self, desk: Arc<Desk>) -> Arc<Desk> {
+    pub(crate) fn replace(&self, desk: Arc<Generation>) -> Arc<Generation> {
         self.0.swap(desk)
     }
 }
@@ -58,7 +58,7 @@ impl InUse {
 #[derive(Default)]
 struct Tasks {
     ends: Vec<AbortHandle>,
-    running: Option<health::Running>,
+    running: Option<health::RunningChecks>,
 }
 
 impl Drop for Tasks {
@@ -72,7 +72,7 @@ thread_local! {
     static TASKS: RefCell<Tasks> = RefCell::default();
 }
 
-impl Desk {
+impl Generation {
     /// Prepares a plan, and has the process's messages and commands go by it.
     ///
     /// # Errors
@@ -89,15 +89,15 @@ impl Desk {
                 }
             })
         };
-        let tell = resolvers::Tell { notify: teller.notify(*messages), moved };
+        let tell = resolvers::ResolverCallbacks { notify: teller.notify(*messages), moved };
         let sections = resolvers::Sections::new(plan.clone(), process.clone(), tell);
-        let asking = client::Settings::of(&plan, &sections);
+        let asking = client::ClientSettings::of(&plan, &sections);
         let services = services::services(runtime.clone(), sections.clone(), asking, &plan, common.messages);
         let shared = Arc::new(Shared::new(plan, process.clone(), services));
         // Set once.
         let _ = generation.set(shared.generation);
         if let Some(program) = &shared.plan.lua {
-            program.serve(Box::new(crate::scripts::Host(Arc::downgrade(&shared), runtime.clone())));
+            program.serve(Box::new(crate::scripts::ProcessHost(Arc::downgrade(&shared), runtime.clone())));
         }
         if shared.plan.lua.is_some() {
             runtime.set_scripts(Arc::new(crate::scripts::Commands(Arc::downgrade(&shared))));
@@ -116,7 +116,7 @@ impl Desk {
 
     /// Begins what is of the plan on the calling worker: its share of the listeners, its part of the
     /// checks and of what is done by the way.
-    pub(crate) fn attend(&self, worker: &Rc<Worker>, share: Vec<Bound>, common: &Arc<Common>) {
+    pub(crate) fn attend(&self, worker: &Rc<Worker>, share: Vec<ListeningSocket>, common: &Arc<Common>) {
         let mut tasks = Tasks::default();
         if worker.index == 0 {
             tasks.ends.extend(ask_about_certificates(&self.shared, &self.sections));
@@ -158,9 +158,14 @@ impl Desk {
 
     /// Serves a socket. What accepts sees by itself when another plan is in use; what takes
     /// datagrams is ended.
-    fn listen(&self, worker: &Rc<Worker>, bound: Bound, common: &Arc<Common>) -> Option<AbortHandle> {
+    fn listen(
+        &self,
+        worker: &Rc<Worker>,
+        bound: ListeningSocket,
+        common: &Arc<Common>,
+    ) -> Option<AbortHandle> {
         let messages = common.messages;
-        if let Owner::Datagrams { proxy, .. } = bound.owner {
+        if let SocketOwner::Datagrams { proxy, .. } = bound.owner {
             let task = proxy::serve::receive::datagrams(worker.clone(), bound.socket, proxy);
             let task = tokio::task::spawn_local(async move {
                 if let Err(error) = task.await {
@@ -177,7 +182,7 @@ impl Desk {
             }
         };
         match bound.owner {
-            Owner::Frontend { proxy, bind } => {
+            SocketOwner::Frontend { proxy, bind } => {
                 let task = proxy::serve::accept::serve(worker.clone(), listener, proxy, bind, bound.workers);
                 let (exposed, worker) = (common.exposed.clone(), Rc::downgrade(worker));
                 tokio::task::spawn_local(async move {
@@ -189,8 +194,8 @@ impl Desk {
                     }
                 });
             }
-            Owner::Datagrams { .. } => {}
-            Owner::RuntimeSocket(number) => {
+            SocketOwner::Datagrams { .. } => {}
+            SocketOwner::RuntimeSocket(number) => {
                 let socket = &self.shared.plan.global.stats_sockets[number];
                 let task =
                     crate::control_socket::serve(common.clone(), socket, listener, self.is_old.clone());
@@ -204,7 +209,7 @@ impl Desk {
 /// Begins the updates of OCSP answers.
 fn ask_about_certificates(shared: &Arc<Shared>, sections: &resolvers::Sections) -> Option<AbortHandle> {
     let plan = &shared.plan;
-    let mut settings = client::Settings::of(plan, sections);
+    let mut settings = client::ClientSettings::of(plan, sections);
     settings.proxy = plan.global.ocsp_proxy;
     let told = shared.clone();
     let tell = Rc::new(move |level: u8, text: &str| checks::log_global(&told, level, text));
@@ -216,7 +221,7 @@ fn ask_about_certificates(shared: &Arc<Shared>, sections: &resolvers::Sections) 
 fn order_certificates(
     shared: &Arc<Shared>,
     sections: &resolvers::Sections,
-    messages: Messages,
+    messages: MessageFormat,
 ) -> Vec<AbortHandle> {
     let plan = &shared.plan;
     let told = Arc::downgrade(shared);
@@ -228,5 +233,5 @@ fn order_certificates(
             checks::log_global(&told, level, text);
         }
     });
-    acme::start(plan, &shared.process, client::Settings::of(plan, sections), tell)
+    acme::start(plan, &shared.process, client::ClientSettings::of(plan, sections), tell)
 }

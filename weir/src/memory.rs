@@ -16,7 +16,7 @@ use diag::Severity;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use state::Process;
 
-use crate::messages::Messages;
+use crate::messages::MessageFormat;
 
 /// The settings that mimalloc and the C library read when they are first used. Arenas are address
 /// space in advance, up to 1 GiB at once, which the limits count.
@@ -92,7 +92,7 @@ fn reserve_of(limit: u64) -> usize {
 ///
 /// # Errors
 /// In words for the operator: less is left than the reserve once more.
-pub(crate) fn watch(process: &Arc<Process>, messages: Messages) -> Result<(), String> {
+pub(crate) fn watch(process: &Arc<Process>, messages: MessageFormat) -> Result<(), String> {
     let Some(limit) = least() else { return Ok(()) };
     let reserve = reserve_of(limit);
     let kept = process::reserve_memory(reserve).is_ok();
@@ -100,7 +100,7 @@ pub(crate) fn watch(process: &Arc<Process>, messages: Messages) -> Result<(), St
     let watching = {
         let process = process.clone();
         move || {
-            let mut watch = Watch { process, reserve, looks: 0, was_short: false };
+            let mut watch = MemoryWatch { process, reserve, looks: 0, was_short: false };
             loop {
                 std::thread::sleep(LOOK);
                 watch.look(messages);
@@ -120,7 +120,7 @@ pub(crate) fn watch(process: &Arc<Process>, messages: Messages) -> Result<(), St
 }
 
 /// The state between two looks.
-struct Watch {
+struct MemoryWatch {
     process: Arc<Process>,
     reserve: usize,
     /// Since listeners last accepted less, or more again.
@@ -128,8 +128,8 @@ struct Watch {
     was_short: bool,
 }
 
-impl Watch {
-    fn look(&mut self, messages: Messages) {
+impl MemoryWatch {
+    fn look(&mut self, messages: MessageFormat) {
         let accepted = &self.process.accepted_in_shortage;
         if memory::is_short() {
             if !std::mem::replace(&mut self.was_short, true) {

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use plan::said::{Line, Section};
+use plan::said::{SourceLine, SourceSection};
 use plan::{Plan, Proxy};
 use sample::pattern::{List, PatternSets};
 use state::proxy::Admission;
@@ -79,7 +79,7 @@ fn file_of(beside: &Path, number: u32) -> std::path::PathBuf {
     name.into()
 }
 
-fn write_section(section: &Section, plan: &Plan, text: &mut String) {
+fn write_section(section: &SourceSection, plan: &Plan, text: &mut String) {
     text.push_str(&section.title());
     if !section.from.is_empty() {
         let _ = write!(text, " from {}", section.from);
@@ -138,7 +138,7 @@ fn find<'a>(servers: &'a [Arc<Server>], name: &str) -> Option<&'a Arc<Server>> {
 }
 
 /// A server's line as it would be now; none where it was removed.
-fn write_server(line: &Line, proxy: &Proxy, text: &mut String) {
+fn write_server(line: &SourceLine, proxy: &Proxy, text: &mut String) {
     let words = words(&line.text);
     let servers = proxy.state.servers.load();
     match words.get(1).map(|name| find(&servers, name)) {
@@ -149,7 +149,7 @@ fn write_server(line: &Line, proxy: &Proxy, text: &mut String) {
 }
 
 /// The servers of a template: as one line where nothing was done to any, else a line each.
-fn write_template(line: &Line, proxy: &Proxy, text: &mut String) {
+fn write_template(line: &SourceLine, proxy: &Proxy, text: &mut String) {
     let words = words(&line.text);
     let (Some(prefix), Some(range)) = (words.get(1), words.get(2)) else { return };
     let (low, high) = range.split_once('-').unwrap_or(("1", range));

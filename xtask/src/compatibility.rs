@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use base::support::Support;
-use config::keyword::{Apply, Keyword, Where};
+use config::draft::row::Where;
+use config::keyword::{Apply, Keyword};
 
 use crate::shown::{Place, Shown};
 
@@ -207,7 +208,7 @@ fn bare(name: &str) -> &str {
     name.split('(').next().unwrap_or(name)
 }
 
-fn in_set(row: &rules::Row, place: &str) -> bool {
+fn in_set(row: &rules::ActionRow, place: &str) -> bool {
     let place = match place {
         "tcp-request" => "tcp-request content",
         "tcp-response" => "tcp-response content",

@@ -1,8 +1,9 @@
 //! Chores of the repository: generated documents, and rules that the compiler does not check.
 //!
-//! `cargo run -p xtask -- imports` checks which crate and which module imports which, and where
-//! `unsafe` stands; `… fields` that every field of the plan is read; `… untested` lists keywords
-//! that work and that no test from outside uses.
+//! `cargo run -p xtask -- imports` checks the imports between crates and between modules, and the
+//! places of `unsafe`; `… fields` that every field of the plan is read; `… dependencies` the rules of
+//! `deny.toml`; `… untested` lists keywords that work and that no test from outside uses. The tests
+//! of this crate make the same checks: `make lint` runs them.
 //!
 //! `cargo run -p xtask -- docs` writes `docs/keywords.md` from the keyword tables, and
 //! `docs/compatibility.md` from the tables, a list of all keywords of HAProxy (`docs/surface.tsv`:
@@ -11,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod compatibility;
+mod dependencies;
 mod fields;
 mod imports;
 mod modules;
@@ -31,9 +33,10 @@ fn main() -> ExitCode {
     let outcome = match words.first().map(String::as_str) {
         Some("imports") => imports(&root),
         Some("fields") => fields::unread(&root).and_then(|found| none(&found)),
+        Some("dependencies") => dependencies::breaches(&root).and_then(|found| none(&found)),
         Some("docs") => docs(&root),
         Some("untested") => untested(&root),
-        _ => Err("usage: xtask imports | fields | docs | untested".to_owned()),
+        _ => Err("usage: xtask imports | fields | dependencies | docs | untested".to_owned()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use base::support::Support;
-use config::keyword::{Apply, Keyword, Where};
+use config::draft::row::Where;
+use config::keyword::{Apply, Keyword};
 
 /// The whole page.
 pub(crate) fn page() -> String {

@@ -40,15 +40,14 @@ pub(crate) struct Shown {
     by_word: HashMap<String, Vec<usize>>,
 }
 
-/// The files of a folder and of those in it that are a test by themselves, with tables in files of their
-/// own.
+/// The files of a folder, and of the folders in it that are a test or a module.
 fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_file() {
             all.push(path);
-        } else if path.join("main.rs").is_file() {
+        } else if ["main.rs", "mod.rs"].iter().any(|root| path.join(root).is_file()) {
             all.extend(files(&path)?);
         }
     }

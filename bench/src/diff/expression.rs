@@ -3,7 +3,7 @@
 
 use fastrand::Rng;
 
-use crate::request::{HEADERS, VALUES, pick};
+use crate::diff::request::{HEADERS, VALUES, pick};
 
 /// What a fetch or converter gives, or takes.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //! where Weir departs on purpose. Each is as narrow as what is known of it: the call at which the
 //! results begin to differ, and what that call got.
 
-use crate::expression::{ARITHMETIC, Case, Culprit};
+use crate::diff::expression::{ARITHMETIC, Case, Culprit};
 
 /// A reason for different results.
 struct Known {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::expression::Case;
+use crate::diff::expression::Case;
 
 /// How long a program may take to listen, or to answer.
 const PATIENCE: Duration = Duration::from_secs(20);

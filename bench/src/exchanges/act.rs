@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, SockRef, Socket, Type};
 
-use crate::case::{Answer, Case, Server, Step, When};
-use crate::message::{self, Direction, Stream};
+use crate::exchanges::case::{Answer, Case, Server, Step, When};
+use crate::exchanges::message::{self, Direction, Stream};
 
 /// How long anybody waits for anything.
 const PATIENCE: Duration = Duration::from_millis(3500);

@@ -1,5 +1,5 @@
 //! One exchange to compare: lines of a configuration, what clients do and what servers do. Made by
-//! [`crate::random`], cut down by [`crate::reduce`], carried out by [`crate::act`].
+//! [`crate::exchanges::random`], cut down by [`crate::exchanges::reduce`], carried out by [`crate::exchanges::act`].
 
 use std::fmt;
 

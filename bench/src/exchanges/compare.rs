@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::case::{Case, Step};
-use crate::proxy::{FIELDS, Outcome, TIMES, TOLERANCE};
+use crate::exchanges::case::{Case, Step};
+use crate::exchanges::proxy::{FIELDS, Outcome, TIMES, TOLERANCE};
 
 /// A difference: where it shows, and what each of the two has there.
 #[derive(Clone, Debug, PartialEq, Eq)]

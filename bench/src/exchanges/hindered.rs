@@ -3,8 +3,8 @@
 
 use fastrand::Rng;
 
-use crate::case::{Answer, Case, Step, When};
-use crate::random::{pick, seldom};
+use crate::exchanges::case::{Answer, Case, Step, When};
+use crate::exchanges::random::{pick, seldom};
 
 /// More than the kernel keeps for one connection.
 const LARGE: usize = 12 << 20;

@@ -1,10 +1,10 @@
 //! Differences that are meant, with the sentence of `docs/differences-explained.md`. Each is as narrow as
 //! what is known of it.
 
-use crate::case::{Case, Step};
-use crate::compare::Difference;
-use crate::hindered;
-use crate::message::{self, Direction};
+use crate::exchanges::case::{Case, Step};
+use crate::exchanges::compare::Difference;
+use crate::exchanges::hindered;
+use crate::exchanges::message::{self, Direction};
 
 /// A reason for something to differ.
 struct Known {
@@ -352,7 +352,7 @@ const KNOWN: &[Known] = &[
     Known {
         why: "a server's connection that just closes is still used by HAProxy now and then",
         is_so: |case, one| {
-            let closes = |server: &crate::case::Server| {
+            let closes = |server: &crate::exchanges::case::Server| {
                 server.answers.iter().flat_map(|answer| &answer.steps).any(|step| *step == Step::Close)
             };
             is_counter(one, &[" reuse"]) && case.servers.iter().any(closes)

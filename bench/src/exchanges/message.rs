@@ -1,8 +1,8 @@
 //! Streams of HTTP/1 messages as they arrived, taken apart so that two of them can be compared:
 //! fields with names in lower case, bodies without their coding, and what was no message as it is.
-//! Used for both sides by [`crate::act`].
+//! Used for both sides by [`crate::exchanges::act`].
 
-use crate::case::quoted;
+use crate::exchanges::case::quoted;
 
 /// Which way a stream goes.
 #[derive(Clone, Copy)]

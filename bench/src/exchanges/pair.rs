@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::case::Case;
-use crate::compare::{self, Difference};
-use crate::proxy::{Program, Said};
-use crate::reduce;
+use crate::exchanges::case::Case;
+use crate::exchanges::compare::{self, Difference};
+use crate::exchanges::proxy::{Program, Said};
+use crate::exchanges::reduce;
 
 /// How many cases stand beside each other when one is cut down, where most of the time is waiting.
 const MANY: usize = 120;

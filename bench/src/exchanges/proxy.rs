@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::act::{self, Listening, Received};
-use crate::case::Case;
+use crate::exchanges::act::{self, Listening, Received};
+use crate::exchanges::case::Case;
 
 /// How long a program may take to listen, or to come to an end with its streams.
 const PATIENCE: Duration = Duration::from_secs(20);

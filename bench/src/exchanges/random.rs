@@ -1,10 +1,10 @@
 //! Random cases: rules, options and timeouts that go together, with traffic from
-//! [`crate::traffic`]. The same seed and number give the same case.
+//! [`crate::exchanges::traffic`]. The same seed and number give the same case.
 
 use fastrand::Rng;
 
-use crate::case::{Case, Server};
-use crate::{hindered, streams, traffic};
+use crate::exchanges::case::{Case, Server};
+use crate::exchanges::{hindered, streams, traffic};
 
 /// One of the words.
 pub(crate) fn pick<'w>(random: &mut Rng, words: &[&'w str]) -> &'w str {

@@ -1,8 +1,8 @@
 //! Makes a case that differs smaller, as long as it still differs in the same place: without a
 //! line, a step, a server's answer, a client.
 
-use crate::case::{Case, Step};
-use crate::compare::Difference;
+use crate::exchanges::case::{Case, Step};
+use crate::exchanges::compare::Difference;
 
 /// The case without each one of its parts, those without large parts first.
 pub(crate) fn smaller(case: &Case) -> Vec<Case> {

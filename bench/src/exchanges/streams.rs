@@ -2,11 +2,11 @@
 
 use fastrand::Rng;
 
-use crate::case::{Case, Server};
-use crate::random::{in_order, pick, seldom};
-use crate::{hindered, traffic};
+use crate::exchanges::case::{Case, Server};
+use crate::exchanges::random::{in_order, pick, seldom};
+use crate::exchanges::{hindered, traffic};
 
-/// The fields of [`crate::proxy`]'s format that streams of TCP have.
+/// The fields of [`crate::exchanges::proxy`]'s format that TCP streams have.
 const LOG_FORMAT: &str = "%f|0/%Tw/%Tc/0/%Tt|%b|%s|-|%ts|%rc|%sq/%bq|-|-|-|-|tcp";
 
 fn content_rule(random: &mut Rng) -> String {

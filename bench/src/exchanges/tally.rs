@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use crate::case::Case;
-use crate::compare::Difference;
-use crate::known;
+use crate::exchanges::case::Case;
+use crate::exchanges::compare::Difference;
+use crate::exchanges::known;
 
 #[derive(Default)]
 pub(crate) struct Tally {

@@ -3,8 +3,8 @@
 
 use fastrand::Rng;
 
-use crate::case::{Answer, Step, When};
-use crate::random::{pick, seldom};
+use crate::exchanges::case::{Answer, Step, When};
+use crate::exchanges::random::{pick, seldom};
 
 /// Pauses are long enough to tell apart from what a busy machine takes. Those of clients are
 /// multiples of 150 ms; those of servers, one or two of them in a row, and the timeouts (375 ms,

@@ -5,8 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use crate::load::{Clients, Origin};
-use crate::subject::{Outcome, Program, Subject, shown};
+use crate::trials::load::{Clients, Origin};
+use crate::trials::subject::{Outcome, Program, Subject, shown};
 
 fn configuration(origin: &Origin) -> String {
     format!(

@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use weir_bench::floods::Flood;
 
-use crate::load::Origin;
-use crate::pressure::{configuration, serves};
-use crate::subject::{Outcome, Program, Subject, shown};
+use crate::trials::load::Origin;
+use crate::trials::pressure::{configuration, serves};
+use crate::trials::subject::{Outcome, Program, Subject, shown};
 
 /// Connections of one flood at most.
 const CONNECTIONS: usize = 400;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::subject::{Outcome, shown};
+use crate::trials::subject::{Outcome, shown};
 
 /// How long a client waits for an answer.
 const ANSWER: Duration = Duration::from_secs(10);

@@ -6,8 +6,8 @@ use std::net::TcpStream;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::load::{Clients, Origin, read_answer};
-use crate::subject::{Outcome, Program, Subject, eventually, shown};
+use crate::trials::load::{Clients, Origin, read_answer};
+use crate::trials::subject::{Outcome, Program, Subject, eventually, shown};
 
 fn configuration(origin: &Origin) -> String {
     format!(

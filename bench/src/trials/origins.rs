@@ -4,8 +4,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use crate::load::{Clients, Origin};
-use crate::subject::{Outcome, Program, Subject};
+use crate::trials::load::{Clients, Origin};
+use crate::trials::subject::{Outcome, Program, Subject};
 
 pub(crate) const REUSES: &[&str] = &["never", "safe", "aggressive", "always"];
 

@@ -4,8 +4,8 @@ use std::io::{BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::load::{Origin, read_answer};
-use crate::subject::{Outcome, Program, Subject, shown};
+use crate::trials::load::{Origin, read_answer};
+use crate::trials::subject::{Outcome, Program, Subject, shown};
 
 /// How long one of these may take.
 const LIMIT: Duration = Duration::from_secs(30);

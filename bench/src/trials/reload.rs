@@ -4,8 +4,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use crate::load::{Clients, Origin};
-use crate::subject::{Outcome, Program, Subject, eventually, signal};
+use crate::trials::load::{Clients, Origin};
+use crate::trials::subject::{Outcome, Program, Subject, eventually, signal};
 
 /// The ways to reload.
 #[derive(Clone, Copy, Debug)]

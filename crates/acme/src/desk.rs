@@ -6,41 +6,41 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use client::Settings;
+use client::ClientSettings;
 use plan::Plan;
-use plan::acme::Order;
-use runtime::trace::{self, Keys, Level, Source};
+use plan::acme::AcmeOrder;
+use runtime::trace::{self, Keys, TraceLevel, TraceSource};
 use state::Process;
-use tls::x509::Facts;
+use tls::x509::CertificateFields;
 use tokio::sync::Semaphore;
 
 use crate::jws::AccountKey;
 use crate::schedule;
 
 /// Takes a line for the logs of the process, with its syslog level.
-pub type Tell = Rc<dyn Fn(u8, &str)>;
+pub type LogFn = Rc<dyn Fn(u8, &str)>;
 
 /// How many requests are on their way at a time.
 const REQUESTS: usize = 4;
 
 /// What ordering needs.
-pub(crate) struct Desk {
+pub(crate) struct OrderContext {
     /// What is ordered, and where certificates go.
     pub(crate) plan: Arc<Plan>,
     /// The process, which orders nothing once it is stopping.
     pub(crate) process: Arc<Process>,
     /// How requests are made.
-    pub(crate) settings: Settings,
+    pub(crate) settings: ClientSettings,
     /// Who is told what came of it.
-    tell: Tell,
+    tell: LogFn,
     /// Turns to send a request.
     pub(crate) requests: Semaphore,
     /// Keys of accounts by their files.
     accounts: RefCell<HashMap<PathBuf, Rc<AccountKey>>>,
 }
 
-impl Desk {
-    pub(crate) fn new(plan: Arc<Plan>, process: Arc<Process>, settings: Settings, tell: Tell) -> Self {
+impl OrderContext {
+    pub(crate) fn new(plan: Arc<Plan>, process: Arc<Process>, settings: ClientSettings, tell: LogFn) -> Self {
         Self {
             plan,
             process,
@@ -53,15 +53,15 @@ impl Desk {
 
     /// Tells the logs.
     #[track_caller]
-    pub(crate) fn say(&self, order: &Order, level: u8, text: &str) {
-        if trace::is_on(Source::Acme) {
+    pub(crate) fn say(&self, order: &AcmeOrder, level: u8, text: &str) {
+        if trace::is_on(TraceSource::Acme) {
             let own = std::ptr::from_ref(order) as u64;
             let keys = Keys { own, ..Keys::default() };
             let (events, matters) = match level {
-                0..=3 => (trace::acme::TASK, Level::Error),
-                _ => (trace::acme::TASK, Level::User),
+                0..=3 => (trace::acme::TASK, TraceLevel::Error),
+                _ => (trace::acme::TASK, TraceLevel::User),
             };
-            trace::report(Source::Acme, events, matters, &keys, text, &|_, out| {
+            trace::report(TraceSource::Acme, events, matters, &keys, text, &|_, out| {
                 out.push_str("certificate=");
                 out.push_str(&order.certificate);
             });
@@ -78,17 +78,17 @@ impl Desk {
     }
 
     /// When the certificate is to be renewed; `None` where nobody does that.
-    pub(crate) fn due(&self, order: &Order) -> Option<i64> {
+    pub(crate) fn due(&self, order: &AcmeOrder) -> Option<i64> {
         if self.plan.global.no_acme_scheduler {
             return None;
         }
         let current = self.plan.tls.certificate(&order.certificate)?;
-        let facts = Facts::parse(current.chain.first()?).ok()?;
+        let facts = CertificateFields::parse(current.chain.first()?).ok()?;
         Some(schedule::due(facts.validity()))
     }
 
     /// The account's key, read once.
-    pub(crate) fn account(&self, order: &Order) -> Result<Rc<AccountKey>, String> {
+    pub(crate) fn account(&self, order: &AcmeOrder) -> Result<Rc<AccountKey>, String> {
         let own = &order.section.account_key;
         if let Some(known) = self.accounts.borrow().get(&own.file) {
             return Ok(known.clone());

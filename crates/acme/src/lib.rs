@@ -19,6 +19,6 @@ mod schedule;
 mod task;
 pub mod trial;
 
-pub use desk::Tell;
+pub use desk::LogFn;
 pub use save::{complete_pairs, keep_account_keys, try_files};
 pub use task::start;

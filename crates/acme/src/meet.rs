@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base::clock::now_ms;
-use plan::acme::{Challenge, Order};
+use plan::acme::{AcmeOrder, Challenge};
 use runtime::timer;
 use tls::challenges::{Challenges, name_of};
 use tokio::task::spawn_blocking;
 
-use crate::desk::Desk;
+use crate::desk::OrderContext;
 use crate::engine::ToMeet;
 use crate::jws::{AccountKey, base64url};
 use crate::{dns, event};
@@ -24,12 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 /// What answers challenges until it is dropped.
 #[derive(Default)]
-pub(crate) struct Met {
+pub(crate) struct ChallengeGuard {
     tokens: Vec<(Arc<sample::pattern::List>, String)>,
     names: Vec<(Arc<Challenges>, String)>,
 }
 
-impl Drop for Met {
+impl Drop for ChallengeGuard {
     fn drop(&mut self) {
         for (map, token) in &self.tokens {
             map.remove(token.as_bytes());
@@ -45,13 +45,13 @@ impl Drop for Met {
 /// # Errors
 /// They cannot be.
 pub(crate) async fn meet(
-    desk: &Rc<Desk>,
-    order: &Order,
+    desk: &Rc<OrderContext>,
+    order: &AcmeOrder,
     key: &AccountKey,
     account: &str,
     all: &[ToMeet],
-) -> Result<Met, String> {
-    let mut met = Met::default();
+) -> Result<ChallengeGuard, String> {
+    let mut met = ChallengeGuard::default();
     match order.section.challenge {
         Challenge::Http => {
             for (map, one) in order.section.map.iter().flat_map(|map| all.iter().map(move |one| (map, one))) {
@@ -96,8 +96,8 @@ fn record(challenge: Challenge, one: &ToMeet, account: &str) -> (String, String)
 
 /// Asks for records, and waits for what the section says.
 async fn by_dns(
-    desk: &Rc<Desk>,
-    order: &Order,
+    desk: &Rc<OrderContext>,
+    order: &AcmeOrder,
     key: &AccountKey,
     account: &str,
     all: &[ToMeet],
@@ -151,7 +151,7 @@ async fn by_dns(
 }
 
 /// Whether name servers have all the records; of those that stay, any that name is enough.
-async fn are_there(desk: &Rc<Desk>, records: &[(String, String)], stays: bool) -> bool {
+async fn are_there(desk: &Rc<OrderContext>, records: &[(String, String)], stays: bool) -> bool {
     let sections = &desk.plan.resolvers;
     let Some(section) = sections.iter().find(|section| *section.state.name == *"default") else {
         return false;

@@ -11,7 +11,7 @@ use crate::task::pause_of;
 
 /// An answer of the authority.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Received {
+pub struct AuthorityAnswer {
     /// The status code.
     pub status: u16,
     /// `Replay-Nonce`.
@@ -40,7 +40,7 @@ pub struct Ordered {
 ///
 /// # Errors
 /// No key can be made.
-pub fn order(answers: &[Received]) -> Result<Ordered, String> {
+pub fn order(answers: &[AuthorityAnswer]) -> Result<Ordered, String> {
     let wanted = Wanted {
         directory: "https://ca.test/dir".into(),
         contact: Some("me@a.test".into()),
@@ -85,7 +85,7 @@ fn account_key() -> Result<Rc<AccountKey>, String> {
     KEY.with(Clone::clone)
 }
 
-fn answer(received: &Received) -> Answer {
-    let Received { status, nonce, location, retry_after, body } = received.clone();
+fn answer(received: &AuthorityAnswer) -> Answer {
+    let AuthorityAnswer { status, nonce, location, retry_after, body } = received.clone();
     Answer { status, nonce, location, retry_after: retry_after.as_deref().and_then(pause_of), body }
 }

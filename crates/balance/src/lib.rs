@@ -29,6 +29,6 @@ pub use hedge::Hedge;
 pub use outliers::Outliers;
 pub use picker::{Picker, Wish};
 pub use settings::{
-    Algorithm, HashFunction, HashKey, HashKind, HashType, PreserveAffinity, Settings, UriPart,
+    Algorithm, BalanceSettings, HashFunction, HashKey, HashKind, HashType, PreserveAffinity, UriPart,
 };
 pub use table::Member;

@@ -1,8 +1,7 @@
 //! Where a server's points on the ring are taken from (`hash-key`).
 //!
-//! That the points lie where HAProxy has them is what `tests/tests/balancing.rs` shows, beside a
-//! HAProxy that knows the keyword. The numbers here were written down when it did, for machines
-//! whose HAProxy is older.
+//! `tests/tests/servers/balancing.rs` compares the points with those of a HAProxy that knows the
+//! keyword. The numbers here were recorded then, for machines with an older HAProxy.
 
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 

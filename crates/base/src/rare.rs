@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// What kind of event it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum EventKind {
     /// A fault of the program.
     Bug,
     /// What should not happen, and was dealt with.
@@ -21,7 +21,7 @@ pub enum Kind {
     Glitch,
 }
 
-impl Kind {
+impl EventKind {
     /// The word that shows it, which in lower case chooses it.
     pub fn name(self) -> &'static str {
         match self {
@@ -44,7 +44,7 @@ pub fn switch(on: bool) {
 /// One place in the code.
 #[derive(Debug)]
 pub struct Rare {
-    kind: Kind,
+    kind: EventKind,
     file: &'static str,
     line: u32,
     function: &'static str,
@@ -56,14 +56,14 @@ pub struct Rare {
 #[macro_export]
 macro_rules! rare {
     ($kind:ident, $function:expr, $text:expr) => {
-        $crate::rare::Rare::new($crate::rare::Kind::$kind, (file!(), line!()), $function, $text)
+        $crate::rare::Rare::new($crate::rare::EventKind::$kind, (file!(), line!()), $function, $text)
     };
 }
 
 impl Rare {
     /// Made by [`rare!`](crate::rare!), which knows the place.
     pub const fn new(
-        kind: Kind,
+        kind: EventKind,
         (file, line): (&'static str, u32),
         function: &'static str,
         text: &'static str,
@@ -74,13 +74,13 @@ impl Rare {
     /// Counts one event.
     #[cold]
     pub fn note(&self) {
-        if self.kind != Kind::Count || COUNTS.load(Relaxed) {
+        if self.kind != EventKind::Count || COUNTS.load(Relaxed) {
             self.count.fetch_add(1, Relaxed);
         }
     }
 
     /// Its kind.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> EventKind {
         self.kind
     }
 

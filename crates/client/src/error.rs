@@ -4,7 +4,7 @@ use std::fmt;
 
 /// What failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum ErrorKind {
     /// The host's name has no address, or names are not resolved.
     Name,
     /// No connection was made.
@@ -27,13 +27,13 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     /// What failed.
-    pub kind: Kind,
+    pub kind: ErrorKind,
     /// Why, in a few words; may be empty.
     pub cause: String,
 }
 
 impl Error {
-    pub(crate) fn new(kind: Kind, cause: impl fmt::Display) -> Self {
+    pub(crate) fn new(kind: ErrorKind, cause: impl fmt::Display) -> Self {
         Self { kind, cause: cause.to_string() }
     }
 }
@@ -41,14 +41,14 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
-            Kind::Name => "the host's name cannot be resolved",
-            Kind::Connect => "no connection",
-            Kind::Tls => "TLS failed",
-            Kind::Timeout => "timed out",
-            Kind::Broken => "the connection ended before the response did",
-            Kind::Protocol => "the response is malformed",
-            Kind::TooLarge => "the response is too large",
-            Kind::Request => "the request cannot be sent",
+            ErrorKind::Name => "the host's name cannot be resolved",
+            ErrorKind::Connect => "no connection",
+            ErrorKind::Tls => "TLS failed",
+            ErrorKind::Timeout => "timed out",
+            ErrorKind::Broken => "the connection ended before the response did",
+            ErrorKind::Protocol => "the response is malformed",
+            ErrorKind::TooLarge => "the response is too large",
+            ErrorKind::Request => "the request cannot be sent",
         })?;
         if self.cause.is_empty() { Ok(()) } else { write!(f, ": {}", self.cause) }
     }

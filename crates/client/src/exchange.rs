@@ -9,11 +9,11 @@ use net::{Dial, Stream, Target};
 use runtime::timer;
 use tls::Keep;
 
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 use crate::message::{Request, Response};
-use crate::read::Reader;
-use crate::settings::Settings;
-use crate::url::{Host, Url};
+use crate::read::ResponseReader;
+use crate::settings::ClientSettings;
+use crate::url::{Url, UrlHost};
 
 /// How long to wait after a refused connection before the next try, as a backend with `retries`
 /// does; less where connecting may not take as long.
@@ -27,20 +27,20 @@ const PAUSE: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// Why there is no response, of the last try. A response is none of these whatever its status.
-pub async fn send(settings: &Settings, request: &Request) -> Result<Response, Error> {
-    let overdue = Error::new(Kind::Timeout, "the time for the whole request is over");
+pub async fn send(settings: &ClientSettings, request: &Request) -> Result<Response, Error> {
+    let overdue = Error::new(ErrorKind::Timeout, "the time for the whole request is over");
     timer::timeout(settings.total_timeout, tries(settings, request)).await.unwrap_or(Err(overdue))
 }
 
-async fn tries(settings: &Settings, request: &Request) -> Result<Response, Error> {
+async fn tries(settings: &ClientSettings, request: &Request) -> Result<Response, Error> {
     let proxy = settings.proxy.filter(|_| !request.url.is_tls);
     let bytes = request.write(proxy.is_some())?;
     let method = http::Method::from_bytes(request.method.as_bytes());
     let address = match (&settings.connect_to, proxy, &request.url.host) {
         (Some(target), ..) => target.clone(),
         (None, Some(address), _) => Target::Ip(address),
-        (None, None, Host::Ip(address)) => Target::Ip(SocketAddr::new(*address, request.url.port)),
-        (None, None, Host::Name(name)) => {
+        (None, None, UrlHost::Ip(address)) => Target::Ip(SocketAddr::new(*address, request.url.port)),
+        (None, None, UrlHost::Name(name)) => {
             Target::Ip(SocketAddr::new(settings.names.address(name).await?, request.url.port))
         }
     };
@@ -50,12 +50,12 @@ async fn tries(settings: &Settings, request: &Request) -> Result<Response, Error
             Ok(mut stream) => match exchange(settings, method, &bytes, &mut stream).await {
                 Ok(response) => return Ok(response),
                 Err((error, heard)) => {
-                    let silent = !heard && matches!(error.kind, Kind::Broken);
+                    let silent = !heard && matches!(error.kind, ErrorKind::Broken);
                     (error, silent && method.is_idempotent())
                 }
             },
             Err(error) => {
-                let goes_again = matches!(error.kind, Kind::Connect | Kind::Timeout);
+                let goes_again = matches!(error.kind, ErrorKind::Connect | ErrorKind::Timeout);
                 if goes_again && left > 0 {
                     timer::sleep(PAUSE.min(settings.connect_timeout)).await;
                 }
@@ -69,38 +69,39 @@ async fn tries(settings: &Settings, request: &Request) -> Result<Response, Error
     }
 }
 
-async fn connect(settings: &Settings, url: &Url, target: &Target) -> Result<Stream, Error> {
+async fn connect(settings: &ClientSettings, url: &Url, target: &Target) -> Result<Stream, Error> {
     let shown = || match target {
         Target::Ip(address) => address.to_string(),
         other => format!("{other:?}"),
     };
     let connected = timer::timeout(settings.connect_timeout, async {
         let made = Dial::default().connect(target).await;
-        let mut stream = made.map_err(|error| Error::new(Kind::Connect, format!("{}: {error}", shown())))?;
+        let mut stream =
+            made.map_err(|error| Error::new(ErrorKind::Connect, format!("{}: {error}", shown())))?;
         if url.is_tls {
             handshake(settings, url, &mut stream).await?;
         }
         Ok(stream)
     });
-    let overdue = || Error::new(Kind::Timeout, format!("no connection to {} in time", shown()));
+    let overdue = || Error::new(ErrorKind::Timeout, format!("no connection to {} in time", shown()));
     connected.await.unwrap_or_else(|_| Err(overdue()))
 }
 
-async fn handshake(settings: &Settings, url: &Url, stream: &mut Stream) -> Result<(), Error> {
-    let failed = |cause: &dyn std::fmt::Display| Error::new(Kind::Tls, cause);
+async fn handshake(settings: &ClientSettings, url: &Url, stream: &mut Stream) -> Result<(), Error> {
+    let failed = |cause: &dyn std::fmt::Display| Error::new(ErrorKind::Tls, cause);
     let Some(secure) = &settings.secure else {
         return Err(failed(&"there is nobody to trust, so https is not asked"));
     };
     let name = match &url.host {
-        Host::Name(name) => Some(&**name),
-        Host::Ip(_) => None,
+        UrlHost::Name(name) => Some(&**name),
+        UrlHost::Ip(_) => None,
     };
     stream.connect_tls(&secure.connector, name, Keep::default()).map_err(|error| failed(&error))?;
     poll_fn(|context| stream.poll_handshake(context)).await.map_err(|error| failed(&error))?;
     // The chain was judged, but a name only where one was sent.
-    if let (true, Host::Ip(address)) = (secure.verifies, &url.host) {
+    if let (true, UrlHost::Ip(address)) = (secure.verifies, &url.host) {
         let own = stream.tls().and_then(|tls| tls.details().peer.first().cloned());
-        let facts = own.as_deref().and_then(|own| tls::x509::Facts::parse(own).ok());
+        let facts = own.as_deref().and_then(|own| tls::x509::CertificateFields::parse(own).ok());
         if !facts.is_some_and(|facts| facts.has_address(*address)) {
             return Err(failed(&format!("the server's certificate is not for {address}")));
         }
@@ -110,7 +111,7 @@ async fn handshake(settings: &Settings, url: &Url, stream: &mut Stream) -> Resul
 
 /// Sends and receives on a connection. With an error: whether the server had said anything.
 async fn exchange(
-    settings: &Settings,
+    settings: &ClientSettings,
     method: http::Method,
     bytes: &[u8],
     stream: &mut Stream,
@@ -120,10 +121,12 @@ async fn exchange(
         Ok(Ok(())) => {}
         // It may have said why before it closed.
         Ok(Err(error)) if is_closed(&error) => {}
-        Ok(Err(error)) => return Err((Error::new(Kind::Broken, error), false)),
-        Err(_) => return Err((Error::new(Kind::Timeout, "the server does not take the request"), false)),
+        Ok(Err(error)) => return Err((Error::new(ErrorKind::Broken, error), false)),
+        Err(_) => {
+            return Err((Error::new(ErrorKind::Timeout, "the server does not take the request"), false));
+        }
     }
-    let mut reader = Reader::new(settings, stream);
+    let mut reader = ResponseReader::new(settings, stream);
     let read = reader.response(method).await;
     let heard = reader.heard();
     stream.close();

@@ -16,9 +16,9 @@ mod read;
 mod settings;
 mod url;
 
-pub use error::{Error, Kind};
+pub use error::{Error, ErrorKind};
 pub use exchange::send;
 pub use message::{Request, Response};
 pub use names::Names;
-pub use settings::{Secure, Settings};
-pub use url::{Host, Url, UrlError};
+pub use settings::{ClientSettings, Secure};
+pub use url::{Url, UrlError, UrlHost};

@@ -1,6 +1,6 @@
 //! A request and its response.
 
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 use crate::url::Url;
 
 /// A request. `Host`, `User-Agent`, `Accept` and `Connection` are added if the caller does not name
@@ -46,7 +46,7 @@ impl Request {
     /// # Errors
     /// A method, name or value that would be something else on the wire.
     pub(crate) fn write(&self, absolute: bool) -> Result<Vec<u8>, Error> {
-        let refused = |what: &str| Err(Error::new(Kind::Request, what));
+        let refused = |what: &str| Err(Error::new(ErrorKind::Request, what));
         if !http::is_token(self.method.as_bytes()) {
             return refused("the method is no token");
         }
@@ -166,7 +166,7 @@ mod tests {
             get("http://a.test").header("x: 1\r\ny", "2"),
             Request { method: "GET / HTTP/1.1\r\n".to_owned(), ..get("http://a.test") },
         ] {
-            assert_eq!(bad.write(false).map_err(|error| error.kind), Err(Kind::Request));
+            assert_eq!(bad.write(false).map_err(|error| error.kind), Err(ErrorKind::Request));
         }
     }
 

@@ -6,26 +6,26 @@ use std::sync::Arc;
 
 use base::address::Family;
 use resolvers::Sections;
-use state::resolvers::Section;
+use state::resolvers::ResolversSection;
 
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 
 /// Who is asked for addresses. The default is nobody: then URLs must have addresses.
 #[derive(Clone, Default)]
-pub struct Names(Option<Asked>);
+pub struct Names(Option<NameQuery>);
 
 #[derive(Clone)]
-struct Asked {
+struct NameQuery {
     sections: Sections,
-    section: Arc<Section>,
+    section: Arc<ResolversSection>,
     prefer: Option<Family>,
 }
 
 impl Names {
     /// Asks `section`, one of those of `sections`, for one family rather than the other if `prefer`
     /// says so (`httpclient.resolvers.prefer`).
-    pub fn new(sections: Sections, section: Arc<Section>, prefer: Option<Family>) -> Self {
-        Self(Some(Asked { sections, section, prefer }))
+    pub fn new(sections: Sections, section: Arc<ResolversSection>, prefer: Option<Family>) -> Self {
+        Self(Some(NameQuery { sections, section, prefer }))
     }
 
     /// The address of a name.
@@ -35,12 +35,15 @@ impl Names {
     pub async fn address(&self, name: &str) -> Result<IpAddr, Error> {
         let Some(asked) = &self.0 else {
             let cause = format!("`{name}` is no address, and no resolvers section is asked for names");
-            return Err(Error::new(Kind::Name, cause));
+            return Err(Error::new(ErrorKind::Name, cause));
         };
         let found = asked.sections.lookup(&asked.section, name, asked.prefer).await;
         found.ok_or_else(|| {
             let section = &asked.section.name;
-            Error::new(Kind::Name, format!("the resolvers section `{section}` found no address of `{name}`"))
+            Error::new(
+                ErrorKind::Name,
+                format!("the resolvers section `{section}` found no address of `{name}`"),
+            )
         })
     }
 }

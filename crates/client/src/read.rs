@@ -2,14 +2,14 @@
 
 use std::future::poll_fn;
 
-use http::{BodyLength, ChunkDecoder, ChunkEvent, Head, Method, ParseOptions, Status};
+use http::{BodyLength, ChunkDecoder, ChunkEvent, Head, Method, ParseOptions, ParseStatus};
 use net::Stream;
 use runtime::timer;
-use tls::Ended;
+use tls::PeerEnd;
 
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 use crate::message::Response;
-use crate::settings::Settings;
+use crate::settings::ClientSettings;
 
 /// How much is read at once.
 const PART: usize = 16 << 10;
@@ -17,16 +17,16 @@ const PART: usize = 16 << 10;
 /// The most interim responses before the one that counts.
 const INTERIM_MAX: usize = 16;
 
-pub(crate) struct Reader<'a> {
-    settings: &'a Settings,
+pub(crate) struct ResponseReader<'a> {
+    settings: &'a ClientSettings,
     stream: &'a mut Stream,
     /// Received and not used.
     bytes: Vec<u8>,
     heard: bool,
 }
 
-impl<'a> Reader<'a> {
-    pub(crate) fn new(settings: &'a Settings, stream: &'a mut Stream) -> Self {
+impl<'a> ResponseReader<'a> {
+    pub(crate) fn new(settings: &'a ClientSettings, stream: &'a mut Stream) -> Self {
         Self { settings, stream, bytes: Vec::new(), heard: false }
     }
 
@@ -50,8 +50,8 @@ impl<'a> Reader<'a> {
         self.heard |= n > 0;
         match read {
             Ok(Ok(n)) => Ok(n > 0),
-            Ok(Err(error)) => Err(Error::new(Kind::Broken, error)),
-            Err(_) => Err(Error::new(Kind::Timeout, "the server says nothing more")),
+            Ok(Err(error)) => Err(Error::new(ErrorKind::Broken, error)),
+            Err(_) => Err(Error::new(ErrorKind::Timeout, "the server says nothing more")),
         }
     }
 
@@ -59,7 +59,7 @@ impl<'a> Reader<'a> {
         for _ in 0..INTERIM_MAX {
             let head = self.head().await?;
             if head.status() == 101 {
-                return Err(Error::new(Kind::Protocol, "the server changes to another protocol"));
+                return Err(Error::new(ErrorKind::Protocol, "the server changes to another protocol"));
             }
             if head.status() < 200 {
                 continue;
@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
             };
             return Ok(response(&head, body));
         }
-        Err(Error::new(Kind::Protocol, "interim responses without end"))
+        Err(Error::new(ErrorKind::Protocol, "interim responses without end"))
     }
 
     async fn head(&mut self) -> Result<Head, Error> {
@@ -82,14 +82,17 @@ impl<'a> Reader<'a> {
         loop {
             let parsed = http::parse_response(&self.bytes, &mut head, &options);
             match parsed.map_err(|error| malformed(&error))? {
-                Status::Complete { len } => {
+                ParseStatus::Complete { len } => {
                     self.bytes.drain(..len);
                     return Ok(head);
                 }
-                Status::Partial if self.bytes.len() >= limit => {
-                    return Err(Error::new(Kind::TooLarge, format!("a head of more than {limit} bytes")));
+                ParseStatus::Partial if self.bytes.len() >= limit => {
+                    return Err(Error::new(
+                        ErrorKind::TooLarge,
+                        format!("a head of more than {limit} bytes"),
+                    ));
                 }
-                Status::Partial => {}
+                ParseStatus::Partial => {}
             }
             if !self.more(limit).await? {
                 return Err(self.cut());
@@ -98,11 +101,11 @@ impl<'a> Reader<'a> {
     }
 
     fn cut(&self) -> Error {
-        Error::new(Kind::Broken, if self.heard { "" } else { "the server said nothing" })
+        Error::new(ErrorKind::Broken, if self.heard { "" } else { "the server said nothing" })
     }
 
     fn too_large(&self) -> Error {
-        Error::new(Kind::TooLarge, format!("a body of more than {} bytes", self.settings.max_body))
+        Error::new(ErrorKind::TooLarge, format!("a body of more than {} bytes", self.settings.max_body))
     }
 
     async fn exactly(&mut self, length: u64) -> Result<Vec<u8>, Error> {
@@ -122,7 +125,10 @@ impl<'a> Reader<'a> {
         loop {
             let mut at = 0;
             loop {
-                match decoder.decode(&self.bytes, at).map_err(|error| Error::new(Kind::Protocol, error))? {
+                match decoder
+                    .decode(&self.bytes, at)
+                    .map_err(|error| Error::new(ErrorKind::Protocol, error))?
+                {
                     ChunkEvent::Data { range } => {
                         at = range.end;
                         body.extend_from_slice(&self.bytes[range]);
@@ -152,7 +158,7 @@ impl<'a> Reader<'a> {
             }
         }
         // Without its last word in TLS, anybody may have ended it (RFC 9112, 9.8).
-        if self.stream.tls().is_some_and(|tls| tls.ended() == Ended::Cut) {
+        if self.stream.tls().is_some_and(|tls| tls.ended() == PeerEnd::Cut) {
             return Err(self.cut());
         }
         Ok(std::mem::take(&mut self.bytes))
@@ -161,8 +167,8 @@ impl<'a> Reader<'a> {
 
 fn malformed(error: &http::ParseError) -> Error {
     let kind = match error.kind {
-        http::ErrorKind::HeadTooLarge | http::ErrorKind::TooManyFields => Kind::TooLarge,
-        _ => Kind::Protocol,
+        http::ErrorKind::HeadTooLarge | http::ErrorKind::TooManyFields => ErrorKind::TooLarge,
+        _ => ErrorKind::Protocol,
     };
     Error::new(kind, error)
 }

@@ -13,7 +13,7 @@ use crate::names::Names;
 /// What a caller sets. [`Settings::default`] has HAProxy's numbers, resolves no names and speaks no
 /// TLS.
 #[derive(Clone)]
-pub struct Settings {
+pub struct ClientSettings {
     /// For one connection with its TLS handshake (`httpclient.timeout.connect`).
     pub connect_timeout: Duration,
     /// From one sign of the server to the next.
@@ -46,7 +46,7 @@ pub struct Secure {
     pub verifies: bool,
 }
 
-impl Default for Settings {
+impl Default for ClientSettings {
     fn default() -> Self {
         Self {
             connect_timeout: Duration::from_secs(5),
@@ -63,7 +63,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl ClientSettings {
     /// What the plan says of such requests (`httpclient.…`); `sections` are its own.
     pub fn of(plan: &Plan, sections: &Sections) -> Self {
         let said = &plan.global.http_client;

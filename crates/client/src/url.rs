@@ -5,14 +5,14 @@ use std::net::{IpAddr, Ipv6Addr};
 
 /// Who is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Host {
+pub enum UrlHost {
     /// An address.
     Ip(IpAddr),
     /// A name, in lower case.
     Name(Box<str>),
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for UrlHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ip(IpAddr::V6(address)) => write!(f, "[{address}]"),
@@ -28,7 +28,7 @@ pub struct Url {
     /// Whether it is `https`.
     pub is_tls: bool,
     /// Who is asked.
-    pub host: Host,
+    pub host: UrlHost,
     /// Its port, said or not.
     pub port: u16,
     path: Box<str>,
@@ -100,7 +100,7 @@ fn default_port(is_tls: bool) -> u16 {
     if is_tls { 443 } else { 80 }
 }
 
-fn host_and_port(authority: &str) -> Result<(Host, Option<u16>), UrlError> {
+fn host_and_port(authority: &str) -> Result<(UrlHost, Option<u16>), UrlError> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
             let (address, behind) = rest.split_once(']').ok_or(UrlError("a '[' without its ']'"))?;
@@ -110,7 +110,7 @@ fn host_and_port(authority: &str) -> Result<(Host, Option<u16>), UrlError> {
             if port.is_none() && !behind.is_empty() {
                 return Err(UrlError("something behind ']' that is no port"));
             }
-            (Host::Ip(address.into()), port)
+            (UrlHost::Ip(address.into()), port)
         }
         None => {
             let (name, port) =
@@ -128,15 +128,15 @@ fn host_and_port(authority: &str) -> Result<(Host, Option<u16>), UrlError> {
     Ok((host, port))
 }
 
-fn host(name: &str) -> Result<Host, UrlError> {
+fn host(name: &str) -> Result<UrlHost, UrlError> {
     if let Ok(address) = name.parse() {
-        return Ok(Host::Ip(IpAddr::V4(address)));
+        return Ok(UrlHost::Ip(IpAddr::V4(address)));
     }
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     if name.is_empty() || name.len() > 253 || !name.bytes().all(fits) {
         return Err(UrlError("a host's name has letters, digits, '-', '_' and '.'"));
     }
-    Ok(Host::Name(name.to_ascii_lowercase().into()))
+    Ok(UrlHost::Name(name.to_ascii_lowercase().into()))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use client::{Error, Kind, Request, Response, Settings, Url, send};
+use client::{ClientSettings, Error, ErrorKind, Request, Response, Url, send};
 use runtime::timer;
 
 /// Runs as on a worker.
@@ -56,11 +56,11 @@ fn answering(bytes: impl Into<Vec<u8>>) -> u16 {
     port
 }
 
-fn settings() -> Settings {
-    Settings { retries: 0, max_head: 1024, max_body: 4096, ..Settings::default() }
+fn settings() -> ClientSettings {
+    ClientSettings { retries: 0, max_head: 1024, max_body: 4096, ..ClientSettings::default() }
 }
 
-fn get(method: &str, port: u16, settings: &Settings) -> Result<Response, Error> {
+fn get(method: &str, port: u16, settings: &ClientSettings) -> Result<Response, Error> {
     let url = Url::parse(&format!("http://127.0.0.1:{port}/x")).expect("it is a URL");
     run(send(settings, &Request::new(method, url)))
 }
@@ -96,21 +96,21 @@ fn what_is_said_of_a_response_is_all_there() {
 fn responses_that_are_none_are_errors_of_their_kind() {
     let long = |n: usize| "x".repeat(n);
     for (bytes, kind) in [
-        (String::new(), Kind::Broken),
-        ("HTTP/1.1 200 OK\r\nContent-Le".to_owned(), Kind::Broken),
-        ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell".to_owned(), Kind::Broken),
-        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n".to_owned(), Kind::Broken),
-        ("SSH-2.0-x\r\n\r\n".to_owned(), Kind::Protocol),
-        ("HTTP/1.1 101 Switching\r\n\r\n".to_owned(), Kind::Protocol),
-        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".to_owned(), Kind::Protocol),
-        ("HTTP/1.1 100 Continue\r\n\r\n".repeat(100), Kind::Protocol),
-        (format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", long(2000)), Kind::TooLarge),
-        ("HTTP/1.1 200 OK\r\nContent-Length: 4097\r\n\r\n".to_owned(), Kind::TooLarge),
-        ("HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n".to_owned(), Kind::Protocol),
-        (format!("HTTP/1.1 200 OK\r\n\r\n{}", long(5000)), Kind::TooLarge),
+        (String::new(), ErrorKind::Broken),
+        ("HTTP/1.1 200 OK\r\nContent-Le".to_owned(), ErrorKind::Broken),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell".to_owned(), ErrorKind::Broken),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n".to_owned(), ErrorKind::Broken),
+        ("SSH-2.0-x\r\n\r\n".to_owned(), ErrorKind::Protocol),
+        ("HTTP/1.1 101 Switching\r\n\r\n".to_owned(), ErrorKind::Protocol),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".to_owned(), ErrorKind::Protocol),
+        ("HTTP/1.1 100 Continue\r\n\r\n".repeat(100), ErrorKind::Protocol),
+        (format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", long(2000)), ErrorKind::TooLarge),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 4097\r\n\r\n".to_owned(), ErrorKind::TooLarge),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n".to_owned(), ErrorKind::Protocol),
+        (format!("HTTP/1.1 200 OK\r\n\r\n{}", long(5000)), ErrorKind::TooLarge),
         (
             format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1388\r\n{}", long(5000)),
-            Kind::TooLarge,
+            ErrorKind::TooLarge,
         ),
     ] {
         let error = get("GET", answering(bytes.clone()), &settings()).expect_err(&bytes);
@@ -122,17 +122,19 @@ fn responses_that_are_none_are_errors_of_their_kind() {
 fn who_never_answers_is_not_waited_for_longer_than_said() {
     let (port, _) = server(|stream, _| std::mem::forget(stream));
     for short in [
-        Settings { idle_timeout: Duration::from_millis(20), ..settings() },
-        Settings { total_timeout: Duration::from_millis(20), ..settings() },
+        ClientSettings { idle_timeout: Duration::from_millis(20), ..settings() },
+        ClientSettings { total_timeout: Duration::from_millis(20), ..settings() },
     ] {
         let error = get("GET", port, &short).expect_err("nobody answers");
-        assert_eq!(error.kind, Kind::Timeout);
+        assert_eq!(error.kind, ErrorKind::Timeout);
     }
     // A byte now and then keeps an exchange going, but not for ever.
     let (port, _) = server(|mut stream, _| {
         std::thread::spawn(move || while stream.write_all(b"H").is_ok() {});
     });
-    assert!(get("GET", port, &Settings { total_timeout: Duration::from_secs(5), ..settings() }).is_err());
+    assert!(
+        get("GET", port, &ClientSettings { total_timeout: Duration::from_secs(5), ..settings() }).is_err()
+    );
 }
 
 #[test]
@@ -145,12 +147,12 @@ fn a_server_that_closed_without_a_word_is_asked_again_where_that_does_no_harm() 
             }
         })
     };
-    let patient = Settings { retries: 3, ..settings() };
+    let patient = ClientSettings { retries: 3, ..settings() };
     let (port, count) = flaky();
     assert_eq!(get("GET", port, &patient).map(|response| response.status), Ok(200));
     assert_eq!(count.load(Relaxed), 2);
     let (port, count) = flaky();
-    assert_eq!(get("POST", port, &patient).map_err(|error| error.kind), Err(Kind::Broken));
+    assert_eq!(get("POST", port, &patient).map_err(|error| error.kind), Err(ErrorKind::Broken));
     assert_eq!(count.load(Relaxed), 1);
 }
 
@@ -160,9 +162,9 @@ fn a_refused_connection_is_tried_as_often_as_said() {
     let port = listener.local_addr().expect("a bound socket has an address").port();
     drop(listener);
     // The pause between tries is never longer than a connection may take.
-    let hasty = Settings { retries: 2, connect_timeout: Duration::from_millis(10), ..settings() };
+    let hasty = ClientSettings { retries: 2, connect_timeout: Duration::from_millis(10), ..settings() };
     let error = get("GET", port, &hasty).expect_err("nobody listens");
-    assert!(matches!(error.kind, Kind::Connect | Kind::Timeout), "{error}");
+    assert!(matches!(error.kind, ErrorKind::Connect | ErrorKind::Timeout), "{error}");
 }
 
 #[test]
@@ -171,7 +173,7 @@ fn names_and_tls_need_somebody_to_ask() {
         let request = Request::new("GET", Url::parse(url).expect("it is a URL"));
         run(send(&settings(), &request)).map_err(|error| error.kind)
     };
-    assert_eq!(ask("http://a.test/"), Err(Kind::Name));
+    assert_eq!(ask("http://a.test/"), Err(ErrorKind::Name));
     let port = answering("");
-    assert_eq!(ask(&format!("https://127.0.0.1:{port}/")), Err(Kind::Tls));
+    assert_eq!(ask(&format!("https://127.0.0.1:{port}/")), Err(ErrorKind::Tls));
 }

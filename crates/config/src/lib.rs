@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use diag::{Diagnostics, FileId, SourceMap};
 use plan::Plan;
 use sample::pattern::PatternSets;
-use syntax::{Environment, Facts};
+use syntax::{Environment, ProgramFacts};
 
 pub use draft::Draft;
 pub use draft::keyword;
@@ -34,7 +34,7 @@ pub use tls::openssl_version;
 #[derive(Debug, Clone, Default)]
 pub struct Boot {
     /// What conditions may ask about the program.
-    pub facts: Facts,
+    pub facts: ProgramFacts,
     /// The environment before the first line.
     pub environment: Environment,
     /// What the command line says.

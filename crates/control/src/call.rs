@@ -5,10 +5,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use state::ring::Reader;
+use state::ring::RingReader;
 
 use crate::anonymous::Anonymous;
-use crate::view::{Level, Runtime, SeverityOutput};
+use crate::view::{AccessLevel, Runtime, SeverityOutput};
 
 /// How serious a message is, with its number and word (`set severity-output`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Severity {
 }
 
 /// What a command answers.
-pub(crate) enum Reply {
+pub(crate) enum CommandReply {
     /// Nothing: it is done.
     Done,
     /// Output.
@@ -46,28 +46,28 @@ pub(crate) enum Reply {
     /// What is in a ring; with `true` also what comes, until the client says anything or goes.
     Follow(Follow, bool),
     /// An answer that must be waited for.
-    Later(Pin<Box<dyn Future<Output = Reply>>>),
+    Later(Pin<Box<dyn Future<Output = CommandReply>>>),
     /// Close the connection.
     Quit,
 }
 
 /// An error message.
-pub(crate) fn error(text: impl Into<String>) -> Reply {
-    Reply::Message(Severity::Error, text.into())
+pub(crate) fn error(text: impl Into<String>) -> CommandReply {
+    CommandReply::Message(Severity::Error, text.into())
 }
 
 /// A message that something is otherwise than was asked for, or changed.
-pub(crate) fn warning(text: impl Into<String>) -> Reply {
-    Reply::Message(Severity::Warning, text.into())
+pub(crate) fn warning(text: impl Into<String>) -> CommandReply {
+    CommandReply::Message(Severity::Warning, text.into())
 }
 
 /// A message of no importance: a result, or a success.
-pub(crate) fn info(text: impl Into<String>) -> Reply {
-    Reply::Message(Severity::Info, text.into())
+pub(crate) fn info(text: impl Into<String>) -> CommandReply {
+    CommandReply::Message(Severity::Info, text.into())
 }
 
 /// What a connection hears whose level is too low.
-pub(crate) fn denied() -> Reply {
+pub(crate) fn denied() -> CommandReply {
     error("Permission denied")
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Call<'a> {
     /// Words after the command's own.
     pub(crate) args: &'a [String],
     pub(crate) payload: Option<&'a str>,
-    pub(crate) settings: &'a mut Settings,
+    pub(crate) settings: &'a mut ConnectionSettings,
 }
 
 impl Call<'_> {
@@ -89,9 +89,9 @@ impl Call<'_> {
 
 /// What commands may change about their connection.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub(crate) struct ConnectionSettings {
     /// What is allowed.
-    pub(crate) level: Level,
+    pub(crate) level: AccessLevel,
     /// How severities are shown.
     pub(crate) severity: SeverityOutput,
     /// Whether the connection goes on after a line.
@@ -110,9 +110,9 @@ pub(crate) struct Settings {
     pub(crate) timeout: Duration,
 }
 
-impl Settings {
+impl ConnectionSettings {
     /// As a connection starts.
-    pub(crate) fn new(level: Level, severity: SeverityOutput, timeout: Duration) -> Self {
+    pub(crate) fn new(level: AccessLevel, severity: SeverityOutput, timeout: Duration) -> Self {
         Self {
             level,
             severity,
@@ -132,14 +132,14 @@ const BATCH: usize = 16 * 1024;
 
 /// Shows messages of a ring as they come.
 pub(crate) struct Follow {
-    reader: Reader,
+    reader: RingReader,
     /// What ends each message.
     end: u8,
 }
 
 impl Follow {
     /// Of what `reader` reads, with this end.
-    pub(crate) fn new(reader: Reader, end: u8) -> Self {
+    pub(crate) fn new(reader: RingReader, end: u8) -> Self {
         Self { reader, end }
     }
 

@@ -20,7 +20,7 @@ pub struct NewBackend<'a> {
 
 /// The response to a request of the process's own.
 #[derive(Debug, Clone)]
-pub struct Received {
+pub struct OwnResponse {
     /// Its status code.
     pub status: u16,
     /// The words behind it.
@@ -32,7 +32,7 @@ pub struct Received {
 }
 
 /// A response, or why there is none, once it is known.
-pub type Receiving = Pin<Box<dyn Future<Output = Result<Received, String>>>>;
+pub type Receiving = Pin<Box<dyn Future<Output = Result<OwnResponse, String>>>>;
 
 /// Makes and removes servers and backends: it knows the configuration and the data path.
 pub trait Keeper: Send + Sync {
@@ -76,7 +76,7 @@ pub trait Scripts: Send + Sync {
 
 /// How a difference is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Shown {
+pub enum DifferenceFormat {
     /// As text.
     #[default]
     Text,
@@ -92,13 +92,13 @@ pub trait Reloader: Send + Sync {
     ///
     /// # Errors
     /// What is wrong with them, or cannot change while the process runs: nothing has changed.
-    fn reload(&self, shown: Shown) -> Result<String, String>;
+    fn reload(&self, shown: DifferenceFormat) -> Result<String, String>;
     /// The same without using it: what would change. With `text`, a configuration of that text
     /// instead of the files.
     ///
     /// # Errors
     /// As above.
-    fn difference(&self, text: Option<&str>, shown: Shown) -> Result<String, String>;
+    fn difference(&self, text: Option<&str>, shown: DifferenceFormat) -> Result<String, String>;
     /// A configuration that holds what was done to the process.
     fn configuration(&self) -> String;
     /// Writes that to a file, whole or not at all.

@@ -29,9 +29,9 @@ pub mod stats_file;
 mod versions;
 pub mod view;
 
-pub use keeper::{Answered, Keeper, NewBackend, Received, Receiving, Reloader, Scripts, Shown};
+pub use keeper::{Answered, DifferenceFormat, Keeper, NewBackend, OwnResponse, Receiving, Reloader, Scripts};
 pub use scripted::{Ran, command};
 pub use socket::session::serve;
 pub use socket::table::{CommandRow, commands};
 pub use statistics::named::statistics;
-pub use view::{Level, Notify, ProxyView, Runtime, ServerView, SeverityOutput, SocketView, View};
+pub use view::{AccessLevel, ConfigView, Notify, ProxyView, Runtime, ServerView, SeverityOutput, SocketView};

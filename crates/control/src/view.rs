@@ -15,7 +15,7 @@ use crate::sharing::SharedCounters;
 
 /// Who may do what on a runtime socket (`level`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Level {
+pub enum AccessLevel {
     /// Only what is harmless to see.
     User,
     /// Everything that only looks, and counters.
@@ -25,7 +25,7 @@ pub enum Level {
     Admin,
 }
 
-impl Level {
+impl AccessLevel {
     /// The keyword.
     pub fn name(self) -> &'static str {
         match self {
@@ -106,12 +106,12 @@ pub struct SocketView {
     /// The address as HAProxy shows it: `unix@/path`, `ipv4@…`.
     pub address: String,
     /// Its level.
-    pub level: Level,
+    pub level: AccessLevel,
 }
 
 /// What control knows of the configuration.
 #[derive(Debug, Clone)]
-pub struct View {
+pub struct ConfigView {
     /// `node`, or the host's name.
     pub node: String,
     /// `description`.
@@ -155,14 +155,14 @@ pub struct View {
     /// The files of TLS.
     pub tls: Arc<tls::files::Files>,
     /// `resolvers` sections.
-    pub resolvers: Vec<Arc<state::resolvers::Section>>,
+    pub resolvers: Vec<Arc<state::resolvers::ResolversSection>>,
     /// Rings.
     pub rings: Vec<Arc<state::Ring>>,
     /// Certificates that are ordered.
     pub orders: Vec<Arc<state::acme::Order>>,
 }
 
-impl Default for View {
+impl Default for ConfigView {
     fn default() -> Self {
         Self {
             node: String::new(),
@@ -247,7 +247,7 @@ pub struct Runtime {
     rare: std::sync::OnceLock<Vec<&'static Rare>>,
     /// The counters that other processes see, and theirs; set once.
     sharing: std::sync::OnceLock<Arc<SharedCounters>>,
-    view: ArcSwap<View>,
+    view: ArcSwap<ConfigView>,
 }
 
 impl Runtime {
@@ -258,7 +258,7 @@ impl Runtime {
     }
 
     /// A runtime that started now.
-    pub fn new(process: Arc<state::Process>, view: View) -> Self {
+    pub fn new(process: Arc<state::Process>, view: ConfigView) -> Self {
         Self {
             process,
             name: "HAProxy",
@@ -338,12 +338,12 @@ impl Runtime {
     }
 
     /// The view now.
-    pub fn view(&self) -> Arc<View> {
+    pub fn view(&self) -> Arc<ConfigView> {
         self.view.load_full()
     }
 
     /// Replaces the view: a reload.
-    pub fn replace(&self, view: View) {
+    pub fn replace(&self, view: ConfigView) {
         // What goes has counted until now.
         self.refresh_counters();
         self.view.store(Arc::new(view));
@@ -355,7 +355,7 @@ impl Runtime {
     }
 }
 
-impl View {
+impl ConfigView {
     /// The states of all proxies.
     pub fn states(&self) -> impl Iterator<Item = &Arc<state::Proxy>> {
         self.proxies.iter().map(|proxy| &proxy.state)

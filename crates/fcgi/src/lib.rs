@@ -19,5 +19,5 @@ mod stream;
 pub use connection::{Closed, Config, Connection, OpenError};
 pub use event::{Broken, Event};
 pub use parameters::{Pairs, Parameters, TooLong};
-pub use request::{Request, Script, Value, hides};
-pub use stream::Key;
+pub use request::{FcgiRequest, ParamValue, ScriptPath, hides};
+pub use stream::StreamKey;

@@ -2,9 +2,9 @@
 
 use base::rare;
 use base::rare::Rare;
+use fields::Cause;
 
 use crate::Code;
-use crate::message::Cause;
 
 macro_rules! breaches {
     ($($name:ident $code:ident $text:literal)*) => {
@@ -103,6 +103,15 @@ impl Reason {
         match self {
             Reason::Breach(breach) => breach.note(),
             Reason::Message(cause) => cause.note(),
+        }
+    }
+
+    /// The error code to send. For a malformed message it is PROTOCOL_ERROR (RFC 9113 section 8.1.1).
+    #[must_use]
+    pub fn code(self) -> Code {
+        match self {
+            Reason::Breach(breach) => breach.code(),
+            Reason::Message(_) => Code::ProtocolError,
         }
     }
 

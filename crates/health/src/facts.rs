@@ -18,7 +18,7 @@ use state::{Listener, Mode, Process, Proxy};
 use crate::Subject;
 
 /// The facts of one check.
-pub(crate) struct Facts {
+pub(crate) struct CheckEnv {
     process: Arc<Process>,
     session: Session,
     /// Boxed: it is large, and checks spend their lives waiting.
@@ -49,7 +49,7 @@ fn frontend() -> (Local<Proxy>, Local<Listener>) {
     (Local::new(proxy.clone()), Local::new(listener.clone()))
 }
 
-impl Facts {
+impl CheckEnv {
     /// Adds to what was received, as far as no more than `limit` bytes are kept.
     pub(crate) fn keep(&mut self, payload: &[u8], limit: usize) {
         let room = limit.saturating_sub(self.received.len());

@@ -7,10 +7,10 @@ use runtime::{shard, worker};
 use state::sessions::{self, Kill};
 use state::{Proxy, Server};
 
-use crate::Peer;
+use crate::CheckedServer;
 
 /// Has what the server's line wants done when it goes up or down.
-pub(crate) fn prepare(peer: &Peer) {
+pub(crate) fn prepare(peer: &CheckedServer) {
     let own = peer.own();
     let (down, up) = (own.shutdown_sessions_when_down, own.shutdown_backups_when_up && !peer.server().backup);
     if !down && !up {
@@ -30,7 +30,7 @@ pub(crate) fn prepare(peer: &Peer) {
 }
 
 /// What is done when the server of `peer` takes requests again.
-pub(crate) fn came_up(peer: &Peer) {
+pub(crate) fn came_up(peer: &CheckedServer) {
     if peer.own().shutdown_backups_when_up && !peer.server().backup {
         kill(Kill::ServerUp, backups(&peer.backend.state));
     }

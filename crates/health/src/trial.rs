@@ -6,13 +6,13 @@ use std::sync::Arc;
 use state::Process;
 
 use crate::agent::Report;
-use crate::answer::Answer;
-use crate::facts::Facts;
-use crate::protocol::{self, Reading};
+use crate::answer::CheckAnswer;
+use crate::facts::CheckEnv;
+use crate::protocol::{self, AnswerReading};
 
 /// What a check has of an answer of HTTP/1.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct TrialAnswer {
     /// The status of its head, where that came whole.
     pub status: Option<u16>,
     /// What is kept of its body.
@@ -30,9 +30,9 @@ pub fn http_answer<'b>(
     pieces: impl IntoIterator<Item = &'b [u8]>,
     ends: bool,
     limit: usize,
-) -> Seen {
-    let mut facts = Facts::of(&Arc::new(Process::default()), Default::default());
-    let mut answer = Answer::new(method, limit);
+) -> TrialAnswer {
+    let mut facts = CheckEnv::of(&Arc::new(Process::default()), Default::default());
+    let mut answer = CheckAnswer::new(method, limit);
     for piece in pieces {
         if answer.is_complete(&facts) {
             break;
@@ -44,7 +44,7 @@ pub fn http_answer<'b>(
         answer.end();
         answer.advance(&mut facts);
     }
-    Seen {
+    TrialAnswer {
         status: answer.has_head().then(|| facts.transaction.response.status()),
         body: std::mem::take(&mut facts.received),
         is_broken: answer.is_broken(),
@@ -54,24 +54,24 @@ pub fn http_answer<'b>(
 
 /// What a reader of a protocol says: nothing while more must come, then the status of the check with a code
 /// and what is told.
-pub type Verdict = Option<(&'static str, i32, Vec<u8>)>;
+pub type TrialVerdict = Option<(&'static str, i32, Vec<u8>)>;
 
 /// A reader of all that came so far.
-pub type Reader = fn(&[u8]) -> Verdict;
+pub type TrialReader = fn(&[u8]) -> TrialVerdict;
 
 /// The readers of greetings and logins of MySQL, of LDAP's answer to a bind, and of an agent's hello (SPOE).
-pub const READERS: [Reader; 4] = [
+pub const READERS: [TrialReader; 4] = [
     |bytes| verdict(protocol::mysql(bytes, false)),
     |bytes| verdict(protocol::mysql(bytes, true)),
     |bytes| verdict(protocol::ldap_bind(bytes)),
     |bytes| verdict(protocol::spop_hello(bytes)),
 ];
 
-fn verdict(reading: Reading<'_>) -> Verdict {
+fn verdict(reading: AnswerReading<'_>) -> TrialVerdict {
     match reading {
-        Reading::Short => None,
-        Reading::Good(told) => Some(("L7OK", 0, told.to_vec())),
-        Reading::Bad(status, code, told) => Some((status, code, told.to_vec())),
+        AnswerReading::Short => None,
+        AnswerReading::Good(told) => Some(("L7OK", 0, told.to_vec())),
+        AnswerReading::Bad(status, code, told) => Some((status, code, told.to_vec())),
     }
 }
 

@@ -98,7 +98,7 @@ impl SocketOp {
 
 /// A request of a script's own.
 #[derive(Debug)]
-pub struct Ask {
+pub struct ScriptRequest {
     /// The method.
     pub method: String,
     /// Where to.
@@ -113,7 +113,7 @@ pub struct Ask {
     pub timeout: Option<Duration>,
 }
 
-impl Ask {
+impl ScriptRequest {
     pub(crate) fn read(values: &MultiValue) -> Option<Self> {
         let text = |at: usize| values.get(at).and_then(|value| value.to_string().ok());
         let mut headers = Vec::new();

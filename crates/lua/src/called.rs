@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
-use crate::host::Host;
+use crate::host::ScriptHost;
 use crate::inbox::Inbox;
-use crate::settings::{Settings, Stderr};
+use crate::settings::{LuaSettings, Stderr};
 use crate::state::print;
 use sample::called::{CalledConvert, CalledFetch};
 use sample::pattern::{List, PatternSets};
@@ -28,7 +28,7 @@ const NAMED: usize = 4096;
 
 /// What names mean once the configuration is read.
 #[derive(Debug)]
-pub struct Known {
+pub struct KnownNames {
     /// Proxies.
     pub directory: Arc<Directory>,
     /// Stick tables.
@@ -43,7 +43,7 @@ pub struct Known {
     pub mailing: HashMap<Box<str>, Mailing>,
 }
 
-impl Known {
+impl KnownNames {
     /// The pattern list of that name or number.
     pub(crate) fn list(&self, name: &str) -> Option<Arc<List>> {
         locked(&self.lists).find(name)
@@ -69,7 +69,15 @@ pub struct Mailing {
     pub to: Box<str>,
 }
 
-impl Names for Known {
+impl Names for KnownNames {
+    fn predicate(
+        &self,
+        names: Vec<String>,
+        scope: &Scope<'_>,
+    ) -> Result<Box<dyn sample::named_acls::Predicate>, String> {
+        Ok(Box::new(sample::Condition::of_names(names.into_iter(), scope)?))
+    }
+
     fn backend(&self, name: &str) -> Option<Arc<state::Proxy>> {
         self.directory.backends.get(name).cloned()
     }
@@ -93,10 +101,10 @@ impl Names for Known {
 
 /// What the states of a program share of this.
 #[derive(Default)]
-pub(crate) struct Shared {
-    known: OnceLock<Known>,
+pub(crate) struct SharedNames {
+    known: OnceLock<KnownNames>,
     /// Who does for scripts what they cannot; there is nobody while files are being loaded.
-    host: OnceLock<Box<dyn Host>>,
+    host: OnceLock<Box<dyn ScriptHost>>,
     to_loggers: bool,
     to_stderr: Stderr,
     /// Whether scripts send the e-mails about servers.
@@ -106,7 +114,7 @@ pub(crate) struct Shared {
     scope: Mutex<OwnScope>,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for SharedNames {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").finish_non_exhaustive()
     }
@@ -120,19 +128,19 @@ struct OwnScope {
     added: usize,
 }
 
-impl Shared {
-    pub(crate) fn new(settings: &Settings) -> Self {
+impl SharedNames {
+    pub(crate) fn new(settings: &LuaSettings) -> Self {
         Self { to_loggers: settings.to_loggers, to_stderr: settings.to_stderr, ..Self::default() }
     }
 
     /// Who does for scripts what they cannot, from now on.
-    pub(crate) fn serve(&self, host: Box<dyn Host>) {
+    pub(crate) fn serve(&self, host: Box<dyn ScriptHost>) {
         // Told once, when the workers start.
         let _ = self.host.set(host);
     }
 
     /// Who does.
-    pub(crate) fn host(&self) -> Option<&dyn Host> {
+    pub(crate) fn host(&self) -> Option<&dyn ScriptHost> {
         self.host.get().map(|host| &**host)
     }
 
@@ -172,7 +180,7 @@ impl Shared {
     }
 
     /// What names mean from now on.
-    pub(crate) fn know(&self, known: Known) {
+    pub(crate) fn know(&self, known: KnownNames) {
         *self.scope().variables.borrow_mut() = known.variables.aside();
         // Told once, when the configuration is read.
         let _ = self.known.set(known);
@@ -186,7 +194,7 @@ impl Shared {
     }
 
     /// What names mean, once that is known.
-    pub(crate) fn known(&self) -> Option<&Known> {
+    pub(crate) fn known(&self) -> Option<&KnownNames> {
         self.known.get()
     }
 
@@ -226,19 +234,19 @@ impl Shared {
 /// What one state keeps.
 #[derive(Debug)]
 pub(crate) struct Called {
-    pub(crate) shared: Arc<Shared>,
-    kept: Mutex<Kept>,
+    pub(crate) shared: Arc<SharedNames>,
+    kept: Mutex<CachedName>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct CachedName {
     variables: HashMap<Box<str>, Var>,
     fetches: HashMap<Box<[String]>, Arc<CalledFetch>>,
     converts: HashMap<Box<[String]>, Arc<CalledConvert>>,
 }
 
 impl Called {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<SharedNames>) -> Self {
         Self { shared, kept: Mutex::default() }
     }
 

@@ -1,23 +1,23 @@
 //! Calls of functions that scripts registered: those that may wait ([`Running`]), and fetches and
 //! converters, which expressions run to their end.
 
-use sample::script::Facts;
+use sample::script::FunctionFacts;
 use sample::{Env, Value};
 
 use crate::bridge::EnvBridge;
 use crate::convert;
-use crate::function::{Function, Kind};
-use crate::running::{Running, Step};
+use crate::function::{Function, FunctionKind};
+use crate::running::{CallStep, RunningCall};
 
 impl Function {
     /// A call that is to run.
-    pub fn call(&self) -> Running {
+    pub fn call(&self) -> RunningCall {
         let (state, _) = self.home();
         let allowed = match self.kind {
-            Kind::HttpService | Kind::TcpService => state.settings.service,
+            FunctionKind::HttpService | FunctionKind::TcpService => state.settings.service,
             _ => state.settings.session,
         };
-        Running::new(state.clone(), allowed)
+        RunningCall::new(state.clone(), allowed)
     }
 
     /// Runs it to its end, which takes no waiting.
@@ -25,13 +25,13 @@ impl Function {
         let mut running = self.call();
         let bridge = EnvBridge(env);
         match running.begin_looking(&bridge, self, value, args.iter().copied()) {
-            Step::Done(values) => values.into_iter().next().map(|value| convert::from_lua(&value)),
-            Step::Failed(failure) => {
-                let what = if self.kind == Kind::Fetch { "sample-fetch" } else { "converter" };
+            CallStep::Done(values) => values.into_iter().next().map(|value| convert::from_lua(&value)),
+            CallStep::Failed(failure) => {
+                let what = if self.kind == FunctionKind::Fetch { "sample-fetch" } else { "converter" };
                 running.tell(&bridge, &format!("Lua {what} '{}': {}.", self.name, failure.text()));
                 None
             }
-            Step::Wait(_) => {
+            CallStep::Wait(_) => {
                 let text = format!("Lua {} '{}': yield not allowed.", self.what(), self.name);
                 running.tell(&bridge, &text);
                 None
@@ -41,22 +41,22 @@ impl Function {
 
     fn what(&self) -> &'static str {
         match self.kind {
-            Kind::Action { .. } => "function",
-            Kind::Fetch => "sample-fetch",
-            Kind::Converter => "converter",
-            Kind::HttpService => "applet http",
-            Kind::TcpService => "applet tcp",
+            FunctionKind::Action { .. } => "function",
+            FunctionKind::Fetch => "sample-fetch",
+            FunctionKind::Converter => "converter",
+            FunctionKind::HttpService => "applet http",
+            FunctionKind::TcpService => "applet tcp",
         }
     }
 }
 
 impl sample::script::Function for Function {
-    fn facts(&self) -> Facts<'_> {
+    fn facts(&self) -> FunctionFacts<'_> {
         let (sets, words) = match &self.kind {
-            Kind::Action { sets, words } => (&sets[..], *words),
+            FunctionKind::Action { sets, words } => (&sets[..], *words),
             _ => (&[][..], 0),
         };
-        Facts { sets, words, is_http: self.kind == Kind::HttpService }
+        FunctionFacts { sets, words, is_http: self.kind == FunctionKind::HttpService }
     }
 
     fn fetch(&self, env: &Env<'_>, args: &[&[u8]]) -> Option<Value<'static>> {

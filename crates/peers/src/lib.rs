@@ -22,13 +22,15 @@ mod tables;
 mod task;
 mod transport;
 
-pub use definition::{Column, Definition, KeyKind, Kind, Shape};
-pub use group::{Command, Group, Link, Progress, Settings, Shown, Stage, View};
-pub use handshake::Status;
+pub use definition::{DataColumn, DataKind, Definition, KeyKind, Shape};
+pub use group::{
+    Group, GroupCommand, LinkId, PeerView, ResyncStage, SectionSettings, ShowContext, SyncProgress,
+};
+pub use handshake::HandshakeStatus;
 pub use message::Breach;
-pub use row::{Rate, Row, Value};
-pub use session::{Counts, Event, HEARTBEAT, Over, Section, Session, TIMEOUT};
+pub use row::{EntryValue, PeerEntry, Rate};
+pub use session::{HEARTBEAT, Over, PeerSession, PeersSection, SessionCounts, SessionEvent, TIMEOUT};
 pub use shard::of as shard_of;
 pub use stick::Stick;
-pub use tables::{Origin, Tables};
-pub use task::{Desk, Making, Ways};
+pub use tables::{EntryOrigin, Tables};
+pub use task::{Making, SectionMailbox, Ways};

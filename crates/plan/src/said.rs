@@ -2,7 +2,7 @@
 
 /// A section.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Section {
+pub struct SourceSection {
     /// `global`, `frontend` …
     pub kind: Box<str>,
     /// Its name, empty where it has none.
@@ -10,19 +10,19 @@ pub struct Section {
     /// `from`: the defaults section that it names, empty where it names none.
     pub from: Box<str>,
     /// Its lines, in their order.
-    pub lines: Vec<Line>,
+    pub lines: Vec<SourceLine>,
 }
 
 /// A line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct SourceLine {
     /// The keyword: `timeout server`, `http-request` …
     pub keyword: &'static str,
     /// The whole line, words in quotes where they need them, without what stood around them.
     pub text: Box<str>,
 }
 
-impl Section {
+impl SourceSection {
     /// Its kind and name.
     pub fn title(&self) -> String {
         let blank = if self.name.is_empty() { "" } else { " " };

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::fmt::Write;
 
-use runtime::trace::{self, Keys, Level, Source, Verbosity, fcgi, h1, h2, session, ssl, stream};
+use runtime::trace::{self, Keys, TraceLevel, TraceSource, Verbosity, fcgi, h1, h2, session, ssl, stream};
 use sample::{ConnectionError, Endpoint};
 
 use crate::client::Client;
@@ -70,7 +70,7 @@ fn head(head: &http::Head, verbosity: Verbosity, out: &mut String) {
 
 /// The trace source of a protocol, and its events of requests and responses.
 struct Points {
-    source: Source,
+    source: TraceSource,
     /// A request was received.
     request: u64,
     /// A response is being sent.
@@ -89,7 +89,7 @@ impl Points {
     fn of(protocol: WireProtocol) -> Self {
         match protocol {
             WireProtocol::Http1 => Self {
-                source: Source::H1,
+                source: TraceSource::H1,
                 request: h1::RX_HEADERS | h1::STREAM_NEW,
                 answer: h1::TX_HEADERS,
                 connection: h1::CONNECTION_NEW,
@@ -98,7 +98,7 @@ impl Points {
                 error: h1::STREAM_ERROR,
             },
             WireProtocol::Http2 => Self {
-                source: Source::H2,
+                source: TraceSource::H2,
                 request: h2::frame(1, false) | h2::STREAM_NEW,
                 answer: h2::frame(1, true),
                 connection: h2::CONNECTION_NEW,
@@ -107,7 +107,7 @@ impl Points {
                 error: h2::STREAM_ERROR,
             },
             WireProtocol::FastCgi => Self {
-                source: Source::Fcgi,
+                source: TraceSource::Fcgi,
                 request: fcgi::STREAM_NEW,
                 answer: fcgi::RESPONSE_HEADERS,
                 connection: fcgi::CONNECTION_NEW,
@@ -133,7 +133,7 @@ impl Points {
 fn tell_of(
     client: &Client,
     x: &Exchange,
-    (source, events, level): (Source, u64, Level),
+    (source, events, level): (TraceSource, u64, TraceLevel),
     message: &str,
     shown: Option<&http::Head>,
 ) {
@@ -154,8 +154,8 @@ fn tell_of(
 #[inline]
 #[track_caller]
 pub(crate) fn session_begins(client: &Client) {
-    if trace::is_on(Source::Session) {
-        of_connection(client, session::NEW, Level::State, "new session");
+    if trace::is_on(TraceSource::Session) {
+        of_connection(client, session::NEW, TraceLevel::State, "new session");
     }
 }
 
@@ -163,16 +163,16 @@ pub(crate) fn session_begins(client: &Client) {
 #[inline]
 #[track_caller]
 pub(crate) fn session_fails(client: &Client) {
-    if trace::is_on(Source::Session) {
-        of_connection(client, session::ERROR, Level::Error, "session refused or failed");
+    if trace::is_on(TraceSource::Session) {
+        of_connection(client, session::ERROR, TraceLevel::Error, "session refused or failed");
     }
 }
 
 #[cold]
 #[track_caller]
-fn of_connection(client: &Client, events: u64, level: Level, message: &str) {
+fn of_connection(client: &Client, events: u64, level: TraceLevel, message: &str) {
     trace::report(
-        Source::Session,
+        TraceSource::Session,
         events,
         level,
         &of_session(&client.session),
@@ -193,8 +193,8 @@ fn of_connection(client: &Client, events: u64, level: Level, message: &str) {
 #[inline]
 #[track_caller]
 pub(crate) fn speaks_h1(client: &Client) {
-    if trace::is_on(Source::H1) {
-        begins_connection(client, Source::H1, h1::CONNECTION_NEW);
+    if trace::is_on(TraceSource::H1) {
+        begins_connection(client, TraceSource::H1, h1::CONNECTION_NEW);
     }
 }
 
@@ -202,33 +202,40 @@ pub(crate) fn speaks_h1(client: &Client) {
 #[inline]
 #[track_caller]
 pub(crate) fn speaks_h2(client: &Client) {
-    if trace::is_on(Source::H2) {
-        begins_connection(client, Source::H2, h2::CONNECTION_NEW);
+    if trace::is_on(TraceSource::H2) {
+        begins_connection(client, TraceSource::H2, h2::CONNECTION_NEW);
     }
 }
 
 #[cold]
 #[track_caller]
-fn begins_connection(client: &Client, source: Source, events: u64) {
+fn begins_connection(client: &Client, source: TraceSource, events: u64) {
     let keys = of_session(&client.session);
-    trace::report(source, events, Level::User, &keys, "new connection of a client", &|verbosity, out| {
-        if verbosity.names_owner() {
-            owner(client, None, out);
-        }
-    });
+    trace::report(
+        source,
+        events,
+        TraceLevel::User,
+        &keys,
+        "new connection of a client",
+        &|verbosity, out| {
+            if verbosity.names_owner() {
+                owner(client, None, out);
+            }
+        },
+    );
 }
 
 /// A client's connection that carries many streams is over, and why.
 #[inline]
 #[track_caller]
 pub(crate) fn h2_ends(client: &Client, why: &dyn std::fmt::Debug, is_error: bool) {
-    if trace::is_on(Source::H2) {
+    if trace::is_on(TraceSource::H2) {
         let (events, level) = match is_error {
-            true => (h2::CONNECTION_END | h2::CONNECTION_ERROR, Level::Error),
-            false => (h2::CONNECTION_END, Level::State),
+            true => (h2::CONNECTION_END | h2::CONNECTION_ERROR, TraceLevel::Error),
+            false => (h2::CONNECTION_END, TraceLevel::State),
         };
         let keys = of_session(&client.session);
-        trace::report(Source::H2, events, level, &keys, "connection over", &|verbosity, out| {
+        trace::report(TraceSource::H2, events, level, &keys, "connection over", &|verbosity, out| {
             let _ = write!(out, "{why:?}");
             if verbosity.names_owner() {
                 out.push(' ');
@@ -242,7 +249,7 @@ pub(crate) fn h2_ends(client: &Client, why: &dyn std::fmt::Debug, is_error: bool
 #[inline]
 #[track_caller]
 pub(crate) fn client_tls(client: &Client, failure: Option<ConnectionError>) {
-    if trace::is_on(Source::Ssl) {
+    if trace::is_on(TraceSource::Ssl) {
         tls_of_client(client, failure);
     }
 }
@@ -252,11 +259,13 @@ pub(crate) fn client_tls(client: &Client, failure: Option<ConnectionError>) {
 fn tls_of_client(client: &Client, failure: Option<ConnectionError>) {
     let Some(details) = client.session.tls() else { return };
     let (events, level, message) = match failure {
-        Some(_) => (ssl::NEW | ssl::HANDSHAKE | ssl::ERROR, Level::Error, "handshake with a client failed"),
-        None => (ssl::NEW | ssl::HANDSHAKE, Level::User, "handshake with a client"),
+        Some(_) => {
+            (ssl::NEW | ssl::HANDSHAKE | ssl::ERROR, TraceLevel::Error, "handshake with a client failed")
+        }
+        None => (ssl::NEW | ssl::HANDSHAKE, TraceLevel::User, "handshake with a client"),
     };
     let keys = of_session(&client.session);
-    trace::report(Source::Ssl, events, level, &keys, message, &|verbosity, out| {
+    trace::report(TraceSource::Ssl, events, level, &keys, message, &|verbosity, out| {
         if verbosity.names_owner() {
             owner(client, None, out);
             out.push(' ');
@@ -269,7 +278,7 @@ fn tls_of_client(client: &Client, failure: Option<ConnectionError>) {
 #[inline]
 #[track_caller]
 pub(crate) fn server_tls(client: &Client, x: &Exchange, socket: &net::Stream, failure: Option<Fault>) {
-    if trace::is_on(Source::Ssl) {
+    if trace::is_on(TraceSource::Ssl) {
         tls_of_server(client, x, socket, failure);
     }
 }
@@ -278,11 +287,13 @@ pub(crate) fn server_tls(client: &Client, x: &Exchange, socket: &net::Stream, fa
 #[track_caller]
 fn tls_of_server(client: &Client, x: &Exchange, socket: &net::Stream, failure: Option<Fault>) {
     let (events, level, message) = match failure {
-        Some(_) => (ssl::NEW | ssl::HANDSHAKE | ssl::ERROR, Level::Error, "handshake with a server failed"),
-        None => (ssl::NEW | ssl::HANDSHAKE, Level::User, "handshake with a server"),
+        Some(_) => {
+            (ssl::NEW | ssl::HANDSHAKE | ssl::ERROR, TraceLevel::Error, "handshake with a server failed")
+        }
+        None => (ssl::NEW | ssl::HANDSHAKE, TraceLevel::User, "handshake with a server"),
     };
     let details = socket.tls().map(|session| session.details());
-    trace::report(Source::Ssl, events, level, &of_exchange(client, x), message, &|verbosity, out| {
+    trace::report(TraceSource::Ssl, events, level, &of_exchange(client, x), message, &|verbosity, out| {
         if verbosity.names_owner() {
             owner(client, Some(x), out);
             out.push(' ');
@@ -316,9 +327,15 @@ pub(crate) fn request(client: &Client, x: &Exchange) {
 #[track_caller]
 fn request_came(client: &Client, x: &Exchange) {
     let points = Points::front(client);
-    let what = (points.source, points.request, Level::User);
+    let what = (points.source, points.request, TraceLevel::User);
     tell_of(client, x, what, "received a request", Some(&x.txn.request));
-    tell_of(client, x, (Source::Stream, stream::NEW | stream::HTTP, Level::State), "new stream", None);
+    tell_of(
+        client,
+        x,
+        (TraceSource::Stream, stream::NEW | stream::HTTP, TraceLevel::State),
+        "new stream",
+        None,
+    );
 }
 
 /// A stream of TCP begins.
@@ -329,7 +346,7 @@ pub(crate) fn tcp_begins(client: &Client, x: &Exchange) {
         tell_of(
             client,
             x,
-            (Source::Stream, stream::NEW | stream::TCP, Level::State),
+            (TraceSource::Stream, stream::NEW | stream::TCP, TraceLevel::State),
             "new stream of TCP",
             None,
         );
@@ -352,21 +369,27 @@ fn has_server(client: &Client, x: &Exchange, upstream: &Upstream) {
     if x.txn.is_http {
         let points = Points::back(upstream);
         if is_new {
-            let what = (points.source, points.connection, Level::User);
+            let what = (points.source, points.connection, TraceLevel::User);
             tell_of(client, x, what, "new connection to a server", None);
         }
-        let what = (points.source, points.sent, Level::User);
+        let what = (points.source, points.sent, TraceLevel::User);
         tell_of(client, x, what, "sending a request", Some(&x.txn.request));
     }
     let message = if is_new { "server reached" } else { "connection to the server used again" };
-    tell_of(client, x, (Source::Stream, stream::SERVER_STATE | step(x), Level::State), message, None);
+    tell_of(
+        client,
+        x,
+        (TraceSource::Stream, stream::SERVER_STATE | step(x), TraceLevel::State),
+        message,
+        None,
+    );
 }
 
 /// An attempt to be served by a server has failed.
 #[inline]
 #[track_caller]
 pub(crate) fn attempt_failed(client: &Client, x: &Exchange, fault: Fault) {
-    if trace::is_on(Source::Stream) {
+    if trace::is_on(TraceSource::Stream) {
         failed(client, x, stream::SERVER_STATE | stream::ERROR, "attempt failed", fault);
     }
 }
@@ -375,7 +398,7 @@ pub(crate) fn attempt_failed(client: &Client, x: &Exchange, fault: Fault) {
 #[track_caller]
 fn failed(client: &Client, x: &Exchange, events: u64, message: &str, fault: Fault) {
     let keys = of_exchange(client, x);
-    trace::report(Source::Stream, events, Level::Error, &keys, message, &|verbosity, out| {
+    trace::report(TraceSource::Stream, events, TraceLevel::Error, &keys, message, &|verbosity, out| {
         let _ = write!(out, "{fault:?} phase={:?}", x.phase);
         if verbosity.names_owner() {
             out.push(' ');
@@ -402,9 +425,9 @@ pub(crate) fn response(client: &Client, x: &Exchange, upstream: &Upstream) {
 #[track_caller]
 fn response_came(client: &Client, x: &Exchange, upstream: &Upstream) {
     let points = Points::back(upstream);
-    let what = (points.source, points.response, Level::User);
+    let what = (points.source, points.response, TraceLevel::User);
     tell_of(client, x, what, "received a response", Some(&x.txn.response));
-    tell_of(client, x, (Source::Stream, stream::HTTP, Level::State), "response received", None);
+    tell_of(client, x, (TraceSource::Stream, stream::HTTP, TraceLevel::State), "response received", None);
 }
 
 /// The head of the response is about to go to the client: the server's, or one made here.
@@ -420,7 +443,7 @@ pub(crate) fn answer(client: &Client, x: &Exchange) {
 #[track_caller]
 fn answer_goes(client: &Client, x: &Exchange) {
     let points = Points::front(client);
-    let what = (points.source, points.answer, Level::User);
+    let what = (points.source, points.answer, TraceLevel::User);
     tell_of(client, x, what, "sending a response", Some(&x.txn.response));
 }
 
@@ -430,7 +453,7 @@ fn answer_goes(client: &Client, x: &Exchange) {
 pub(crate) fn stopped(client: &Client, x: &Exchange, stop: Stop) {
     let Stop::Fault(fault) = stop else { return };
     let is_request = matches!(fault, Fault::BadRequest(_) | Fault::BadRequestBody);
-    if trace::is_on(Source::Stream) {
+    if trace::is_on(TraceSource::Stream) {
         let kind = match (x.txn.is_http, is_request) {
             (true, _) => stream::HTTP_ERROR,
             (false, _) => stream::TCP_ERROR,
@@ -443,7 +466,7 @@ pub(crate) fn stopped(client: &Client, x: &Exchange, stop: Stop) {
             WireProtocol::Http1 | WireProtocol::Http2 | WireProtocol::FastCgi => "request failed",
         };
         let points = Points::front(client);
-        tell_of(client, x, (points.source, points.error, Level::Error), message, None);
+        tell_of(client, x, (points.source, points.error, TraceLevel::Error), message, None);
     }
 }
 
@@ -471,38 +494,40 @@ fn is_over(client: &Client, x: &Exchange) {
         }
     };
     let keys = of_exchange(client, x);
-    let report = |source: Source, events: u64, level: Level, message: &str| {
+    let report = |source: TraceSource, events: u64, level: TraceLevel, message: &str| {
         if trace::is_on(source) {
             trace::report(source, events, level, &keys, message, &moved);
         }
     };
     if x.txn.is_http {
         match client.side.protocol() {
-            WireProtocol::Http2 => report(Source::H2, h2::STREAM_END, Level::State, "stream over"),
-            WireProtocol::FastCgi => report(Source::Fcgi, fcgi::STREAM_END, Level::State, "stream over"),
+            WireProtocol::Http2 => report(TraceSource::H2, h2::STREAM_END, TraceLevel::State, "stream over"),
+            WireProtocol::FastCgi => {
+                report(TraceSource::Fcgi, fcgi::STREAM_END, TraceLevel::State, "stream over")
+            }
             WireProtocol::Http1 => {
                 report(
-                    Source::H1,
+                    TraceSource::H1,
                     h1::RX_DATA | h1::TX_DATA,
-                    Level::Data,
+                    TraceLevel::Data,
                     "bytes of a request and its response",
                 );
-                report(Source::H1, h1::STREAM_END, Level::State, "request over");
+                report(TraceSource::H1, h1::STREAM_END, TraceLevel::State, "request over");
             }
         }
         if x.txn.server.as_ref().is_some() && x.backend.as_ref().is_some_and(|backend| backend.fcgi.is_some())
         {
-            report(Source::Fcgi, fcgi::STREAM_END, Level::State, "request over");
+            report(TraceSource::Fcgi, fcgi::STREAM_END, TraceLevel::State, "request over");
         }
     }
-    report(Source::Stream, stream::FREE | step(x), Level::State, "stream over");
+    report(TraceSource::Stream, stream::FREE | step(x), TraceLevel::State, "stream over");
 }
 
 /// Frames that came and were made since the last call, on a connection of a client.
 #[inline]
 #[track_caller]
 pub(crate) fn frames_of_client(client: &Client, engine: &RefCell<Engine>) {
-    if trace::is_on(Source::H2) {
+    if trace::is_on(TraceSource::H2) {
         let taken = engine.borrow_mut().take_frames();
         points::frames(&of_session(&client.session), taken, &|out| owner(client, None, out));
     }
@@ -512,10 +537,10 @@ pub(crate) fn frames_of_client(client: &Client, engine: &RefCell<Engine>) {
 #[inline]
 #[track_caller]
 pub(crate) fn protocol_broken(client: &Client, why: &dyn std::fmt::Debug) {
-    if trace::is_on(Source::H2) {
+    if trace::is_on(TraceSource::H2) {
         let keys = of_session(&client.session);
         let events = h2::PROTOCOL_ERROR | h2::CONNECTION_ERROR;
-        trace::report(Source::H2, events, Level::Error, &keys, "protocol broken", &|_, out| {
+        trace::report(TraceSource::H2, events, TraceLevel::Error, &keys, "protocol broken", &|_, out| {
             let _ = write!(out, "{why:?}");
         });
     }

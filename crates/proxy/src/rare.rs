@@ -23,5 +23,5 @@ pub fn rare() -> impl Iterator<Item = &'static Rare> {
         &splice::NO_PIPE,
         &log::LOST,
     ];
-    all.into_iter().chain(h2::rare())
+    all.into_iter().chain(h2::rare()).chain(fields::rare())
 }

@@ -24,10 +24,10 @@ mod table;
 mod tables;
 mod wording;
 
-pub use context::{Row, Ruleset};
+pub use context::{ActionRow, Ruleset};
 pub use edit::{Edit, Side};
 pub use redirect::Redirect;
-pub use reply::{Body, Content, Page, Reply, challenge};
+pub use reply::{Content, Page, Reply, ReplyBody, challenge};
 pub use rule::{Rule, RuleSet, compile, compile_redirect};
-pub use stage::{Final, Hold, Outcome, ScriptCall, Service, Spoken, Stage};
+pub use stage::{Final, Hold, RuleOutcome, ScriptCall, Service, Spoken, Stage};
 pub use table::ACTIONS;

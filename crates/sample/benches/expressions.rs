@@ -1,5 +1,5 @@
 //! What expressions cost: ns a fetch, a converter, a condition, a format, over one request that is
-//! at hand. `make bench-expressions`; a word behind `--` chooses those whose text has it.
+//! at hand. `make bench BENCH=expressions`; another word in `BENCH` selects those with it in their text.
 
 #![allow(missing_docs, reason = "criterion makes a public function without any")]
 

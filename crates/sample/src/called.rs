@@ -15,12 +15,12 @@ use crate::value::{Type, Value};
 
 /// A function as the first argument of the rows below.
 #[derive(Debug)]
-pub(crate) struct Registered(pub(crate) Arc<dyn Function>);
+pub(crate) struct ScriptFunction(pub(crate) Arc<dyn Function>);
 
-impl Prepared for Registered {}
+impl Prepared for ScriptFunction {}
 
 /// How many arguments a function in an expression may have.
-const MOST: [args::Spec; 8] = [opt(args::Kind::Str); 8];
+const MOST: [args::Spec; 8] = [opt(args::ArgKind::Str); 8];
 
 /// The arguments behind the function.
 fn texts<'t, 'a>(args: &'a Args, room: &'t mut [&'a [u8]; 8]) -> &'t [&'a [u8]] {
@@ -35,7 +35,7 @@ fn texts<'t, 'a>(args: &'a Args, room: &'t mut [&'a [u8]; 8]) -> &'t [&'a [u8]] 
 /// nothing else is said, whatever they give, as in HAProxy.
 pub(crate) static FETCH: Fetch =
     fetch::row("lua.", &MOST, Type::Str, Columns(u32::MAX), "a value that a script gives", |env, args, _| {
-        let function: &Registered = args.prepared(0)?;
+        let function: &ScriptFunction = args.prepared(0)?;
         function.0.fetch(env, texts(args, &mut [&[]; 8]))
     });
 
@@ -47,7 +47,7 @@ pub(crate) static CONVERT: Convert = convert::row(
     Type::Str,
     "what a script makes of a value",
     |value, args, env| {
-        let function: &Registered = args.prepared(0)?;
+        let function: &ScriptFunction = args.prepared(0)?;
         function.0.convert(&value, env, texts(args, &mut [&[]; 8]))
     },
 );

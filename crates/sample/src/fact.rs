@@ -1,16 +1,16 @@
 //! What fetches and converters read of an entry of a stick table, and what they change.
 
-use state::table::{Data, View};
+use state::table::{DataType, EntryValues};
 
 /// A fact of an entry: which numbers it is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fact {
     /// What is stored.
-    Stored(Data),
+    Stored(DataType),
     /// Bytes in units of 1,024.
-    Kilobytes(Data),
+    Kilobytes(DataType),
     /// Bytes in a period.
-    BytesRate(Data),
+    BytesRate(DataType),
     /// A general purpose counter.
     Gpc,
     /// How often one was incremented in a period.
@@ -27,7 +27,8 @@ pub(crate) enum Fact {
 
 /// Where counters and tags are stored: the arrays, or what was before there were arrays, which stand
 /// for each other's first elements.
-const GPC: [(Data, Data); 2] = [(Data::Gpc0, Data::Gpc0Rate), (Data::Gpc1, Data::Gpc1Rate)];
+const GPC: [(DataType, DataType); 2] =
+    [(DataType::Gpc0, DataType::Gpc0Rate), (DataType::Gpc1, DataType::Gpc1Rate)];
 
 /// Which counters a keyword means: `gpc0` and `gpc1` may be elements of the arrays, an element of an
 /// array is only that.
@@ -40,19 +41,24 @@ pub enum Element {
 }
 
 impl Element {
-    fn counter(self, view: &View<'_>) -> (Data, u32) {
-        self.place(view, |number| GPC[number].0, Data::Gpc)
+    fn counter(self, view: &EntryValues<'_>) -> (DataType, u32) {
+        self.place(view, |number| GPC[number].0, DataType::Gpc)
     }
 
-    fn rate(self, view: &View<'_>) -> (Data, u32) {
-        self.place(view, |number| GPC[number].1, Data::GpcRate)
+    fn rate(self, view: &EntryValues<'_>) -> (DataType, u32) {
+        self.place(view, |number| GPC[number].1, DataType::GpcRate)
     }
 
-    fn tag(self, view: &View<'_>) -> (Data, u32) {
-        self.place(view, |_| Data::Gpt0, Data::Gpt)
+    fn tag(self, view: &EntryValues<'_>) -> (DataType, u32) {
+        self.place(view, |_| DataType::Gpt0, DataType::Gpt)
     }
 
-    fn place(self, view: &View<'_>, named: impl Fn(usize) -> Data, array: Data) -> (Data, u32) {
+    fn place(
+        self,
+        view: &EntryValues<'_>,
+        named: impl Fn(usize) -> DataType,
+        array: DataType,
+    ) -> (DataType, u32) {
         match self {
             Self::Named(number) if view.table().column(named(number as usize & 1)).is_some() => {
                 (named(number as usize & 1), 0)
@@ -69,7 +75,7 @@ impl Fact {
     }
 
     /// It, of an entry; `None` where the table does not store it.
-    pub(crate) fn of(self, view: &View<'_>, element: Element, now_ms: u64) -> Option<i64> {
+    pub(crate) fn of(self, view: &EntryValues<'_>, element: Element, now_ms: u64) -> Option<i64> {
         let get = |(data, element)| view.get(data, element, now_ms);
         let value = match self {
             Self::Stored(data) => get((data, 0))?,
@@ -93,7 +99,7 @@ impl Fact {
 
 /// Adds to a counter and to its rate, as far as they are stored; gives the counter, or else the events
 /// of the rate's current period.
-pub fn increment(view: &View<'_>, element: Element, amount: u32, now_ms: u64) -> Option<i64> {
+pub fn increment(view: &EntryValues<'_>, element: Element, amount: u32, now_ms: u64) -> Option<i64> {
     let add = |(data, number)| view.add(data, number, u64::from(amount), now_ms);
     let rate = add(element.rate(view));
     let counter = add(element.counter(view));
@@ -103,7 +109,7 @@ pub fn increment(view: &View<'_>, element: Element, amount: u32, now_ms: u64) ->
 }
 
 /// Sets a tag.
-pub fn tag(view: &View<'_>, element: Element, value: u32, now_ms: u64) {
+pub fn tag(view: &EntryValues<'_>, element: Element, value: u32, now_ms: u64) {
     let (data, number) = element.tag(view);
     if view.set(data, number, value.into(), now_ms) {
         view.touch(now_ms);
@@ -112,30 +118,30 @@ pub fn tag(view: &View<'_>, element: Element, value: u32, now_ms: u64) {
 
 /// Every fact that is a keyword, by the number that its functions are made for.
 pub(crate) const FACTS: [Fact; 24] = [
-    Fact::BytesRate(Data::BytesInRate),
-    Fact::BytesRate(Data::BytesOutRate),
+    Fact::BytesRate(DataType::BytesInRate),
+    Fact::BytesRate(DataType::BytesOutRate),
     Fact::Clear,
-    Fact::Stored(Data::ConnCnt),
-    Fact::Stored(Data::ConnCur),
-    Fact::Stored(Data::ConnRate),
+    Fact::Stored(DataType::ConnCnt),
+    Fact::Stored(DataType::ConnCur),
+    Fact::Stored(DataType::ConnRate),
     Fact::Gpc,
     Fact::Gpt,
-    Fact::Stored(Data::GlitchCnt),
-    Fact::Stored(Data::GlitchRate),
+    Fact::Stored(DataType::GlitchCnt),
+    Fact::Stored(DataType::GlitchRate),
     Fact::GpcRate,
-    Fact::Stored(Data::HttpErrCnt),
-    Fact::Stored(Data::HttpErrRate),
-    Fact::Stored(Data::HttpFailCnt),
-    Fact::Stored(Data::HttpFailRate),
-    Fact::Stored(Data::HttpReqCnt),
-    Fact::Stored(Data::HttpReqRate),
+    Fact::Stored(DataType::HttpErrCnt),
+    Fact::Stored(DataType::HttpErrRate),
+    Fact::Stored(DataType::HttpFailCnt),
+    Fact::Stored(DataType::HttpFailRate),
+    Fact::Stored(DataType::HttpReqCnt),
+    Fact::Stored(DataType::HttpReqRate),
     Fact::Increment,
-    Fact::Kilobytes(Data::BytesInCnt),
-    Fact::Kilobytes(Data::BytesOutCnt),
-    Fact::Stored(Data::SessCnt),
-    Fact::Stored(Data::SessRate),
+    Fact::Kilobytes(DataType::BytesInCnt),
+    Fact::Kilobytes(DataType::BytesOutCnt),
+    Fact::Stored(DataType::SessCnt),
+    Fact::Stored(DataType::SessRate),
     Fact::Trackers,
-    Fact::Stored(Data::ServerId),
+    Fact::Stored(DataType::ServerId),
 ];
 
 /// Numbers of [`FACTS`].

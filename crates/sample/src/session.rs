@@ -71,7 +71,7 @@ struct Rare {
     /// TLS.
     tls: OnceCell<Arc<tls::Details>>,
     /// What it tracks in stick tables.
-    trackers: OnceCell<crate::tracked::Held>,
+    trackers: OnceCell<crate::tracked::HeldEntries>,
 }
 
 /// Both ends of a connection.

@@ -20,7 +20,7 @@ pub use action::{Action, Actions, Scope};
 pub use connection::{Closed, Config, Connection, Event, Key, Refusal};
 pub use data::Data;
 pub use frame::{Frame, kind};
-pub use hello::{Goodbye, Hello, Offer};
+pub use hello::{AgentHello, Goodbye, Offer};
 pub use message::Messages;
 pub use status::Status;
 

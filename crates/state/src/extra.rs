@@ -54,7 +54,7 @@ impl Clear for ExtraCounters {
 
 /// What is known of a backend's.
 #[derive(Debug, Default)]
-pub struct Extra {
+pub struct ExtraAttempts {
     /// What workers count.
     pub counters: Sharded<ExtraCounters>,
     /// Extra attempts being made. Written when one begins and when its request ends.
@@ -73,14 +73,14 @@ pub struct Extra {
 
 /// How much a backend has to do.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Load {
+pub struct BackendLoad {
     /// Requests that it serves now.
     pub live: u64,
     /// Requests that came within the last second.
     pub recent: u64,
 }
 
-impl Load {
+impl BackendLoad {
     /// That of a backend with these counters at `now_ms`.
     pub fn of(counters: &Sharded<BackendCounters>, now_ms: u64) -> Self {
         Self {
@@ -145,7 +145,7 @@ impl Window {
     }
 }
 
-impl Extra {
+impl ExtraAttempts {
     /// The sum of what workers count.
     pub fn sum(&self, of: impl Fn(&ExtraCounters) -> &Count) -> u64 {
         counters::total(&self.counters, |own| of(own).get())

@@ -21,7 +21,7 @@ pub enum Broken {
 /// The columns, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names of the format")]
-pub enum Column {
+pub enum StateFileColumn {
     BackendId,
     BackendName,
     ServerId,
@@ -51,25 +51,27 @@ pub enum Column {
 
 /// One server's line.
 #[derive(Debug, Clone)]
-pub struct Row<'a>(Vec<&'a str>);
+pub struct SavedServer<'a>(Vec<&'a str>);
 
-impl<'a> Row<'a> {
+impl<'a> SavedServer<'a> {
     /// What stands in a column; empty in those that the writer did not know.
-    pub fn get(&self, column: Column) -> &'a str {
+    pub fn get(&self, column: StateFileColumn) -> &'a str {
         self.0.get(column as usize).copied().unwrap_or_default()
     }
 
     /// What stands in a column, unless that is nothing (`-`).
-    pub fn word(&self, column: Column) -> Option<&'a str> {
+    pub fn word(&self, column: StateFileColumn) -> Option<&'a str> {
         Some(self.get(column)).filter(|word| !matches!(*word, "-" | ""))
     }
 }
 
 /// Rows by the names of backend and server; of two about the same server the first counts.
-pub fn by_name<'a>(rows: Vec<Row<'a>>) -> HashMap<(&'a str, &'a str), Row<'a>> {
+pub fn by_name<'a>(rows: Vec<SavedServer<'a>>) -> HashMap<(&'a str, &'a str), SavedServer<'a>> {
     let mut found = HashMap::with_capacity(rows.len());
     for row in rows {
-        found.entry((row.get(Column::BackendName), row.get(Column::ServerName))).or_insert(row);
+        found
+            .entry((row.get(StateFileColumn::BackendName), row.get(StateFileColumn::ServerName)))
+            .or_insert(row);
     }
     found
 }
@@ -78,7 +80,7 @@ pub fn by_name<'a>(rows: Vec<Row<'a>>) -> HashMap<(&'a str, &'a str), Row<'a>> {
 ///
 /// # Errors
 /// The first thing that is not as it was written.
-pub fn read(text: &str) -> Result<Vec<Row<'_>>, Broken> {
+pub fn read(text: &str) -> Result<Vec<SavedServer<'_>>, Broken> {
     let mut lines = text.split_inclusive('\n').enumerate();
     match lines.next() {
         Some((_, first)) if first.trim_start() == "1\n" => {}
@@ -94,7 +96,7 @@ pub fn read(text: &str) -> Result<Vec<Row<'_>>, Broken> {
         if words.len() < FEWEST || !line.ends_with('\n') {
             return Err(Broken::Line(index));
         }
-        rows.push(Row(words));
+        rows.push(SavedServer(words));
     }
     Ok(rows)
 }
@@ -110,14 +112,20 @@ mod tests {
         let text = format!("1\n# be_id be_name\n\n  {LINE}# more\n");
         let rows = read(&text).expect("as it was written");
         assert_eq!(rows.len(), 1);
-        assert_eq!((rows[0].get(Column::Port), rows[0].word(Column::SrvRecord)), ("80", None));
+        assert_eq!(
+            (rows[0].get(StateFileColumn::Port), rows[0].word(StateFileColumn::SrvRecord)),
+            ("80", None)
+        );
         let other = LINE.replace(" 80 ", " 81 ");
         let twice = format!("1\n{LINE}{other}");
         let named = by_name(read(&twice).expect("as it was written"));
-        assert_eq!(named[&("b", "s1")].get(Column::Port), "80");
+        assert_eq!(named[&("b", "s1")].get(StateFileColumn::Port), "80");
         assert_eq!(named.len(), 1);
         let old: String = LINE.split(' ').take(20).collect::<Vec<_>>().join(" ");
-        assert_eq!(read(&format!("1\n{old}\n")).expect("an older writer's")[0].get(Column::AgentPort), "");
+        assert_eq!(
+            read(&format!("1\n{old}\n")).expect("an older writer's")[0].get(StateFileColumn::AgentPort),
+            ""
+        );
     }
 
     #[test]

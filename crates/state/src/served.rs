@@ -15,7 +15,7 @@ use crate::recent::Recent;
 /// On lines of its own: every worker that uses the server writes it on each request.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct Served {
+pub struct ServerLoad {
     pub(crate) count: AtomicU32,
     /// Connections to it now, used and idle. Written when one is opened and when it is closed.
     pub open: AtomicU32,
@@ -25,7 +25,7 @@ pub struct Served {
     pub recent: Recent,
 }
 
-impl Deref for Served {
+impl Deref for ServerLoad {
     type Target = AtomicU32;
 
     #[inline]
@@ -38,20 +38,20 @@ impl Deref for Served {
 const CHUNK: usize = 64;
 
 #[derive(Debug)]
-struct Chunk([Served; CHUNK]);
+struct Chunk([ServerLoad; CHUNK]);
 
 /// The place of one [`Served`] among those it stands with, which live as long as any of them.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct ServerLoadSlot {
     chunk: Arc<Chunk>,
     at: usize,
 }
 
-impl Deref for Place {
-    type Target = Served;
+impl Deref for ServerLoadSlot {
+    type Target = ServerLoad;
 
     #[inline]
-    fn deref(&self) -> &Served {
+    fn deref(&self) -> &ServerLoad {
         &self.chunk.0[self.at % CHUNK]
     }
 }
@@ -60,20 +60,20 @@ impl Deref for Place {
 /// found by arithmetic on a list of chunks short enough to stay in the nearest cache: a list of
 /// places would be one more line to fetch on each look.
 #[derive(Debug)]
-pub struct Row {
+pub struct LoadGroup {
     chunks: Box<[Arc<Chunk>]>,
     /// Where in the first chunk the first one is.
     offset: usize,
     /// How many follow each other so.
     run: usize,
     /// The others: of servers added later.
-    rest: Box<[Place]>,
+    rest: Box<[ServerLoadSlot]>,
 }
 
-impl Row {
+impl LoadGroup {
     /// A row of these places.
-    pub fn new(places: impl IntoIterator<Item = Place>) -> Self {
-        let places: Vec<Place> = places.into_iter().collect();
+    pub fn new(places: impl IntoIterator<Item = ServerLoadSlot>) -> Self {
+        let places: Vec<ServerLoadSlot> = places.into_iter().collect();
         let offset = places.first().map_or(0, |place| place.at);
         let mut chunks: Vec<Arc<Chunk>> = Vec::new();
         let mut run = 0;
@@ -93,11 +93,11 @@ impl Row {
     }
 }
 
-impl std::ops::Index<usize> for Row {
-    type Output = Served;
+impl std::ops::Index<usize> for LoadGroup {
+    type Output = ServerLoad;
 
     #[inline]
-    fn index(&self, number: usize) -> &Served {
+    fn index(&self, number: usize) -> &ServerLoad {
         if number >= self.run {
             return &self.rest[number - self.run];
         }
@@ -108,17 +108,20 @@ impl std::ops::Index<usize> for Row {
 
 /// A server's own [`Served`], also held by its balancers.
 #[derive(Debug, Clone)]
-pub struct Counted(pub Place);
+pub struct CountedLoad(pub ServerLoadSlot);
 
-impl Default for Counted {
+impl Default for CountedLoad {
     /// The next place of the chunk that is being filled. Taken once a server, at boot or by the
     /// runtime socket.
     fn default() -> Self {
-        static FILLING: Mutex<Option<Place>> = Mutex::new(None);
+        static FILLING: Mutex<Option<ServerLoadSlot>> = Mutex::new(None);
         let mut filling = FILLING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let next = match filling.take() {
-            Some(last) if last.at + 1 < CHUNK => Place { chunk: last.chunk, at: last.at + 1 },
-            _ => Place { chunk: Arc::new(Chunk(std::array::from_fn(|_| Served::default()))), at: 0 },
+            Some(last) if last.at + 1 < CHUNK => ServerLoadSlot { chunk: last.chunk, at: last.at + 1 },
+            _ => ServerLoadSlot {
+                chunk: Arc::new(Chunk(std::array::from_fn(|_| ServerLoad::default()))),
+                at: 0,
+            },
         };
         *filling = Some(next.clone());
         Self(next)
@@ -132,7 +135,7 @@ mod tests {
 
     #[test]
     fn every_server_counts_for_itself() {
-        let all: Vec<Counted> = (0..3 * CHUNK).map(|_| Counted::default()).collect();
+        let all: Vec<CountedLoad> = (0..3 * CHUNK).map(|_| CountedLoad::default()).collect();
         for (number, one) in all.iter().enumerate() {
             one.0.store(number as u32, Relaxed);
         }
@@ -146,20 +149,20 @@ mod tests {
     fn a_row_finds_each_of_its_own_whatever_came_between() {
         let mut random = fastrand::Rng::with_seed(4);
         // Other tests make servers of their own meanwhile: runs break off anywhere.
-        let made: Vec<Counted> = (0..5 * CHUNK).map(|_| Counted::default()).collect();
+        let made: Vec<CountedLoad> = (0..5 * CHUNK).map(|_| CountedLoad::default()).collect();
         for step in 0..3 {
             let start = random.usize(..2 * CHUNK);
-            let mut chosen: Vec<&Counted> = made[start..].iter().collect();
+            let mut chosen: Vec<&CountedLoad> = made[start..].iter().collect();
             (0..step).for_each(|_| {
                 let gap = random.usize(..chosen.len());
                 chosen.remove(gap);
             });
-            let row = Row::new(chosen.iter().map(|one| one.0.clone()));
+            let row = LoadGroup::new(chosen.iter().map(|one| one.0.clone()));
             for (number, one) in chosen.iter().enumerate() {
                 assert!(std::ptr::eq(&row[number], &*one.0), "{number} from {start} on, {step} left out");
             }
         }
-        let none = Row::new([]);
+        let none = LoadGroup::new([]);
         assert_eq!((none.run, none.rest.len()), (0, 0));
     }
 }

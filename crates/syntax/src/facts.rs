@@ -5,7 +5,7 @@ use crate::Version;
 
 /// Facts about the running program.
 #[derive(Debug, Clone, Default)]
-pub struct Facts {
+pub struct ProgramFacts {
     /// The version it answers for, such as `3.5-dev5`.
     pub version: Version,
     /// Features built in, as `-vv` lists them behind a `+`: `OPENSSL`, `EPOLL`...

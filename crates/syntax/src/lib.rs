@@ -21,7 +21,7 @@ mod word;
 
 pub use condition::evaluate_condition;
 pub use environment::Environment;
-pub use facts::Facts;
+pub use facts::ProgramFacts;
 pub use load::load;
 pub use reader::Reader;
 pub use split::{PseudoVariables, split_text};

@@ -38,7 +38,7 @@ impl Keep {
 
 /// What is kept of a handshake.
 #[derive(Clone, Debug, Default)]
-pub struct Captured {
+pub struct CapturedHandshake {
     /// The lists of the ClientHello; `None` on a client's side, and where they are not to be kept.
     pub lists: Option<Box<Lists>>,
     /// The random bytes of the client (`ssl_fc_client_random`); 0 before they are known.
@@ -84,7 +84,7 @@ pub struct Lists {
 
 /// One of the lists, in the order in which they are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum List {
+pub enum CapturedList {
     /// Cipher suites.
     Suites,
     /// Types of extensions.
@@ -109,7 +109,7 @@ impl Lists {
     pub fn new(hello: &Hello<'_>, most: usize) -> Self {
         let suites_hash = xxh64(hello.suites, 0);
         let mut lists = Self { version: hello.legacy_version, suites_hash, ..Self::default() };
-        lists.push(List::Suites, hello.suites, most);
+        lists.push(CapturedList::Suites, hello.suites, most);
         // What an extension says is not looked at once there is no room for its type.
         let [mut groups, mut formats, mut versions, mut signatures]: [&[u8]; 4] = [&[]; 4];
         for (kind, data) in extensions(hello.extensions).flatten() {
@@ -125,23 +125,23 @@ impl Lists {
                 _ => {}
             }
         }
-        lists.push(List::Extensions, &[], most);
-        lists.push(List::Groups, groups, most);
-        lists.push(List::PointFormats, formats, most);
-        lists.push(List::Versions, versions, most);
-        lists.push(List::Signatures, signatures, most);
+        lists.push(CapturedList::Extensions, &[], most);
+        lists.push(CapturedList::Groups, groups, most);
+        lists.push(CapturedList::PointFormats, formats, most);
+        lists.push(CapturedList::Versions, versions, most);
+        lists.push(CapturedList::Signatures, signatures, most);
         lists.bytes.shrink_to_fit();
         lists
     }
 
-    fn push(&mut self, list: List, bytes: &[u8], most: usize) {
+    fn push(&mut self, list: CapturedList, bytes: &[u8], most: usize) {
         let room = most.saturating_sub(self.bytes.len());
         self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
         self.ends[list as usize] = self.bytes.len();
     }
 
     /// A list, as far as it is kept.
-    pub fn get(&self, list: List) -> &[u8] {
+    pub fn get(&self, list: CapturedList) -> &[u8] {
         let start = (list as usize).checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[start..self.ends[list as usize]]
     }
@@ -160,7 +160,7 @@ const RETRY: [u8; 32] = [
     0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
 ];
 
-impl Captured {
+impl CapturedHandshake {
     /// Notes what a ClientHello says.
     pub(crate) fn note_hello(&mut self, hello: &Hello<'_>, keep: Keep) {
         self.client_random = hello.random.try_into().unwrap_or_default();
@@ -250,12 +250,12 @@ mod tests {
             ..Hello::default()
         };
         let all = [
-            List::Suites,
-            List::Extensions,
-            List::Groups,
-            List::PointFormats,
-            List::Versions,
-            List::Signatures,
+            CapturedList::Suites,
+            CapturedList::Extensions,
+            CapturedList::Groups,
+            CapturedList::PointFormats,
+            CapturedList::Versions,
+            CapturedList::Signatures,
         ];
         let kept = |most| {
             let lists = Lists::new(&hello, most);

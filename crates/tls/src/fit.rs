@@ -1,12 +1,15 @@
-//! Whether rustls answers a client of a line that needs OpenSSL: where both would come to the same,
-//! rustls does. Called by [`crate::acceptor`] with the ClientHello.
+//! Whether rustls can serve a client, by its ClientHello. Called by [`crate::acceptor`].
+//!
+//! On lines that need OpenSSL, rustls serves the clients for which both would agree on the same
+//! parameters.
 
+use crate::details::Lacks;
 use crate::engine::key::{KeyKind, PrivateKey};
 use crate::engine::provider::{has_group, has_suite};
 use crate::hello::{Hello, numbers};
 use crate::settings::Parameters;
 use crate::suites::{Au, TABLE};
-use crate::{TLS12, TLS13};
+use crate::{TLS10, TLS12, TLS13, names};
 
 /// The newest version that both speak, and before TLS 1.3 the suite, the signature and the group
 /// that would be agreed on, are ones that rustls has.
@@ -44,6 +47,18 @@ fn fits(number: u16, kind: KeyKind) -> bool {
         Au::Dss => kind == KeyKind::Dsa,
         Au::Anonymous => true,
     })
+}
+
+/// The version or suite that a client would need, if it shares none with rustls.
+pub(crate) fn lacks(hello: &Hello<'_>) -> Option<Lacks> {
+    let version = hello.version_up_to(TLS13);
+    if version == TLS13 || (version == TLS12 && numbers(hello.suites).any(has_suite)) {
+        return None;
+    }
+    if version < TLS12 {
+        return (version >= TLS10).then_some(Lacks::Version(version));
+    }
+    numbers(hello.suites).find(|suite| names::suite_name(*suite).is_some()).map(Lacks::Suite)
 }
 
 #[cfg(test)]

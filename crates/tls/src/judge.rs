@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use base::clock::WallTime;
 
-use crate::error::Kind;
+use crate::error::FailureKind;
 use crate::settings::ClientVerify;
 use crate::verify::{Purpose, Trusted};
 use crate::verify_code::{self as code, VerifyCode};
@@ -17,7 +17,7 @@ use crate::x509;
 /// What verification found in the peer's chain; all 0 where nothing was wrong or nothing was
 /// verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct VerifyOutcome {
     /// The last error of all, forgiven or not (`ssl_c_verify`).
     pub last: VerifyCode,
     /// The first error above the peer's own certificate (`ssl_c_ca_err`).
@@ -27,11 +27,11 @@ pub struct Outcome {
     /// The first error of the peer's own certificate (`ssl_c_err`).
     pub own: VerifyCode,
     /// What was not forgiven, as HAProxy calls it.
-    pub(crate) refused: Option<Kind>,
+    pub(crate) refused: Option<FailureKind>,
 }
 
 thread_local! {
-    static OUTCOME: Cell<Outcome> = const { Cell::new(Outcome {
+    static OUTCOME: Cell<VerifyOutcome> = const { Cell::new(VerifyOutcome {
         last: code::OK, ca: code::OK, ca_depth: 0, own: code::OK, refused: None,
     }) };
     static ROOT: RefCell<Option<Arc<[u8]>>> = const { RefCell::new(None) };
@@ -43,16 +43,16 @@ pub(crate) fn take_root() -> Option<Arc<[u8]>> {
 }
 
 /// What was found so far.
-pub(crate) fn outcome() -> Outcome {
+pub(crate) fn outcome() -> VerifyOutcome {
     OUTCOME.get()
 }
 
-pub(crate) fn set_outcome(outcome: Outcome) {
+pub(crate) fn set_outcome(outcome: VerifyOutcome) {
     OUTCOME.set(outcome);
 }
 
 /// What was found during the turn that has just ended.
-pub(crate) fn take_outcome() -> Outcome {
+pub(crate) fn take_outcome() -> VerifyOutcome {
     OUTCOME.take()
 }
 
@@ -96,7 +96,7 @@ impl Judge {
     pub(crate) fn verify(&self, own: &[u8], rest: &[&[u8]], sent: Option<&str>) -> Result<(), VerifyCode> {
         let Some(trusted) = &self.trusted else { return Ok(()) };
         let purpose = if matches!(self.of, Of::Clients(_)) { Purpose::Client } else { Purpose::Server };
-        let mut outcome = Outcome::default();
+        let mut outcome = VerifyOutcome::default();
         let result = trusted.verify(own, rest, purpose, WallTime::now().seconds, &mut |code, depth| {
             if self.takes_weak && code.is_weakness() {
                 return true;
@@ -115,11 +115,11 @@ impl Judge {
         self.check_name(own, sent)
     }
 
-    fn forgives(&self, code: VerifyCode, depth: usize) -> Result<(), Kind> {
+    fn forgives(&self, code: VerifyCode, depth: usize) -> Result<(), FailureKind> {
         let (codes, kind) = match (&self.of, depth) {
-            (Of::Server(_), _) => return Err(Kind::Handshake),
-            (Of::Clients(verify), 0) => (verify.crt_ignore, Kind::CrtFail),
-            (Of::Clients(verify), _) => (verify.ca_ignore, Kind::CaFail),
+            (Of::Server(_), _) => return Err(FailureKind::Handshake),
+            (Of::Clients(verify), 0) => (verify.crt_ignore, FailureKind::CrtFail),
+            (Of::Clients(verify), _) => (verify.ca_ignore, FailureKind::CaFail),
         };
         if codes.contains(code) { Ok(()) } else { Err(kind) }
     }
@@ -127,15 +127,15 @@ impl Judge {
     fn check_name(&self, own: &[u8], sent: Option<&str>) -> Result<(), VerifyCode> {
         let (wanted, kind) = match &self.of {
             Of::Clients(_) => return Ok(()),
-            Of::Server(_) if sent.is_some() => (sent, Kind::MismatchSni),
-            Of::Server(host) => (host.as_deref(), Kind::Mismatch),
+            Of::Server(_) if sent.is_some() => (sent, FailureKind::MismatchSni),
+            Of::Server(host) => (host.as_deref(), FailureKind::Mismatch),
         };
         let Some(wanted) = wanted else { return Ok(()) };
-        if x509::Facts::parse(own).is_ok_and(|facts| facts.is_for(wanted)) {
+        if x509::CertificateFields::parse(own).is_ok_and(|facts| facts.is_for(wanted)) {
             return Ok(());
         }
         let last = code::HOSTNAME_MISMATCH;
-        OUTCOME.set(Outcome { last, own: last, refused: Some(kind), ..Outcome::default() });
+        OUTCOME.set(VerifyOutcome { last, own: last, refused: Some(kind), ..VerifyOutcome::default() });
         Err(last)
     }
 }

@@ -1,9 +1,10 @@
 //! TLS without sockets: sessions, certificates, and what `bind` and `server` lines say of them.
 //!
 //! A [`Session`] is one connection: bytes go in and come out, `net::Stream` moves them. Listeners
-//! make sessions from an [`Acceptor`], which chooses the certificate by the ClientHello; servers
-//! from a [`Connector`]. Everything that a configuration says is numbers and contents here
-//! ([`settings`]); [`names`] has OpenSSL's names for them.
+//! make sessions from an [`Acceptor`], which chooses the certificate by the ClientHello
+//! ([`Acceptor::choose`], independent of its transport). Servers make them from a [`Connector`].
+//! Configurations are numbers and file contents here ([`settings`]); [`names`] has OpenSSL's names
+//! for the numbers.
 //!
 //! rustls is the engine and is named in [`engine`] alone. It makes handshakes; records are sealed
 //! and opened by [`record`]. What rustls does not do, the system's OpenSSL does, in [`legacy`] alone
@@ -20,6 +21,7 @@ pub mod ciphers;
 pub mod connector;
 pub mod crl;
 pub mod crt_list;
+pub mod deframer;
 mod der;
 pub mod details;
 pub mod dn;
@@ -61,20 +63,20 @@ mod verify;
 pub mod verify_code;
 pub mod x509;
 
-pub use acceptor::{Acceptor, Listening};
+pub use acceptor::{Acceptor, Chosen, Listening, ServerConfig};
 pub use captured::Keep;
 pub use connector::{Connecting, Connector};
 pub use details::{Details, Lacks};
 pub use engine::key::{KeyKind, PrivateKey};
 pub use engine::provider::{has_group, has_suite};
 pub use engine::verify::verify_chain;
-pub use entry::{Entry, Options};
-pub use error::{Error, Kind, Reason};
-pub use judge::Outcome;
+pub use entry::{CertificateEntry, EntryOptions};
+pub use error::{Error, FailureKind, Reason};
+pub use judge::VerifyOutcome;
 pub use legacy::{BUILT_IN as HAS_OPENSSL, load_provider, version as openssl_version};
 pub use load_error::LoadError;
-pub use places::Place;
-pub use session::{Ended, Opened, Session};
+pub use places::ConnectionPermit;
+pub use session::{OpenedData, PeerEnd, Session};
 pub use settings::{ClientVerify, Legacy, Limits, Parameters, Trust, VerifyMode};
 pub use store::Certificate;
 pub use suites::is_dhe;

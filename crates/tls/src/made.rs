@@ -17,7 +17,7 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 use crate::engine::key::PrivateKey;
 use crate::load_error::LoadError;
 use crate::store::Certificate;
-use crate::x509::Facts;
+use crate::x509::CertificateFields;
 
 /// A kind of key to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +135,7 @@ pub fn temporary(name: &str) -> Result<Certificate, LoadError> {
 
 /// Whether a certificate is one that [`temporary`] made.
 pub fn is_temporary(certificate: &Certificate) -> bool {
-    let facts = certificate.chain.first().and_then(|der| Facts::parse(der).ok());
+    let facts = certificate.chain.first().and_then(|der| CertificateFields::parse(der).ok());
     facts.is_some_and(|facts| {
         let name = facts.subject();
         facts.is_self_issued() && name.windows(EXPIRED.len()).any(|part| part == EXPIRED.as_bytes())
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn a_temporary_certificate_has_expired() {
         let made = temporary("a.pem").unwrap();
-        let facts = Facts::parse(&made.chain[0]).unwrap();
+        let facts = CertificateFields::parse(&made.chain[0]).unwrap();
         let (from, until) = facts.validity();
         assert!(from < until && until < WallTime::now().seconds);
         assert_eq!(made.key.belongs_to(&made.chain[0]), Some(true));

@@ -36,9 +36,9 @@ pub fn has_room() -> bool {
 
 /// The place of one connection, which is given back when it is dropped.
 #[derive(Debug)]
-pub struct Place(());
+pub struct ConnectionPermit(());
 
-impl Place {
+impl ConnectionPermit {
     /// Takes a place if there is one.
     pub fn take() -> Option<Self> {
         let most = limit();
@@ -60,7 +60,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         NOW.fetch_sub(1, Relaxed);
     }
@@ -73,11 +73,11 @@ mod tests {
     #[test]
     fn who_gets_no_place_gives_none_back() {
         // Other tests of this process have connections of their own, which do not ask.
-        let held = Place::force();
+        let held = ConnectionPermit::force();
         set_limit(1);
-        assert!((0..100).all(|_| Place::take().is_none()) && !has_room());
+        assert!((0..100).all(|_| ConnectionPermit::take().is_none()) && !has_room());
         set_limit(u32::MAX);
-        assert!(Place::take().is_some() && has_room());
+        assert!(ConnectionPermit::take().is_some() && has_room());
         set_limit(0);
         drop(held);
     }

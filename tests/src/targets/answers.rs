@@ -1,9 +1,9 @@
 //! Targets of what others answer to the process itself: name servers, mail servers, authorities, checked
 //! servers and their agents.
 
-use acme::trial::Received;
-use health::trial::{READERS, Seen, agent_line as read_line, http_answer};
-use http::{BodyLength, Head, Method, Name, ParseOptions, Status};
+use acme::trial::AuthorityAnswer;
+use health::trial::{READERS, TrialAnswer, agent_line as read_line, http_answer};
+use http::{BodyLength, Head, Method, Name, ParseOptions, ParseStatus};
 use mail::{Dialog, Letter, Refusal};
 use resolvers::trial::read_answer;
 
@@ -86,9 +86,9 @@ pub fn acme_answers(mut bytes: &[u8]) {
 }
 
 /// The response at the start of `bytes`, and what follows it.
-fn received(bytes: &[u8]) -> Option<(Received, &[u8])> {
+fn received(bytes: &[u8]) -> Option<(AuthorityAnswer, &[u8])> {
     let mut head = Head::new();
-    let Ok(Status::Complete { len }) = http::parse_response(bytes, &mut head, &ParseOptions::default())
+    let Ok(ParseStatus::Complete { len }) = http::parse_response(bytes, &mut head, &ParseOptions::default())
     else {
         return None;
     };
@@ -101,7 +101,7 @@ fn received(bytes: &[u8]) -> Option<(Received, &[u8])> {
     let field = |name: &'static [u8]| {
         head.get(&Name::new(name)).map(|text| String::from_utf8_lossy(text).into_owned())
     };
-    let answer = Received {
+    let answer = AuthorityAnswer {
         status: head.status(),
         nonce: field(b"replay-nonce"),
         location: field(b"location"),
@@ -149,7 +149,8 @@ pub fn check_answer(bytes: &[u8]) {
     assert!(whole.status.is_none_or(|status| status == 101 || status >= 200), "{whole:?}");
     if bytes.len() < LIMIT {
         // What follows what is broken may have been taken as a body before.
-        let settled = |seen: Seen| if seen.is_broken { Seen { body: Vec::new(), ..seen } } else { seen };
+        let settled =
+            |seen: TrialAnswer| if seen.is_broken { TrialAnswer { body: Vec::new(), ..seen } } else { seen };
         assert_eq!(settled(whole), settled(cut));
     }
 }

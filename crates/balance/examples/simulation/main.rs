@@ -1,4 +1,4 @@
-//! Prints what each algorithm makes of each scenario, in virtual time: `make bench-balance`.
+//! Prints what each algorithm makes of each scenario, in virtual time: `make bench BENCH=balance`.
 //!
 //! The numbers depend on the seed and the model only, not on the machine: they compare algorithms,
 //! they measure nothing.

@@ -13,7 +13,7 @@ use diag::{Diagnostic, Diagnostics, Span};
 use syntax::{Environment, Word};
 
 use crate::draft::Statement;
-use crate::draft::keyword::{Lenient, Negation, not_supported};
+use crate::draft::row::{Lenient, Negation, not_supported};
 
 /// A cursor over the arguments of one statement. `'a` is the draft's life.
 pub struct Args<'a, 'd> {

@@ -10,15 +10,15 @@ use diag::{Diagnostic, Span};
 use plan::mail::Mailers;
 use plan::{Global, Plan, Resolvers};
 use runtime::placement::Placement;
+use sample::Acls;
 use sample::Place;
-use sample::acl::Acls;
 
 use sample::pattern::PatternSets;
 use sample::scope::{Names, Scope};
 use sample::vars::Variables;
 use state::Mode;
 
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 use crate::resolve::log::LogNames;
 use crate::resolve::names::NameTable;
 
@@ -153,6 +153,14 @@ impl<'a> Around<'a> {
 }
 
 impl Names for Around<'_> {
+    fn predicate(
+        &self,
+        names: Vec<String>,
+        scope: &Scope<'_>,
+    ) -> Result<Box<dyn sample::named_acls::Predicate>, String> {
+        Ok(Box::new(sample::Condition::of_names(names.into_iter(), scope)?))
+    }
+
     fn backend(&self, name: &str) -> Option<Arc<state::Proxy>> {
         let found = self.plan.backend(name)?;
         found.state.referenced.store(true, Relaxed);

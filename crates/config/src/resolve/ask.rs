@@ -7,14 +7,14 @@ use diag::Diagnostic;
 use tls::{Connecting, Connector, Trust, load};
 
 use crate::draft::settings::HttpClientWords;
-use crate::resolve::Context;
+use crate::resolve::ResolveContext;
 use crate::resolve::tls_files::located;
 
 /// The section that is asked unless another one is named.
 const DEFAULT: &str = "default";
 
 /// Fills the settings of requests in.
-pub(crate) fn settings(words: &HttpClientWords<'_>, context: &mut Context<'_>) {
+pub(crate) fn settings(words: &HttpClientWords<'_>, context: &mut ResolveContext<'_>) {
     resolvers(words, context);
     context.global.http_client.verifies = words.verify.unwrap_or(true);
     // What is named has to be there; the system's own authorities are many, and left unread where
@@ -28,7 +28,7 @@ pub(crate) fn settings(words: &HttpClientWords<'_>, context: &mut Context<'_>) {
     }
 }
 
-fn resolvers(words: &HttpClientWords<'_>, context: &mut Context<'_>) {
+fn resolvers(words: &HttpClientWords<'_>, context: &mut ResolveContext<'_>) {
     if words.no_resolvers {
         return;
     }
@@ -50,7 +50,7 @@ fn resolvers(words: &HttpClientWords<'_>, context: &mut Context<'_>) {
 /// `None` where the system has no authorities, and nobody said that it must.
 fn connector(
     words: &HttpClientWords<'_>,
-    context: &Context<'_>,
+    context: &ResolveContext<'_>,
 ) -> Result<Option<Arc<Connector>>, Diagnostic> {
     let mut trust = None;
     if words.verify != Some(false) {

@@ -3,16 +3,16 @@
 //! text that reads as it was read.
 
 use plan::said;
-use plan::{DefaultsSection, Kept};
+use plan::{DefaultsSection, RuntimeDefaults};
 
-use crate::draft::keyword::Negation;
+use crate::draft::row::Negation;
 use crate::draft::section::quoted;
-use crate::draft::{Draft, Kind, Section, Statement};
+use crate::draft::{Draft, Section, SectionKind, Statement};
 
 /// What `draft` has of it.
-pub(crate) fn of(draft: &Draft) -> Kept {
-    let mut kept = Kept::default();
-    let named = |section: &&Section| section.kind == Kind::Defaults && !section.name.is_empty();
+pub(crate) fn of(draft: &Draft) -> RuntimeDefaults {
+    let mut kept = RuntimeDefaults::default();
+    let named = |section: &&Section| section.kind == SectionKind::Defaults && !section.name.is_empty();
     for section in draft.sections.iter().filter(named) {
         let own = section.statements.iter().any(|statement| statement.keyword.name == "mode");
         let inherited =
@@ -20,18 +20,25 @@ pub(crate) fn of(draft: &Draft) -> Kept {
         kept.defaults
             .push(DefaultsSection { name: section.name.as_str().into(), has_mode: own || inherited });
     }
-    kept.healthchecks = text(draft, |section| section.kind == Kind::Healthcheck);
+    kept.healthchecks = text(draft, |section| section.kind == SectionKind::Healthcheck);
     if kept.defaults.is_empty() {
         return kept;
     }
-    let helps =
-        |kind| matches!(kind, Kind::Userlist | Kind::HttpErrors | Kind::Healthcheck | Kind::LogProfile);
+    let helps = |kind| {
+        matches!(
+            kind,
+            SectionKind::Userlist
+                | SectionKind::HttpErrors
+                | SectionKind::Healthcheck
+                | SectionKind::LogProfile
+        )
+    };
     kept.text = text(draft, |section| helps(section.kind) || named(&section));
     kept
 }
 
 /// All that `draft` says.
-pub(crate) fn said(draft: &Draft) -> Vec<said::Section> {
+pub(crate) fn said(draft: &Draft) -> Vec<said::SourceSection> {
     let line = |statement: &Statement| {
         let sign = match statement.negation {
             Negation::None => None,
@@ -40,9 +47,9 @@ pub(crate) fn said(draft: &Draft) -> Vec<said::Section> {
         };
         let words: Vec<String> =
             sign.into_iter().chain(statement.words.iter().map(|word| shown(word))).collect();
-        said::Line { keyword: statement.keyword.name, text: words.join(" ").into() }
+        said::SourceLine { keyword: statement.keyword.name, text: words.join(" ").into() }
     };
-    let section = |section: &Section| said::Section {
+    let section = |section: &Section| said::SourceSection {
         kind: section.keyword.as_str().into(),
         name: section.name.as_str().into(),
         from: section.from.as_ref().map(|from| from.as_str()).unwrap_or_default().into(),

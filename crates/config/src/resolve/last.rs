@@ -6,14 +6,14 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use state::saved::{self, Column};
+use state::saved::{self, StateFileColumn};
 
 /// The addresses of the servers of one file, by backend and name.
-type Servers = HashMap<(Box<str>, Box<str>), IpAddr>;
+type SavedAddresses = HashMap<(Box<str>, Box<str>), IpAddr>;
 
 /// Addresses by file; files are read when first asked for.
 #[derive(Default)]
-pub(crate) struct LastAddresses(HashMap<PathBuf, Servers>);
+pub(crate) struct LastAddresses(HashMap<PathBuf, SavedAddresses>);
 
 impl LastAddresses {
     /// The address that `server` of `backend` had, whatever its host name was then, as far as the
@@ -28,10 +28,10 @@ impl LastAddresses {
     }
 }
 
-fn read(text: &str) -> Servers {
+fn read(text: &str) -> SavedAddresses {
     let rows = saved::by_name(saved::read(text).unwrap_or_default());
     let known = rows.iter().filter_map(|(&(backend, server), row)| {
-        let address = row.get(Column::Address).parse().ok()?;
+        let address = row.get(StateFileColumn::Address).parse().ok()?;
         Some(((backend.into(), server.into()), address))
     });
     known.collect()

@@ -12,12 +12,12 @@ use base::clock::now_ms;
 use plan::{Plan, Proxy};
 use state::proxy::ProxySeed;
 use state::server::ServerSeed;
-use state::table::{Settings as TableSettings, Table};
+use state::table::{Table, TableSettings};
 use state::{Listener, Ring, Server};
 
-use crate::draft::settings::Settings;
+use crate::draft::settings::ProxySettings;
 use crate::draft::tls::TlsDefaults;
-use crate::resolve::Pending;
+use crate::resolve::PendingProxy;
 use crate::resolve::server_line::ServerLine;
 
 /// The proxy of the previous plan with that name and those sides.
@@ -37,7 +37,7 @@ fn former<'a>(previous: &'a Plan, name: &str, (frontend, backend): (bool, bool))
 }
 
 /// The number that a proxy without one of its own has already.
-pub(super) fn number_of_proxy(settings: &Settings<'_>, previous: Option<&Plan>) -> Option<u32> {
+pub(super) fn number_of_proxy(settings: &ProxySettings<'_>, previous: Option<&Plan>) -> Option<u32> {
     let former = former(previous?, settings.name, (settings.is_frontend(), settings.is_backend()))?;
     Some(former.state.id).filter(|_| !former.state.forced_id.load(Relaxed))
 }
@@ -61,7 +61,7 @@ pub(super) fn proxy(seed: ProxySeed, guid: Option<&str>, previous: Option<&Plan>
 }
 
 /// The servers that the state of a proxy has already.
-pub(super) fn servers(proxy: &Pending<'_>, previous: Option<&Plan>) -> Vec<Arc<Server>> {
+pub(super) fn servers(proxy: &PendingProxy<'_>, previous: Option<&Plan>) -> Vec<Arc<Server>> {
     // A proxy that is new has none.
     match previous {
         Some(_) => proxy.state.servers.load().to_vec(),
@@ -101,7 +101,7 @@ pub(super) fn server(
 
 /// What the connections to a server depend on, as one number: its line, what it has of its backend, and
 /// in TLS of the global section.
-pub(super) fn print(proxy: &Pending<'_>, line: &ServerLine<'_>, defaults: &TlsDefaults<'_>) -> u64 {
+pub(super) fn print(proxy: &PendingProxy<'_>, line: &ServerLine<'_>, defaults: &TlsDefaults<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     line.statement.words.iter().for_each(|word| word.as_str().hash(&mut hasher));
     proxy.settings.default_server_lines.hash(&mut hasher);
@@ -133,7 +133,7 @@ pub(super) fn table(settings: TableSettings, previous: Option<&Plan>) -> Arc<Tab
 }
 
 /// The store of a cache: what is in it stays where its section says the same.
-pub(super) fn cache(settings: cache::Settings, previous: Option<&Plan>) -> Arc<cache::Store> {
+pub(super) fn cache(settings: cache::CacheSettings, previous: Option<&Plan>) -> Arc<cache::Store> {
     let own = previous.and_then(|plan| plan.caches.iter().find(|store| store.settings == settings));
     own.cloned().unwrap_or_else(|| cache::Store::new(settings))
 }

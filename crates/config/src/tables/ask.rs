@@ -1,12 +1,13 @@
 //! What the `global` section says of requests that the process itself makes (manual, 3.10
 //! `httpclient.…`), of orders of certificates (`acme.scheduler`) and of updates of OCSP answers (3.1 `ocsp-update.…`).
 
-use base::address::{Accepts, Family, Place, PortRule};
+use base::address::{Accepts, Destination, Family, PortRule};
 use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::{Keyword, Outcome, global};
+use crate::draft::keyword::{Keyword, global};
+use crate::draft::row::Outcome;
 use crate::draft::settings::GlobalSettings;
 use crate::system::resolve_host;
 
@@ -66,7 +67,7 @@ pub(super) fn max_delay<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a,
 fn http_proxy<'a>(global: &mut GlobalSettings<'a>, args: &mut Args<'a, '_>) -> Outcome {
     let word = args.required("an address")?;
     let address = args.address(word, Accepts { port: PortRule::Optional, range: false, offset: false })?;
-    let Place::Ip { host, ports } = &address.place else {
+    let Destination::Ip { host, ports } = &address.place else {
         return Err(args.wrong(format!("`{word}` is no address of TCP")).help("`<address>[:<port>]`"));
     };
     let ip = resolve_host(host).map_err(|error| args.wrong(format!("cannot resolve `{word}`: {error}")))?;

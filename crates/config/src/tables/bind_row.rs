@@ -4,7 +4,7 @@ use base::support::Support;
 
 use crate::draft::args::Args;
 use crate::draft::bind::BindDraft;
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 
 /// A parameter of bind lines.
 pub struct BindKeyword {

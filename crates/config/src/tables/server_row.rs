@@ -7,7 +7,7 @@ use base::units::DefaultUnit::Milliseconds;
 use diag::Diagnostic;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::Outcome;
+use crate::draft::row::Outcome;
 use crate::draft::server::ServerDraft;
 
 /// A parameter of server lines.

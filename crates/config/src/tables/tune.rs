@@ -6,8 +6,9 @@ use diag::Diagnostic;
 use plan::global::MultiQueue;
 
 use crate::draft::args::Args;
-use crate::draft::keyword::places::G;
-use crate::draft::keyword::{Keyword, Outcome, global, ineffective, removed_since};
+use crate::draft::keyword::{Keyword, global, ineffective, removed_since};
+use crate::draft::row::Outcome;
+use crate::draft::row::places::G;
 use crate::draft::settings::GlobalSettings;
 use crate::tables::ask;
 

@@ -6,11 +6,11 @@ use std::fmt::Write;
 
 use runtime::{shard, worker};
 
-use crate::call::{Call, Reply, error};
+use crate::call::{Call, CommandReply, error};
 
-pub(crate) fn libs(_: &mut Call<'_>) -> Reply {
+pub(crate) fn libs(_: &mut Call<'_>) -> CommandReply {
     match std::fs::read_to_string("/proc/self/maps") {
-        Ok(maps) => Reply::Text(libraries(&maps)),
+        Ok(maps) => CommandReply::Text(libraries(&maps)),
         Err(error_) => error(format!("The system does not tell what is loaded: {error_}.")),
     }
 }
@@ -38,7 +38,7 @@ fn libraries(maps: &str) -> String {
     out
 }
 
-pub(crate) fn tasks(_: &mut Call<'_>) -> Reply {
+pub(crate) fn tasks(_: &mut Call<'_>) -> CommandReply {
     let each: Vec<_> = (0..shard::workers()).map(worker::activity).collect();
     let queued: usize = each.iter().map(|activity| activity.queued).sum();
     let mut out = format!("Running tasks: {queued} ({} threads)\n", each.len());
@@ -52,7 +52,7 @@ pub(crate) fn tasks(_: &mut Call<'_>) -> Reply {
             activity.busy.as_millis()
         );
     }
-    Reply::Text(out)
+    CommandReply::Text(out)
 }
 
 #[cfg(test)]

@@ -9,12 +9,12 @@ use std::time::Instant;
 use runtime::pools::{self, Pool};
 use runtime::profile::{self, Profile};
 
-use crate::call::{Call, Reply, error};
+use crate::call::{Call, CommandReply, error};
 use crate::commands::streams::on_every_worker;
 
 /// In which order pools are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
+enum PoolOrder {
     None,
     Name,
     Size,
@@ -23,21 +23,22 @@ enum Order {
 
 /// What `show pools` asks for.
 #[derive(Debug)]
-struct Wanted {
-    order: Order,
+struct PoolsQuery {
+    order: PoolOrder,
     prefix: String,
     most: usize,
     detailed: bool,
 }
 
-fn pools_wanted(call: &Call<'_>) -> Option<Wanted> {
-    let mut wanted = Wanted { order: Order::None, prefix: String::new(), most: usize::MAX, detailed: false };
+fn pools_wanted(call: &Call<'_>) -> Option<PoolsQuery> {
+    let mut wanted =
+        PoolsQuery { order: PoolOrder::None, prefix: String::new(), most: usize::MAX, detailed: false };
     let mut words = call.args.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
-            "byname" => wanted.order = Order::Name,
-            "bysize" => wanted.order = Order::Size,
-            "byusage" => wanted.order = Order::Usage,
+            "byname" => wanted.order = PoolOrder::Name,
+            "bysize" => wanted.order = PoolOrder::Size,
+            "byusage" => wanted.order = PoolOrder::Usage,
             "detailed" => wanted.detailed = true,
             "match" => wanted.prefix.clone_from(words.next().filter(|prefix| !prefix.is_empty())?),
             number => wanted.most = number.parse().ok().filter(|most| *most > 0)?,
@@ -46,20 +47,20 @@ fn pools_wanted(call: &Call<'_>) -> Option<Wanted> {
     Some(wanted)
 }
 
-pub(crate) fn show_pools(call: &mut Call<'_>) -> Reply {
+pub(crate) fn show_pools(call: &mut Call<'_>) -> CommandReply {
     let Some(wanted) = pools_wanted(call) else {
         return error(
             "Expects either 'byname', 'bysize', 'byusage', 'match <pfx>', 'detailed', or a max number of output lines.",
         );
     };
     let pipes = (call.runtime.pipes)();
-    Reply::Later(Box::pin(async move {
+    CommandReply::Later(Box::pin(async move {
         let mut workers = on_every_worker(pools::list).await;
         if pipes[0] > 0 {
             let of_all = Pool { name: "pipe", size: 8, allocated: pipes[1] + pipes[2], free: pipes[2] };
             workers.push(vec![of_all]);
         }
-        Reply::Text(pools_text(&workers, &wanted))
+        CommandReply::Text(pools_text(&workers, &wanted))
     }))
 }
 
@@ -78,14 +79,14 @@ fn summed(workers: &[Vec<Pool>]) -> Vec<Pool> {
     all
 }
 
-fn pools_text(workers: &[Vec<Pool>], wanted: &Wanted) -> String {
+fn pools_text(workers: &[Vec<Pool>], wanted: &PoolsQuery) -> String {
     let mut all = summed(workers);
     all.retain(|pool| pool.name.starts_with(&wanted.prefix));
     match wanted.order {
-        Order::None => {}
-        Order::Name => all.sort_by_key(|pool| pool.name),
-        Order::Size => all.sort_by_key(|pool| std::cmp::Reverse(pool.size)),
-        Order::Usage => {
+        PoolOrder::None => {}
+        PoolOrder::Name => all.sort_by_key(|pool| pool.name),
+        PoolOrder::Size => all.sort_by_key(|pool| std::cmp::Reverse(pool.size)),
+        PoolOrder::Usage => {
             all.retain(|pool| pool.allocated > 0);
             all.sort_by_key(|pool| std::cmp::Reverse(pool.allocated * pool.size));
         }
@@ -129,7 +130,7 @@ fn pools_text(workers: &[Vec<Pool>], wanted: &Wanted) -> String {
     out
 }
 
-pub(crate) fn set_profiling(call: &mut Call<'_>) -> Reply {
+pub(crate) fn set_profiling(call: &mut Call<'_>) -> CommandReply {
     match call.arg(0) {
         "memory" => error("Memory profiling not compiled in."),
         "tasks" => set_tasks(&call.args[1..]),
@@ -137,7 +138,7 @@ pub(crate) fn set_profiling(call: &mut Call<'_>) -> Reply {
     }
 }
 
-fn set_tasks(words: &[String]) -> Reply {
+fn set_tasks(words: &[String]) -> CommandReply {
     const EXPECTED: &str =
         "Expects a combination of either 'on', 'auto', 'off', 'lock', 'no-lock', 'memory' or 'no-memory'.";
     let mut on = None;
@@ -159,10 +160,10 @@ fn set_tasks(words: &[String]) -> Reply {
     if let Some(on) = on {
         profile::switch(on);
     }
-    Reply::Done
+    CommandReply::Done
 }
 
-pub(crate) fn show_profiling(call: &mut Call<'_>) -> Reply {
+pub(crate) fn show_profiling(call: &mut Call<'_>) -> CommandReply {
     let (mut status, mut tasks, mut most, mut by_time) = (true, true, usize::MAX, false);
     for word in call.args {
         match word.as_str() {
@@ -183,7 +184,7 @@ pub(crate) fn show_profiling(call: &mut Call<'_>) -> Reply {
             },
         }
     }
-    Reply::Later(Box::pin(async move {
+    CommandReply::Later(Box::pin(async move {
         let mut out = String::new();
         if status {
             let on = if profile::is_on() { "on" } else { "off" };
@@ -194,7 +195,7 @@ pub(crate) fn show_profiling(call: &mut Call<'_>) -> Reply {
         if tasks {
             write_tasks(on_every_worker(profile::list).await, by_time, most, &mut out);
         }
-        Reply::Text(out)
+        CommandReply::Text(out)
     }))
 }
 
@@ -273,11 +274,11 @@ mod tests {
             vec![pool("buffer", 16, 1, 1), pool("exchange", 100, 1, 0)],
         ];
         let text = |order, prefix: &str, most| {
-            let wanted = Wanted { order, prefix: prefix.to_owned(), most, detailed: false };
+            let wanted = PoolsQuery { order, prefix: prefix.to_owned(), most, detailed: false };
             pools_text(&workers, &wanted)
         };
         assert_eq!(
-            text(Order::Usage, "", 1),
+            text(PoolOrder::Usage, "", 1),
             "Dumping pools usage (limited to the first 1 entries). Use SIGQUIT to flush them.\n  \
              - Pool exchange (100 bytes) : 1 allocated (100 bytes), 1 used (~0 by thread caches), needed_avg 1, 0 failures, 1 users\n\
              Total: 2 pools, 164 bytes allocated, 164 used (~32 by thread caches).\n"
@@ -287,9 +288,9 @@ mod tests {
                 .filter_map(|line| Some(line.strip_prefix("  - Pool ")?.split(' ').next()?.to_owned()))
                 .collect()
         };
-        assert_eq!(names(text(Order::None, "", 9)), ["buffer", "pipe", "exchange"]);
-        assert_eq!(names(text(Order::Name, "", 9)), ["buffer", "exchange", "pipe"]);
-        assert_eq!(names(text(Order::Size, "", 2)), ["exchange", "buffer"]);
-        assert_eq!(names(text(Order::None, "pi", 9)), ["pipe"]);
+        assert_eq!(names(text(PoolOrder::None, "", 9)), ["buffer", "pipe", "exchange"]);
+        assert_eq!(names(text(PoolOrder::Name, "", 9)), ["buffer", "exchange", "pipe"]);
+        assert_eq!(names(text(PoolOrder::Size, "", 2)), ["exchange", "buffer"]);
+        assert_eq!(names(text(PoolOrder::None, "pi", 9)), ["pipe"]);
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use state::Server;
 use state::server::{Health, ServerAddress};
 
-use crate::call::{Call, Reply, error, warning};
+use crate::call::{Call, CommandReply, error, warning};
 
 /// A server's port: its own, or how far it is from the one that the client wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ const MAP_AND_CHECKS: &str = "can't change <port> to port map because it is inco
     configuration (use 'port' statement from the 'server' directive).";
 
 /// `addr <address> [port <port>]`.
-pub(crate) fn of_server(call: &Call<'_>, server: &Server) -> Reply {
+pub(crate) fn of_server(call: &Call<'_>, server: &Server) -> CommandReply {
     let text = call.arg(2);
     if text.is_empty() {
         return error("set server <b>/<s> addr requires an address and optionally a port.");
@@ -87,14 +87,14 @@ pub(crate) fn of_server(call: &Call<'_>, server: &Server) -> Reply {
 }
 
 /// What a command asks for: an address, a port, or both. A port of 0 is the server's own.
-struct Asked {
+struct AddressChange {
     address: Option<String>,
     port: Option<u16>,
 }
 
-impl Asked {
+impl AddressChange {
     /// Reads `check-addr <address> [port <port>]` and its kin.
-    fn read(call: &Call<'_>) -> Result<Self, Reply> {
+    fn read(call: &Call<'_>) -> Result<Self, CommandReply> {
         let (option, value) = (call.arg(1), call.arg(2));
         let wants_port = option.ends_with("-port");
         if value.is_empty() {
@@ -109,7 +109,7 @@ impl Asked {
     }
 }
 
-fn port(text: &str) -> Result<u16, Reply> {
+fn port(text: &str) -> Result<u16, CommandReply> {
     match text.parse::<i64>() {
         Ok(port) => u16::try_from(port).map_err(|_| warning("provided port is invalid")),
         Err(_) => Err(warning("provided port is not an integer")),
@@ -126,8 +126,8 @@ fn apply(health: &Health, address: Option<IpAddr>, port: Option<u16>) {
 }
 
 /// `check-addr` takes an address as it is.
-pub(crate) fn of_check(call: &Call<'_>, server: &Server) -> Reply {
-    let asked = match Asked::read(call) {
+pub(crate) fn of_check(call: &Call<'_>, server: &Server) -> CommandReply {
+    let asked = match AddressChange::read(call) {
         Ok(_) if !server.checked.load(Relaxed) => {
             return warning("health checks are not enabled on this server");
         }
@@ -140,12 +140,12 @@ pub(crate) fn of_check(call: &Call<'_>, server: &Server) -> Reply {
         Some((text, Err(_))) => return warning(format!("invalid addr '{text}'")),
     };
     apply(&server.health, address, asked.port);
-    Reply::Done
+    CommandReply::Done
 }
 
 /// `agent-addr` may be a name, which the system's resolver is asked for.
-pub(crate) fn of_agent(call: &Call<'_>, server: &Arc<Server>) -> Reply {
-    let Asked { address, port } = match Asked::read(call) {
+pub(crate) fn of_agent(call: &Call<'_>, server: &Arc<Server>) -> CommandReply {
+    let AddressChange { address, port } = match AddressChange::read(call) {
         Ok(_) if !server.agent_checked.load(Relaxed) => {
             return warning("agent checks are not enabled on this server");
         }
@@ -156,11 +156,11 @@ pub(crate) fn of_agent(call: &Call<'_>, server: &Arc<Server>) -> Reply {
     match (address, known) {
         (Some(name), Some(Err(_))) => {
             let server = server.clone();
-            Reply::Later(Box::pin(async move {
+            CommandReply::Later(Box::pin(async move {
                 match tokio::net::lookup_host((name.as_str(), 0)).await.ok().and_then(|mut all| all.next()) {
                     Some(found) => {
                         apply(&server.agent, Some(found.ip()), port);
-                        Reply::Done
+                        CommandReply::Done
                     }
                     None => warning(format!("invalid addr '{name}'")),
                 }
@@ -168,7 +168,7 @@ pub(crate) fn of_agent(call: &Call<'_>, server: &Arc<Server>) -> Reply {
         }
         (_, address) => {
             apply(&server.agent, address.and_then(Result::ok), port);
-            Reply::Done
+            CommandReply::Done
         }
     }
 }

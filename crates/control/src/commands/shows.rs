@@ -10,81 +10,81 @@ use state::server::Health;
 use state::{Admin, Server};
 
 use crate::anonymous::Anonymous;
-use crate::call::{self, Call, Reply, error};
-use crate::statistics::info::{self, Format};
+use crate::call::{self, Call, CommandReply, error};
+use crate::statistics::info::{self, InfoFormat};
 use crate::statistics::pieces::{self, StatPieces};
 use crate::statistics::resolvers;
-use crate::statistics::stat::{self, Filter, Show};
-use crate::view::{Level, ProxyView};
+use crate::statistics::stat::{self, RowFilter, Show};
+use crate::view::{AccessLevel, ProxyView};
 
-pub(crate) fn version(call: &mut Call<'_>) -> Reply {
+pub(crate) fn version(call: &mut Call<'_>) -> CommandReply {
     call::info(call.runtime.version)
 }
 
-pub(crate) fn echo(call: &mut Call<'_>) -> Reply {
+pub(crate) fn echo(call: &mut Call<'_>) -> CommandReply {
     call::info(call.args.join(" "))
 }
 
-pub(crate) fn cli_level(call: &mut Call<'_>) -> Reply {
-    Reply::Text(call.settings.level.name().into())
+pub(crate) fn cli_level(call: &mut Call<'_>) -> CommandReply {
+    CommandReply::Text(call.settings.level.name().into())
 }
 
-pub(crate) fn cli_sockets(call: &mut Call<'_>) -> Reply {
+pub(crate) fn cli_sockets(call: &mut Call<'_>) -> CommandReply {
     let mut out = "# socket lvl processes\n".to_owned();
     for socket in &call.runtime.view().sockets {
         let _ = writeln!(out, "{} {} all", socket.address, socket.level.name());
     }
-    Reply::Text(out)
+    CommandReply::Text(out)
 }
 
-pub(crate) fn startup_logs(call: &mut Call<'_>) -> Reply {
-    Reply::Text(call.runtime.view().startup_log.clone())
+pub(crate) fn startup_logs(call: &mut Call<'_>) -> CommandReply {
+    CommandReply::Text(call.runtime.view().startup_log.clone())
 }
 
-pub(crate) fn backend(call: &mut Call<'_>) -> Reply {
+pub(crate) fn backend(call: &mut Call<'_>) -> CommandReply {
     let mut out = "# name\n".to_owned();
     for proxy in call.runtime.view().proxies.iter().filter(|proxy| proxy.state.is_backend) {
         let _ = writeln!(out, "{}", proxy.state.name);
     }
-    Reply::Text(out)
+    CommandReply::Text(out)
 }
 
-pub(crate) fn env(call: &mut Call<'_>) -> Reply {
+pub(crate) fn env(call: &mut Call<'_>) -> CommandReply {
     let view = call.runtime.view();
     let name = call.arg(0);
     let mut out = String::new();
     for (key, value) in view.environment.iter().filter(|(key, _)| name.is_empty() || name == key) {
         let _ = writeln!(out, "{key}={value}");
     }
-    if out.is_empty() && !name.is_empty() { error("Variable not found") } else { Reply::Text(out) }
+    if out.is_empty() && !name.is_empty() { error("Variable not found") } else { CommandReply::Text(out) }
 }
 
-pub(crate) fn info(call: &mut Call<'_>) -> Reply {
+pub(crate) fn info(call: &mut Call<'_>) -> CommandReply {
     let (format, describe) = stat_format(call.args);
     let precise = call.args.iter().any(|word| word == "float");
-    Reply::Text(info::show_info(call.runtime, format, describe, precise))
+    CommandReply::Text(info::show_info(call.runtime, format, describe, precise))
 }
 
-pub(crate) fn stat(call: &mut Call<'_>) -> Reply {
+pub(crate) fn stat(call: &mut Call<'_>) -> CommandReply {
     if call.arg(0) == "domain" && call.arg(1) == "resolvers" {
         let (format, describe) = stat_format(&call.args[2..]);
-        return Reply::Text(resolvers::statistics(&call.runtime.view(), format, describe));
+        return CommandReply::Text(resolvers::statistics(&call.runtime.view(), format, describe));
     }
     let (filter, format, describe) = match stat_arguments(call) {
         Ok(parsed) => parsed,
         Err(reply) => return reply,
     };
-    let show = Show::now(call.runtime, call.settings.level >= Level::Operator);
-    Reply::Pieces(Box::new(StatPieces::new(call.runtime.view(), filter, show, format, describe)))
+    let show = Show::now(call.runtime, call.settings.level >= AccessLevel::Operator);
+    CommandReply::Pieces(Box::new(StatPieces::new(call.runtime.view(), filter, show, format, describe)))
 }
 
 /// How statistics are to be written. HAProxy passes over what it does not know here.
-fn stat_format(words: &[String]) -> (Format, bool) {
-    let (mut format, mut describe) = (Format::Plain, false);
+fn stat_format(words: &[String]) -> (InfoFormat, bool) {
+    let (mut format, mut describe) = (InfoFormat::Plain, false);
     for word in words {
         match word.as_str() {
-            "typed" => format = Format::Typed,
-            "json" => format = Format::Json,
+            "typed" => format = InfoFormat::Typed,
+            "json" => format = InfoFormat::Json,
             "desc" => describe = true,
             _ => {}
         }
@@ -92,8 +92,8 @@ fn stat_format(words: &[String]) -> (Format, bool) {
     (format, describe)
 }
 
-fn stat_arguments(call: &Call<'_>) -> Result<(Filter, Format, bool), Reply> {
-    let mut filter = Filter::default();
+fn stat_arguments(call: &Call<'_>) -> Result<(RowFilter, InfoFormat, bool), CommandReply> {
+    let mut filter = RowFilter::default();
     let mut args = call.args;
     match args {
         [domain, kind, rest @ ..] if domain == "domain" && kind == "proxy" => args = rest,
@@ -126,12 +126,12 @@ fn stat_arguments(call: &Call<'_>) -> Result<(Filter, Format, bool), Reply> {
     Ok((filter, format, describe))
 }
 
-pub(crate) fn schema(_: &mut Call<'_>) -> Reply {
-    Reply::Text(pieces::schema_text())
+pub(crate) fn schema(_: &mut Call<'_>) -> CommandReply {
+    CommandReply::Text(pieces::schema_text())
 }
 
 /// The backends that the first argument names: one, or all.
-fn backends(call: &Call<'_>) -> Result<Vec<ProxyView>, Reply> {
+fn backends(call: &Call<'_>) -> Result<Vec<ProxyView>, CommandReply> {
     let view = call.runtime.view();
     if call.arg(0).is_empty() {
         let all = view.proxies.iter().filter(|proxy| proxy.state.is_backend);
@@ -148,14 +148,14 @@ fn by_backend(
     call: &Call<'_>,
     title: String,
     line: impl Fn(&ProxyView, &Server) -> String + 'static,
-) -> Reply {
+) -> CommandReply {
     match backends(call) {
         Ok(proxies) => {
             let body = proxies.into_iter().map(move |proxy| {
                 let servers = proxy.state.servers.load();
                 servers.iter().map(|server| line(&proxy, server)).collect::<String>()
             });
-            Reply::Pieces(Box::new(std::iter::once(title).chain(body)))
+            CommandReply::Pieces(Box::new(std::iter::once(title).chain(body)))
         }
         Err(reply) => reply,
     }
@@ -166,7 +166,7 @@ srv_iweight srv_time_since_last_change srv_check_status srv_check_result srv_che
 srv_agent_state bk_f_forced_id srv_f_forced_id srv_fqdn srv_port srvrecord srv_use_ssl srv_check_port srv_check_addr \
 srv_agent_addr srv_agent_port\n";
 
-pub(crate) fn servers_state(call: &mut Call<'_>) -> Reply {
+pub(crate) fn servers_state(call: &mut Call<'_>) -> CommandReply {
     let anonymous = call.settings.anonymous;
     by_backend(call, STATE_TITLE.to_owned(), move |proxy, server| server_state(proxy, server, anonymous))
 }
@@ -236,7 +236,7 @@ pub(crate) fn server_state(proxy: &ProxyView, server: &Server, anonymous: Anonym
     )
 }
 
-pub(crate) fn servers_conn(call: &mut Call<'_>) -> Reply {
+pub(crate) fn servers_conn(call: &mut Call<'_>) -> CommandReply {
     let title = format!(
         "# bkname/svname bkid/svid addr port - purge_delay served used_cur used_max need_est idle_sess unsafe_nb \
          safe_nb idle_lim idle_cur idle_per_thr[{}]\n",
@@ -272,7 +272,7 @@ pub(crate) fn servers_conn(call: &mut Call<'_>) -> Reply {
     })
 }
 
-pub(crate) fn activity(call: &mut Call<'_>) -> Reply {
+pub(crate) fn activity(call: &mut Call<'_>) -> CommandReply {
     let column = call.arg(0).parse::<i64>().unwrap_or(-1);
     let workers = shard::workers();
     if column > workers as i64 {
@@ -310,10 +310,10 @@ pub(crate) fn activity(call: &mut Call<'_>) -> Reply {
     line("check_adopted", checks.iter().map(|c| c.adopted.get()).collect());
     line("check_active", checks.iter().map(|c| u64::from(c.present())).collect());
     line("check_running", checks.iter().map(|c| c.running.get().max(0) as u64).collect());
-    Reply::Text(out)
+    CommandReply::Text(out)
 }
 
-pub(crate) fn threads(call: &mut Call<'_>) -> Reply {
+pub(crate) fn threads(call: &mut Call<'_>) -> CommandReply {
     let placement = call.runtime.view().placement.clone();
     let uptime = now_ms().saturating_sub(call.runtime.started_ms).max(1);
     let mut out = format!("Thread count: {} in {} group(s)\n", shard::workers(), placement.groups.len());
@@ -339,10 +339,10 @@ pub(crate) fn threads(call: &mut Call<'_>) -> Reply {
             activity.messages,
         );
     }
-    Reply::Text(out)
+    CommandReply::Text(out)
 }
 
-pub(crate) fn dev(call: &mut Call<'_>) -> Reply {
+pub(crate) fn dev(call: &mut Call<'_>) -> CommandReply {
     if !call.args.is_empty() {
         return error("This command takes no argument.");
     }
@@ -360,5 +360,5 @@ pub(crate) fn dev(call: &mut Call<'_>) -> Reply {
     }
     let _ = writeln!(out, "Process info\n  pid: {}", std::process::id());
     let _ = writeln!(out, "  fd limit (soft): {}", call.runtime.view().open_files);
-    Reply::Text(out)
+    CommandReply::Text(out)
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use base::support::Support;
 use runtime::watchdog;
 
-use crate::call::{Call, Reply, Settings, denied, error, info};
+use crate::call::{Call, CommandReply, ConnectionSettings, denied, error, info};
 use crate::commands::{
     anonymized, authorities, backends, caches, captured, certificates, clearing, debug, descriptors, events,
     handshakes, http_client, inside, lists, measures, orders, patterns, peers, rare, reloads, servers, sets,
@@ -18,25 +18,25 @@ use crate::mirrors;
 use crate::policies;
 use crate::statistics::resolvers;
 use crate::stats_file;
-use crate::view::{Level, Runtime};
+use crate::view::{AccessLevel, Runtime};
 
 /// What must be switched on first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum CommandMode {
     Normal,
     Experimental,
     Expert,
 }
 
-type Run = fn(&mut Call<'_>) -> Reply;
+type Run = fn(&mut Call<'_>) -> CommandReply;
 
 /// A row of the table.
 pub(crate) struct Command {
     pub(crate) words: &'static str,
     usage: &'static str,
     text: &'static str,
-    level: Level,
-    mode: Mode,
+    level: AccessLevel,
+    mode: CommandMode,
     /// `None`: understood, not built.
     run: Option<Run>,
     support: Support,
@@ -54,35 +54,43 @@ impl Command {
 const fn row(
     words: &'static str,
     usage: &'static str,
-    level: Level,
+    level: AccessLevel,
     text: &'static str,
     run: Run,
 ) -> Command {
-    Command { words, usage, text, level, mode: Mode::Normal, run: Some(run), support: Support::Full }
+    Command { words, usage, text, level, mode: CommandMode::Normal, run: Some(run), support: Support::Full }
 }
 
-const fn later(words: &'static str, usage: &'static str, level: Level, text: &'static str) -> Command {
-    Command { words, usage, text, level, mode: Mode::Normal, run: None, support: LATER }
+const fn later(words: &'static str, usage: &'static str, level: AccessLevel, text: &'static str) -> Command {
+    Command { words, usage, text, level, mode: CommandMode::Normal, run: None, support: LATER }
 }
 
 /// A command for developers: expert mode.
 const fn debug(words: &'static str, usage: &'static str, text: &'static str, run: Run) -> Command {
-    Command { words, usage, text, level: Admin, mode: Mode::Expert, run: Some(run), support: Support::Full }
+    Command {
+        words,
+        usage,
+        text,
+        level: Admin,
+        mode: CommandMode::Expert,
+        run: Some(run),
+        support: Support::Full,
+    }
 }
 
 /// One that there will not be, with the reason.
 const fn refused(words: &'static str, usage: &'static str, why: &'static str) -> Command {
     let support = Support::None(why);
-    Command { words, usage, text: why, level: Admin, mode: Mode::Expert, run: None, support }
+    Command { words, usage, text: why, level: Admin, mode: CommandMode::Expert, run: None, support }
 }
 
-use Level::{Admin, Operator, User};
+use AccessLevel::{Admin, Operator, User};
 
 /// Every command of the worker (management manual 9.3), in alphabetical order as `help` lists them.
 #[rustfmt::skip]
 pub(crate) const COMMANDS: &[Command] = &[
     // words usage level what it does function
-    row  ("_getsocks",                "",                                 Admin,    "pass the listening sockets to another process",                                     |_| Reply::Quit),
+    row  ("_getsocks",                "",                                 Admin,    "pass the listening sockets to another process",                                     |_| CommandReply::Quit),
     row  ("abort ssl ca-file",        "<cafile>", Admin,    "abort a transaction for a CA file", authorities::abort_ca),
     row  ("abort ssl cert",           "<certfile>",                       Admin,    "abort a transaction for a certificate file", certificates::abort),
     row  ("abort ssl crl-file",       "<crlfile>", Admin,    "abort a transaction for a CRL file", authorities::abort_crl),
@@ -188,7 +196,7 @@ pub(crate) const COMMANDS: &[Command] = &[
     row  ("set ssl tls-key",          "[id|file] <key>", Admin,     "set the next TLS key for the <id> or <file> listener to <key>", handshakes::set_tls_key),
     row  ("set table",                "<table> key <k> [data.* <v>]*",    Operator, "update or create a table entry's data", tables::set),
     row  ("set timeout",              "[cli] <delay>",                    User,     "change a timeout setting",                                                        sets::timeout),
-    Command { words: "set var", usage: "<name> [fmt|expr] {<fmt>|<expr>}", level: Operator, text: "set variable from an expression/format", mode: Mode::Experimental, run: Some(variables::set_var), support: Support::Full },
+    Command { words: "set var", usage: "<name> [fmt|expr] {<fmt>|<expr>}", level: Operator, text: "set variable from an expression/format", mode: CommandMode::Experimental, run: Some(variables::set_var), support: Support::Full },
     row  ("set weight",               "<bk>/<srv> <weight>[%]",           Admin,    "change a server's weight (use 'set server' instead)",                             sets::weight),
     row  ("show acl",                 "[@<ver>] [<acl>]",                 Admin,    "report available acls or dump an acl's contents",                                   patterns::show_acl),
     row  ("show activity",            "[-1|0|thread_num]",                Operator, "show per-thread activity stats (for support/developers)",                         shows::activity),
@@ -271,11 +279,11 @@ pub(crate) fn run(
     runtime: &Arc<Runtime>,
     words: &[String],
     payload: Option<&str>,
-    settings: &mut Settings,
-) -> Reply {
+    settings: &mut ConnectionSettings,
+) -> CommandReply {
     let Some(command) = find(words) else {
         if let Some(answer) = runtime.scripts().and_then(|scripts| scripts.run(words)) {
-            return Reply::Later(Box::pin(async move { Reply::Text(answer.await) }));
+            return CommandReply::Later(Box::pin(async move { CommandReply::Text(answer.await) }));
         }
         let scripted = scripted(runtime, words);
         let all = matching(words).is_empty() && scripted.is_empty();
@@ -290,10 +298,10 @@ pub(crate) fn run(
     // The mode is asked for before the level, as HAProxy does: what is missing is told in the same
     // order.
     match command.mode {
-        Mode::Expert if !settings.expert => {
+        CommandMode::Expert if !settings.expert => {
             return error("This command is restricted to expert mode only.");
         }
-        Mode::Experimental if !settings.experimental => {
+        CommandMode::Experimental if !settings.experimental => {
             return error("This command is restricted to experimental mode only.");
         }
         _ => {}
@@ -310,13 +318,13 @@ pub(crate) fn run(
         });
     };
     let args = &words[command.words.split(' ').count()..];
-    watchdog::during(watchdog::Task::Command, || run(&mut Call { runtime, args, payload, settings }))
+    watchdog::during(watchdog::TaskName::Command, || run(&mut Call { runtime, args, payload, settings }))
 }
 
 /// Commands that share the most leading words with `words`, the last one possibly cut short, then
 /// by likeness.
 fn matching(words: &[String]) -> Vec<&'static Command> {
-    let listed = || COMMANDS.iter().filter(|command| command.mode == Mode::Normal);
+    let listed = || COMMANDS.iter().filter(|command| command.mode == CommandMode::Normal);
     let shared = |command: &Command| {
         let own = command.words.split(' ');
         own.zip(words).take_while(|(own, word)| own == word).count()
@@ -365,7 +373,7 @@ fn scripted(runtime: &Arc<Runtime>, words: &[String]) -> Vec<String> {
 fn listing(title: &str, words: &[String], scripted: &[String]) -> String {
     let mut shown = if words.is_empty() { Vec::new() } else { matching(words) };
     if shown.is_empty() && (words.is_empty() || scripted.is_empty()) {
-        shown = COMMANDS.iter().filter(|command| command.mode == Mode::Normal).collect();
+        shown = COMMANDS.iter().filter(|command| command.mode == CommandMode::Normal).collect();
     }
     shown.retain(|command| !LAST.contains(&command.words) && command.words != "_getsocks");
     shown.extend(COMMANDS.iter().filter(|command| LAST.contains(&command.words)));
@@ -380,7 +388,7 @@ fn listing(title: &str, words: &[String], scripted: &[String]) -> String {
     out
 }
 
-fn help(call: &mut Call<'_>) -> Reply {
+fn help(call: &mut Call<'_>) -> CommandReply {
     let scripted = scripted(call.runtime, call.args);
     info(listing("The following commands are valid at this level:", call.args, &scripted))
 }

@@ -174,7 +174,7 @@ fn of_server(
         },
         "trackers" => {
             let all = lua.create_table()?;
-            for (_, follower) in server.followers() {
+            for (_, follower) in proxy.trackers(server) {
                 all.raw_push(pair(lua, &follower)?)?;
             }
             Ok(Value::Table(all))

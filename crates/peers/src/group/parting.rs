@@ -6,7 +6,7 @@
 //! for each entry until the old one leaves, and adds the difference. It does so only if no other
 //! peer has sent it the same counts.
 
-use super::{Command, Group, Line};
+use super::{Group, GroupCommand, PeerConnection};
 use crate::tables::Tables;
 
 /// For how many milliseconds after a lesson the old process sends the changes of requests that are
@@ -65,7 +65,7 @@ impl Group {
         }
         let link = self.local.and_then(|local| self.peers[local].link);
         let knows_all = match link.and_then(|link| self.lines.get(&link)) {
-            Some(Line::Up(session)) => {
+            Some(PeerConnection::Up(session)) => {
                 let mut tables = (0..self.settings.section.tables.len()).map(|at| (at, tables.latest(at)));
                 tables.all(|(at, latest)| session.taught(at).0 >= latest)
             }
@@ -81,7 +81,7 @@ impl Group {
         if std::mem::replace(&mut self.parting.done, true) {
             return;
         }
-        self.commands.push_back(Command::Done);
+        self.commands.push_back(GroupCommand::Done);
         if let Some(link) = self.local.and_then(|local| self.peers[local].link) {
             let now = self.parting.until.unwrap_or_default();
             self.finish(link, now);

@@ -8,9 +8,9 @@ use std::rc::{Rc, Weak};
 use net::Stream;
 use runtime::Boxed;
 use runtime::timer::Timer;
-use runtime::worker::Load;
+use runtime::worker::ConnectionGuard;
 use sample::Session;
-use state::sessions::Registered;
+use state::sessions::RegisteredSession;
 
 use super::{Client, Downstream, Link};
 use crate::flow::Socket;
@@ -22,18 +22,18 @@ use crate::worker::Worker;
 /// It is a [`Client`] with the socket as its side, in the same box. Serving a request therefore
 /// lends the box ([`into_client`](Self::into_client)) instead of moving its content, and rules see
 /// the connection as they see the client of a request.
-pub(crate) struct Connection(Boxed<Client>);
+pub(crate) struct ClientConnection(Boxed<Client>);
 
-impl Connection {
+impl ClientConnection {
     /// Begins a connection. A TLS handshake takes `tls_place`, if the number of these is limited.
     pub(crate) fn new(
         worker: Rc<Worker>,
         frontend: Rc<LocalProxy>,
         stream: Stream,
         session: Session,
-        entry: Registered,
-        load: Load,
-        tls_place: Option<tls::Place>,
+        entry: RegisteredSession,
+        load: ConnectionGuard,
+        tls_place: Option<tls::ConnectionPermit>,
     ) -> Self {
         Self(Boxed::new(Client {
             timer: Timer::new(),
@@ -74,7 +74,7 @@ impl Connection {
     }
 }
 
-impl Deref for Connection {
+impl Deref for ClientConnection {
     type Target = Client;
 
     #[inline]
@@ -83,7 +83,7 @@ impl Deref for Connection {
     }
 }
 
-impl DerefMut for Connection {
+impl DerefMut for ClientConnection {
     #[inline]
     fn deref_mut(&mut self) -> &mut Client {
         &mut self.0

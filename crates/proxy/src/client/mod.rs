@@ -1,5 +1,5 @@
-//! The client's side: the connection ([`Connection`]) and its shared part ([`Link`]), the view of one
-//! request ([`Client`]), and the protocol in between ([`Downstream`]).
+//! The client's side: the connection ([`ClientConnection`]) and its shared part ([`Link`]), the view
+//! of one request ([`Client`]), and the protocol in between ([`Downstream`]).
 //!
 //! The steps of a request call the methods of [`Client`] and [`Downstream`] and do not know which
 //! protocol answers. Made by `session`.
@@ -26,20 +26,20 @@ use net::Stream;
 use runtime::Boxed;
 use runtime::shared::Shared as _;
 use runtime::timer::{self, Timer};
-use runtime::worker::Load;
+use runtime::worker::ConnectionGuard;
 use sample::{ConnectionError, Session};
 use state::counters::Traffic;
-use state::sessions::{self, Registered};
+use state::sessions::{self, RegisteredSession};
 
 use crate::fault::Fault;
 use crate::flow::Socket;
 use crate::server::Private;
 use crate::server::local::{LocalProxy, LocalServer};
-use crate::shared::Prepared;
+use crate::shared::PreparedProxy;
 use crate::stream;
 use crate::worker::Worker;
 
-pub(crate) use connection::Connection;
+pub(crate) use connection::ClientConnection;
 pub(crate) use h1::Framed;
 pub(crate) use presence::Presence;
 pub(crate) use side::Downstream;
@@ -57,7 +57,7 @@ pub(crate) struct Link {
     pub(crate) private: RefCell<Option<Box<Private>>>,
     /// The server of the last request, for `option prefer-last-server`.
     pub(crate) last_server: RefCell<Weak<LocalServer>>,
-    _load: Load,
+    _load: ConnectionGuard,
 }
 
 /// A client as one request sees it: its connection, and what belongs to the request alone. Boxed,
@@ -68,12 +68,12 @@ pub(crate) struct Client {
     /// The one deadline that the request waits for at a time.
     pub(crate) timer: Timer,
     /// Its entry in the worker's register: `show sess`, `shutdown session`.
-    pub(crate) entry: Registered,
+    pub(crate) entry: RegisteredSession,
     /// When it began to wait for its next request, µs of the monotonic clock.
     pub(crate) idle_from: u64,
     pub(crate) side: Downstream,
     /// What was taken of the places for TLS, until that begins.
-    pub(crate) tls_place: Option<tls::Place>,
+    pub(crate) tls_place: Option<tls::ConnectionPermit>,
 }
 
 impl Deref for Client {
@@ -88,7 +88,7 @@ impl Deref for Client {
 impl Link {
     /// The frontend with what was prepared from it.
     #[inline]
-    pub(crate) fn prepared(&self) -> &Prepared {
+    pub(crate) fn prepared(&self) -> &PreparedProxy {
         self.frontend.prepared()
     }
 
@@ -105,7 +105,11 @@ impl Link {
 
 impl Client {
     /// One stream of the connection that `link` is of.
-    pub(crate) fn of_stream(link: Rc<Link>, stream: impl Into<stream::Any>, entry: Registered) -> Self {
+    pub(crate) fn of_stream(
+        link: Rc<Link>,
+        stream: impl Into<stream::AnyStream>,
+        entry: RegisteredSession,
+    ) -> Self {
         let idle_from = link.session.ready_us.get();
         Self {
             link,

@@ -20,7 +20,7 @@ pub(crate) enum Downstream {
     /// The connection itself: one HTTP/1 request at a time, or TCP.
     Socket(Socket),
     /// A stream of a connection that carries many.
-    Stream(stream::Any),
+    Stream(stream::AnyStream),
 }
 
 impl Downstream {
@@ -349,7 +349,7 @@ impl Downstream {
         &mut self,
         acceptor: &Arc<tls::Acceptor>,
         keep: tls::Keep,
-        place: Option<tls::Place>,
+        place: Option<tls::ConnectionPermit>,
     ) {
         let Self::Socket(socket) = self else { return };
         let received = socket.input.take();

@@ -6,9 +6,9 @@ use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
-use runtime::worker::Load;
+use runtime::worker::ConnectionGuard;
 use sample::Session;
-use state::sessions::Registered;
+use state::sessions::RegisteredSession;
 
 use super::{Client, Link};
 
@@ -16,14 +16,14 @@ use super::{Client, Link};
 pub(crate) struct StandIn<'a> {
     client: &'a mut Client,
     /// What it had before.
-    entry: Option<Registered>,
+    entry: Option<RegisteredSession>,
     link: Option<Rc<Link>>,
 }
 
 impl Client {
     /// Has `entry` stand in for the client's own, and `session`, which no listener accepted, where
     /// something looks at it.
-    pub(crate) fn stand_in(&mut self, entry: Registered, session: Option<Session>) -> StandIn<'_> {
+    pub(crate) fn stand_in(&mut self, entry: RegisteredSession, session: Option<Session>) -> StandIn<'_> {
         let entry = Some(std::mem::replace(&mut self.entry, entry));
         let link = session.map(|session| {
             debug_assert!(session.listener.is_nobody(), "it would give back places that it never took");
@@ -33,7 +33,7 @@ impl Client {
                 worker: self.worker.clone(),
                 private: RefCell::default(),
                 last_server: RefCell::default(),
-                _load: Load::none(),
+                _load: ConnectionGuard::none(),
             });
             std::mem::replace(&mut self.link, own)
         });

@@ -8,7 +8,7 @@ use crate::message::inspect;
 use crate::server::Upstream;
 
 /// What a rule set is about.
-pub(super) enum About<'a> {
+pub(super) enum RuleContext<'a> {
     /// A connection before its first byte.
     Connection,
     /// An HTTP request, as rules of this proxy see it.
@@ -30,7 +30,7 @@ pub(super) enum About<'a> {
     Answer { proxy: &'a Proxy, upstream: &'a mut Upstream, until: u64, complete: bool },
 }
 
-impl About<'_> {
+impl RuleContext<'_> {
     /// Whether it is about a response.
     pub(super) fn is_response(&self) -> bool {
         match self {
@@ -65,13 +65,13 @@ impl About<'_> {
 pub(super) async fn wait_for_bytes(
     client: &mut Client,
     x: &mut Exchange,
-    about: &mut About<'_>,
+    about: &mut RuleContext<'_>,
 ) -> Result<(), Stop> {
     match about {
-        About::Stream { until, complete, .. } => {
+        RuleContext::Stream { until, complete, .. } => {
             *complete = !inspect::more_of_request(client, x, *until).await?;
         }
-        About::Answer { proxy, upstream, until, complete } => {
+        RuleContext::Answer { proxy, upstream, until, complete } => {
             *complete = !inspect::more(client, x, proxy, upstream, *until).await?;
         }
         _ => {}
@@ -80,10 +80,12 @@ pub(super) async fn wait_for_bytes(
 }
 
 /// The longest that the head may become by rewriting: what the body leaves of a buffer.
-pub(super) fn longest_head(client: &Client, x: &Exchange, about: &About<'_>) -> usize {
+pub(super) fn longest_head(client: &Client, x: &Exchange, about: &RuleContext<'_>) -> usize {
     let held = match about {
-        About::Response(_, upstream) | About::ResponseContent { upstream, .. } => upstream.received().len(),
-        About::Reply { held } => *held,
+        RuleContext::Response(_, upstream) | RuleContext::ResponseContent { upstream, .. } => {
+            upstream.received().len()
+        }
+        RuleContext::Reply { held } => *held,
         _ => client.side.received().len(),
     };
     let tune = &client.worker.shared.plan.global.tune;
@@ -92,6 +94,6 @@ pub(super) fn longest_head(client: &Client, x: &Exchange, about: &About<'_>) -> 
 }
 
 /// Whether the client's leaving ends a wait in this set.
-pub(super) fn watches(client: &Client, x: &Exchange, about: &About<'_>) -> bool {
+pub(super) fn watches(client: &Client, x: &Exchange, about: &RuleContext<'_>) -> bool {
     about.proxy().is_some_and(|proxy| x.aborts_on_close(client, proxy))
 }

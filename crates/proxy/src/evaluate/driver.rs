@@ -4,19 +4,19 @@
 
 use std::time::Duration;
 
-use rules::{Final, Outcome, RuleSet, Stage};
+use rules::{Final, RuleOutcome, RuleSet, Stage};
 use runtime::timer::now_ms;
 
-use super::about::{About, longest_head, wait_for_bytes, watches};
-use super::hold::{self, Begun, Ended, Next};
-use super::verdict::{self, Side};
+use super::about::{RuleContext, longest_head, wait_for_bytes, watches};
+use super::hold::{self, HoldProgress, RuleFlow, RuleSetEnd};
+use super::verdict::{self, MessageSide};
 use crate::client::Client;
-use crate::exchange::sockets::Sockets;
+use crate::exchange::sockets::StreamSockets;
 use crate::exchange::{Exchange, Stop, Upgrade};
 use crate::fault::Fault;
 use crate::message::inspect;
 use crate::message::upload;
-use crate::message::wanted::Wanted;
+use crate::message::wanted::BodyWait;
 
 /// Runs `rules` to their end.
 ///
@@ -26,42 +26,42 @@ pub(super) async fn run(
     client: &mut Client,
     mut x: Option<&mut Exchange>,
     rules: &RuleSet,
-    about: &mut About<'_>,
-) -> Result<Ended, Stop> {
-    let mut ended = Ended::default();
+    about: &mut RuleContext<'_>,
+) -> Result<RuleSetEnd, Stop> {
+    let mut ended = RuleSetEnd::default();
     let mut start = 0;
     while !rules.is_empty() {
         let (outcome, next) = step(client, x.as_deref_mut(), rules, start, about);
         start = next;
         let next = match outcome {
-            Outcome::Done => break,
-            Outcome::Accept => Next::Accept,
-            Outcome::Final(verdict) => Next::Final(verdict),
-            Outcome::Hold(hold) => {
+            RuleOutcome::Done => break,
+            RuleOutcome::Accept => RuleFlow::Accept,
+            RuleOutcome::Final(verdict) => RuleFlow::Final(verdict),
+            RuleOutcome::Hold(hold) => {
                 match (hold::begin(client, x.as_deref_mut(), about, &mut ended, hold), x.as_deref_mut()) {
-                    (Begun::Done(next), _) => next,
-                    (Begun::Waits(waiting), Some(x)) => {
+                    (HoldProgress::Done(next), _) => next,
+                    (HoldProgress::Waits(waiting), Some(x)) => {
                         Box::pin(hold::finish(client, x, about, waiting)).await?
                     }
                     // Without an exchange nothing waits.
-                    (Begun::Waits(_), None) => Next::Rule,
+                    (HoldProgress::Waits(_), None) => RuleFlow::Rule,
                 }
             }
-            Outcome::Wait => {
+            RuleOutcome::Wait => {
                 if let Some(x) = x.as_deref_mut() {
                     Box::pin(wait_for_more(client, x, about)).await?;
                     hold::note_wait(x, about);
                 }
-                Next::Rule
+                RuleFlow::Rule
             }
         };
         match next {
-            Next::Rule => {}
-            Next::Accept => {
+            RuleFlow::Rule => {}
+            RuleFlow::Accept => {
                 ended.accepted = true;
                 break;
             }
-            Next::Final(verdict) => {
+            RuleFlow::Final(verdict) => {
                 conclude(client, x, about, verdict).await?;
                 ended.accepted = true;
                 break;
@@ -77,8 +77,8 @@ fn step(
     x: Option<&mut Exchange>,
     rules: &RuleSet,
     start: usize,
-    about: &About<'_>,
-) -> (Outcome, usize) {
+    about: &RuleContext<'_>,
+) -> (RuleOutcome, usize) {
     let now_ms = now_ms();
     let mut stage = Stage {
         process: &client.worker.shared.process,
@@ -89,37 +89,40 @@ fn step(
         longest_head: usize::MAX,
         sockets: None,
         complete: true,
-        counts_requests: matches!(about, About::Request(_) | About::Response(..) | About::Cached(_)),
+        counts_requests: matches!(
+            about,
+            RuleContext::Request(_) | RuleContext::Response(..) | RuleContext::Cached(_)
+        ),
         now_ms,
     };
     let Some(x) = x else {
-        let sockets = Sockets::of_client(client);
+        let sockets = StreamSockets::of_client(client);
         stage.sockets = Some(&sockets);
         return rules.run(&mut stage, start);
     };
-    let sockets = Sockets::of(client, x);
+    let sockets = StreamSockets::of(client, x);
     stage.sockets = Some(&sockets);
     match about {
-        About::Connection => {}
-        About::Request(_)
-        | About::Content { .. }
-        | About::Response(..)
-        | About::ResponseContent { .. }
-        | About::Cached(_)
-        | About::Reply { .. } => {
+        RuleContext::Connection => {}
+        RuleContext::Request(_)
+        | RuleContext::Content { .. }
+        | RuleContext::Response(..)
+        | RuleContext::ResponseContent { .. }
+        | RuleContext::Cached(_)
+        | RuleContext::Reply { .. } => {
             stage.longest_head = longest_head(client, x, about);
             stage.request_bytes = &x.request_body.seen;
             stage.response_bytes = &x.response_body.seen;
-            if let About::Content { until, .. } | About::ResponseContent { until, .. } = about {
+            if let RuleContext::Content { until, .. } | RuleContext::ResponseContent { until, .. } = about {
                 stage.complete = now_ms >= *until;
             }
         }
-        About::Stream { until, complete, .. } => {
+        RuleContext::Stream { until, complete, .. } => {
             stage.request_bytes = client.side.received();
             x.txn.look_at(stage.request_bytes);
             stage.complete = *complete || now_ms >= *until;
         }
-        About::Answer { upstream, until, complete, .. } => {
+        RuleContext::Answer { upstream, until, complete, .. } => {
             stage.response_bytes = upstream.received();
             stage.complete = *complete || now_ms >= *until;
         }
@@ -129,13 +132,17 @@ fn step(
 }
 
 /// Waits for more of what a condition looks at.
-async fn wait_for_more(client: &mut Client, x: &mut Exchange, about: &mut About<'_>) -> Result<(), Stop> {
+async fn wait_for_more(
+    client: &mut Client,
+    x: &mut Exchange,
+    about: &mut RuleContext<'_>,
+) -> Result<(), Stop> {
     match about {
         // In HTTP mode all that can be waited for is the body.
-        About::Request(proxy) | About::Response(proxy, _) => {
-            hold::hold_body(client, x, proxy, Wanted::ALL, None).await?
+        RuleContext::Request(proxy) | RuleContext::Response(proxy, _) => {
+            hold::hold_body(client, x, proxy, BodyWait::ALL, None).await?
         }
-        About::Content { until, .. } => {
+        RuleContext::Content { until, .. } => {
             let left = Duration::from_millis(until.saturating_sub(now_ms()));
             if x.has_body() && !x.request_body.is_complete && !x.request_body.is_cut {
                 upload::hold_more(client, x, left).await?;
@@ -147,12 +154,12 @@ async fn wait_for_more(client: &mut Client, x: &mut Exchange, about: &mut About<
                 client.pause(left, leaving).await?;
             }
         }
-        About::ResponseContent { proxy, upstream, until } => {
+        RuleContext::ResponseContent { proxy, upstream, until } => {
             inspect::hold_more(client, x, proxy, upstream, until).await?;
         }
-        About::Stream { .. } | About::Answer { .. } => wait_for_bytes(client, x, about).await?,
+        RuleContext::Stream { .. } | RuleContext::Answer { .. } => wait_for_bytes(client, x, about).await?,
         // All that there is of these is here.
-        About::Connection | About::Cached(_) | About::Reply { .. } => {}
+        RuleContext::Connection | RuleContext::Cached(_) | RuleContext::Reply { .. } => {}
     }
     Ok(())
 }
@@ -164,7 +171,7 @@ async fn wait_for_more(client: &mut Client, x: &mut Exchange, about: &mut About<
 async fn conclude(
     client: &mut Client,
     x: Option<&mut Exchange>,
-    about: &mut About<'_>,
+    about: &mut RuleContext<'_>,
     verdict: Final,
 ) -> Result<(), Stop> {
     let Some(x) = x else {
@@ -175,29 +182,31 @@ async fn conclude(
     };
     let stop = match about {
         // A stream of HTTP is there already.
-        About::Request(_)
-        | About::Content { .. }
-        | About::Response(..)
-        | About::Cached(_)
-        | About::ResponseContent { .. }
+        RuleContext::Request(_)
+        | RuleContext::Content { .. }
+        | RuleContext::Response(..)
+        | RuleContext::Cached(_)
+        | RuleContext::ResponseContent { .. }
             if matches!(verdict, Final::SwitchMode(_)) =>
         {
             return Ok(());
         }
-        About::Stream { .. } if let Final::SwitchMode(spoken) = verdict => {
+        RuleContext::Stream { .. } if let Final::SwitchMode(spoken) = verdict => {
             Stop::Upgrade(Upgrade::ByRule(spoken))
         }
-        About::Request(proxy) | About::Content { proxy, .. } => {
-            Box::pin(verdict::conclude(client, x, proxy, verdict, Side::Request)).await
+        RuleContext::Request(proxy) | RuleContext::Content { proxy, .. } => {
+            Box::pin(verdict::conclude(client, x, proxy, verdict, MessageSide::Request)).await
         }
-        About::Response(proxy, _) | About::Cached(proxy) | About::ResponseContent { proxy, .. } => {
-            Box::pin(verdict::conclude(client, x, proxy, verdict, Side::Response)).await
+        RuleContext::Response(proxy, _)
+        | RuleContext::Cached(proxy)
+        | RuleContext::ResponseContent { proxy, .. } => {
+            Box::pin(verdict::conclude(client, x, proxy, verdict, MessageSide::Response)).await
         }
         // These rules end the response only by failing.
-        About::Reply { .. } if matches!(verdict, Final::Internal) => Stop::Fault(Fault::Internal),
-        About::Reply { .. } => return Ok(()),
-        About::Connection | About::Stream { .. } => verdict::close_stream(client, x, verdict),
-        About::Answer { proxy, .. } => verdict::close_answer(client, x, proxy, &verdict),
+        RuleContext::Reply { .. } if matches!(verdict, Final::Internal) => Stop::Fault(Fault::Internal),
+        RuleContext::Reply { .. } => return Ok(()),
+        RuleContext::Connection | RuleContext::Stream { .. } => verdict::close_stream(client, x, verdict),
+        RuleContext::Answer { proxy, .. } => verdict::close_answer(client, x, proxy, &verdict),
     };
     Err(stop)
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Head;
-use lua::{Running, Wait};
+use lua::{RunningCall, Wait};
 use plan::Proxy;
 use rules::{Final, Hold, ScriptCall};
 use runtime::timer::{self, now_ms};
 
-use super::about::{About, watches};
-use super::resolve::{Question, resolve};
-use super::script::{self, Verdict};
+use super::about::{RuleContext, watches};
+use super::resolve::{ResolveQuestion, resolve};
+use super::script::{self, ActionVerdict};
 use super::spoe;
 use crate::client::Client;
 use crate::client::handshake::Expected;
@@ -21,11 +21,11 @@ use crate::fault::Fault;
 use crate::message::caching::{self, Looked};
 use crate::message::inspect;
 use crate::message::upload::{self, Allowed};
-use crate::message::wanted::Wanted;
+use crate::message::wanted::BodyWait;
 
 /// The result of a rule set that lets its message pass.
 #[derive(Debug, Default)]
-pub(super) struct Ended {
+pub(super) struct RuleSetEnd {
     /// Whether a rule ended it by accepting.
     pub(super) accepted: bool,
     /// The headers that rules on a connection expect first.
@@ -43,7 +43,7 @@ pub(crate) struct Attach {
 }
 
 /// How a rule set goes on behind a rule.
-pub(super) enum Next {
+pub(super) enum RuleFlow {
     /// With the next rule.
     Rule,
     /// It ends, and its message passes.
@@ -53,23 +53,23 @@ pub(super) enum Next {
 }
 
 /// The result of [`begin`].
-pub(super) enum Begun {
+pub(super) enum HoldProgress {
     /// All was done.
-    Done(Next),
+    Done(RuleFlow),
     /// The rest has to wait.
-    Waits(Waiting),
+    Waits(PendingHold),
 }
 
 /// The rest of a hold, for [`finish`].
-pub(super) enum Waiting {
-    Script(Arc<ScriptCall>, Result<Verdict, (Running, Wait)>),
+pub(super) enum PendingHold {
+    Script(Arc<ScriptCall>, Result<ActionVerdict, (RunningCall, Wait)>),
     Cache { looked: Looked, of_frontend: bool, hints: bool },
     Hint(Box<[u8]>),
-    Body { wanted: Wanted, timeout_ms: u64 },
+    Body { wanted: BodyWait, timeout_ms: u64 },
     Handshake,
     Pause(Duration),
     SpoeGroup(usize),
-    Resolve(Question),
+    Resolve(ResolveQuestion),
 }
 
 /// Performs as much of `hold` as is possible without waiting: all of it for most kinds. Without an
@@ -77,41 +77,48 @@ pub(super) enum Waiting {
 pub(super) fn begin(
     client: &mut Client,
     x: Option<&mut Exchange>,
-    about: &mut About<'_>,
-    ended: &mut Ended,
+    about: &mut RuleContext<'_>,
+    ended: &mut RuleSetEnd,
     hold: Hold,
-) -> Begun {
+) -> HoldProgress {
     let waiting = match (hold, x) {
         (Hold::Script(call), Some(x)) => return begin_script(client, x, about, call),
         (Hold::UseCache { store, hints }, Some(x)) => {
-            let of_frontend = matches!(about, About::Request(proxy) if proxy.index == client.frontend.index);
+            let of_frontend =
+                matches!(about, RuleContext::Request(proxy) if proxy.index == client.frontend.index);
             match caching::look_up(client, x, of_frontend, store, hints) {
-                Looked::Done => return Begun::Done(Next::Rule),
-                looked => Waiting::Cache { looked, of_frontend, hints },
+                Looked::Done => return HoldProgress::Done(RuleFlow::Rule),
+                looked => PendingHold::Cache { looked, of_frontend, hints },
             }
         }
-        (Hold::EarlyHint(head), Some(_)) => Waiting::Hint(head),
+        (Hold::EarlyHint(head), Some(_)) => PendingHold::Hint(head),
         (Hold::Body { at_least, timeout_ms, in_large }, Some(_)) => {
             let large = if in_large { client.worker.shared.plan.global.tune.large_bufsize } else { 0 };
             let bytes = if at_least == 0 { usize::MAX } else { at_least };
-            Waiting::Body { wanted: Wanted { bytes, large }, timeout_ms }
+            PendingHold::Body { wanted: BodyWait { bytes, large }, timeout_ms }
         }
-        (Hold::Handshake, Some(_)) => Waiting::Handshake,
-        (Hold::Pause(ms), Some(_)) => Waiting::Pause(Duration::from_millis(ms)),
-        (Hold::SendSpoeGroup(number), Some(_)) => Waiting::SpoeGroup(number),
+        (Hold::Handshake, Some(_)) => PendingHold::Handshake,
+        (Hold::Pause(ms), Some(_)) => PendingHold::Pause(Duration::from_millis(ms)),
+        (Hold::SendSpoeGroup(number), Some(_)) => PendingHold::SpoeGroup(number),
         (Hold::Resolve { section, name, prefer, var }, Some(_)) => {
-            Waiting::Resolve(Question { section, name, prefer, var })
+            PendingHold::Resolve(ResolveQuestion { section, name, prefer, var })
         }
         (hold, x) => {
             perform(client, x, about, ended, hold);
-            return Begun::Done(Next::Rule);
+            return HoldProgress::Done(RuleFlow::Rule);
         }
     };
-    Begun::Waits(waiting)
+    HoldProgress::Waits(waiting)
 }
 
 /// Performs a hold that never waits.
-fn perform(client: &mut Client, x: Option<&mut Exchange>, about: &About<'_>, ended: &mut Ended, hold: Hold) {
+fn perform(
+    client: &mut Client,
+    x: Option<&mut Exchange>,
+    about: &RuleContext<'_>,
+    ended: &mut RuleSetEnd,
+    hold: Hold,
+) {
     match (hold, x) {
         (Hold::ExpectProxy, _) => ended.expected.proxy = true,
         (Hold::ExpectNetscaler, _) => ended.expected.netscaler = true,
@@ -123,7 +130,7 @@ fn perform(client: &mut Client, x: Option<&mut Exchange>, about: &About<'_>, end
             report::on_demand(client, x.as_deref(), origin, profile.as_deref());
         }
         (Hold::StoreInCache(store), Some(x)) => {
-            if let About::Response(proxy, _) = about {
+            if let RuleContext::Response(proxy, _) = about {
                 caching::store(client, x, proxy, &store);
             }
         }
@@ -152,52 +159,54 @@ fn perform(client: &mut Client, x: Option<&mut Exchange>, about: &About<'_>, end
 pub(super) async fn finish(
     client: &mut Client,
     x: &mut Exchange,
-    about: &mut About<'_>,
-    waiting: Waiting,
-) -> Result<Next, Stop> {
+    about: &mut RuleContext<'_>,
+    waiting: PendingHold,
+) -> Result<RuleFlow, Stop> {
     match waiting {
-        Waiting::Script(call, begun) => return finish_script(client, x, about, &call, begun).await,
-        Waiting::Cache { looked, of_frontend, hints } => {
+        PendingHold::Script(call, begun) => return finish_script(client, x, about, &call, begun).await,
+        PendingHold::Cache { looked, of_frontend, hints } => {
             return use_cache(client, x, about, looked, (of_frontend, hints)).await;
         }
-        Waiting::Hint(head) => {
+        PendingHold::Hint(head) => {
             send_hint(client, x, &head).await?;
-            return Ok(Next::Rule);
+            return Ok(RuleFlow::Rule);
         }
-        Waiting::Body { wanted, timeout_ms } => {
+        PendingHold::Body { wanted, timeout_ms } => {
             wait_for_body(client, x, about, wanted, timeout_ms).await?;
         }
-        Waiting::Handshake => {
+        PendingHold::Handshake => {
             if !client.settle().await {
                 return Err(Fault::ClientAborted.into());
             }
         }
-        Waiting::Pause(pause) => {
+        PendingHold::Pause(pause) => {
             let leaving = watches(client, x, about);
             client.pause(pause, leaving).await?;
         }
-        Waiting::SpoeGroup(number) => {
+        PendingHold::SpoeGroup(number) => {
             if let Some(proxy) = about.proxy() {
                 spoe::send(client, x, proxy, number).await?;
             }
         }
-        Waiting::Resolve(question) => {
+        PendingHold::Resolve(question) => {
             let leaving = watches(client, x, about);
             resolve(client, x, question, leaving).await?;
         }
     }
     note_wait(x, about);
-    Ok(Next::Rule)
+    Ok(RuleFlow::Rule)
 }
 
 /// Adds the time that rules waited to that of the request (manual, 8.4 `%TR`) or of the response's
 /// transfer.
-pub(super) fn note_wait(x: &mut Exchange, about: &About<'_>) {
+pub(super) fn note_wait(x: &mut Exchange, about: &RuleContext<'_>) {
     match about {
-        About::Request(_) | About::Content { .. } => x.txn.times.request = timer::now_us(),
-        About::ResponseContent { .. } => x.txn.times.response = timer::now_us(),
-        About::Response(..) | About::Cached(_) | About::Reply { .. } => x.response_body.waited = true,
-        About::Connection | About::Stream { .. } | About::Answer { .. } => {}
+        RuleContext::Request(_) | RuleContext::Content { .. } => x.txn.times.request = timer::now_us(),
+        RuleContext::ResponseContent { .. } => x.txn.times.response = timer::now_us(),
+        RuleContext::Response(..) | RuleContext::Cached(_) | RuleContext::Reply { .. } => {
+            x.response_body.waited = true
+        }
+        RuleContext::Connection | RuleContext::Stream { .. } | RuleContext::Answer { .. } => {}
     }
 }
 
@@ -205,17 +214,17 @@ pub(super) fn note_wait(x: &mut Exchange, about: &About<'_>) {
 fn begin_script(
     client: &mut Client,
     x: &mut Exchange,
-    about: &mut About<'_>,
+    about: &mut RuleContext<'_>,
     call: Arc<ScriptCall>,
-) -> Begun {
+) -> HoldProgress {
     let begun = script::begin(client, x, about, &call);
     script::put_back(client, x, about);
     match begun {
-        Ok(Verdict::Stop(_)) | Err(_) => Begun::Waits(Waiting::Script(call, begun)),
-        Ok(_) if script::has_reply(x) => Begun::Waits(Waiting::Script(call, begun)),
-        Ok(Verdict::Next) => Begun::Done(Next::Rule),
-        Ok(Verdict::Accept) => Begun::Done(Next::Accept),
-        Ok(Verdict::Final(verdict)) => Begun::Done(Next::Final(verdict)),
+        Ok(ActionVerdict::Stop(_)) | Err(_) => HoldProgress::Waits(PendingHold::Script(call, begun)),
+        Ok(_) if script::has_reply(x) => HoldProgress::Waits(PendingHold::Script(call, begun)),
+        Ok(ActionVerdict::Next) => HoldProgress::Done(RuleFlow::Rule),
+        Ok(ActionVerdict::Accept) => HoldProgress::Done(RuleFlow::Accept),
+        Ok(ActionVerdict::Final(verdict)) => HoldProgress::Done(RuleFlow::Final(verdict)),
     }
 }
 
@@ -223,10 +232,10 @@ fn begin_script(
 async fn finish_script(
     client: &mut Client,
     x: &mut Exchange,
-    about: &mut About<'_>,
+    about: &mut RuleContext<'_>,
     call: &Arc<ScriptCall>,
-    begun: Result<Verdict, (Running, Wait)>,
-) -> Result<Next, Stop> {
+    begun: Result<ActionVerdict, (RunningCall, Wait)>,
+) -> Result<RuleFlow, Stop> {
     script::reply(client, x).await?;
     let verdict = match begun {
         Ok(verdict) => verdict,
@@ -237,10 +246,10 @@ async fn finish_script(
         }
     };
     match verdict {
-        Verdict::Next => Ok(Next::Rule),
-        Verdict::Accept => Ok(Next::Accept),
-        Verdict::Stop(stop) => Err(stop),
-        Verdict::Final(verdict) => Ok(Next::Final(verdict)),
+        ActionVerdict::Next => Ok(RuleFlow::Rule),
+        ActionVerdict::Accept => Ok(RuleFlow::Accept),
+        ActionVerdict::Stop(stop) => Err(stop),
+        ActionVerdict::Final(verdict) => Ok(RuleFlow::Final(verdict)),
     }
 }
 
@@ -248,10 +257,10 @@ async fn finish_script(
 async fn use_cache(
     client: &mut Client,
     x: &mut Exchange,
-    about: &About<'_>,
+    about: &RuleContext<'_>,
     mut looked: Looked,
     (of_frontend, hints): (bool, bool),
-) -> Result<Next, Stop> {
+) -> Result<RuleFlow, Stop> {
     if let Looked::Read(loading) = looked {
         let leaving = watches(client, x, about);
         looked = caching::read(client, x, of_frontend, leaving, loading, hints).await?;
@@ -266,7 +275,7 @@ async fn use_cache(
             note_wait(x, about);
         }
     }
-    Ok(Next::Rule)
+    Ok(RuleFlow::Rule)
 }
 
 /// `mirror`: notes that a backend gets a copy of the request, in `percent` of all cases. Each backend
@@ -300,22 +309,22 @@ async fn send_hint(client: &mut Client, x: &mut Exchange, head: &[u8]) -> Result
 async fn wait_for_body(
     client: &mut Client,
     x: &mut Exchange,
-    about: &mut About<'_>,
-    wanted: Wanted,
+    about: &mut RuleContext<'_>,
+    wanted: BodyWait,
     timeout_ms: u64,
 ) -> Result<(), Stop> {
     match about {
-        About::Response(proxy, upstream) | About::ResponseContent { proxy, upstream, .. } => {
+        RuleContext::Response(proxy, upstream) | RuleContext::ResponseContent { proxy, upstream, .. } => {
             inspect::hold(client, x, proxy, upstream, wanted, timeout_ms).await?;
         }
-        About::Request(proxy) | About::Content { proxy, .. } => {
+        RuleContext::Request(proxy) | RuleContext::Content { proxy, .. } => {
             hold_body(client, x, proxy, wanted, Some(Duration::from_millis(timeout_ms))).await?;
         }
-        About::Connection
-        | About::Stream { .. }
-        | About::Answer { .. }
-        | About::Cached(_)
-        | About::Reply { .. } => {}
+        RuleContext::Connection
+        | RuleContext::Stream { .. }
+        | RuleContext::Answer { .. }
+        | RuleContext::Cached(_)
+        | RuleContext::Reply { .. } => {}
     }
     Ok(())
 }
@@ -325,7 +334,7 @@ pub(crate) async fn hold_body(
     client: &mut Client,
     x: &mut Exchange,
     proxy: &Proxy,
-    wanted: Wanted,
+    wanted: BodyWait,
     time: Option<Duration>,
 ) -> Result<(), Stop> {
     let allowed = time.map_or_else(|| Allowed::of(client, proxy), Allowed::InAll);

@@ -20,14 +20,14 @@ pub(crate) struct Choice {
     /// The hash of the key that `balance` asks for.
     pub(crate) hash: Option<u32>,
     /// What persistence asks for.
-    pub(crate) bound: Option<Bound>,
+    pub(crate) bound: Option<BoundServer>,
     /// Whether `ignore-persist` says that the client's cookie is nobody's business: it is neither
     /// used nor set.
     pub(crate) is_ignored: bool,
     /// When the client's cookie was set.
     pub(crate) dates: Dates,
     /// What the client's cookie said, for the response.
-    pub(crate) cookie: Seen,
+    pub(crate) cookie: CookieServer,
     /// The address to connect to instead of the server's (`dispatch`, `transparent`, `set-dst` with
     /// no server).
     pub(crate) address: Option<SocketAddr>,
@@ -56,7 +56,7 @@ impl Choice {
         self.bound = None;
         self.is_ignored = false;
         self.dates = Dates::default();
-        self.cookie = Seen::Absent;
+        self.cookie = CookieServer::Absent;
         self.address = None;
         self.fresh = false;
         self.preamble.clear();
@@ -70,7 +70,7 @@ impl Choice {
 
 /// The server that the request is for, whatever the balancer would choose.
 #[derive(Clone)]
-pub(crate) struct Bound {
+pub(crate) struct BoundServer {
     /// The server.
     pub(crate) server: Rc<LocalServer>,
     /// Whether it is to be used even when it is down (`force-persist`, `option persist`).
@@ -81,7 +81,7 @@ pub(crate) struct Bound {
 
 /// The server that the request's cookie named.
 #[derive(Default)]
-pub(crate) enum Seen {
+pub(crate) enum CookieServer {
     /// There was none.
     #[default]
     Absent,
@@ -91,7 +91,7 @@ pub(crate) enum Seen {
     Other,
 }
 
-impl Seen {
+impl CookieServer {
     /// Whether it named `server`.
     pub(crate) fn names(&self, server: &LocalServer) -> bool {
         matches!(self, Self::Server(own) if own.is(server))

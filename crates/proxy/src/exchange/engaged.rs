@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use plan::Proxy;
-use plan::spoe::Engine;
+use plan::spoe::SpoeEngine;
 
 /// The engines, the frontend's first.
 #[derive(Default)]
@@ -12,7 +12,7 @@ pub(crate) struct Engaged(pub(crate) Vec<EngagedEngine>);
 
 /// One of them.
 pub(crate) struct EngagedEngine {
-    pub(crate) engine: Arc<Engine>,
+    pub(crate) engine: Arc<SpoeEngine>,
     /// Whether it asks no more: something went wrong.
     pub(crate) is_off: bool,
     /// How long it took in all, in ms.
@@ -22,12 +22,13 @@ pub(crate) struct EngagedEngine {
 impl Engaged {
     /// Adds the engines of a proxy.
     pub(crate) fn add(&mut self, proxy: &Proxy) {
-        let own = |engine: &Arc<Engine>| EngagedEngine { engine: engine.clone(), is_off: false, total_ms: 0 };
+        let own =
+            |engine: &Arc<SpoeEngine>| EngagedEngine { engine: engine.clone(), is_off: false, total_ms: 0 };
         self.0.extend(proxy.engines.iter().map(own));
     }
 
     /// Where an engine stands.
-    pub(crate) fn position(&self, engine: &Arc<Engine>) -> Option<usize> {
+    pub(crate) fn position(&self, engine: &Arc<SpoeEngine>) -> Option<usize> {
         self.0.iter().position(|own| Arc::ptr_eq(&own.engine, engine))
     }
 }

@@ -4,20 +4,20 @@
 use std::sync::Arc;
 
 /// One that counts.
-pub(crate) struct Extra {
+pub(crate) struct ExtraAttempt {
     backend: Arc<state::Proxy>,
     /// Whether it was allowed and has not begun yet.
     pub(crate) is_granted: bool,
 }
 
-impl Extra {
+impl ExtraAttempt {
     /// One of a request to `backend`, which was counted in already.
     pub(crate) fn new(backend: &Arc<state::Proxy>, is_granted: bool) -> Box<Self> {
         Box::new(Self { backend: backend.clone(), is_granted })
     }
 }
 
-impl Drop for Extra {
+impl Drop for ExtraAttempt {
     fn drop(&mut self) {
         self.backend.keep_extra().end();
     }

@@ -7,7 +7,7 @@ use http::ParseError;
 use plan::Proxy;
 use runtime::shared::Shared as _;
 use runtime::timer::{self, now_us};
-use sample::track::{self, Event, Trackers};
+use sample::track::{self, CountedEvent, Trackers};
 use sample::{Cause, LogOrigin, Phase};
 use state::errors::Captured;
 use state::process::ProcessCounters;
@@ -133,10 +133,10 @@ fn count_bytes(client: &Client, moved: Moved<'_>, bytes_in: u64, bytes_out: u64,
     let server = backend.and(server);
     let listener = client.session.listener.mine();
     if let Some(trackers) = moved.trackers {
-        track::note(&client.session, trackers, Event::BytesIn(new_in), now_ms);
+        track::note(&client.session, trackers, CountedEvent::BytesIn(new_in), now_ms);
         // What was made here is nothing that the server sent.
         if moved.answered {
-            track::note(&client.session, trackers, Event::BytesOut(new_out), now_ms);
+            track::note(&client.session, trackers, CountedEvent::BytesOut(new_out), now_ms);
         }
     }
     let of_listener = listener.map(|listener| &listener.traffic);

@@ -17,12 +17,12 @@ use super::Socket;
 use crate::stream::{self, AnyIncoming};
 
 /// What a direction is read from.
-pub(super) enum Reader<'a> {
+pub(super) enum SourceReader<'a> {
     Socket(&'a mut Stream),
     Stream(AnyIncoming<'a>),
 }
 
-impl Reader<'_> {
+impl SourceReader<'_> {
     /// Receives into `buffer` what is here: 0 at the end of the stream.
     #[inline]
     pub(super) fn poll_read(
@@ -134,11 +134,11 @@ pub(crate) enum Source<'a> {
     /// A peer that speaks HTTP/1, or TCP.
     Socket(&'a mut Socket),
     /// A stream of a connection that carries many.
-    Stream(&'a mut stream::Any),
+    Stream(&'a mut stream::AnyStream),
     /// Nothing: there is no stream any more.
     Gone,
     /// A body that lies here.
-    Stored(&'a mut Stored),
+    Stored(&'a mut MemoryBody),
 }
 
 /// A body in pieces, each made when it is asked for.
@@ -151,14 +151,14 @@ pub(super) const PORTION: usize = 16 * 1024;
 const TURN: Duration = Duration::from_micros(200);
 
 /// A body that a cache gives piece by piece.
-pub(crate) enum Body {
+pub(crate) enum CachedBody {
     /// That of another request's response, as it comes.
     Coming(Feed),
     /// One in a file.
     Filed(FileFeed),
 }
 
-impl Body {
+impl CachedBody {
     /// Ready once the next piece is there, or nothing will come.
     pub(crate) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
         match self {
@@ -170,7 +170,7 @@ impl Body {
 
 /// The body of an answer made here.
 #[derive(Default)]
-pub(crate) struct Stored {
+pub(crate) struct MemoryBody {
     /// What there is of it.
     pub(crate) bytes: Vec<u8>,
     /// What follows, where it is made in pieces.
@@ -180,7 +180,7 @@ pub(crate) struct Stored {
     rest: Range<usize>,
     /// What a cache has of a body that is not in memory as a whole, and how much that will be, where
     /// it is known.
-    pub(crate) feed: Option<Box<(Body, Option<u64>)>>,
+    pub(crate) feed: Option<Box<(CachedBody, Option<u64>)>>,
     /// Whether it passes the filters of responses: a cache or a service gives it.
     pub(crate) is_filtered: bool,
     /// Whether more will be put in by who makes it.
@@ -191,7 +191,7 @@ pub(crate) struct Stored {
     yielded: bool,
 }
 
-impl Stored {
+impl MemoryBody {
     /// Forgets all of it.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
@@ -213,7 +213,7 @@ impl Stored {
     }
 
     /// Makes it what comes out of `feed`, so many bytes where that is known.
-    pub(crate) fn come(&mut self, feed: Body, length: Option<u64>) {
+    pub(crate) fn come(&mut self, feed: CachedBody, length: Option<u64>) {
         self.clear();
         self.feed = Some(Box::new((feed, length)));
         self.open();

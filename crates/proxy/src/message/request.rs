@@ -9,7 +9,7 @@ use base::rare;
 use base::rare::Rare;
 use http::Method;
 use runtime::timer::{self, now_us};
-use sample::track::{self, Event, Trackers};
+use sample::track::{self, CountedEvent, Trackers};
 
 use crate::client::Client;
 use crate::exchange::Arrival;
@@ -34,9 +34,9 @@ pub(crate) async fn receive(client: &mut Client, x: &mut Exchange, arrival: Arri
             let counters = client.frontend.state.frontend.mine();
             counters.requests_total.add(1);
             counters.request_rate.tick(timer::now_ms());
-            x.note(client, Event::Request);
+            x.note(client, CountedEvent::Request);
             if matches!(stop, Stop::Fault(Fault::BadRequest(_) | Fault::RequestTimeout)) {
-                x.note(client, Event::Error);
+                x.note(client, CountedEvent::Error);
             }
         }
     }
@@ -176,7 +176,7 @@ fn parse(client: &mut Client, x: &mut Exchange) -> Result<bool, Stop> {
         }
         Err(error) => {
             capture_error(client, &error);
-            x.note(client, Event::Glitches(1));
+            x.note(client, CountedEvent::Glitches(1));
             Err(Fault::BadRequest(error.kind).into())
         }
     }
@@ -189,7 +189,7 @@ fn note_glitch(client: &mut Client, breach: &http::ParseError) -> Result<(), Sto
     LET_PASS.note();
     capture_error(client, breach);
     client.session.glitches.set(client.session.glitches.get() + 1);
-    track::note(&client.session, &Trackers::default(), Event::Glitches(1), timer::now_ms());
+    track::note(&client.session, &Trackers::default(), CountedEvent::Glitches(1), timer::now_ms());
     let most = client.worker.shared.plan.global.tune.glitches;
     if glitch::is_enough(client.session.glitches.get(), most.client, most.cpu_usage) {
         return Err(Stop::Silent);

@@ -18,7 +18,7 @@ pub(crate) fn splice_pipe(
     client: &Client,
     backend: &Proxy,
     flow: &Flow,
-    wanted: impl Fn(&plan::Options) -> bool,
+    wanted: impl Fn(&plan::ProxyOptions) -> bool,
 ) -> Option<Pipe> {
     let global = &client.worker.shared.plan.global;
     if flow.gate.is_some()

@@ -19,9 +19,9 @@ use crate::exchange::{Exchange, Stop};
 use crate::fault::Fault;
 use crate::flow::{Coding, Decoding, Filters, FlowError, Path};
 use crate::message::splice::splice_pipe;
-use crate::message::wanted::Wanted;
+use crate::message::wanted::BodyWait;
 use crate::message::{compression, fastcgi, inspect, scripted};
-use crate::server::{Refused, Request, Upstream};
+use crate::server::{NotExpressible, SharedRequest, Upstream};
 
 /// Holds the request back until its body is there, where the configuration asks for it.
 pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Proxy) -> Result<(), Stop> {
@@ -46,7 +46,7 @@ pub(crate) async fn prepare(client: &mut Client, x: &mut Exchange, backend: &Pro
     }
     if buffered || by_parameter {
         let allowed = Allowed::of(client, backend);
-        Box::pin(hold(client, x, Wanted::ALL, allowed)).await?;
+        Box::pin(hold(client, x, BodyWait::ALL, allowed)).await?;
     }
     // For retries nothing is waited for: only a body that is here as a whole can be sent again.
     if x.request_body.is_bare {
@@ -94,7 +94,7 @@ impl Allowed {
 pub(crate) async fn hold(
     client: &mut Client,
     x: &mut Exchange,
-    wanted: Wanted,
+    wanted: BodyWait,
     allowed: Allowed,
 ) -> Result<(), Stop> {
     if !x.has_body() || x.request_body.is_cut {
@@ -118,7 +118,7 @@ pub(crate) async fn hold_for_application(
     backend: &Proxy,
 ) -> Result<(), Stop> {
     if x.request_body.length == BodyLength::Chunked && x.has_body() {
-        return hold(client, x, Wanted::ALL, Allowed::of(client, backend)).await;
+        return hold(client, x, BodyWait::ALL, Allowed::of(client, backend)).await;
     }
     Ok(answer_expectation(client, x).await?)
 }
@@ -171,7 +171,7 @@ pub(crate) async fn answer_expectation(client: &mut Client, x: &mut Exchange) ->
 async fn hold_within(
     client: &mut Client,
     x: &mut Exchange,
-    wanted: Wanted,
+    wanted: BodyWait,
     allowed: Allowed,
 ) -> Result<(), Stop> {
     let length = decoded_length(x);
@@ -291,13 +291,13 @@ fn stage(client: &mut Client, x: &mut Exchange, backend: &Proxy) {
     // The head goes out first, as it would have anyway.
     admit(client, x);
     if !x.upload.is_received() {
-        let wanted = |options: &plan::Options| options.splice_request || options.splice_auto;
+        let wanted = |options: &plan::ProxyOptions| options.splice_request || options.splice_auto;
         x.upload.pipe = splice_pipe(client, backend, &x.upload, wanted);
     }
 }
 
 /// Sends the head on a stream, separately from the body.
-fn send(client: &mut Client, x: &mut Exchange, backend: &Proxy, request: &mut Request) {
+fn send(client: &mut Client, x: &mut Exchange, backend: &Proxy, request: &mut SharedRequest) {
     filters::install(client, x, true);
     if request.prepare(x.txn.request.method_id(), || parameters(client, x, backend)) {
         admit(client, x);
@@ -308,11 +308,11 @@ fn send(client: &mut Client, x: &mut Exchange, backend: &Proxy, request: &mut Re
 
 /// The request in FastCGI.
 #[cold]
-fn parameters(client: &Client, x: &Exchange, backend: &Proxy) -> Result<Parameters, Refused> {
+fn parameters(client: &Client, x: &Exchange, backend: &Proxy) -> Result<Parameters, NotExpressible> {
     match &backend.fcgi {
         Some(app) => fastcgi::parameters(client, x, app),
         // The configuration is refused if the backend of such a server has no application.
-        None => Err(Refused::Head),
+        None => Err(NotExpressible::Head),
     }
 }
 

@@ -14,7 +14,7 @@ use runtime::timer::{self, now_us};
 use sample::transaction::TimeoutSlot;
 use state::server::Tally;
 use state::sessions::Activity;
-use state::{Answer, Queue, Ticket};
+use state::{AttemptOutcome, Queue, Ticket};
 
 use crate::client::{Client, Presence};
 use crate::exchange::Exchange;
@@ -40,7 +40,7 @@ impl Lease {
 
     /// Tells the balancer that the server answered, or that it failed.
     #[inline]
-    pub(crate) fn answered(&self, answer: Answer) {
+    pub(crate) fn answered(&self, answer: AttemptOutcome) {
         if self.since.get() > 0 {
             let now = now_us();
             let picker = self.backend.prepared().picker();
@@ -319,7 +319,7 @@ async fn wait_in_line(
     client.timer.set_after(timer::now_ms(), allowed);
     client.entry.activity.set(Activity::Queued);
     let watch = x.aborts_on_close(client, backend);
-    let mut line = Line::new(backend, server, avoid);
+    let mut line = QueueWait::new(backend, server, avoid);
     let outcome = poll_fn(|context| line.poll(client, x, context, watch)).await;
     let position = line.leave(matches!(outcome, Ok(Some(_))));
     match server {
@@ -331,7 +331,7 @@ async fn wait_in_line(
 }
 
 /// A request's wait in the queue of a server or of the backend.
-struct Line<'a> {
+struct QueueWait<'a> {
     backend: &'a Rc<LocalProxy>,
     server: Option<&'a Rc<LocalServer>>,
     /// The server that is not to be chosen.
@@ -342,7 +342,7 @@ struct Line<'a> {
     place: Option<InLine<'a>>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> QueueWait<'a> {
     fn new(backend: &'a Rc<LocalProxy>, server: Option<&'a Rc<LocalServer>>, avoid: Option<usize>) -> Self {
         let queue = server.map_or(&backend.state.queue, |server| &server.state.queue);
         let served_before = queue.served.load(Relaxed);

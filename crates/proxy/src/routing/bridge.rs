@@ -11,16 +11,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use http::{Head, ParseOptions, Status};
+use http::{Head, ParseOptions, ParseStatus};
 use net::Stream;
 use plan::{Proxy, ServerSettings};
 use runtime::timer;
 
 use crate::routing::lend;
 use crate::routing::takeover::{has_idle_elsewhere, take_over};
-use crate::server::h2::Held;
-use crate::server::pool::Ask;
-use crate::server::{Request, Upstream};
+use crate::server::h2::BoxedRequest;
+use crate::server::pool::PoolQuery;
+use crate::server::{SharedRequest, Upstream};
 
 /// The longest request of a check, in bytes.
 const MOST: usize = 1 << 17;
@@ -33,12 +33,12 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 pub async fn reach(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) -> Option<Stream> {
     let (worker, local) = lend::find(backend, server)?;
     let key = lend::key(name);
-    let ask = Ask { key: &key, reuse: backend.reuse, first: false };
+    let ask = PoolQuery { key: &key, reuse: backend.reuse, first: false };
     let mut request = worker.carriers.share(&local, ask);
     if request.is_none() && has_idle_elsewhere(&worker, &local, ask) {
         request = match take_over(&worker, &local, ask, true).await {
-            Some(Upstream::Stream(Request::H2(request))) => Some(request),
-            Some(Upstream::Stream(Request::Fcgi(_)) | Upstream::Socket(_)) | None => None,
+            Some(Upstream::Stream(SharedRequest::H2(request))) => Some(request),
+            Some(Upstream::Stream(SharedRequest::Fcgi(_)) | Upstream::Socket(_)) | None => None,
         };
     }
     let request = request?;
@@ -53,7 +53,7 @@ pub async fn reach(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) ->
 }
 
 /// Passes the request on, and its response back.
-async fn serve(mut request: Held, mut check: Stream) -> io::Result<()> {
+async fn serve(mut request: BoxedRequest, mut check: Stream) -> io::Result<()> {
     let (mut head, body) = receive(&mut check).await?;
     head.clean_connection();
     request.send_head(&head, body.is_empty());
@@ -104,7 +104,7 @@ async fn receive(check: &mut Stream) -> io::Result<(Head, Vec<u8>)> {
     let (mut head, mut input) = (Head::new(), Vec::new());
     let options = ParseOptions { max_bytes: MOST, ..ParseOptions::default() };
     loop {
-        if let Ok(Status::Complete { len }) = http::parse_request(&input, &mut head, &options) {
+        if let Ok(ParseStatus::Complete { len }) = http::parse_request(&input, &mut head, &options) {
             let due = head.content_length().unwrap_or(0);
             if (input.len() - len) as u64 >= due {
                 return Ok((head, input.split_off(len)));
@@ -120,7 +120,7 @@ async fn receive(check: &mut Stream) -> io::Result<(Head, Vec<u8>)> {
     }
 }
 
-fn send(request: &mut Held, context: &mut Context<'_>, rest: &[u8]) -> Poll<io::Result<usize>> {
+fn send(request: &mut BoxedRequest, context: &mut Context<'_>, rest: &[u8]) -> Poll<io::Result<usize>> {
     match ready!(request.poll_send(context, rest)) {
         Ok(0) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
         sent => Poll::Ready(sent),

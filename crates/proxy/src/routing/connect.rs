@@ -24,7 +24,7 @@ use crate::exchange::Exchange;
 use crate::exchange::view;
 use crate::fault::Fault;
 use crate::flow::Socket;
-use crate::log::Line;
+use crate::log::LogLine;
 use crate::routing::assign::Lease;
 use crate::routing::introduction::proxy_header;
 use crate::routing::reach::reach;
@@ -32,9 +32,9 @@ use crate::routing::takeover::{has_idle_elsewhere, take_over};
 use crate::routing::{secure, unreached};
 use crate::server::h1::Connection;
 use crate::server::local::LocalServer;
-use crate::server::pool::Ask;
-use crate::server::sharing::Opened;
-use crate::server::{self, Open, Private, Request, Upstream};
+use crate::server::pool::PoolQuery;
+use crate::server::sharing::OpenedConnection;
+use crate::server::{self, Open, Private, SharedRequest, Upstream};
 use crate::worker::Worker;
 
 /// The level of what applications say.
@@ -63,9 +63,9 @@ pub(crate) fn idle(client: &Client, x: &mut Exchange, backend: &Proxy, lease: &L
     let key = pool_key(client, x, settings);
     let ask = ask(client, backend, settings, &key);
     let mut upstream = match client.worker.carriers.share(settings, ask) {
-        Some(request) => Upstream::Stream(Request::H2(request)),
+        Some(request) => Upstream::Stream(SharedRequest::H2(request)),
         None if settings.speaks_fcgi => {
-            Upstream::Stream(Request::Fcgi(client.worker.applications.share(settings, ask)?))
+            Upstream::Stream(SharedRequest::Fcgi(client.worker.applications.share(settings, ask)?))
         }
         None => Upstream::Socket(reuse(client, settings, ask)?),
     };
@@ -105,10 +105,10 @@ fn may_reuse(x: &Exchange, settings: &LocalServer) -> bool {
 
 /// What is asked of the connections there are.
 #[inline]
-fn ask<'a>(client: &Client, backend: &Proxy, settings: &LocalServer, key: &'a [u8]) -> Ask<'a> {
+fn ask<'a>(client: &Client, backend: &Proxy, settings: &LocalServer, key: &'a [u8]) -> PoolQuery<'a> {
     // A connection that clients bring is not told apart by whose request it serves.
     let first = is_first(client, backend) && !settings.is_reverse;
-    Ask { key, reuse: backend.reuse, first }
+    PoolQuery { key, reuse: backend.reuse, first }
 }
 
 /// One that served other requests serves this one.
@@ -121,7 +121,7 @@ fn begin_again(x: &mut Exchange, backend: &Proxy, settings: &LocalServer, upstre
     x.txn.times.connected = if x.txn.retries == 0 { x.txn.times.queued } else { now_us() };
 }
 
-fn reuse(client: &Client, server: &LocalServer, ask: Ask<'_>) -> Option<Box<Connection>> {
+fn reuse(client: &Client, server: &LocalServer, ask: PoolQuery<'_>) -> Option<Box<Connection>> {
     if let Some(Private(private)) = client.private.borrow_mut().as_deref_mut() {
         private.retain_mut(|private| private.socket.stream.is_idle() && private.open.is_current());
         let fits = |private: &Connection| private.server().is(server) && *private.key == *ask.key;
@@ -215,17 +215,22 @@ pub(crate) async fn open_shared(
     backend: &Proxy,
     settings: &Rc<LocalServer>,
     key: Box<[u8]>,
-) -> Result<Opened, Fault> {
+) -> Result<OpenedConnection, Fault> {
     let stands = Box::pin(open_socket(client, x, backend, settings)).await?;
     Ok(shared(x, backend, stands, key))
 }
 
 /// What stands is to be shared: frames of many requests follow each other, and none may wait until
 /// the one before it is acknowledged.
-fn shared(x: &mut Exchange, backend: &Proxy, (socket, ends, open): Stands, key: Box<[u8]>) -> Opened {
+fn shared(
+    x: &mut Exchange,
+    backend: &Proxy,
+    (socket, ends, open): Stands,
+    key: Box<[u8]>,
+) -> OpenedConnection {
     socket.set_nodelay();
     let preamble = std::mem::take(&mut x.choice.preamble);
-    Opened { socket, preamble, key, ends, for_one: backend.reuse == Reuse::Never, open }
+    OpenedConnection { socket, preamble, key, ends, for_one: backend.reuse == Reuse::Never, open }
 }
 
 /// A socket, both of its ends, and its place in the count of open ones.
@@ -316,7 +321,7 @@ fn begin_shared(
     client: &Client,
     x: &Exchange,
     backend: &Proxy,
-    opened: Opened,
+    opened: OpenedConnection,
     is_fcgi: bool,
 ) -> Result<Upstream, Fault> {
     let worker = &client.worker;
@@ -324,13 +329,13 @@ fn begin_shared(
     if !is_fcgi {
         let held = worker.local(backend.index).held.clone();
         let request = worker.carriers.begin(opened, held, &prepared.h2.back);
-        return Ok(Upstream::Stream(Request::H2(request)));
+        return Ok(Upstream::Stream(SharedRequest::H2(request)));
     }
     // The configuration has seen to both.
     let Some(app) = backend.fcgi.as_ref().filter(|_| x.txn.is_http) else { return Err(Fault::Internal) };
     let config = fcgi_config(app, prepared.response_options.clone());
     let request = worker.applications.begin(opened, config, say(worker, app));
-    Ok(Upstream::Stream(Request::Fcgi(request)))
+    Ok(Upstream::Stream(SharedRequest::Fcgi(request)))
 }
 
 /// What an application's section says of connections to it.
@@ -352,7 +357,7 @@ fn say(worker: &Rc<Worker>, app: &Arc<App>) -> server::fcgi::Say {
         // One line each, whatever is in it: as HAProxy writes it.
         let text: Vec<u8> =
             text.iter().map(|byte| if byte.is_ascii_control() { b'.' } else { *byte }).collect();
-        let line = Line::own(ERR, &app.name, &text);
+        let line = LogLine::own(ERR, &app.name, &text);
         worker.outbox.borrow_mut().send_all(&worker.shared, &app.loggers, &line);
     })
 }

@@ -6,7 +6,7 @@ use plan::ServerSettings;
 use plan::server::{ProxyTls, SendProxy};
 use sample::{Endpoint, Env};
 use tls::Details;
-use tls::x509::Facts;
+use tls::x509::CertificateFields;
 
 use crate::client::Client;
 use crate::exchange::{Exchange, view};
@@ -84,14 +84,14 @@ fn of_tls(details: Option<&Details>, wanted: ProxyTls) -> Vec<u8> {
     let mut add = |kind: u8, bytes: &[u8]| proxy_protocol::write_tlv(kind, bytes, &mut value);
     add(tlv::SSL_VERSION, details.version_name().as_bytes());
     if wanted.common_name
-        && let Some(facts) = own.and_then(|der| Facts::parse(der).ok())
+        && let Some(facts) = own.and_then(|der| CertificateFields::parse(der).ok())
         && let Some(name) = facts.subject_name().entry("CN", 0)
     {
         add(tlv::SSL_CN, name);
     }
-    let served = details.own.as_ref().and_then(|served| Facts::parse(served.chain.first()?).ok());
+    let served = details.own.as_ref().and_then(|served| CertificateFields::parse(served.chain.first()?).ok());
     if wanted.key
-        && let Some(name) = served.as_ref().and_then(Facts::key_kind)
+        && let Some(name) = served.as_ref().and_then(CertificateFields::key_kind)
     {
         add(tlv::SSL_KEY_ALG, name.as_bytes());
     }

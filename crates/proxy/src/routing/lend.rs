@@ -17,9 +17,9 @@ use sample::Endpoint;
 use crate::flow::Socket;
 use crate::routing::connect::set_options;
 use crate::routing::takeover::{has_idle_elsewhere, take_over};
-use crate::server::h1::{Connection, Key};
+use crate::server::h1::{Connection, PoolKey};
 use crate::server::local::LocalServer;
-use crate::server::pool::Ask;
+use crate::server::pool::PoolQuery;
 use crate::server::{Open, Upstream};
 use crate::worker::{Worker, current};
 
@@ -45,7 +45,7 @@ impl Lent {
 pub async fn take(backend: &Proxy, server: &Arc<ServerSettings>, name: &str) -> Option<Lent> {
     let (worker, local) = find(backend, server)?;
     let key = key(name);
-    let ask = Ask { key: &key, reuse: backend.reuse, first: true };
+    let ask = PoolQuery { key: &key, reuse: backend.reuse, first: true };
     let mut idle = worker.pools.take(&local, ask);
     if idle.is_none() && has_idle_elsewhere(&worker, &local, ask) {
         idle = match take_over(&worker, &local, ask, false).await {
@@ -90,8 +90,9 @@ pub fn keep(backend: &Proxy, server: &Arc<ServerSettings>, name: &str, stream: S
 
 /// The server on the calling worker, if its connections are not told apart by clients.
 pub(super) fn find(backend: &Proxy, server: &Arc<ServerSettings>) -> Option<(Rc<Worker>, Rc<LocalServer>)> {
-    let own_source =
-        |source: &plan::server::Source| matches!(source.transparent, UseSource::No | UseSource::Fixed(_));
+    let own_source = |source: &plan::server::SourceAddress| {
+        matches!(source.transparent, UseSource::No | UseSource::Fixed(_))
+    };
     if server.state.port_offset().is_some()
         || server.state.is_unspecified()
         || !server.source.as_ref().is_none_or(own_source)
@@ -106,9 +107,9 @@ pub(super) fn find(backend: &Proxy, server: &Arc<ServerSettings>) -> Option<(Rc<
 }
 
 /// The key of requests that differ by nothing but the name (`connect::pool_key`).
-pub(super) fn key(name: &str) -> Key {
+pub(super) fn key(name: &str) -> PoolKey {
     match name {
-        "" => Key::default(),
+        "" => PoolKey::default(),
         _ => [b"\0", name.as_bytes()].concat().into(),
     }
 }

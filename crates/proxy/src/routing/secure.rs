@@ -50,7 +50,7 @@ pub(super) async fn begin(
     let name = name.and_then(|name| std::str::from_utf8(name).ok());
     let failed = |error: tls::Error| match error.kind {
         // Nothing of the server's.
-        tls::Kind::TooMany => Fault::Internal,
+        tls::FailureKind::TooMany => Fault::Internal,
         kind => Fault::ConnectFailed(ConnectionError(kind.facts().0)),
     };
     let variables = &client.worker.shared.plan.variables;

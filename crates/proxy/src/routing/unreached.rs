@@ -45,11 +45,11 @@ pub(super) fn by_memory() -> Fault {
 }
 
 /// What a proxy that speaks SOCKS4 made of it.
-pub(super) fn by_socks4(why: socks4::Failure) -> Fault {
+pub(super) fn by_socks4(why: socks4::Socks4Failure) -> Fault {
     Fault::ConnectFailed(match why {
-        socks4::Failure::Send => ConnectionError::SOCKS4_SEND,
-        socks4::Failure::Receive => ConnectionError::SOCKS4_RECEIVE,
-        socks4::Failure::Denied => ConnectionError::SOCKS4_DENY,
-        socks4::Failure::Closed => ConnectionError::SOCKS4_ABORT,
+        socks4::Socks4Failure::Send => ConnectionError::SOCKS4_SEND,
+        socks4::Socks4Failure::Receive => ConnectionError::SOCKS4_RECEIVE,
+        socks4::Socks4Failure::Denied => ConnectionError::SOCKS4_DENY,
+        socks4::Socks4Failure::Closed => ConnectionError::SOCKS4_ABORT,
     })
 }

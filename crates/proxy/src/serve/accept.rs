@@ -14,14 +14,14 @@ use std::time::Duration;
 
 use base::rare;
 use base::rare::Rare;
-use net::listen::{Accepted, Listener};
+use net::listen::{AcceptedSocket, Listener};
 use plan::global::MultiQueue;
 use runtime::shared::Shared as _;
 use runtime::timer::{self, now_ms, now_us};
-use runtime::worker::{self, Load};
+use runtime::worker::{self, ConnectionGuard};
 use state::proxy::Admission;
 
-use crate::serve::newcomer::{self, Arrived, Newcomer};
+use crate::serve::newcomer::{self, AcceptedConnection, ArrivedConnection};
 use crate::worker::Worker;
 
 pub(crate) static NOT_ACCEPTED: Rare =
@@ -149,7 +149,7 @@ struct Gate<'a> {
 /// The places of a connection that was accepted.
 struct Reserved {
     /// Where those for TLS are limited.
-    tls_place: Option<tls::Place>,
+    tls_place: Option<tls::ConnectionPermit>,
 }
 
 /// How long a listener waits that the limits on rates or on TLS hold up, before it looks again.
@@ -272,32 +272,44 @@ impl Gate<'_> {
 
     /// A place of those for TLS, where these are limited and one is needed; `None` where there is
     /// none left.
-    fn take_tls_place(&self) -> Option<Option<tls::Place>> {
-        if self.is_tls && tls::places::limit() > 0 { tls::Place::take().map(Some) } else { Some(None) }
+    fn take_tls_place(&self) -> Option<Option<tls::ConnectionPermit>> {
+        if self.is_tls && tls::places::limit() > 0 {
+            tls::ConnectionPermit::take().map(Some)
+        } else {
+            Some(None)
+        }
     }
 }
 
 /// `harden.reject-privileged-ports.tcp`: whether the client's port is a system port (RFC 6335, 6).
-fn is_privileged(accepted: &Accepted) -> bool {
+fn is_privileged(accepted: &AcceptedSocket) -> bool {
     accepted.peer.is_some_and(|peer| peer.port() < 1024)
 }
 
 fn hand_over(
     worker: &Rc<Worker>,
-    accepted: Accepted,
+    accepted: AcceptedSocket,
     (frontend, bind): (usize, usize),
-    tls_place: Option<tls::Place>,
+    tls_place: Option<tls::ConnectionPermit>,
     target: usize,
 ) {
-    let load = Load::add(target);
-    let Accepted { socket, peer } = accepted;
+    let load = ConnectionGuard::add(target);
+    let AcceptedSocket { socket, peer } = accepted;
     let generation = worker.shared.generation;
-    let newcomer =
-        Newcomer { socket, peer, generation, frontend, bind, load, accepted_us: now_us(), tls_place };
+    let newcomer = AcceptedConnection {
+        socket,
+        peer,
+        generation,
+        frontend,
+        bind,
+        load,
+        accepted_us: now_us(),
+        tls_place,
+    };
     if target == worker.index {
-        newcomer::start_at(worker.clone(), Arrived::Accepted(newcomer));
+        newcomer::start_at(worker.clone(), ArrivedConnection::Accepted(newcomer));
     } else {
-        worker::post(target, move || newcomer::start(Arrived::Accepted(newcomer)));
+        worker::post(target, move || newcomer::start(ArrivedConnection::Accepted(newcomer)));
     }
 }
 

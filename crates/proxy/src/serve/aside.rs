@@ -16,9 +16,9 @@ use crate::flow::{Coding, Tapped};
 
 /// One that is on its way. Nobody waits for it, so that no limit of connections bounds how many there
 /// are.
-pub(super) struct Running(&'static LocalKey<Cell<usize>>);
+pub(super) struct InternalRequest(&'static LocalKey<Cell<usize>>);
 
-impl Running {
+impl InternalRequest {
     /// One more of those that `running` counts on the calling worker, unless there are `most`.
     pub(super) fn begin(running: &'static LocalKey<Cell<usize>>, most: usize) -> Option<Self> {
         (running.get() < most).then(|| {
@@ -28,14 +28,14 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for InternalRequest {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }
 }
 
 /// What a client sends.
-pub(super) enum Body {
+pub(super) enum InternalBody {
     /// All of it is here.
     Whole(Vec<u8>),
     /// Another request's, as it comes.
@@ -49,11 +49,11 @@ const IN_SOCKET: usize = 64 * 1024;
 ///
 /// # Errors
 /// There is no descriptor to spare.
-pub(super) fn client(client: &Client, body: Body) -> io::Result<Boxed<Client>> {
+pub(super) fn client(client: &Client, body: InternalBody) -> io::Result<Boxed<Client>> {
     let (own, other) = UnixStream::pair()?;
     own.set_nonblocking(true)?;
     other.set_nonblocking(true)?;
-    if let Body::Coming(..) = body {
+    if let InternalBody::Coming(..) = body {
         rustix::net::sockopt::set_socket_send_buffer_size(&other, IN_SOCKET)?;
     }
     let other = tokio::net::UnixStream::from_std(other)?;
@@ -63,10 +63,10 @@ pub(super) fn client(client: &Client, body: Body) -> io::Result<Boxed<Client>> {
 
 /// Sends the body, and takes what nobody wants, to its end. A body that is cut ends with the
 /// connection.
-async fn feed(mut stream: tokio::net::UnixStream, body: Body) {
+async fn feed(mut stream: tokio::net::UnixStream, body: InternalBody) {
     let sent = match body {
-        Body::Whole(bytes) => stream.write_all(&bytes).await.is_ok(),
-        Body::Coming(body, coding) => pass(&mut stream, &body, coding).await.is_ok(),
+        InternalBody::Whole(bytes) => stream.write_all(&bytes).await.is_ok(),
+        InternalBody::Coming(body, coding) => pass(&mut stream, &body, coding).await.is_ok(),
     };
     if !sent {
         return;

@@ -13,7 +13,7 @@ use sample::Endpoint;
 use state::sessions::Activity;
 
 use super::multiplexed;
-use super::reversal::{Failure, Reversal};
+use super::reversal::{Reversal, ReversalFailure};
 use crate::client;
 use crate::evaluate::Attach;
 use crate::routing::connect::set_options;
@@ -25,14 +25,14 @@ use crate::stream::{Reader, Reset};
 use crate::worker::Worker;
 
 /// Why the client keeps its connection to itself.
-enum End {
-    Reversal(Failure),
+enum AttachEnd {
+    Reversal(ReversalFailure),
     Late,
     Killed,
 }
 
 /// Hands the connection of `client`, on which HTTP/2 is spoken, to the server that a rule named.
-pub(super) async fn attach(mut client: client::Connection, attach: Attach) {
+pub(super) async fn attach(mut client: client::ClientConnection, attach: Attach) {
     if client.side.is_early() && !Box::pin(client.settle()).await {
         return;
     }
@@ -50,24 +50,24 @@ pub(super) async fn attach(mut client: client::Connection, attach: Attach) {
     client.timer.set_after(timer::now_ms(), timeouts.http_request.or(timeouts.client));
     let reversed = poll_fn(|context| {
         if let Poll::Ready(reversed) = reversal.poll(&mut client.socket().stream, context) {
-            return Poll::Ready(reversed.map_err(End::Reversal));
+            return Poll::Ready(reversed.map_err(AttachEnd::Reversal));
         }
         if client.poll_killed(context).is_ready() {
-            return Poll::Ready(Err(End::Killed));
+            return Poll::Ready(Err(AttachEnd::Killed));
         }
-        client.timer.poll_expired(context).map(|()| Err(End::Late))
+        client.timer.poll_expired(context).map(|()| Err(AttachEnd::Late))
     })
     .await;
     reversal.connection.count(&client.frontend.state.frontend.mine().h2);
     match reversed {
         Ok(()) if may_have(&server, &worker) => hand_over(client, &attach, &worker, server, reversal),
         Ok(()) => refuse(client, &reversal, Some(Reset::Internal)).await,
-        Err(End::Late | End::Killed) => refuse(client, &reversal, None).await,
-        Err(End::Reversal(Failure::Broken)) => {
+        Err(AttachEnd::Late | AttachEnd::Killed) => refuse(client, &reversal, None).await,
+        Err(AttachEnd::Reversal(ReversalFailure::Broken)) => {
             multiplexed::tell(&client, LogErrors::Connection);
             client.linger().await;
         }
-        Err(End::Reversal(Failure::Gone)) => {}
+        Err(AttachEnd::Reversal(ReversalFailure::Gone)) => {}
     }
 }
 
@@ -88,7 +88,7 @@ fn may_have(server: &LocalServer, worker: &Worker) -> bool {
 }
 
 /// Tells the client that its connection is of no use.
-async fn refuse(mut client: client::Connection, reversal: &Reversal, reset: Option<Reset>) {
+async fn refuse(mut client: client::ClientConnection, reversal: &Reversal, reset: Option<Reset>) {
     reversal.connection.close(reset);
     let socket = &mut client.socket().stream;
     poll_fn(|context| {
@@ -101,7 +101,7 @@ async fn refuse(mut client: client::Connection, reversal: &Reversal, reset: Opti
 
 /// The connection leaves the client's session, which ends.
 fn hand_over(
-    mut client: client::Connection,
+    mut client: client::ClientConnection,
     attach: &Attach,
     worker: &Rc<Worker>,
     server: Rc<LocalServer>,

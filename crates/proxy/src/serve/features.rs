@@ -5,7 +5,7 @@
 //! [`response_head`], [`before_answer`], [`body`], [`end`]; and [`stopped`] if the request ends early.
 //!
 //! A request without features passes each point by a test. A point that may have to wait returns its
-//! [`Rest`].
+//! [`FeatureWait`].
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -23,11 +23,11 @@ use crate::server::Upstream;
 use crate::server::local::LocalProxy;
 
 /// The part of a point that may wait; to be awaited by the caller.
-pub(super) type Rest<'a> = Pin<Box<dyn Future<Output = Result<(), Stop>> + 'a>>;
+pub(super) type FeatureWait<'a> = Pin<Box<dyn Future<Output = Result<(), Stop>> + 'a>>;
 
 /// The request was received.
 #[inline(always)]
-pub(super) fn begin<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<Rest<'a>> {
+pub(super) fn begin<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<FeatureWait<'a>> {
     trace::begin(x, &client.frontend);
     if client.frontend.script_filters.is_none() && client.frontend.engines.is_empty() {
         return None;
@@ -50,7 +50,7 @@ pub(super) fn routed<'a>(
     client: &'a mut Client,
     x: &'a mut Exchange,
     backend: &'a LocalProxy,
-) -> Option<Rest<'a>> {
+) -> Option<FeatureWait<'a>> {
     trace::backend(x, &client.frontend, backend);
     if backend.script_filters.is_none() || backend.index == client.frontend.index {
         spoe::join(client, x, backend);
@@ -65,7 +65,7 @@ pub(super) fn routed<'a>(
 
 /// All rules on the request were evaluated, and as much of its body is here as they need.
 #[inline(always)]
-pub(super) fn request_head<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<Rest<'a>> {
+pub(super) fn request_head<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<FeatureWait<'a>> {
     if x.mirrors.is_some() {
         mirror::begin(client, x);
     }
@@ -115,7 +115,7 @@ pub(super) async fn response(
 
 /// The rules on the response follow.
 #[inline(always)]
-pub(super) fn response_rules<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<Rest<'a>> {
+pub(super) fn response_rules<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<FeatureWait<'a>> {
     match x.filtering {
         None => None,
         Some(_) => Some(Box::pin(scripted::begin_response(client, x))),
@@ -124,7 +124,7 @@ pub(super) fn response_rules<'a>(client: &'a mut Client, x: &'a mut Exchange) ->
 
 /// All rules on the response were evaluated.
 #[inline(always)]
-pub(super) fn response_head<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<Rest<'a>> {
+pub(super) fn response_head<'a>(client: &'a mut Client, x: &'a mut Exchange) -> Option<FeatureWait<'a>> {
     match x.filtering {
         None => None,
         Some(_) => Some(Box::pin(scripted::heads(client, x, true))),

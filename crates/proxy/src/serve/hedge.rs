@@ -15,15 +15,15 @@ use ::http::{BodyLength, Head};
 use balance::{Hedge, budget};
 use runtime::timer::{NEVER, Timer, now_ms, now_us};
 use sample::{Hedged, Phase};
-use state::extra::Load;
+use state::extra::BackendLoad;
 use state::sessions::Activity;
-use state::{Answer, counters};
+use state::{AttemptOutcome, counters};
 
 use crate::client::Client;
-use crate::exchange::{Exchange, Extra, sockets};
+use crate::exchange::{Exchange, ExtraAttempt, sockets};
 use crate::fault::Fault;
 use crate::flow::Path;
-use crate::message::response::{self, Waiting};
+use crate::message::response::{self, HeadWait};
 use crate::message::upload;
 use crate::routing::assign::{self, Lease};
 use crate::routing::{attempt, connect, retry};
@@ -45,7 +45,7 @@ pub(super) async fn await_head(
     (upstream, lease): Attempt<'_>,
     hedge: &Hedge,
 ) -> Result<(), Fault> {
-    let mut waiting = Waiting::new(client, x, backend);
+    let mut waiting = HeadWait::new(client, x, backend);
     let alarm = alarm(client, x, backend, hedge);
     let in_time = poll_fn(|context| {
         if let Poll::Ready(outcome) = waiting.poll(client, x, upstream, context) {
@@ -74,7 +74,7 @@ pub(super) async fn await_head(
     }
     response::accept(client, x, backend, upstream)?;
     // Of a request that the second answered the first was counted when it was given up.
-    if x.txn.hedged != Hedged::Second && attempt::answer(x.txn.server_status) == Answer::Good {
+    if x.txn.hedged != Hedged::Second && attempt::answer(x.txn.server_status) == AttemptOutcome::Good {
         count_time(backend, lease);
     }
     Ok(())
@@ -119,7 +119,7 @@ fn second(x: &mut Exchange, backend: &Rc<LocalProxy>, first: &Lease, hedge: &Hed
     }
     let now = now_ms();
     match backend.balance.budget {
-        Some(budget) if !budget.take(extra, Load::of(&backend.state.backend, now), now) => {
+        Some(budget) if !budget.take(extra, BackendLoad::of(&backend.state.backend, now), now) => {
             counters.hedges_over_budget.add(1);
             return None;
         }
@@ -127,13 +127,13 @@ fn second(x: &mut Exchange, backend: &Rc<LocalProxy>, first: &Lease, hedge: &Hed
         None => budget::take_unlimited(extra, now),
     }
     counters.hedges.add(1);
-    x.extra = Some(Extra::new(&backend.state, false));
+    x.extra = Some(ExtraAttempt::new(&backend.state, false));
     x.txn.hedged = Hedged::First;
     Some(second)
 }
 
 /// The result of a race.
-enum Outcome {
+enum HedgeOutcome {
     /// The first has a head of that many bytes.
     First(usize),
     /// The second has one, which is in the transaction.
@@ -170,13 +170,13 @@ impl First<'_> {
 }
 
 /// Why the first attempt failed.
-struct Failure {
+struct AttemptFailure {
     fault: Fault,
-    /// Whether an idle connection was closed at the moment of its use, which is no fault of the server.
+    /// Whether an idle connection was closed at the moment of its use; the server is not blamed for that.
     is_stale: bool,
 }
 
-impl Failure {
+impl AttemptFailure {
     fn new(client: &Client, x: &mut Exchange, upstream: &Upstream, none: NoHead) -> Self {
         let is_stale = is_stale(upstream, &none);
         Self { fault: response::head_fault(client, x, upstream, none), is_stale }
@@ -193,7 +193,7 @@ impl Failure {
 struct Second {
     lease: Lease,
     /// Its connection and the wait for its head, once the request was sent.
-    reached: Option<(Upstream, Waiting)>,
+    reached: Option<(Upstream, HeadWait)>,
 }
 
 impl Second {
@@ -212,7 +212,7 @@ impl Second {
         x: &mut Exchange,
         backend: &Rc<LocalProxy>,
         (upstream, lease): Attempt<'_>,
-        waiting: &mut Waiting,
+        waiting: &mut HeadWait,
     ) {
         if let Some((own, own_waiting)) = self.reached {
             (*upstream, *waiting) = (own, own_waiting);
@@ -246,7 +246,7 @@ impl Suspended {
     }
 
     /// Continues with the first attempt, the only one from now on.
-    fn resume(self, client: &mut Client, x: &mut Exchange, upstream: &Upstream, waiting: &Waiting) {
+    fn resume(self, client: &mut Client, x: &mut Exchange, upstream: &Upstream, waiting: &HeadWait) {
         if !x.upload.is_received() {
             // The rest of the body in the client's buffer was sent to the first.
             x.keep_alive = false;
@@ -269,7 +269,7 @@ async fn race(
     backend: &Rc<LocalProxy>,
     (upstream, lease): Attempt<'_>,
     second: Lease,
-    waiting: &mut Waiting,
+    waiting: &mut HeadWait,
 ) -> Result<(), Fault> {
     let worker = client.worker.clone();
     let options = &worker.proxy(lease.server().backend).response_options;
@@ -279,13 +279,13 @@ async fn race(
     let mut first = First { upstream, options, head: Head::new(), failed: None };
     let asked = ask(client, x, backend, &mut first, &mut second).await;
     let First { upstream, head, failed, .. } = first;
-    let failed = failed.map(|none| Failure::new(client, x, upstream, none));
+    let failed = failed.map(|none| AttemptFailure::new(client, x, upstream, none));
     let outcome = match asked {
         Ok(outcome) => outcome,
         // The first is still waited for.
         Err(fault) if failed.is_none() && is_of_server(fault) => {
             second.count_failure(x, backend, fault);
-            Outcome::FirstAlone
+            HedgeOutcome::FirstAlone
         }
         // Both failed, or the request is over.
         Err(fault) => {
@@ -298,7 +298,7 @@ async fn race(
         }
     };
     match outcome {
-        Outcome::Second => {
+        HedgeOutcome::Second => {
             match failed {
                 Some(failed) => failed.count(backend, lease),
                 None => {
@@ -312,13 +312,13 @@ async fn race(
             backend.state.keep_extra().counters.mine().hedges_won.add(1);
             Ok(())
         }
-        Outcome::First(length) => {
+        HedgeOutcome::First(length) => {
             second.end(true);
             suspended.resume(client, x, upstream, waiting);
             x.txn.response = head;
             response::take_head(client, x, upstream, length)
         }
-        Outcome::FirstAlone => {
+        HedgeOutcome::FirstAlone => {
             second.end(false);
             suspended.resume(client, x, upstream, waiting);
             poll_fn(|context| waiting.poll(client, x, upstream, context)).await
@@ -336,7 +336,7 @@ async fn ask(
     backend: &Rc<LocalProxy>,
     first: &mut First<'_>,
     second: &mut Second,
-) -> Result<Outcome, Fault> {
+) -> Result<HedgeOutcome, Fault> {
     let mut own = {
         let mut obtain = pin!(connect::obtain(client, x, backend, &second.lease));
         let earlier = poll_fn(|context| {
@@ -347,7 +347,7 @@ async fn ask(
         });
         match earlier.await? {
             Ok(own) => own,
-            Err(length) => return Ok(Outcome::First(length)),
+            Err(length) => return Ok(HedgeOutcome::First(length)),
         }
     };
     sockets::take(client, x, &own);
@@ -357,13 +357,13 @@ async fn ask(
     if !x.upload.is_one_write() {
         own.send_at_once();
     }
-    let waiting = Waiting::new(client, x, backend);
+    let waiting = HeadWait::new(client, x, backend);
     let (own, waiting) = second.reached.insert((own, waiting));
     poll_fn(|context| {
         if let Poll::Ready(length) = first.poll(context) {
-            return Poll::Ready(Ok(Outcome::First(length)));
+            return Poll::Ready(Ok(HedgeOutcome::First(length)));
         }
-        waiting.poll(client, x, own, context).map_ok(|()| Outcome::Second)
+        waiting.poll(client, x, own, context).map_ok(|()| HedgeOutcome::Second)
     })
     .await
 }

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use base::clock::WallTime;
-use h2::{Key, Role};
+use h2::{Role, StreamKey};
 use plan::global::LogErrors;
 use runtime::{timer, turns};
 use sample::track::{self, Trackers};
@@ -19,11 +19,11 @@ use sample::{Cause, ConnectionError, Endpoint};
 use state::counters::Multiplexed;
 use state::sessions::{self, Activity};
 
-use super::boxes::{Exchanges, Running, Serve};
-use super::connection_deadline::{ConnectionDeadline, Turn};
-use super::ready::{Ready, Slot};
-use super::share::{Share, moderate};
-use super::stopping::{self, Told};
+use super::boxes::{Exchanges, RunningRequest, ServeExchange};
+use super::connection_deadline::{ConnectionDeadline, DeadlineState};
+use super::ready::{StreamWaker, WakeQueue};
+use super::share::{StreamQuota, moderate};
+use super::stopping::{self, ShutdownWaker};
 use crate::client::{self, Client, handshake};
 use crate::exchange::{Arrival, Exchange, report};
 use crate::glitch;
@@ -62,15 +62,15 @@ enum End {
 }
 
 /// A connection and its streams.
-struct Front<S: Serve> {
+struct Front<S: ServeExchange> {
     /// The client's connection, with its socket.
-    root: client::Connection,
+    root: client::ClientConnection,
     connection: Rc<Connection>,
     exchanges: Rc<Exchanges<S>>,
     reader: Reader,
     /// By the number of the stream's key.
     streams: Vec<Place<S::Exchange>>,
-    ready: Arc<Ready>,
+    ready: Arc<WakeQueue>,
     /// How many streams are being served.
     open: usize,
     /// `idle-ping` of the listener.
@@ -78,7 +78,7 @@ struct Front<S: Serve> {
     /// Whether the client has ended its side.
     is_ended: bool,
     /// Has it told when the process stops.
-    told: Option<Told>,
+    told: Option<ShutdownWaker>,
     /// Whether the end of the connection was announced.
     is_leaving: bool,
     /// Whether a stream came that had to be served as a plan says which is in use no more.
@@ -90,16 +90,16 @@ struct Front<S: Serve> {
 
 /// Where a stream is served, used again by others after it.
 struct Place<F> {
-    running: Option<Running<F>>,
-    slot: Arc<Slot>,
+    running: Option<RunningRequest<F>>,
+    slot: Arc<StreamWaker>,
     waker: Waker,
 }
 
 /// Serves the streams of `client`'s connection until it ends. What came as early data waits until the
 /// handshake is over: no stream may be one that somebody else has sent once more (RFC 8470, 3).
 #[allow(clippy::manual_async_fn, reason = "it would hold its arguments twice")]
-pub(crate) fn serve<S: Serve>(
-    mut client: client::Connection,
+pub(crate) fn serve<S: ServeExchange>(
+    mut client: client::ClientConnection,
     exchanges: Rc<Exchanges<S>>,
 ) -> impl Future<Output = ()> {
     async move {
@@ -112,7 +112,7 @@ pub(crate) fn serve<S: Serve>(
         };
         let (share, connection) = {
             let config = moderated.as_ref().unwrap_or(&client.prepared().h2.front);
-            let (share, own) = Share::take(&client.worker, config).unzip();
+            let (share, own) = StreamQuota::take(&client.worker, config).unzip();
             let engine = Engine::new(Role::Server, own.as_ref().unwrap_or(config));
             (share, Connection::new(engine, client.side.descriptor(), client.side.tls().is_some()))
         };
@@ -124,8 +124,8 @@ pub(crate) fn serve<S: Serve>(
 
 /// The same for a connection that began already. Its arguments are moved into the future once:
 /// each further copy would be memory of every idle connection.
-pub(super) fn go_on<S: Serve>(
-    client: client::Connection,
+pub(super) fn go_on<S: ServeExchange>(
+    client: client::ClientConnection,
     exchanges: Rc<Exchanges<S>>,
     connection: Rc<Connection>,
     reader: Reader,
@@ -137,7 +137,7 @@ pub(super) fn go_on<S: Serve>(
         exchanges,
         reader,
         streams: Vec::new(),
-        ready: Arc::new(Ready::default()),
+        ready: Arc::new(WakeQueue::default()),
         open: 0,
         ping: ping.map(|every| Box::new(Ping::new(every))),
         is_ended: false,
@@ -150,7 +150,7 @@ pub(super) fn go_on<S: Serve>(
     front.run()
 }
 
-impl<S: Serve> Front<S> {
+impl<S: ServeExchange> Front<S> {
     #[allow(clippy::manual_async_fn, reason = "it would hold itself twice")]
     fn run(mut self) -> impl Future<Output = ()> {
         async move {
@@ -257,11 +257,11 @@ impl<S: Serve> Front<S> {
         let new = count.saturating_sub(session.glitches.replace(count));
         if new > 0 {
             let none = Trackers::default();
-            track::note(session, &none, track::Event::Glitches(new), timer::now_ms());
+            track::note(session, &none, track::CountedEvent::Glitches(new), timer::now_ms());
         }
     }
 
-    fn heed(&mut self, notice: Notice<Key>) {
+    fn heed(&mut self, notice: Notice<StreamKey>) {
         match notice {
             Notice::Head { key, end } => self.start(key, end),
             Notice::Refused => tell(&self.root, LogErrors::Stream),
@@ -271,7 +271,7 @@ impl<S: Serve> Front<S> {
     }
 
     /// Begins to serve a stream.
-    fn start(&mut self, key: Key, is_whole: bool) {
+    fn start(&mut self, key: StreamKey, is_whole: bool) {
         self.root.follow_plan();
         // The client is to come again: this connection is never at rest.
         self.is_outdated |= self.root.worker.is_old();
@@ -295,7 +295,7 @@ impl<S: Serve> Front<S> {
             self.streams.reserve_exact(1);
         }
         while self.streams.len() <= index {
-            let slot = Slot::new(&self.ready, self.streams.len());
+            let slot = StreamWaker::new(&self.ready, self.streams.len());
             self.streams.push(Place { running: None, waker: slot.clone().into(), slot });
         }
         self.streams[index].running = Some(self.exchanges.begin_stream(client, Arrival::Stream(x)));
@@ -361,7 +361,7 @@ impl<S: Serve> Front<S> {
     fn arm(&mut self, received: bool, wrote: bool) {
         let engine = self.connection.engine.borrow();
         let has_streams = self.open > 0;
-        let turn = Turn {
+        let turn = DeadlineState {
             now: timer::now_ms(),
             has_streams,
             had_requests: self.root.session.requests.get() > 0,
@@ -463,7 +463,7 @@ pub(super) fn tell(client: &Client, what: LogErrors) {
     let now = timer::now_ms();
     counters.requests_total.add(1);
     counters.request_rate.tick(now);
-    for event in [track::Event::Request, track::Event::Error] {
+    for event in [track::CountedEvent::Request, track::CountedEvent::Error] {
         track::note(&client.session, &Trackers::default(), event, now);
     }
     if what <= client.worker.shared.plan.global.tune.h2.log_errors {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use base::rare;
 use base::rare::Rare;
 use runtime::timer::now_us;
-use sample::track::Event;
+use sample::track::CountedEvent;
 use sample::{Cause, Hedged, LogOrigin, Phase};
 use state::sessions::Activity;
 
@@ -104,10 +104,10 @@ pub(super) async fn obtain_response<const ASIDE: bool>(
 pub(super) fn note_status(client: &Client, x: &Exchange) {
     let counted = &client.worker.shared.process.counted;
     if counted.errors.holds(x.txn.server_status) {
-        x.note(client, Event::Error);
+        x.note(client, CountedEvent::Error);
     }
     if counted.failures.holds(x.txn.server_status) {
-        x.note(client, Event::Failure);
+        x.note(client, CountedEvent::Failure);
     }
 }
 

@@ -11,27 +11,27 @@ use std::task::{Wake, Waker};
 
 /// The streams of one connection that were woken.
 #[derive(Default)]
-pub(super) struct Ready {
-    state: Mutex<State>,
+pub(super) struct WakeQueue {
+    state: Mutex<WakeState>,
 }
 
 #[derive(Default)]
-struct State {
+struct WakeState {
     woken: VecDeque<u32>,
     owner: Option<Waker>,
     is_running: bool,
 }
 
 /// The waker of one stream.
-pub(super) struct Slot {
-    ready: Arc<Ready>,
+pub(super) struct StreamWaker {
+    ready: Arc<WakeQueue>,
     index: u32,
     is_woken: AtomicBool,
 }
 
-impl Ready {
+impl WakeQueue {
     // A waker runs no code of ours that could panic within: the state is good either way.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WakeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -66,9 +66,9 @@ impl Ready {
     }
 }
 
-impl Slot {
+impl StreamWaker {
     /// The waker of the stream with this number.
-    pub(super) fn new(ready: &Arc<Ready>, index: usize) -> Arc<Self> {
+    pub(super) fn new(ready: &Arc<WakeQueue>, index: usize) -> Arc<Self> {
         Arc::new(Self { ready: ready.clone(), index: index as u32, is_woken: AtomicBool::new(false) })
     }
 
@@ -78,7 +78,7 @@ impl Slot {
     }
 }
 
-impl Wake for Slot {
+impl Wake for StreamWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -112,8 +112,8 @@ mod tests {
 
     #[test]
     fn a_stream_is_woken_once_until_it_is_polled_and_its_task_only_while_it_rests() {
-        let (ready, counted) = (Arc::new(Ready::default()), Arc::new(Counted(AtomicUsize::new(0))));
-        let slots: Vec<_> = (0..3).map(|index| Slot::new(&ready, index)).collect();
+        let (ready, counted) = (Arc::new(WakeQueue::default()), Arc::new(Counted(AtomicUsize::new(0))));
+        let slots: Vec<_> = (0..3).map(|index| StreamWaker::new(&ready, index)).collect();
         ready.enter(&Waker::from(counted.clone()));
         for slot in [&slots[2], &slots[0], &slots[2]] {
             slot.wake_by_ref();

@@ -11,11 +11,11 @@ use net::Stream as Socket;
 
 use crate::glitch;
 use crate::stream::h2::Connection;
-use crate::stream::{Driver as _, Event, Reader, Received};
+use crate::stream::{ConnectionEvent, Driver as _, Reader, Received};
 
 /// Why a connection is not reversed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(super) enum ReversalFailure {
     /// The peer, or the socket, ended it.
     Gone,
     /// The peer broke the protocol, which it was told.
@@ -44,10 +44,10 @@ impl Reversal {
         &mut self,
         socket: &mut Socket,
         context: &mut Context<'_>,
-    ) -> Poll<Result<(), Failure>> {
+    ) -> Poll<Result<(), ReversalFailure>> {
         loop {
             if self.connection.send(socket, context).is_err() {
-                return Poll::Ready(Err(Failure::Gone));
+                return Poll::Ready(Err(ReversalFailure::Gone));
             }
             if self.is_settled {
                 return Poll::Ready(Ok(()));
@@ -56,12 +56,12 @@ impl Reversal {
             match self.reader.receive(&self.connection, socket, context, busy) {
                 Ok(Received::Nothing) => return Poll::Pending,
                 Ok(Received::Bytes) => {}
-                Ok(Received::End) | Err(_) => return Poll::Ready(Err(Failure::Gone)),
+                Ok(Received::End) | Err(_) => return Poll::Ready(Err(ReversalFailure::Gone)),
             }
             if self.take().is_err() {
                 // Why, as far as the socket takes it.
                 let _ = self.connection.send(socket, context);
-                return Poll::Ready(Err(Failure::Broken));
+                return Poll::Ready(Err(ReversalFailure::Broken));
             }
         }
     }
@@ -70,7 +70,7 @@ impl Reversal {
     /// connection then.
     fn take(&mut self) -> Result<(), Closed> {
         while let Some(event) = self.reader.next(&self.connection)? {
-            if event == Event::Settings {
+            if event == ConnectionEvent::Settings {
                 self.reader.pause();
                 self.is_settled = true;
                 break;

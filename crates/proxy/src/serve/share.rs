@@ -16,15 +16,15 @@ use state::Process;
 use crate::worker::Worker;
 
 /// What a connection was given; given back when it is dropped.
-pub(super) struct Share {
+pub(super) struct StreamQuota {
     process: Arc<Process>,
     extra: u64,
 }
 
-impl Share {
+impl StreamQuota {
     /// Takes a share, and gives what the connection is told; `None` for it where nothing limits
     /// that.
-    pub(super) fn take(worker: &Worker, config: &Arc<h2::Config>) -> Option<(Share, Arc<h2::Config>)> {
+    pub(super) fn take(worker: &Worker, config: &Arc<h2::Config>) -> Option<(StreamQuota, Arc<h2::Config>)> {
         let percent = u64::from(worker.shared.plan.global.tune.streams_elasticity);
         if percent == 0 {
             return None;
@@ -39,7 +39,7 @@ impl Share {
         let extra = extra(all, process.extra_streams.load(Relaxed), u64::from(limit - 1));
         process.extra_streams.add(extra);
         let own = h2::Config { max_concurrent_streams: 1 + extra as u32, ..h2::Config::clone(config) };
-        Some((Share { process, extra }, Arc::new(own)))
+        Some((StreamQuota { process, extra }, Arc::new(own)))
     }
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn moderate(own: Moderation, config: &h2::Config) -> Option<Arc
     (told != limit).then(|| Arc::new(h2::Config { max_concurrent_streams: told, ..config.clone() }))
 }
 
-impl Drop for Share {
+impl Drop for StreamQuota {
     fn drop(&mut self) {
         self.process.extra_streams.sub(self.extra);
     }

@@ -5,30 +5,30 @@ use std::cell::RefCell;
 use std::task::Waker;
 
 #[derive(Default)]
-struct Waiting {
+struct ShutdownList {
     wakers: Vec<Option<Waker>>,
     free: Vec<usize>,
 }
 
 thread_local! {
-    static WAITING: RefCell<Waiting> = RefCell::default();
+    static WAITING: RefCell<ShutdownList> = RefCell::default();
 }
 
 /// A place among those that are told, as long as it lives.
-pub(super) struct Told(usize);
+pub(super) struct ShutdownWaker(usize);
 
 /// Has `waker` woken when the process stops.
-pub(super) fn tell(waker: &Waker) -> Told {
+pub(super) fn tell(waker: &Waker) -> ShutdownWaker {
     WAITING.with_borrow_mut(|waiting| {
         let waker = Some(waker.clone());
         match waiting.free.pop() {
             Some(place) => {
                 waiting.wakers[place] = waker;
-                Told(place)
+                ShutdownWaker(place)
             }
             None => {
                 waiting.wakers.push(waker);
-                Told(waiting.wakers.len() - 1)
+                ShutdownWaker(waiting.wakers.len() - 1)
             }
         }
     })
@@ -41,7 +41,7 @@ pub fn stop() {
     wakers.iter().for_each(Waker::wake_by_ref);
 }
 
-impl Drop for Told {
+impl Drop for ShutdownWaker {
     fn drop(&mut self) {
         // The thread may be ending.
         let _ = WAITING.try_with(|waiting| {

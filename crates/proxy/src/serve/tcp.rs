@@ -11,7 +11,7 @@ use runtime::timer::{now_ms, now_us};
 use sample::transaction::TimeoutSlot;
 use sample::{LogOrigin, Phase};
 use state::sessions::Activity;
-use state::{Answer, Mode};
+use state::{AttemptOutcome, Mode};
 
 use crate::client::{Client, Presence};
 use crate::evaluate;
@@ -167,7 +167,7 @@ async fn serve(client: &mut Client, x: &mut Exchange) -> Result<(), Stop> {
         return Err(Fault::Truncated.into());
     }
     report::step(client, x, LogOrigin::Response);
-    let limits = tunnel::Limits::new(client, x, &backend, true);
+    let limits = tunnel::TunnelTimeouts::new(client, x, &backend, true);
     let outcome = tunnel::run(client, x, &mut upstream, limits).await;
     sockets::leave(client, x);
     drop(lease);
@@ -211,7 +211,7 @@ async fn reach(
                 sockets::take(client, x, &upstream);
                 observe::reached(client, x, &upstream);
                 attempt::tell(lease.server(), Ok(()));
-                lease.answered(Answer::Good);
+                lease.answered(AttemptOutcome::Good);
                 return Ok((upstream, lease));
             }
             Err(fault) => fault,

@@ -10,7 +10,7 @@ use net::splice::Pipe;
 use plan::Proxy;
 use runtime::timer::{self, NEVER};
 use sample::transaction::TimeoutSlot;
-use sample::{ConnectionError, End, Phase};
+use sample::{ConnectionError, Phase, StreamEnd};
 
 use crate::client::Client;
 use crate::exchange::filters;
@@ -23,7 +23,7 @@ use crate::server::Upstream;
 
 /// How long each side may be silent, and how long once it is half closed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
+pub(crate) struct TunnelTimeouts {
     client: Option<Duration>,
     server: Option<Duration>,
     client_fin: Option<Duration>,
@@ -35,7 +35,7 @@ pub(crate) struct Limits {
     heard: (u64, u64),
 }
 
-impl Limits {
+impl TunnelTimeouts {
     /// Those of a TCP stream, or of a tunnel where `timeout tunnel` takes the place of both.
     pub(crate) fn new(client: &Client, x: &Exchange, backend: &Proxy, is_tunnel: bool) -> Self {
         let frontend = &client.frontend.timeouts;
@@ -76,13 +76,13 @@ pub(crate) async fn upgrade(
     x.upload.start(BodyLength::UntilClose, Path::Verbatim);
     x.upload.staged = staged;
     download::begin(client, x, upstream)?;
-    let limits = Limits::new(client, x, backend, true);
+    let limits = TunnelTimeouts::new(client, x, backend, true);
     run(client, x, upstream, limits).await.map_err(Stop::from)
 }
 
 /// When each side has been silent for too long, and since when that counts.
 struct Clock {
-    limits: Limits,
+    limits: TunnelTimeouts,
     client_at: u64,
     server_at: u64,
     client_from: u64,
@@ -92,7 +92,7 @@ struct Clock {
 }
 
 impl Clock {
-    fn new(limits: Limits) -> Self {
+    fn new(limits: TunnelTimeouts) -> Self {
         let seen = (u64::MAX, u64::MAX);
         Self { limits, client_at: NEVER, server_at: NEVER, client_from: 0, server_from: 0, seen }
     }
@@ -196,7 +196,7 @@ pub(crate) async fn run(
     client: &mut Client,
     x: &mut Exchange,
     upstream: &mut Upstream,
-    limits: Limits,
+    limits: TunnelTimeouts,
 ) -> Result<(), Fault> {
     filters::install(client, x, true);
     filters::install(client, x, false);
@@ -224,7 +224,7 @@ struct Tunnel {
 }
 
 impl Tunnel {
-    fn new(x: &Exchange, limits: Limits) -> Self {
+    fn new(x: &Exchange, limits: TunnelTimeouts) -> Self {
         let breaks =
             !x.txn.is_http && x.backend.as_ref().is_some_and(|backend| backend.options.nolinger_backend);
         Self {
@@ -343,7 +343,7 @@ impl Tunnel {
         x.txn.bytes_in += x.upload.received;
         x.txn.bytes_out += x.download.sent;
         x.txn.ending.end = ending(x.txn.is_http, outcome, halves, self.server_first, both_late);
-        x.txn.ending.server = sample::Link::Closed;
+        x.txn.ending.server = sample::ConnectionOutcome::Closed;
         // After a timeout the server is sent an ordinary end.
         if !matches!(outcome, Ok(()) | Err(Fault::ClientTimeout | Fault::ServerTimeout)) {
             upstream.reset();
@@ -433,21 +433,21 @@ fn ending(
     halves: (bool, bool),
     server_first: bool,
     both_late: bool,
-) -> End {
+) -> StreamEnd {
     match (outcome, halves) {
-        (Ok(()), _) if server_first => End::TunnelByServer,
-        (Ok(()), _) => End::TunnelByClient,
-        (Err(Fault::ClientTimeout), (_, true)) => End::HalfClientTimeout,
-        (Err(Fault::ServerTimeout), (true, _)) => End::HalfServerTimeout,
-        (Err(Fault::ClientTimeout | Fault::ServerTimeout), _) if both_late => End::TunnelTimeout,
-        (Err(Fault::ClientTimeout), _) => End::TunnelClientTimeout,
-        (Err(Fault::ServerTimeout), _) => End::TunnelServerTimeout,
-        (Err(Fault::ClientAborted), _) if is_http => End::TunnelClientReset,
-        (Err(Fault::ClientAborted), _) => End::RelayClientReset,
-        (Err(Fault::Truncated), _) if is_http => End::TunnelServerReset,
-        (Err(Fault::Truncated), _) => End::RelayServerReset,
-        (Err(Fault::Killed(_)), _) => End::Killed,
-        (Err(_), _) => End::Internal,
+        (Ok(()), _) if server_first => StreamEnd::TunnelByServer,
+        (Ok(()), _) => StreamEnd::TunnelByClient,
+        (Err(Fault::ClientTimeout), (_, true)) => StreamEnd::HalfClientTimeout,
+        (Err(Fault::ServerTimeout), (true, _)) => StreamEnd::HalfServerTimeout,
+        (Err(Fault::ClientTimeout | Fault::ServerTimeout), _) if both_late => StreamEnd::TunnelTimeout,
+        (Err(Fault::ClientTimeout), _) => StreamEnd::TunnelClientTimeout,
+        (Err(Fault::ServerTimeout), _) => StreamEnd::TunnelServerTimeout,
+        (Err(Fault::ClientAborted), _) if is_http => StreamEnd::TunnelClientReset,
+        (Err(Fault::ClientAborted), _) => StreamEnd::RelayClientReset,
+        (Err(Fault::Truncated), _) if is_http => StreamEnd::TunnelServerReset,
+        (Err(Fault::Truncated), _) => StreamEnd::RelayServerReset,
+        (Err(Fault::Killed(_)), _) => StreamEnd::Killed,
+        (Err(_), _) => StreamEnd::Internal,
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
 /// The place of a server: its backend's, and its own in it.
-pub(crate) type Place = (usize, usize);
+pub(crate) type ServerPosition = (usize, usize);
 
 /// What all bells of a worker ring.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(crate) struct Board(Mutex<Rung>);
 
 #[derive(Debug, Default)]
 struct Rung {
-    places: Vec<Place>,
+    places: Vec<ServerPosition>,
     sweeper: Option<Waker>,
 }
 
@@ -26,7 +26,7 @@ struct Rung {
 pub(crate) struct Bell {
     /// Rung, and not looked after yet.
     rung: AtomicBool,
-    place: Place,
+    place: ServerPosition,
     board: Arc<Board>,
 }
 
@@ -52,7 +52,7 @@ impl Board {
 
     /// The places that were rung for since the last call, in `places`, whose memory is kept for the
     /// next.
-    pub(crate) fn take(&self, places: &mut Vec<Place>) {
+    pub(crate) fn take(&self, places: &mut Vec<ServerPosition>) {
         places.clear();
         std::mem::swap(places, &mut self.rung().places);
     }
@@ -60,7 +60,7 @@ impl Board {
 
 impl Bell {
     /// The bell of the server at `place`.
-    pub(crate) fn new(place: Place, board: &Arc<Board>) -> Arc<Bell> {
+    pub(crate) fn new(place: ServerPosition, board: &Arc<Board>) -> Arc<Bell> {
         Arc::new(Bell { rung: AtomicBool::new(false), place, board: Arc::clone(board) })
     }
 

@@ -13,20 +13,20 @@ use std::task::{Context, Poll, Waker};
 
 use ::h2::Role;
 use net::Stream as Socket;
-use runtime::trace::{self, Source};
+use runtime::trace::{self, TraceSource};
 use runtime::{Local, turns};
 use sample::Endpoint;
 
-use super::h1::Key;
-use super::h2::{Give, Handed, Held, Http2, Multiplexed, Request};
+use super::h1::PoolKey;
+use super::h2::{BoxedRequest, Give, H2Request, H2Transfer, Http2, Multiplexed};
 use super::local::LocalServer;
 use super::open::Open;
-use super::pool::Ask;
-use super::sharing::{Carrier, Idle, List, Opened, send};
+use super::pool::PoolQuery;
+use super::sharing::{Carrier, ConnectionList, Idle, OpenedConnection, send};
 use crate::glitch;
 use crate::points;
 use crate::stream::h2::Engine;
-use crate::stream::{Driver as _, Failure, Notice, Ping, Reader, Received};
+use crate::stream::{Driver as _, DriverFailure, Notice, Ping, Reader, Received};
 
 /// A connection that stands already, with nothing outstanding on it.
 pub(crate) struct Standing {
@@ -37,7 +37,7 @@ pub(crate) struct Standing {
     pub(crate) is_settled: bool,
     /// Requests sent over it so far.
     pub(crate) uses: u32,
-    pub(crate) key: Key,
+    pub(crate) key: PoolKey,
     pub(crate) ends: Option<(Endpoint, Endpoint)>,
     /// The backend of its server.
     pub(crate) backend: Local<state::Proxy>,
@@ -46,7 +46,7 @@ pub(crate) struct Standing {
 
 /// The connections of one worker that requests share.
 pub(crate) struct Carriers {
-    all: List<Engine, Http2>,
+    all: ConnectionList<Engine, Http2>,
     /// How busy the worker has to be for connections to end that glitch too often, in percent.
     busy_from: u8,
 }
@@ -54,28 +54,28 @@ pub(crate) struct Carriers {
 impl Carriers {
     /// None yet.
     pub(crate) fn new(busy_from: u8) -> Rc<Self> {
-        Rc::new(Self { all: List::default(), busy_from })
+        Rc::new(Self { all: ConnectionList::default(), busy_from })
     }
 
     /// A connection that has room for a request, if there is one that this may use.
     #[inline]
-    pub(crate) fn share(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Held> {
-        self.all.share(server, ask).map(Request::begin)
+    pub(crate) fn share(&self, server: &LocalServer, ask: PoolQuery<'_>) -> Option<BoxedRequest> {
+        self.all.share(server, ask).map(H2Request::begin)
     }
 
     /// Makes a connection of a socket on which HTTP/2 is spoken; its first request comes back.
     pub(crate) fn begin(
         self: &Rc<Self>,
-        opened: Opened,
+        opened: OpenedConnection,
         backend: Local<state::Proxy>,
         config: &Arc<::h2::Config>,
-    ) -> Held {
-        let Opened { socket, preamble, key, ends, for_one, open } = opened;
+    ) -> BoxedRequest {
+        let OpenedConnection { socket, preamble, key, ends, for_one, open } = opened;
         let engine = Engine::new(Role::Client, config);
         let reader = Reader::default();
         let standing =
             Standing { socket, engine, reader, is_settled: false, uses: 0, key, ends, backend, open };
-        let (shared, request) = self.start(standing, preamble, Request::begin);
+        let (shared, request) = self.start(standing, preamble, H2Request::begin);
         shared.is_leaving.set(for_one);
         shared.counters().connections_total.add(1);
         request
@@ -90,12 +90,12 @@ impl Carriers {
     /// Takes in a connection of another worker, for a request to begin with.
     pub(crate) fn take_in(
         self: &Rc<Self>,
-        handed: Handed,
+        handed: H2Transfer,
         key: &[u8],
         backend: Local<state::Proxy>,
         server: &Rc<LocalServer>,
-    ) -> Held {
-        let Handed { stream, engine, is_settled, uses, ends, open } = handed;
+    ) -> BoxedRequest {
+        let H2Transfer { stream, engine, is_settled, uses, ends, open } = handed;
         // Nothing waits in it to be sent.
         let engine = engine.repacked().unwrap_or_else(|| unreachable!("it was repacked before"));
         let standing = Standing {
@@ -109,11 +109,11 @@ impl Carriers {
             backend,
             open: open.take(server),
         };
-        self.start(standing, Vec::new(), Request::begin).1
+        self.start(standing, Vec::new(), H2Request::begin).1
     }
 
     /// Has a connection that is idle, and that this may use, given away; nothing where there is none.
-    pub(crate) fn hand_over(&self, server: &LocalServer, ask: Ask<'_>, give: Give) {
+    pub(crate) fn hand_over(&self, server: &LocalServer, ask: PoolQuery<'_>, give: Give) {
         if let Some(one) = self.all.find(server, ask, Multiplexed::is_idle) {
             *one.own.leaves_to.borrow_mut() = Some(give);
             one.connection.touch();
@@ -132,7 +132,7 @@ impl Carriers {
         begin: impl FnOnce(Rc<Multiplexed>) -> T,
     ) -> (Rc<Multiplexed>, T) {
         let Standing { socket, engine, reader, is_settled, uses, key, ends, backend, mut open } = standing;
-        open.source = Source::H2;
+        open.source = TraceSource::H2;
         let own = Http2 {
             is_settled: Cell::new(is_settled),
             unsettled: RefCell::default(),
@@ -182,7 +182,7 @@ async fn run(
             if send(&shared.connection, &mut socket, &mut preamble, context).is_err() {
                 return Poll::Ready(End::Socket);
             }
-            if trace::is_on(Source::H2) {
+            if trace::is_on(TraceSource::H2) {
                 tell_frames(&shared);
             }
             // What was sent made room for those that wait.
@@ -271,7 +271,7 @@ fn leave(shared: Rc<Multiplexed>, socket: Socket) {
     let (is_settled, uses, ends) = (shared.own.is_settled.get(), shared.uses.get(), shared.ends);
     let (Some(engine), Some(shared)) = (engine.repacked(), Rc::into_inner(shared)) else { return };
     let open = shared.open.hand_over();
-    give(Handed { stream: socket.detach(), engine, is_settled, uses, ends, open });
+    give(H2Transfer { stream: socket.detach(), engine, is_settled, uses, ends, open });
 }
 
 /// Reads once, and puts what came where it belongs; whether there was anything.
@@ -303,7 +303,7 @@ fn receive(
     match taken {
         Ok(Received::Nothing) => Ok(false),
         Ok(Received::Bytes) => Ok(true),
-        Ok(Received::End) | Err(Failure::Socket) => Err(End::Socket),
-        Err(Failure::Protocol) => Err(End::Protocol),
+        Ok(Received::End) | Err(DriverFailure::Socket) => Err(End::Socket),
+        Err(DriverFailure::Protocol) => Err(End::Protocol),
     }
 }

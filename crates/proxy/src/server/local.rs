@@ -15,8 +15,7 @@ use plan::{Proxy, ServerSettings};
 use runtime::Local;
 use state::{Listener, Process};
 
-use super::pool::ServerPool;
-use crate::shared::{Prepared, Shared};
+use crate::shared::{PreparedProxy, Shared};
 
 /// A proxy.
 pub(crate) struct LocalProxy {
@@ -47,8 +46,6 @@ pub(crate) struct LocalServer {
     /// The number of its backend.
     pub(crate) backend: usize,
     pub(crate) process: Arc<Process>,
-    /// The worker's idle connections to it.
-    pub(crate) pool: RefCell<ServerPool>,
 }
 
 impl Deref for LocalServer {
@@ -95,7 +92,7 @@ impl LocalProxy {
 
     /// What was prepared from it.
     #[inline]
-    pub(crate) fn prepared(&self) -> &Prepared {
+    pub(crate) fn prepared(&self) -> &PreparedProxy {
         &self.shared.proxies[self.plan.index]
     }
 
@@ -124,7 +121,6 @@ impl LocalProxy {
             held: Local::new(settings.state.clone()),
             backend: self.plan.index,
             process: self.shared.process.clone(),
-            pool: RefCell::default(),
             settings,
         });
         // One that was removed is held by those alone who still mean it.
@@ -196,17 +192,10 @@ impl Locals {
         }
     }
 
-    /// Lets go of a server that was removed; its idle connections are closed.
-    pub(crate) fn forget(&self, backend: usize, place: usize) {
-        let Some(Some(proxy)) = self.proxies.borrow().get(backend).cloned() else { return };
+    /// Takes out the server at `place` of backend `backend` if it was removed.
+    pub(crate) fn forget(&self, backend: usize, place: usize) -> Option<Rc<LocalServer>> {
+        let proxy = self.proxies.borrow().get(backend)?.clone()?;
         let mut servers = proxy.servers.borrow_mut();
-        let gone = servers
-            .get_mut(place)
-            .and_then(|known| known.take_if(|server| server.state.removed.load(Relaxed)));
-        drop(servers);
-        if let Some(server) = gone {
-            // They hold it in their turn.
-            drop(server.pool.take());
-        }
+        servers.get_mut(place)?.take_if(|server| server.state.removed.load(Relaxed))
     }
 }

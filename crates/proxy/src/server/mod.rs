@@ -30,16 +30,16 @@ use crate::stream::WireProtocol;
 use h1::Connection;
 use local::LocalServer;
 
-pub(crate) use h1::{NoHead, Refused};
-pub(crate) use open::{Handed, Open};
-pub(crate) use request::Request;
+pub(crate) use h1::{NoHead, NotExpressible};
+pub(crate) use open::{Open, OpenTransfer};
+pub(crate) use request::SharedRequest;
 
 /// What a server is asked over.
 pub(crate) enum Upstream {
     /// A whole connection: one HTTP/1 request at a time, or TCP.
     Socket(Box<Connection>),
     /// A stream of a connection that carries many.
-    Stream(Request),
+    Stream(SharedRequest),
 }
 
 /// The connections to servers that belong to one client, longest kept first.
@@ -167,7 +167,9 @@ impl Upstream {
     /// Whether the server refused what it was sent before the end of the handshake, and has not
     /// looked at it.
     pub(crate) fn refused_early(&self) -> bool {
-        self.tls().and_then(|details| details.failure).is_some_and(|error| error.kind == tls::Kind::EarlyData)
+        self.tls()
+            .and_then(|details| details.failure)
+            .is_some_and(|error| error.kind == tls::FailureKind::EarlyData)
     }
 
     /// From now on small writes leave at once: to be called before the second.
@@ -339,7 +341,7 @@ impl Upstream {
     pub(crate) fn is_cut_off(&self) -> bool {
         match self {
             Self::Socket(connection) => {
-                connection.socket.stream.tls().is_some_and(|tls| tls.ended() == tls::Ended::Cut)
+                connection.socket.stream.tls().is_some_and(|tls| tls.ended() == tls::PeerEnd::Cut)
             }
             Self::Stream(_) => false,
         }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use runtime::shared::Shared as _;
-use runtime::trace::Source;
+use runtime::trace::TraceSource;
 use state::{Process, Server};
 
 use super::local::LocalServer;
@@ -19,26 +19,26 @@ pub(crate) struct Open {
     /// Whether another worker counts it from now on.
     handed: bool,
     /// What it carries, for traces.
-    pub(super) source: Source,
+    pub(super) source: TraceSource,
 }
 
 /// One on its way to another worker: counted until it is taken there, or dropped.
-pub(crate) struct Handed {
+pub(crate) struct OpenTransfer {
     process: Arc<Process>,
     server: Arc<Server>,
     moves: u32,
     taken: bool,
 }
 
-impl Handed {
+impl OpenTransfer {
     /// Counts it here from now on, at the same server.
     pub(crate) fn take(mut self, server: &Rc<LocalServer>) -> Open {
         self.taken = true;
-        Open { server: server.clone(), moves: self.moves, handed: false, source: Source::H1 }
+        Open { server: server.clone(), moves: self.moves, handed: false, source: TraceSource::H1 }
     }
 }
 
-impl Drop for Handed {
+impl Drop for OpenTransfer {
     fn drop(&mut self) {
         if !self.taken {
             close(&self.process, &self.server);
@@ -71,13 +71,13 @@ impl Open {
 
     fn counted(server: &Rc<LocalServer>) -> Self {
         server.process.server_connections.add(1);
-        Self { server: server.clone(), moves: server.state.moves(), handed: false, source: Source::H1 }
+        Self { server: server.clone(), moves: server.state.moves(), handed: false, source: TraceSource::H1 }
     }
 
     /// Lets it go to another worker.
-    pub(crate) fn hand_over(mut self) -> Handed {
+    pub(crate) fn hand_over(mut self) -> OpenTransfer {
         self.handed = true;
-        Handed {
+        OpenTransfer {
             process: self.server.process.clone(),
             server: self.server.state.clone(),
             moves: self.moves,

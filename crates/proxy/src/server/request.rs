@@ -12,16 +12,16 @@ use http::{BodyLength, Head, Method};
 use runtime::Buffer;
 use sample::{Endpoint, StreamFacts};
 
-use super::h1::{NoHead, Refused};
+use super::h1::{NoHead, NotExpressible};
 use super::local::LocalServer;
 use super::{fcgi, h2};
 use crate::flow::{Flow, FlowError, Sink, Source};
 use crate::stream::WireProtocol;
 
 /// A request on a shared connection.
-pub(crate) enum Request {
-    H2(h2::Held),
-    Fcgi(Box<fcgi::Request>),
+pub(crate) enum SharedRequest {
+    H2(h2::BoxedRequest),
+    Fcgi(Box<fcgi::FcgiStream>),
 }
 
 /// Calls the same on every variant.
@@ -34,7 +34,7 @@ macro_rules! each {
     };
 }
 
-impl Request {
+impl SharedRequest {
     /// The protocol of its connection.
     pub(crate) fn protocol(&self) -> WireProtocol {
         match self {
@@ -57,7 +57,7 @@ impl Request {
     pub(crate) fn prepare(
         &mut self,
         method: Method,
-        parameters: impl FnOnce() -> Result<Parameters, Refused>,
+        parameters: impl FnOnce() -> Result<Parameters, NotExpressible>,
     ) -> bool {
         match self {
             Self::H2(_) => true,

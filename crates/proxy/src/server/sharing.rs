@@ -17,19 +17,19 @@ use runtime::timer::{Timer, now_ms};
 use runtime::{Buffer, turns};
 use sample::{Endpoint, StreamFacts};
 
-use super::h1::Key;
+use super::h1::PoolKey;
 use super::local::LocalServer;
 use super::open::Open;
-use super::pool::Ask;
+use super::pool::PoolQuery;
 use crate::flow::{Flow, FlowError, Sink, Source};
-use crate::stream::{Any, Connection, Protocol};
+use crate::stream::{AnyStream, Connection, Protocol};
 
 /// What is known of a connection when it is opened.
-pub(crate) struct Opened {
+pub(crate) struct OpenedConnection {
     pub(crate) socket: Socket,
     /// What is sent before anything else (PROXY protocol).
     pub(crate) preamble: Vec<u8>,
-    pub(crate) key: Key,
+    pub(crate) key: PoolKey,
     pub(crate) ends: Option<(Endpoint, Endpoint)>,
     /// Whether it serves one request alone (`http-reuse never`).
     pub(crate) for_one: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Opened {
 /// A connection that requests share, with what its protocol adds.
 pub(crate) struct Carrier<E: Protocol, X> {
     pub(super) connection: Rc<Connection<E>>,
-    pub(super) key: Key,
+    pub(super) key: PoolKey,
     /// Requests sent over it so far.
     pub(super) uses: Cell<u32>,
     /// Requests that have it and have not begun yet.
@@ -53,21 +53,21 @@ pub(crate) struct Carrier<E: Protocol, X> {
 }
 
 /// What a protocol adds to a connection.
-pub(crate) trait Own {
+pub(crate) trait ProtocolState {
     /// Whether nothing keeps the connection from taking one more request.
     fn is_free(&self) -> bool {
         true
     }
 }
 
-impl Own for () {}
+impl ProtocolState for () {}
 
-impl<E: Protocol, X: Own> Carrier<E, X> {
+impl<E: Protocol, X: ProtocolState> Carrier<E, X> {
     /// One that has no request yet.
     pub(super) fn new(
         (socket, engine): (&Socket, E),
         uses: u32,
-        key: Key,
+        key: PoolKey,
         ends: Option<(Endpoint, Endpoint)>,
         open: Open,
         own: X,
@@ -96,7 +96,7 @@ impl<E: Protocol, X: Own> Carrier<E, X> {
     }
 
     /// Whether what asks may use it at all.
-    pub(super) fn may_serve(&self, server: &LocalServer, ask: Ask<'_>) -> bool {
+    pub(super) fn may_serve(&self, server: &LocalServer, ask: PoolQuery<'_>) -> bool {
         ask.least_uses().is_some_and(|least| self.uses.get() >= least)
             && self.open.server.is(server)
             && *self.key == *ask.key
@@ -104,15 +104,15 @@ impl<E: Protocol, X: Own> Carrier<E, X> {
 }
 
 /// The connections of one worker that speak one protocol.
-pub(super) struct List<E: Protocol, X>(RefCell<Vec<Weak<Carrier<E, X>>>>);
+pub(super) struct ConnectionList<E: Protocol, X>(RefCell<Vec<Weak<Carrier<E, X>>>>);
 
-impl<E: Protocol, X> Default for List<E, X> {
+impl<E: Protocol, X> Default for ConnectionList<E, X> {
     fn default() -> Self {
         Self(RefCell::default())
     }
 }
 
-impl<E: Protocol, X: Own> List<E, X> {
+impl<E: Protocol, X: ProtocolState> ConnectionList<E, X> {
     /// Takes one in.
     pub(super) fn add(&self, one: &Rc<Carrier<E, X>>) {
         let mut all = self.0.borrow_mut();
@@ -122,7 +122,7 @@ impl<E: Protocol, X: Own> List<E, X> {
 
     /// One that has room for a request, if there is any that this may use.
     #[inline]
-    pub(super) fn share(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Rc<Carrier<E, X>>> {
+    pub(super) fn share(&self, server: &LocalServer, ask: PoolQuery<'_>) -> Option<Rc<Carrier<E, X>>> {
         if self.0.borrow().is_empty() { None } else { self.find(server, ask, |_| true) }
     }
 
@@ -130,7 +130,7 @@ impl<E: Protocol, X: Own> List<E, X> {
     pub(super) fn find(
         &self,
         server: &LocalServer,
-        ask: Ask<'_>,
+        ask: PoolQuery<'_>,
         wanted: impl Fn(&Carrier<E, X>) -> bool,
     ) -> Option<Rc<Carrier<E, X>>> {
         let all = self.0.borrow();
@@ -169,8 +169,8 @@ impl<E: Protocol, X: Own> List<E, X> {
 
 /// What a request has of a connection.
 ///
-/// `S` is the stream: [`Any`] for HTTP messages.
-pub(crate) struct Share<E: Protocol, X, S = Any> {
+/// `S` is the stream: [`AnyStream`] for HTTP messages.
+pub(crate) struct Share<E: Protocol, X, S = AnyStream> {
     pub(super) carrier: Rc<Carrier<E, X>>,
     /// Its stream, once its head was sent.
     pub(super) stream: Option<S>,
@@ -223,7 +223,7 @@ impl<E: Protocol, X> Share<E, X> {
     /// Number, limits, and the code of a reset of its stream.
     pub(crate) fn facts(&self) -> StreamFacts {
         let none = StreamFacts { id: 0, open: 0, most: 0, reset: None };
-        self.stream.as_ref().map_or(none, Any::facts)
+        self.stream.as_ref().map_or(none, AnyStream::facts)
     }
 
     /// The source of the response's body.
@@ -238,7 +238,7 @@ impl<E: Protocol, X> Share<E, X> {
 
     /// The buffer of what was received, where there is a stream.
     pub(crate) fn input(&mut self) -> Option<&mut Buffer> {
-        self.stream.as_mut().map(Any::input)
+        self.stream.as_mut().map(AnyStream::input)
     }
 
     /// Receives more of the response's body: 0 at its end.
@@ -263,17 +263,17 @@ impl<E: Protocol, X> Share<E, X> {
 
     /// What was received and nobody has taken yet.
     pub(crate) fn received(&self) -> &[u8] {
-        self.stream.as_ref().map_or(&[][..], Any::received)
+        self.stream.as_ref().map_or(&[][..], AnyStream::received)
     }
 
     /// Whether the rest of the response is empty, without trailers.
     pub(crate) fn has_no_rest(&self) -> bool {
-        self.stream.as_ref().is_none_or(Any::has_no_rest)
+        self.stream.as_ref().is_none_or(AnyStream::has_no_rest)
     }
 
     /// Whether all of the response has come, and lies in what was received.
     pub(crate) fn is_ended(&self) -> bool {
-        self.stream.as_ref().is_none_or(Any::is_ended)
+        self.stream.as_ref().is_none_or(AnyStream::is_ended)
     }
 }
 
@@ -345,10 +345,10 @@ impl Idle {
     }
 
     /// It has nothing to do; ready where it is of no more use.
-    pub(super) fn poll<E: Protocol, X: Own>(
+    pub(super) fn poll<E: Protocol, X: ProtocolState>(
         &mut self,
         carrier: &Carrier<E, X>,
-        all: &List<E, X>,
+        all: &ConnectionList<E, X>,
         context: &mut Context<'_>,
     ) -> Poll<()> {
         let server = &carrier.open.server;

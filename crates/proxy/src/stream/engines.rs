@@ -65,8 +65,8 @@ macro_rules! without_codes {
     };
 }
 
-without_codes!(fcgi::Connection, fcgi::Key, id, streams, {
-    fn consume(&mut self, key: fcgi::Key, count: usize) {
+without_codes!(fcgi::Connection, fcgi::StreamKey, id, streams, {
+    fn consume(&mut self, key: fcgi::StreamKey, count: usize) {
         self.consume(key, count);
     }
 });

@@ -6,11 +6,11 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use fcgi::{Broken, Closed, Key, OpenError, Parameters};
+use fcgi::{Broken, Closed, OpenError, Parameters, StreamKey};
 use http::{Head, Method};
 use runtime::Buffer;
 
-use super::{Driver, Event, Messages, NoHead, Received, Reset};
+use super::{ConnectionEvent, Driver, Messages, NoHead, Received, Reset};
 
 /// The engine.
 pub(crate) type Engine = fcgi::Connection;
@@ -26,11 +26,11 @@ impl Messages for Engine {
         self.head_mut()
     }
 
-    fn send_data(&mut self, key: Key, data: &[u8], ends: bool) -> usize {
+    fn send_data(&mut self, key: StreamKey, data: &[u8], ends: bool) -> usize {
         self.send_data(key, data, ends)
     }
 
-    fn next_writable(&mut self) -> Option<Key> {
+    fn next_writable(&mut self) -> Option<StreamKey> {
         self.next_writable()
     }
 
@@ -86,7 +86,7 @@ impl Driver for Reader {
         }
     }
 
-    fn next(&mut self, connection: &Connection) -> Result<Option<Event<Key>>, Closed> {
+    fn next(&mut self, connection: &Connection) -> Result<Option<ConnectionEvent<StreamKey>>, Closed> {
         let Some(buffer) = &self.input else { return Ok(None) };
         self.event = self.rest;
         let (used, event) = connection.engine.borrow_mut().receive(&buffer.filled()[self.event..])?;
@@ -94,10 +94,10 @@ impl Driver for Reader {
         if event.is_none() {
             self.consume();
         }
-        Ok(event.map(Event::from))
+        Ok(event.map(ConnectionEvent::from))
     }
 
-    fn put(&mut self, connection: &Connection, key: Key, range: Range<usize>, is_last: bool) {
+    fn put(&mut self, connection: &Connection, key: StreamKey, range: Range<usize>, is_last: bool) {
         let filled = self.input.as_ref().map_or(&[][..], Buffer::filled);
         let (from, to) = (self.event + range.start, self.event + range.end);
         connection.put(key, filled.get(from..to).unwrap_or_default(), is_last);
@@ -124,7 +124,7 @@ impl Reader {
     }
 }
 
-impl From<fcgi::Event> for Event<Key> {
+impl From<fcgi::Event> for ConnectionEvent<StreamKey> {
     fn from(event: fcgi::Event) -> Self {
         match event {
             fcgi::Event::Head { key } => Self::Head { key, end: false },
@@ -198,7 +198,7 @@ mod tests {
         });
         assert_eq!(received.await.ok(), Some(Received::Bytes));
         let event = reader.next(&connection).expect("no violation");
-        let Some(Event::Head { key, end: false }) = event else { panic!("{event:?} is no head") };
+        let Some(ConnectionEvent::Head { key, end: false }) = event else { panic!("{event:?} is no head") };
         connection.put_head(key);
         reader.pause();
         assert!(reader.is_fresh());

@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::task::{Context, Poll};
 
-use h2::{Code, Counts, Key, Phase};
+use h2::{Code, Counts, Phase, StreamKey};
 use http::Head;
 use runtime::Buffer;
 use sample::StreamFacts;
@@ -50,10 +50,10 @@ impl From<Reset> for Code {
 }
 
 impl Protocol for Engine {
-    type Key = Key;
+    type Key = StreamKey;
 
     #[inline]
-    fn place(key: Key) -> usize {
+    fn place(key: StreamKey) -> usize {
         key.index()
     }
 
@@ -63,19 +63,19 @@ impl Protocol for Engine {
     }
 
     #[inline]
-    fn consume(&mut self, key: Key, count: usize) {
+    fn consume(&mut self, key: StreamKey, count: usize) {
         self.consume(key, count);
     }
 
     #[inline]
-    fn release(&mut self, key: Key, reset: Option<Reset>) {
+    fn release(&mut self, key: StreamKey, reset: Option<Reset>) {
         if let Some(reset) = reset {
             self.reset(key, reset.into());
         }
         self.release(key);
     }
 
-    fn facts(&self, key: Key, reset: Option<Reset>) -> StreamFacts {
+    fn facts(&self, key: StreamKey, reset: Option<Reset>) -> StreamFacts {
         let open = u32::try_from(self.streams()).unwrap_or(u32::MAX);
         let reset = reset.map(|reset| Code::from(reset).number());
         StreamFacts { id: key.id(), open, most: self.most_streams(), reset }
@@ -118,19 +118,19 @@ impl Messages for Engine {
         self.head_mut()
     }
 
-    fn send_head(&mut self, key: Key, head: &Head, ends: bool) {
+    fn send_head(&mut self, key: StreamKey, head: &Head, ends: bool) {
         self.send_head(key, head, ends);
     }
 
     #[inline]
-    fn send_data(&mut self, key: Key, data: &[u8], ends: bool) -> usize {
+    fn send_data(&mut self, key: StreamKey, data: &[u8], ends: bool) -> usize {
         self.send_data(key, data, ends)
     }
 
     #[inline]
     fn send_owned(
         &mut self,
-        key: Key,
+        key: StreamKey,
         buffer: Buffer,
         range: Range<usize>,
         ends: bool,
@@ -138,12 +138,12 @@ impl Messages for Engine {
         self.send_owned(key, buffer, range, ends)
     }
 
-    fn send_trailers(&mut self, key: Key, trailers: &Head) {
+    fn send_trailers(&mut self, key: StreamKey, trailers: &Head) {
         self.send_trailers(key, trailers);
     }
 
     #[inline]
-    fn next_writable(&mut self) -> Option<Key> {
+    fn next_writable(&mut self) -> Option<StreamKey> {
         self.next_writable()
     }
 

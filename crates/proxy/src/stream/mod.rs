@@ -31,11 +31,11 @@ use runtime::Buffer;
 use sample::StreamFacts;
 use state::counters::Multiplexed;
 
-pub(crate) use any::{Any, AnyIncoming, WireProtocol};
-pub(crate) use driver::{Driver, Event, Failure, Notice, Received};
+pub(crate) use any::{AnyIncoming, AnyStream, WireProtocol};
+pub(crate) use driver::{ConnectionEvent, Driver, DriverFailure, Notice, Received};
 pub(crate) use ping::Ping;
 pub(crate) use place::NoHead;
-use place::{Piece, Place};
+use place::{Piece, StreamMailbox};
 pub(crate) use protocol::{Lifecycle, Messages, Protocol};
 pub(crate) use reader::Reader;
 pub(crate) use reset::Reset;
@@ -55,7 +55,7 @@ pub(crate) struct Connection<E: Protocol> {
     /// What rules of streams want of the connection.
     wish: Cell<Wish>,
     /// What came for each stream, by the number of its key.
-    places: RefCell<Vec<Place>>,
+    places: RefCell<Vec<StreamMailbox>>,
     /// Streams with as many untaken heads as a stream may have.
     crowded: Cell<u32>,
     /// Wakers of those that have a head to send and no room for it.
@@ -124,14 +124,14 @@ impl<E: Protocol> Connection<E> {
         }
     }
 
-    fn with_place<R>(&self, key: E::Key, with: impl FnOnce(&mut Place) -> R) -> R {
+    fn with_place<R>(&self, key: E::Key, with: impl FnOnce(&mut StreamMailbox) -> R) -> R {
         let mut places = self.places.borrow_mut();
         let index = E::place(key);
         if places.len() <= index {
             if places.is_empty() {
                 places.reserve_exact(1);
             }
-            places.resize_with(index + 1, Place::default);
+            places.resize_with(index + 1, StreamMailbox::default);
         }
         with(&mut places[index])
     }
@@ -150,7 +150,7 @@ impl<E: Protocol> Connection<E> {
 
     /// Who waits for a stream goes on.
     fn wake(&self, key: E::Key) {
-        self.with_place(key, Place::wake);
+        self.with_place(key, StreamMailbox::wake);
     }
 
     fn put_received_head(&self, key: E::Key, head: Head) {
@@ -228,7 +228,7 @@ impl<E: Protocol> Connection<E> {
 
     /// Every stream ends: the connection has.
     pub(crate) fn put_end_of_all(&self) {
-        let reset = |place: &mut Place| place.put_reset(Reset::Internal, NoHead::Cut);
+        let reset = |place: &mut StreamMailbox| place.put_reset(Reset::Internal, NoHead::Cut);
         self.places.borrow_mut().iter_mut().for_each(reset);
     }
 }
@@ -299,7 +299,7 @@ impl<E: Protocol> Stream<E> {
 
     /// The stream of `key`; with `ended` nothing more comes from us.
     fn begin(connection: Rc<Connection<E>>, key: E::Key, ended: bool) -> Self {
-        connection.with_place(key, Place::open);
+        connection.with_place(key, StreamMailbox::open);
         Self { incoming: Incoming { connection, key, reset: None }, input: None, ended }
     }
 
@@ -546,7 +546,7 @@ impl<E: Protocol> Drop for Stream<E> {
 }
 
 impl<E: Protocol> Incoming<E> {
-    fn with<R>(&self, with: impl FnOnce(&mut Place) -> R) -> R {
+    fn with<R>(&self, with: impl FnOnce(&mut StreamMailbox) -> R) -> R {
         self.connection.with_place(self.key, with)
     }
 
@@ -562,7 +562,7 @@ impl<E: Protocol> Incoming<E> {
 
     /// The trailers that came behind the message, once.
     pub(crate) fn take_trailers(&mut self) -> Option<Box<Head>> {
-        self.with(Place::take_trailers)
+        self.with(StreamMailbox::take_trailers)
     }
 
     /// Receives payload into `buffer`: 0 at the end of the message.

@@ -39,7 +39,7 @@ pub(super) enum Piece {
 
 /// Of one stream.
 #[derive(Default)]
-pub(super) struct Place {
+pub(super) struct StreamMailbox {
     /// Payload, in order; the stream's window bounds it.
     payload: VecDeque<Buffer>,
     /// Heads that nobody has taken yet.
@@ -55,7 +55,7 @@ pub(super) struct Place {
     waker: Option<Waker>,
 }
 
-impl Place {
+impl StreamMailbox {
     /// Makes it that of a new stream.
     pub(super) fn open(&mut self) {
         self.close();

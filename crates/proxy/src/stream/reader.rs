@@ -4,12 +4,12 @@ use std::io;
 use std::ops::Range;
 use std::task::{Context, Poll};
 
-use h2::{Closed, Key};
+use h2::{Closed, StreamKey};
 use runtime::{Buffer, buffer};
 
 use super::h2::{Connection, Engine};
 use super::place::Piece;
-use super::{Driver, Event, NoHead, Received};
+use super::{ConnectionEvent, Driver, NoHead, Received};
 
 /// What was received and not taken apart yet.
 #[derive(Default)]
@@ -28,7 +28,7 @@ pub(crate) struct Reader {
     /// Whether the input ended within the payload of a frame.
     is_within: bool,
     /// The stream that was not told of the beginning of a frame.
-    untold: Option<Key>,
+    untold: Option<StreamKey>,
 }
 
 impl Reader {
@@ -104,7 +104,7 @@ impl Driver for Reader {
         Ok(Received::Bytes)
     }
 
-    fn next(&mut self, connection: &Connection) -> Result<Option<Event<Key>>, Closed> {
+    fn next(&mut self, connection: &Connection) -> Result<Option<ConnectionEvent<StreamKey>>, Closed> {
         let Some(buffer) = &mut self.input else { return Ok(None) };
         let mut engine = connection.engine.borrow_mut();
         self.event = self.rest;
@@ -118,7 +118,7 @@ impl Driver for Reader {
             drop(engine);
             self.release();
         }
-        Ok(event.map(Event::from))
+        Ok(event.map(ConnectionEvent::from))
     }
 
     fn pause(&mut self) {
@@ -132,7 +132,7 @@ impl Driver for Reader {
 
     /// A stream that has the beginning of a frame is woken once the rest is there, which the next read
     /// finds: two pieces would be sent by two calls.
-    fn put(&mut self, connection: &Connection, key: Key, range: Range<usize>, is_last: bool) {
+    fn put(&mut self, connection: &Connection, key: StreamKey, range: Range<usize>, is_last: bool) {
         let filled = self.input.as_ref().map_or(&[][..], Buffer::filled);
         let (from, to) = (self.event + range.start, self.event + range.end);
         let payload = filled.get(from..to).unwrap_or_default();
@@ -152,7 +152,7 @@ impl Driver for Reader {
     }
 }
 
-impl From<h2::Event> for Event<Key> {
+impl From<h2::Event> for ConnectionEvent<StreamKey> {
     fn from(event: h2::Event) -> Self {
         match event {
             h2::Event::Head { key, end, .. } => Self::Head { key, end },
@@ -220,8 +220,8 @@ mod tests {
         let mut begun = None;
         while let Some(event) = reader.next(connection).expect("no breach") {
             match event {
-                Event::Head { key, .. } => begun = Some(Stream::new(connection.clone(), key)),
-                Event::Data { key, range, end } => reader.put(connection, key, range, end),
+                ConnectionEvent::Head { key, .. } => begun = Some(Stream::new(connection.clone(), key)),
+                ConnectionEvent::Data { key, range, end } => reader.put(connection, key, range, end),
                 _ => {}
             }
         }

@@ -16,8 +16,8 @@ use crate::socket::ConnectionError;
 use crate::transaction::{CaptureSlot, Cause, Phase, Termination, Transaction};
 use crate::value::{Scratch, write_int};
 
-use Kind::{Digits, Number, RequestHeaders, ResponseHeaders, Text};
-use Known::{Early, Late};
+use Availability::{Early, Late};
+use EncodedKind::{Digits, Number, RequestHeaders, ResponseHeaders, Text};
 
 /// Writes what an alias stands for.
 type Write = fn(&Env<'_>, Flags, &mut Vec<u8>);
@@ -27,7 +27,7 @@ type Write = fn(&Env<'_>, Flags, &mut Vec<u8>);
 pub(crate) struct Alias {
     name: &'static str,
     /// What it is where it is encoded.
-    kind: Kind,
+    kind: EncodedKind,
     /// Whether it is known only once the transfer is over.
     pub(crate) late: bool,
     pub(crate) write: Write,
@@ -35,7 +35,7 @@ pub(crate) struct Alias {
 
 /// What an alias is in JSON and CBOR.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum EncodedKind {
     Text,
     Number,
     /// A number that `+X` shows in hexadecimal: it is text then.
@@ -73,14 +73,14 @@ impl std::fmt::Debug for Alias {
 /// When the value is there. Where a log format has no late one, its line is written when the server
 /// has answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Known {
+enum Availability {
     /// Before the transfer is over.
     Early,
     /// Once it is over.
     Late,
 }
 
-const fn row(name: &'static str, kind: Kind, known: Known, write: Write) -> Alias {
+const fn row(name: &'static str, kind: EncodedKind, known: Availability, write: Write) -> Alias {
     Alias { name, kind, late: matches!(known, Late), write }
 }
 

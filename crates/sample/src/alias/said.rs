@@ -7,9 +7,9 @@ use crate::encode::Item;
 use crate::env::Env;
 use crate::fetch;
 use crate::flags::{Flags, escaped, quoted, write_bytes};
-use crate::transaction::{CaptureSlot, Kept};
+use crate::transaction::{CaptureSlot, LoggedPart};
 
-fn kept<'a>(env: &Env<'a>, part: impl Fn(&crate::Transaction) -> Kept) -> Option<&'a [u8]> {
+fn kept<'a>(env: &Env<'a>, part: impl Fn(&crate::Transaction) -> LoggedPart) -> Option<&'a [u8]> {
     let transaction = env.transaction?;
     transaction.kept(part(transaction))
 }

@@ -10,7 +10,7 @@ use aws_lc_rs::digest;
 
 use super::key_log;
 use crate::captured::TICKET;
-use crate::judge::{self, Outcome};
+use crate::judge::{self, VerifyOutcome};
 use crate::settings::{ClientVerify, VerifyMode};
 use crate::verify_code::VerifyCode;
 
@@ -19,19 +19,19 @@ thread_local! {
 }
 
 /// Has verifiers and sessions go on from what is known of the connection whose turn begins.
-pub(crate) fn begin_turn(outcome: Outcome, group: u16) {
+pub(crate) fn begin_turn(outcome: VerifyOutcome, group: u16) {
     judge::set_outcome(outcome);
     GROUP.set(group);
 }
 
 /// What is known at the end of the turn.
-pub(crate) fn end_turn() -> (Outcome, u16) {
+pub(crate) fn end_turn() -> (VerifyOutcome, u16) {
     (judge::take_outcome(), GROUP.take())
 }
 
 /// Nobody was verified, neither now nor in a session that was resumed.
 pub(crate) fn forget_outcome() {
-    judge::set_outcome(Outcome::default());
+    judge::set_outcome(VerifyOutcome::default());
 }
 
 pub(super) fn group() -> u16 {
@@ -43,16 +43,16 @@ pub(super) fn set_group(group: u16) {
 }
 
 /// Says under which rules a client was verified: only under the same ones is its session good.
-pub(super) type Rules = [u8; 16];
+pub(super) type VerifyRules = [u8; 16];
 
-const LENGTH: usize = size_of::<Rules>() + 3;
+const LENGTH: usize = size_of::<VerifyRules>() + 3;
 
 /// No session is longer, with the certificates of its client.
 const SESSION_MAX: usize = 1 << 14;
 
 /// The rules of a listener's line.
-pub(super) fn rules(verify: &ClientVerify) -> Rules {
-    let mut rules = Rules::default();
+pub(super) fn rules(verify: &ClientVerify) -> VerifyRules {
+    let mut rules = VerifyRules::default();
     if verify.mode == VerifyMode::None {
         return rules;
     }
@@ -73,7 +73,7 @@ pub(super) fn rules(verify: &ClientVerify) -> Rules {
 }
 
 /// A session of rustls with what is kept beside it. `None` where it is too long to be kept.
-pub(super) fn with(rules: &Rules, session: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn with(rules: &VerifyRules, session: &[u8]) -> Option<Vec<u8>> {
     if session.len() > SESSION_MAX {
         return None;
     }
@@ -99,13 +99,13 @@ fn key(session: &[u8]) -> Option<&[u8]> {
 
 /// The session of rustls, and what was kept beside it for the connection whose turn it is. `None`
 /// where its client was verified under other rules.
-pub(super) fn without(rules: &Rules, kept: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn without(rules: &VerifyRules, kept: &[u8]) -> Option<Vec<u8>> {
     let (own, rest) = kept.split_first_chunk()?;
     let (&[last, high, low], session) = rest.split_first_chunk()?;
     if own != rules {
         return None;
     }
-    judge::set_outcome(Outcome { last: VerifyCode(last), ..Outcome::default() });
+    judge::set_outcome(VerifyOutcome { last: VerifyCode(last), ..VerifyOutcome::default() });
     set_group(u16::from_be_bytes([high, low]));
     Some(session.to_vec())
 }

@@ -15,10 +15,10 @@ use base::clock::WallTime;
 use http::{BodyLength, Head, KnownName, Method, ParseError};
 use runtime::trace;
 
-use super::h1::{NoHead, Refused};
+use super::h1::{NoHead, NotExpressible};
 use super::local::LocalServer;
-use super::pool::Ask;
-use super::sharing::{Carrier, List, Opened, Share};
+use super::pool::PoolQuery;
+use super::sharing::{Carrier, ConnectionList, OpenedConnection, Share};
 use crate::stream;
 use crate::stream::fastcgi::{Engine, Stream};
 
@@ -26,21 +26,21 @@ use crate::stream::fastcgi::{Engine, Stream};
 pub(crate) type Say = Box<dyn Fn(&[u8])>;
 
 /// A connection that requests share.
-type Shared = Carrier<Engine, ()>;
+type FcgiConnection = Carrier<Engine, ()>;
 
 /// The connections of one worker that speak FastCGI.
 #[derive(Default)]
-pub(crate) struct Applications(List<Engine, ()>);
+pub(crate) struct Applications(ConnectionList<Engine, ()>);
 
 /// A request's share of a connection.
-pub(crate) struct Request {
+pub(crate) struct FcgiStream {
     share: Share<Engine, ()>,
     /// The parameters to send, or why the request cannot be expressed in FastCGI.
-    parameters: Result<Option<Parameters>, Refused>,
+    parameters: Result<Option<Parameters>, NotExpressible>,
     method: Method,
 }
 
-impl Deref for Request {
+impl Deref for FcgiStream {
     type Target = Share<Engine, ()>;
 
     fn deref(&self) -> &Self::Target {
@@ -48,7 +48,7 @@ impl Deref for Request {
     }
 }
 
-impl DerefMut for Request {
+impl DerefMut for FcgiStream {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.share
     }
@@ -57,19 +57,24 @@ impl DerefMut for Request {
 impl Applications {
     /// A connection that has room for a request, if there is one that this may use.
     #[inline]
-    pub(crate) fn share(&self, server: &LocalServer, ask: Ask<'_>) -> Option<Box<Request>> {
-        self.0.share(server, ask).map(Request::begin)
+    pub(crate) fn share(&self, server: &LocalServer, ask: PoolQuery<'_>) -> Option<Box<FcgiStream>> {
+        self.0.share(server, ask).map(FcgiStream::begin)
     }
 
     /// Makes a connection of a socket; its first request comes back.
-    pub(crate) fn begin(self: &Rc<Self>, opened: Opened, config: Config, say: Say) -> Box<Request> {
-        let Opened { socket, preamble, key, ends, for_one, mut open } = opened;
-        open.source = trace::Source::Fcgi;
+    pub(crate) fn begin(
+        self: &Rc<Self>,
+        opened: OpenedConnection,
+        config: Config,
+        say: Say,
+    ) -> Box<FcgiStream> {
+        let OpenedConnection { socket, preamble, key, ends, for_one, mut open } = opened;
+        open.source = trace::TraceSource::Fcgi;
         let shared = Carrier::new((&socket, Engine::new(config)), 0, key, ends, open, ());
         shared.is_leaving.set(for_one);
         self.0.add(&shared);
         // Before the task begins: a connection that is to serve a request is not idle.
-        let request = Request::begin(shared.clone());
+        let request = FcgiStream::begin(shared.clone());
         tokio::task::spawn_local(task::run(self.clone(), shared, socket, preamble, say));
         request
     }
@@ -85,8 +90,8 @@ impl Applications {
     }
 }
 
-impl Request {
-    fn begin(shared: Rc<Shared>) -> Box<Self> {
+impl FcgiStream {
+    fn begin(shared: Rc<FcgiConnection>) -> Box<Self> {
         Box::new(Self { share: Share::new(shared), parameters: Ok(None), method: Method::Other })
     }
 
@@ -95,11 +100,11 @@ impl Request {
     pub(crate) fn prepare(
         &mut self,
         method: Method,
-        parameters: impl FnOnce() -> Result<Parameters, Refused>,
+        parameters: impl FnOnce() -> Result<Parameters, NotExpressible>,
     ) -> bool {
         self.method = method;
         // FastCGI has no tunnels.
-        let parameters = if method == Method::Connect { Err(Refused::Head) } else { parameters() };
+        let parameters = if method == Method::Connect { Err(NotExpressible::Head) } else { parameters() };
         self.parameters = parameters.map(Some);
         self.parameters.is_ok()
     }

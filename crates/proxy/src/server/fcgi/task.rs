@@ -9,10 +9,10 @@ use std::time::Duration;
 use net::Stream as Socket;
 use runtime::timer::{Timer, now_ms};
 
-use super::{Applications, Say, Shared};
+use super::{Applications, FcgiConnection, Say};
 use crate::server::sharing::{Idle, send, take_turn};
 use crate::stream::fastcgi::Reader;
-use crate::stream::{Driver as _, Failure, Notice, Received};
+use crate::stream::{Driver as _, DriverFailure, Notice, Received};
 
 /// How long the end of a request is waited for whose response was whole.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ enum End {
 /// Serves the socket of a connection until it ends.
 pub(super) async fn run(
     all: Rc<Applications>,
-    shared: Rc<Shared>,
+    shared: Rc<FcgiConnection>,
     mut socket: Socket,
     mut preamble: Vec<u8>,
     say: Say,
@@ -65,7 +65,7 @@ pub(super) async fn run(
 
 /// Reads once, and puts what came where it belongs; whether there was anything.
 fn receive(
-    shared: &Shared,
+    shared: &FcgiConnection,
     socket: &mut Socket,
     reader: &mut Reader,
     say: &Say,
@@ -87,8 +87,8 @@ fn receive(
     match taken {
         Ok(Received::Nothing) => Ok(false),
         Ok(Received::Bytes) => Ok(true),
-        Ok(Received::End) | Err(Failure::Socket) => Err(End::Socket),
-        Err(Failure::Protocol) => Err(End::Protocol),
+        Ok(Received::End) | Err(DriverFailure::Socket) => Err(End::Socket),
+        Err(DriverFailure::Protocol) => Err(End::Protocol),
     }
 }
 
@@ -103,7 +103,7 @@ struct Rest {
 
 impl Rest {
     /// Whether the connection is of no more use.
-    fn poll(&mut self, all: &Applications, shared: &Shared, context: &mut Context<'_>) -> Poll<End> {
+    fn poll(&mut self, all: &Applications, shared: &FcgiConnection, context: &mut Context<'_>) -> Poll<End> {
         let engine = shared.connection.engine.borrow();
         let is_free = shared.waiting.get() == 0 && engine.is_forgotten();
         let (forgotten, aborted) = (engine.streams() > 0, engine.has_aborted());

@@ -1,0 +1,8 @@
+//! Configurations: verdicts on them, the values of expressions, and the seeds of the fuzzers.
+
+mod configs;
+mod expressions;
+mod hostile_configs;
+mod seeds;
+mod surface;
+mod verdicts;

@@ -1,0 +1,11 @@
+//! The ends of requests and streams. A test belongs to the file of the cause: the client in `client_aborts`, the server in
+//! `server_faults`, rules, options and services in `own_answers`, an operator or a health check in `shutdowns`.
+
+mod client_aborts;
+mod own_answers;
+mod retries;
+mod server_faults;
+mod shutdowns;
+mod termination_events;
+mod timers;
+mod tunnels;

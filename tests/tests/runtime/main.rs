@@ -1,0 +1,19 @@
+//! The runtime socket, the statistics and the metrics.
+
+mod anonymized;
+mod backends;
+mod commands;
+mod frontends;
+mod httpclient;
+mod levels;
+mod pausing;
+mod profiling;
+mod rare_events;
+mod running;
+mod services;
+mod show_errors;
+mod show_info;
+mod show_stat;
+mod streams;
+mod suspicious_streams;
+mod token_certificates;

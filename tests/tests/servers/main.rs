@@ -1,0 +1,16 @@
+//! Servers: balancing, checks, name resolution, persistence, queues, connections.
+
+mod balancing;
+mod changes;
+mod chaos;
+mod check_connections;
+mod check_multiplexed;
+mod emails;
+mod health;
+mod idle_connections;
+mod names;
+mod persistence;
+mod policies;
+mod protocol_checks;
+mod queues;
+mod reaching;

@@ -1,0 +1,7 @@
+//! Stick tables, and the peers protocol.
+
+mod peers;
+mod stick_tables;
+mod sticky;
+mod table_facts;
+mod track;
