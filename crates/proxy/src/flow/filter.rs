@@ -2,7 +2,7 @@
 //! and in which order, is the matter of [`Filters`](super::Filters).
 //!
 //! A filter gets payload apart from any coding of transfer, and gives payload. Some pass on at once
-//! what they make of it; limits, traces and scripts let it wait before them ([`Queue`]).
+//! what they make of it; limits, traces and scripts let it wait before them ([`FilterQueue`]).
 
 use std::task::{Context, Poll};
 
