@@ -7,6 +7,7 @@ mod coming;
 mod connection_deadline;
 pub mod datagrams;
 mod exchange_pool;
+mod features;
 pub mod feed;
 mod handoff;
 mod hedge;

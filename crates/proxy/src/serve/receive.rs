@@ -12,7 +12,7 @@ use runtime::timer::now_ms;
 use sample::Endpoint;
 use state::sessions::Activity;
 
-use crate::client::Connection;
+use crate::client::ClientConnection;
 use crate::log::header::MessageOrigin;
 use crate::log::syslog;
 use crate::worker::Worker;
@@ -22,7 +22,7 @@ const DIGITS: usize = 10;
 
 /// Receives from a stream until it ends, idles for `timeout client`, or breaks the rules of its
 /// framing.
-pub(crate) async fn stream(mut connection: Connection) {
+pub(crate) async fn stream(mut connection: ClientConnection) {
     let proxy = connection.frontend.clone();
     let Some(forward) = &proxy.log_forward else { return };
     let allowed = proxy.timeouts.client;
@@ -53,7 +53,12 @@ pub(crate) async fn stream(mut connection: Connection) {
 
 /// Forwards the messages that are whole; the rest of a stream that `ended` is one too. `false` when
 /// the framing is broken or a message too long.
-fn take_messages(connection: &mut Connection, proxy: &Proxy, forward: &LogForward, ended: bool) -> bool {
+fn take_messages(
+    connection: &mut ClientConnection,
+    proxy: &Proxy,
+    forward: &LogForward,
+    ended: bool,
+) -> bool {
     let peer = address(&connection.session.source());
     let worker = connection.worker.clone();
     loop {
